@@ -179,7 +179,7 @@ def _reordered(entry: CheckedEntry, program: Compiled, recorded: Resources, pool
         return []
 
     estimates = [r for r in (entry.trial, *entry.rivals) if r.provenance is Provenance.ESTIMATED]
-    one_code = {code_of(r.runner_info.model) for r in estimates} <= {code_of(model.name(entry.problem))}
+    one_code = {code_of(r.runner_info.model) for r in estimates} <= {code_of(model.name)}
 
     def predicted(trial: Trial, resources: Resources, program: Compiled | None = None) -> float | None:
         kernel = template(trial.schedule.template).kernel(entry.problem, trial.schedule, entry.device)
@@ -201,7 +201,7 @@ def _reordered(entry: CheckedEntry, program: Compiled, recorded: Resources, pool
     same_model = (
         entry.trial.provenance is Provenance.ESTIMATED
         and entry.trial.autosched_version == VERSION
-        and entry.trial.runner_info.model == model.name(entry.problem)
+        and entry.trial.runner_info.model == model.name
     )
     if same_model and mine_now > mine_then * margin:
         found.append(f"estimated time: {formatting.time(mine_then)} was recorded, now {formatting.time(mine_now)}")

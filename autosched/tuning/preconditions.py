@@ -7,24 +7,42 @@ from collections.abc import Sequence
 from autosched.tuning import backends
 from autosched.tuning.objectives import Objectives
 from autosched.tuning.trial_table import NUMBERS
+from autosched.user_kernels.entry import COMPILED_FIRST, check_entry
+from autosched.user_kernels.problem import KernelProblem
 from measurements.runners.base import Runner
 from measurements.trials.measurement import Provenance
 from measurements.trials.trial import Trial
 from measurements.trials.vendor_library import is_library
 from search_spaces.catalogue import templates
 from search_spaces.hardware.devices import Device
-from search_spaces.operators.problem import Problem
 from search_spaces.search_task import SearchTask
 from search_spaces.spaces.search_space import SearchSpace
 
 
-def refuse_too_large(problem: Problem, device: Device) -> None:
+def refuse_too_large(min_bytes: int, device: Device) -> None:
     """Raise ValueError if the arrays of a problem do not fit into the memory of the device."""
-    if problem.min_bytes > device.memory_bytes:
+    if min_bytes > device.memory_bytes:
         raise ValueError(
-            f"the arrays of this problem take {problem.min_bytes:,} bytes, more than the {device.memory_bytes:,} "
+            f"the arrays of this problem take {min_bytes:,} bytes, more than the {device.memory_bytes:,} "
             f"that {device.name} has: tune a smaller problem, or for another --device"
         )
+
+
+def refuse_unsearchable(task: SearchTask, seed: int, *, compiled: bool) -> None:
+    """Raise an error if no schedule of a task can be tried.
+
+    Args:
+        task: Task of the search.
+        seed: Random seed of the sampled schedules.
+        compiled: True if the search compiles kernels.
+
+    Raises:
+        EmptySpace: No schedule is legal; a ValueError that names the rules.
+        KernelFileError: A ValueError: the user's kernel does not compile, or its entry point has other arguments.
+    """
+    task.space.sample(1, seed)
+    if compiled and isinstance(task.problem, KernelProblem):
+        check_entry(task.problem, task.space.sample(COMPILED_FIRST, seed), task.device)
 
 
 def refuse_unknown_objectives(objectives: Objectives, task: SearchTask) -> None:

@@ -21,8 +21,6 @@ from autosched.tuning.progress_line import shown
 from autosched.tuning.proposing import sampler_of
 from autosched.tuning.result import Observer, TuneResult, completed
 from autosched.tuning.winner import winner_verification
-from autosched.user_kernels.entry import COMPILED_FIRST, check_entry
-from autosched.user_kernels.problem import KernelProblem
 from autosched.verify.machine_counting import why_ptx
 from cost_models.estimates import estimates_of
 from measurements.trials.measurement import Provenance
@@ -63,10 +61,15 @@ def tune(problem: Problem | Program, options: TuneOptions | None = None, **keywo
     problem = _problem(problem, sizes)
     trained = None if options.model is None else warm_start.loaded(options.model)
     with shown(options.progress) as observer, backends.choose(problem, options, trained) as backend:
-        task = _task(problem, backend, options.seed)
+        preconditions.refuse_too_large(problem.min_bytes, backend.device)
+        space = backend.templates.space(problem, backend.device)
+        if backend.schedules is not None:
+            space = recorded_union(space, backend.schedules)
+        task = SearchTask(problem, backend.device, backend.templates, space)
+        preconditions.refuse_unsearchable(task, options.seed, compiled=backend.pool is not None)
         preconditions.refuse_unknown_objectives(options.objectives, task)
         run = RunIdentity.of(task, backend.runner.provenance, backend.policy, options.seed)
-        plan = options.plan(model_alone=backend.model_alone(problem))
+        plan = options.plan(model_alone=backend.model_alone)
         estimates = estimates_of(task)
         start = None if trained is None else warm_start.from_model(trained, str(options.model), task, estimates)
         if backend.pool is not None:
@@ -97,23 +100,6 @@ def _problem(problem: Problem | Program, sizes: Mapping[str, Any]) -> Problem:
     if sizes:
         raise TypeError(f"tune() got an unexpected keyword argument {next(iter(sizes))!r}")
     return problem
-
-
-def _task(problem: Problem, backend: backends.Backend, seed: int) -> SearchTask:
-    """Return the task of the search.
-
-    Raises:
-        EmptySpace: No schedule is legal; a ValueError that names the rules.
-        ValueError: The arrays do not fit on the device, or the user's source lacks an entry point.
-    """
-    preconditions.refuse_too_large(problem, backend.device)
-    space = backend.templates.space(problem, backend.device)
-    if backend.schedules is not None:
-        space = recorded_union(space, backend.schedules)
-    space.sample(1, seed)
-    if isinstance(problem, KernelProblem) and backend.pool is not None:
-        check_entry(problem, space.sample(COMPILED_FIRST, seed), backend.device)
-    return SearchTask(problem, backend.device, backend.templates, space)
 
 
 @contextmanager
@@ -171,7 +157,7 @@ def _tuner(
         SEARCHING if plan.search_model else "",
         "" if options.objectives.is_time else f"optimised: {options.objectives}",
         verifiers.line,
-        _unranked(backend, task),
+        _unranked(backend),
         *start.lines,
         proposing.line,
     )
@@ -211,9 +197,9 @@ SEARCHING = (
 ESTIMATES_PAGE = "docs/reference/estimates.md"
 
 
-def _unranked(backend: backends.Backend, task: SearchTask) -> str:
+def _unranked(backend: backends.Backend) -> str:
     """Return a message about templates whose schedules cannot be ranked here."""
-    counted = [t.name for t in task.templates if backends.is_counted(t, task.problem)]
+    counted = [template.name for template in backend.templates if backends.is_counted(template)]
     if backend.runner.provenance is not Provenance.ESTIMATED or not counted:
         return ""
     why = why_ptx()

@@ -75,6 +75,7 @@ def _template(file: KernelFile, places: tuple[str, ...]) -> KernelTemplate:
         lower=lowered,
         supports=supports,
         counts=None if file.bytes is None and file.flops is None else counts,
+        counts_are_bounds=True,
         proxy=proxy if file.proxy or shrinks(file) else None,
         content=file.content,
         compile_options=file.options,

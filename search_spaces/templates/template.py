@@ -33,10 +33,11 @@ class KernelTemplate:
 
     ``supports`` gives None, or in one sentence why this template cannot compute a problem on a device. ``lower`` makes
     the kernel of a config whose schedule is valid. Without ``counts`` a schedule cannot be ranked before it is
-    measured. ``proxy`` gives the smallest problem with the same remainders, for the emulator; without one, problems are
-    emulated as they are. ``walk`` tells which tiles each block computes (``autosched/kernels/matmul/walk.cuh``); its
-    configs have the attributes of ``Tiling``. ``compile_options`` are those of all its kernels. The version covers
-    ``content``, the code of these functions and the device source, if any.
+    measured; ``counts_are_bounds`` marks counts that only bound the costs from below, such as a user's. ``proxy`` gives
+    the smallest problem with the same remainders, for the emulator; without one, problems are emulated as they are.
+    ``walk`` tells which tiles each block computes (``autosched/kernels/matmul/walk.cuh``); its configs have the
+    attributes of ``Tiling``. ``compile_options`` are those of all its kernels. The version covers ``content``, the code
+    of these functions and the device source, if any.
     """
 
     name: str
@@ -47,6 +48,7 @@ class KernelTemplate:
     lower: Callable[[Any, Config, Device], GeneratedKernel]
     supports: Callable[[Any, Device], str | None] = lambda problem, device: None
     counts: Callable[[Any, Config, Device], CostCounts] | None = None
+    counts_are_bounds: bool = False
     proxy: Callable[[Any, Schedule], Any] | None = None
     drawings: Callable[[Any, Config, Device], tuple[Drawing, ...]] = lambda problem, config, device: ()
     content: str = ""

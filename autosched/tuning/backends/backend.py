@@ -13,7 +13,6 @@ from measurements.runners.fleet.cluster import Fleet
 from measurements.trials.measurement import Provenance
 from measurements.trials.policy import NONE
 from search_spaces.hardware.devices import Device
-from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import TemplateSet
 
@@ -54,11 +53,10 @@ class Backend:
     owned: Fleet | None = None
     policy: str = NONE
 
-    def model_alone(self, problem: Problem) -> bool:
-        """Return True if a model estimates every time without a kernel, so that the model itself can be searched."""
-        if self.runner.provenance is not Provenance.ESTIMATED:
-            return False
-        return not any(is_counted(template, problem) for template in self.templates)
+    @property
+    def model_alone(self) -> bool:
+        """Whether a model estimates every time without a kernel, so that the model itself can be searched."""
+        return self.runner.provenance is Provenance.ESTIMATED and not any(map(is_counted, self.templates))
 
     def close(self) -> None:
         self.runner.close()

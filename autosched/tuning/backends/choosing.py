@@ -14,7 +14,7 @@ from measurements.compiler.cores import cores_beside
 from measurements.compiler.nvcc import NvccMissing
 from measurements.compiler.pool import CompilePool, NvrtcMissing
 from measurements.runners.cuda.runner import CudaRunner
-from measurements.runners.estimate import EstimateRunner, Predict
+from measurements.runners.estimate import EstimateRunner
 from measurements.trials.policy import Policy
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import DEFAULT_DEVICE, Device
@@ -72,7 +72,11 @@ def choose(problem: Problem | None, options: BackendOptions, model: TrainedModel
         no_gpu = f"{no_gpu}; {why_not}"
     _refuse_power(options, f" ({no_gpu})")
     usable = TemplateSet(()) if problem is None else templates_for(problem, row, templates)
-    return _estimating(row, usable, options.workers, no_gpu, model, problem)
+    estimator: AnalyticEstimator | TrainedEstimator = AnalyticEstimator(row, usable)
+    if model is not None and problem is not None:
+        name = f"{TRAINED} {model.digest[:12]} (of {model.provenance} times)"
+        estimator = TrainedEstimator(row, usable, model.of(problem), name)
+    return _estimating(estimator, options.workers, no_gpu)
 
 
 def _refuse_power(options: BackendOptions, why: str) -> None:
@@ -102,22 +106,10 @@ def _measuring(device: Device, gpus: tuple[int, ...], usable: TemplateSet, optio
     return Backend(runner.name, runner, device, line, pool, usable, headline=headline, gpus=len(gpus), policy=how)
 
 
-def _estimating(
-    device: Device,
-    usable: TemplateSet,
-    workers: int | None,
-    why: str,
-    model: TrainedModel | None,
-    problem: Problem | None,
-) -> Backend:
+def _estimating(estimator: AnalyticEstimator | TrainedEstimator, workers: int | None, why: str) -> Backend:
+    device, usable = estimator.device, estimator.templates
     pool = _compilers(workers, usable)
-    analytic = AnalyticEstimator(device, usable)
-    estimate: Predict = analytic
-    by = analytic.name(problem)
-    if model is not None and problem is not None:
-        estimate = TrainedEstimator(device, usable, model.of(problem))
-        by = f"{TRAINED} {model.digest[:12]} (of {model.provenance} times)"
-    runner = EstimateRunner(device, pool, estimate, model=by, why=why)
+    runner = EstimateRunner(device, pool, estimator, model=estimator.name, why=why)
     headline = f"times are ESTIMATED: {headline_reason(why)}"
     return Backend(runner.name, runner, device, runner.describe(), pool, usable, headline=headline)
 

@@ -7,7 +7,6 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from autosched.user_kernels.problem import KernelProblem
 from autosched.verify.launch_counting import counted
 from autosched.verify.machine_counting import counted_in, in_program
 from autosched.version import VERSION
@@ -18,7 +17,6 @@ from measurements.compiler.cubin_cache import Compiled
 from measurements.runners.base import Candidate
 from measurements.trials.measurement import Resources
 from search_spaces.hardware.devices import Device
-from search_spaces.operators.problem import Problem
 from search_spaces.templates.template import KernelTemplate, TemplateSet
 
 if TYPE_CHECKING:
@@ -42,9 +40,10 @@ class AnalyticEstimator:
     device: Device
     templates: TemplateSet
 
-    def name(self, problem: Problem | None) -> str:
-        """Return the name of the model, with the code in which it counts instructions, if any."""
-        counts = any(is_counted(template, problem) for template in self.templates)
+    @property
+    def name(self) -> str:
+        """Name of the model, with the code in which it counts instructions, if any."""
+        counts = any(map(is_counted, self.templates))
         return f"the analytic model of autosched {VERSION}" + (f" ({counted_in()})" if counts else "")
 
     def __call__(self, candidate: Candidate, resources: Resources, program: Compiled | None = None) -> float | None:
@@ -63,7 +62,7 @@ class AnalyticEstimator:
         stated = None
         if template.counts is not None:
             stated = template.counts(problem, template.config(problem, schedule, self.device), self.device)
-        if stated is not None and not is_counted(template, problem):
+        if stated is not None and not is_counted(template):
             return predict(stated, self.device, registers=resources.registers, spill_bytes=spilled)
         launches = counted(template, problem, schedule, self.device)
         if launches is not None:
@@ -86,9 +85,9 @@ def code_of(model: str) -> str:
     return model.partition(" (")[2].removesuffix(")")
 
 
-def is_counted(template: KernelTemplate, problem: Problem | None) -> bool:
+def is_counted(template: KernelTemplate) -> bool:
     """Return True if times are estimated from the emulated work of some blocks."""
-    return template.counts is None or isinstance(problem, KernelProblem)
+    return template.counts is None or template.counts_are_bounds
 
 
 def _allotted(resources: Resources) -> CompiledResources:
@@ -104,11 +103,13 @@ class TrainedEstimator:
         device: GPU of the times.
         templates: Kernel templates of the candidates.
         model: Trained model of the operator.
+        name: Name of the model.
     """
 
     device: Device
     templates: TemplateSet
     model: OperatorModel
+    name: str
 
     def __call__(self, candidate: Candidate, resources: Resources, program: Compiled | None = None) -> float | None:
         """Estimate one candidate as ``AnalyticEstimator`` does; None if the template has no cost counts."""

@@ -173,7 +173,7 @@ def test_an_estimate_that_is_longer_now_is_slower(
     make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule], predicted: Callable[[Schedule], float]
 ) -> None:
     half = make_trial(schedules[0], predicted(schedules[0]) / 2, provenance=Provenance.ESTIMATED)
-    model = AnalyticEstimator(device("h200"), TemplateSet([template("matmul")])).name(PROBLEM)
+    model = AnalyticEstimator(device("h200"), TemplateSet([template("matmul")])).name
     half = dataclasses.replace(half, fingerprint=json.dumps({"model": model}))
     report = checked(database(half))
     assert (report.findings[0].verdict, report.status) == (EntryStatus.SLOWER, 1)

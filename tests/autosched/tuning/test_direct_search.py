@@ -69,4 +69,4 @@ def test_a_kernel_whose_times_are_counted_in_the_emulator_has_no_model_of_its_ow
     counted = KernelSpec.from_file(VECTOR_ADD).problem(n=1000)
     for problem, expected in ((PROBLEM, True), (counted, False)):
         with choose(problem, BackendOptions(backend="estimate", device="h100")) as chosen:
-            assert chosen.model_alone(problem) is expected
+            assert chosen.model_alone is expected

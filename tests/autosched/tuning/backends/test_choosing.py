@@ -255,7 +255,7 @@ class TestEstimate:
         estimate = AnalyticEstimator(H200, silent)
         assert estimate(candidate, resources) == launch_time(in_ptx, H200, CompiledResources(40)).seconds
         assert estimate(candidate, resources, program) == launch_time(in_code, H200, CompiledResources(40)).seconds
-        assert estimate.name(self.PROBLEM).endswith(f"({counted_in()})") and "(" not in self.ESTIMATE.name(self.PROBLEM)
+        assert estimate.name.endswith(f"({counted_in()})") and "(" not in self.ESTIMATE.name
 
     def test_spills_make_it_slower(self, candidate: Candidate) -> None:
         calm, spilled = Resources(40, 0, 0, 0, 0, 0), Resources(40, 4000, 4000, 0, 0, 0)

@@ -1,0 +1,95 @@
+"""Follow one value through the calls that pass it on.
+
+A *stop* is a function of the four packages that gets the value itself as an argument, in the order of the first calls.
+A *room* is a file with a stop. The kernel templates are one room, since a search reaches all of them by one interface,
+``KernelTemplate``. The files that define the value's classes are none: a problem's own methods are the problem.
+A *climb* is a step from one stop to the next in a package that lies above.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+FLOORS = {"search_spaces": 1, "cost_models": 2, "measurements": 2, "autosched": 3}  # a package imports those below
+TEMPLATES = "search_spaces/templates/"
+
+
+@dataclass(frozen=True)
+class Stop:
+    """A function that gets the value: its file, relative to the project, and its name."""
+
+    file: str
+    function: str
+
+    @property
+    def room(self) -> str:
+        return TEMPLATES if self.file.startswith(TEMPLATES) else self.file
+
+    @property
+    def floor(self) -> int:
+        return FLOORS[self.file.partition("/")[0]]
+
+
+@dataclass
+class Walk:
+    """The stops of a value."""
+
+    stops: list[Stop] = field(default_factory=list)
+
+    @property
+    def rooms(self) -> set[str]:
+        return {stop.room for stop in self.stops}
+
+    @property
+    def climbs(self) -> list[tuple[Stop, Stop]]:
+        return [(before, after) for before, after in pairwise(self.stops) if after.floor > before.floor]
+
+    def __str__(self) -> str:
+        """Return a line for each stay in a room, and the two counts."""
+        lines, floor = [], 0
+        for room, stay in groupby(self.stops, key=lambda stop: stop.room):
+            stops = list(stay)
+            up = "up" if floor and stops[0].floor > floor else ""
+            floor = stops[0].floor
+            lines.append(f"{floor} {up:2} {room}: {', '.join(stop.function for stop in stops[:4])}")
+        return "\n".join([*lines, f"{len(self.rooms)} rooms, {len(self.climbs)} climbs"])
+
+
+@contextmanager
+def followed(value: object) -> Iterator[Walk]:
+    """Follow ``value`` through the calls of the block, in all threads; the walk is complete when the block ends."""
+    walk, own = Walk(), {inspect.getsourcefile(cls) for cls in type(value).__mro__ if cls.__module__ != "builtins"}
+    packages = tuple(f"{ROOT / name}{os.sep}" for name in FLOORS)
+    arguments: dict[CodeType, tuple[str, ...]] = {}  # empty for functions of other files, and for stops
+
+    def on_event(frame: FrameType, event: str, _: Any) -> None:
+        if event != "call":
+            return
+        code = frame.f_code
+        if code not in arguments:
+            names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+            ours = code.co_filename.startswith(packages) and code.co_filename not in own
+            arguments[code] = names if ours else ()
+        if arguments[code] and any(frame.f_locals.get(name) is value for name in arguments[code]):
+            arguments[code] = ()
+            walk.stops.append(Stop(Path(code.co_filename).relative_to(ROOT).as_posix(), code.co_qualname))
+
+    before = sys.getprofile()
+    threading.setprofile(on_event)
+    sys.setprofile(on_event)
+    try:
+        yield walk
+    finally:
+        sys.setprofile(before)
+        threading.setprofile(None)

@@ -2,5 +2,5 @@
 
 Start at ``loading.py``, which finds programs in Python and text files and registers each as a kernel template.
 ``references.py`` attaches a reference function of the user. The language and its compiler are in
-``search_spaces.programs``.
+``search_spaces.programs``. This room imports neither the search nor the verification.
 """

@@ -1,5 +1,6 @@
 """How good is a search?
 
-``search.py`` runs samplers on tables of recorded measurements, and ``curves.py`` draws the results. No GPU and no
-compiler is needed. The recordings themselves are in ``measurements.trials`` and ``measurements.tables``.
+Start at ``search.py``, which runs samplers on tables of recorded measurements; ``curves.py`` draws the results. No GPU
+and no compiler is needed. The recordings themselves are in ``measurements.trials`` and ``measurements.tables``. This
+room imports no command.
 """

@@ -1,7 +1,8 @@
 """Samplers: each proposes legal schedules of a space, and learns from what came of them.
 
-A sampler is made by a factory ``factory(space, *, seed, estimates, threads)``. The built-in ones are
-listed here; another package adds its own by an entry point of the group ``autosched.samplers``, named like the sampler.
+Start at ``base.py``, the interface. A sampler is made by a factory ``factory(space, *, seed, estimates, threads)``. The
+built-in ones are listed here; another package adds its own by an entry point of the group ``autosched.samplers``, named
+like the sampler. This room never imports the search that asks it, ``autosched.tuning``.
 """
 
 from __future__ import annotations

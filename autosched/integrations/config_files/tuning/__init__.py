@@ -2,4 +2,5 @@
 
 Start at ``measure.py``; ``tune_layer.py`` chooses without a GPU. ``layer_counts.py`` counts work, ``pool.py``
 verifies in processes of their own, ``sidecar.py`` and ``trials.py`` store the results.
+This room imports no other integration.
 """

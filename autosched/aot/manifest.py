@@ -64,7 +64,7 @@ def manifest_entry(kernel: ExportedKernel) -> dict[str, Any]:
             for o, shape in zip(launch.operands, expressions.shapes, strict=True)
         ],
         "arguments": [_argument(a, expressions) for a in launch.arguments],
-        "proof": _verification(kernel.verification),
+        "verification": _verification(kernel.verification),
         "provenance": kernel.provenance.to_json(),
         "seconds": kernel.seconds,
     }

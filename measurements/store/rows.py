@@ -31,7 +31,7 @@ _SHARED = (  # shared by most trials of a problem
 )
 _OWN = (
     *("id", "kernel_digest", "schedule", *_TIMES, "error", "compile_seconds", "clock_mhz", "created", "final_rank"),
-    *("proof", "control", "watts", "facts", *_RESOURCES, *_CODE),
+    *("verification", "control", "watts", "facts", *_RESOURCES, *_CODE),
 )
 COLUMNS = tuple(TRIALS.c[name] for name in (*_SHARED, *_OWN))  # required for a trial
 _Part = TypeVar("_Part")
@@ -73,7 +73,7 @@ def to_row(trial: Trial) -> dict[str, Any]:
         "final_rank": trial.rank,
         **{name: None if m.code is None else getattr(m.code, name) for name in _CODE},
         "budget": None if trial.budget is None else canonical_json(dataclasses.asdict(trial.budget)),
-        "proof": trial.verification,
+        "verification": trial.verification,
         "control": None if trial.control is None else canonical_json(dataclasses.asdict(trial.control)),
         "facts": None if trial.facts is None else canonical_json(dataclasses.asdict(trial.facts)),
         "policy": trial.policy,
@@ -131,7 +131,7 @@ def from_row(row: Mapping[Any, Any], database: str) -> Trial:
             seed=cells["seed"],
             rank=cells["final_rank"],
             budget=cells["budget"],
-            verification=cells["proof"],
+            verification=cells["verification"],
             control=cells["control"],
             facts=cells["facts"],
             id=cells["id"],
@@ -216,7 +216,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "provenance": Provenance,
     "status": Status,
     "budget": lambda text: Budget.from_json(_json_object(text)),
-    "proof": _checked_object,
+    "verification": _checked_object,
     "control": lambda text: Control.from_json(_json_object(text)),
     "facts": lambda text: ProblemFacts.from_json(_json_object(text)),
     "reason": harmless,

@@ -66,7 +66,7 @@ TRIALS = sa.Table(
     sa.Column("sass_digest", sa.Text),
     sa.Column("sass_bytes", sa.Integer),
     sa.Column("budget", sa.Text),  # JSON, as the next
-    sa.Column("proof", sa.Text),
+    sa.Column("verification", sa.Text),
     sa.Column("control", sa.Text),
     sa.Column("watts", sa.Float(53)),
     sa.Column("facts", sa.Text),  # JSON: what a user's kernel file says of the problem

@@ -152,7 +152,7 @@ class Store:
         of_kernel = (c.kernel_digest == trial.kernel_digest, c.device == trial.device)
         digests = (c.problem_digest == row["problem_digest"], c.schedule_digest == row["schedule_digest"])
         with self._database.writing() as connection:
-            connection.execute(TRIALS.update().where(*digests, *of_kernel).values(proof=verification))
+            connection.execute(TRIALS.update().where(*digests, *of_kernel).values(verification=verification))
 
     def newest(self) -> int:
         """Return the id of the newest trial, 0 if there is none."""

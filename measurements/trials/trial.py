@@ -229,14 +229,14 @@ class Trial:
             "seed": self.seed,
             "code": None if m.code is None else dataclasses.asdict(m.code),
             "budget": None if self.budget is None else dataclasses.asdict(self.budget),
-            "proof": None if self.verification is None else json.loads(self.verification),
+            "verification": None if self.verification is None else json.loads(self.verification),
             "control": None if self.control is None else dataclasses.asdict(self.control),
             "facts": None if self.facts is None else dataclasses.asdict(self.facts),
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the trial whose ``to_json()`` was ``data``; ``code``, ``budget``, ``proof``, ``control``,
+        """Return the trial whose ``to_json()`` was ``data``; ``code``, ``budget``, ``verification``, ``control``,
         ``watts`` and ``facts`` may be missing.
 
         Raises ValueError for a missing or malformed field.
@@ -278,7 +278,7 @@ class Trial:
                 seed=data["seed"],
                 rank=data["rank"],
                 budget=None if data["budget"] is None else Budget.from_json(data["budget"]),
-                verification=None if data["proof"] is None else canonical_json(data["proof"]),
+                verification=None if data["verification"] is None else canonical_json(data["verification"]),
                 control=None if data["control"] is None else Control.from_json(data["control"]),
                 facts=None if data["facts"] is None else ProblemFacts.from_json(data["facts"]),
                 id=data.get("id"),
@@ -294,7 +294,7 @@ _MAYBE_NUMBER = (int, float, type(None))
 _TIMING: Mapping[str, _Kinds] = {"median": _NUMBER, "p25": _NUMBER, "p75": _NUMBER, "count": int}
 _RESOURCES: Mapping[str, _Kinds] = {field.name: int for field in dataclasses.fields(Resources)}
 _CODE: Mapping[str, _Kinds] = {"cubin_digest": str, "sass_digest": str, "sass_bytes": int}
-_MAY_BE_MISSING = ("code", "budget", "proof", "control", "watts", "facts")  # in recordings that predate them
+_MAY_BE_MISSING = ("code", "budget", "verification", "control", "watts", "facts")  # in recordings that predate them
 _KINDS: Mapping[str, _Kinds] = {
     **dict.fromkeys(("problem", "schedule", "fingerprint"), dict),
     **dict.fromkeys(("template", "template_version", "device", "space_version", "provenance", "status"), str),

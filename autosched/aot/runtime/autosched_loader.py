@@ -397,7 +397,7 @@ class ShippedKernel:
         by_ptx: bool,
     ) -> None:
         self.entry, self.sizes, self.match, self.doublings, self.by_ptx = entry, dict(sizes), match, doublings, by_ptx
-        self.problem, self.verification, self.provenance = entry["problem"], entry["proof"], entry["provenance"]
+        self.problem, self.verification, self.provenance = entry["problem"], entry["verification"], entry["provenance"]
         self._folder = folder
         self._lock = threading.Lock()
         self._functions: dict[int, list[ctypes.c_void_p]] = {}  # by context, which owns a module

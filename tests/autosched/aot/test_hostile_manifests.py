@@ -24,7 +24,7 @@ ENTRY: dict[str, Any] = {
     "guards": [],
     "operands": [{"name": "y", "role": "output", "dtype": "f32", "shape": ["n"], "zeroed": False}],
     "arguments": [{"kind": "array", "operand": "y"}],
-    "proof": None,
+    "verification": None,
     "provenance": {},
     "seconds": 1e-6,
 }

@@ -263,12 +263,12 @@ def test_nested_verifications_and_other_operators_are_found(run: Run) -> None:
     tune = ("tune", *SCALE, "--device", "h200", "--backend", "estimate", "--trials", "1", "--db", "b.db", "--no-verify")
     assert run(*tune)[0] == 0
     with closing(sqlite3.connect("b.db")) as raw:
-        raw.execute("UPDATE trials SET proof = ?", ('{"a":' * 600 + "1" + "}" * 600,))
+        raw.execute("UPDATE trials SET verification = ?", ('{"a":' * 600 + "1" + "}" * 600,))
         raw.commit()
     status, out, err = run("best", *SCALE, "--db", "b.db", "--json")
-    assert (status, out) == (2, "") and "proof is" in err and err.count("\n") == 1
+    assert (status, out) == (2, "") and "verification is" in err and err.count("\n") == 1
     with closing(sqlite3.connect("b.db")) as raw:
-        raw.execute("UPDATE trials SET proof = NULL, operator = 'matmul'")
+        raw.execute("UPDATE trials SET verification = NULL, operator = 'matmul'")
         raw.commit()
     status, out, _ = run("db", "check", "--db", "b.db")
     assert status == 1 and "filed under 'matmul', which is not its operator" in out

@@ -152,10 +152,10 @@ def test_verify_compares_renews_and_stores_verifications(database: Path, capsys:
     assert said() == {"before": "its kernel compiles to other PTX than was verified", "now": "renewed", "why": ""}
     assert verification_of(database)["ptx"] == before["ptx"] and verification_of(database)["depth"] == "quick"
     with Store.open(database) as store, store.writing() as connection:
-        connection.exec_driver_sql("UPDATE trials SET proof = NULL")
+        connection.exec_driver_sql("UPDATE trials SET verification = NULL")
     assert said() == {"before": stored.ABSENT, "now": "stored", "why": ""}
     with Store.open(database) as store, store.writing() as connection:
-        connection.exec_driver_sql("UPDATE trials SET kernel_digest = 'other', proof = NULL")
+        connection.exec_driver_sql("UPDATE trials SET kernel_digest = 'other', verification = NULL")
     now = said()
     assert isinstance(now, dict) and now["now"] == "not stored" and "has changed" in now["why"]
 

@@ -45,7 +45,7 @@ def test_what_older_files_do_not_have_is_unknown() -> None:
     )
     data = whole.to_json()
     assert Trial.from_json(json.loads(json.dumps(data))) == whole
-    older = {name: value for name, value in data.items() if name not in ("code", "budget", "proof", "control")}
+    older = {name: value for name, value in data.items() if name not in ("code", "budget", "verification", "control")}
     assert Trial.from_json(older) == trial_of(ok())
 
 
@@ -59,7 +59,7 @@ def test_what_older_files_do_not_have_is_unknown() -> None:
         ("budget", [3]),
         ("code", {"cubin_digest": "c", "sass_digest": "s"}),
         ("code", {"cubin_digest": "c", "sass_digest": 5, "sass_bytes": 1}),
-        ("proof", "verified"),
+        ("verification", "verified"),
         ("control", {"name": "copy", "timing": {"median": 1.0, "p25": 1.0, "p75": 1.0, "count": 1}}),
         ("control", {"name": "moon", "timing": {"median": 1.0, "p25": 1.0, "p75": 1.0, "count": 1}, "version": ""}),
         ("control", {"name": "copy", "timing": {"median": 1.0, "p25": 2.0, "p75": 1.0, "count": 1}, "version": ""}),

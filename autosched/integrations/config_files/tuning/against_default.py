@@ -48,7 +48,7 @@ class TimedConfig:
             "seconds": self.seconds,
             "quartiles": None if t is None else [t.p25, t.p75],
             "repeats": 0 if t is None else t.count,
-            "proof": dict(self.verification),
+            "verification": dict(self.verification),
         }
 
     @classmethod
@@ -61,7 +61,7 @@ class TimedConfig:
             if not 0 < timing.p25 <= timing.median <= timing.p75 < math.inf or timing.count < 0:
                 raise ValueError(f"{document['seconds']} is no time between quartiles {low} and {high}")
         config = tuple(sorted((str(name), int(value)) for name, value in document["config"].items()))
-        return cls(config, timing, dict(document["proof"]))
+        return cls(config, timing, dict(document["verification"]))
 
 
 @dataclass(frozen=True)

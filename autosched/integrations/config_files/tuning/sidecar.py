@@ -105,7 +105,7 @@ def write_tuned(folder: Path, format: Format, tuned: TunedLayer) -> Path:
             str(c.rows): {
                 "seconds": c.seconds,
                 "provenance": c.provenance,
-                "proof": dict(c.verification),
+                "verification": dict(c.verification),
                 "comparison": None if c.comparison is None else c.comparison.document(),
             }
             for c in ordered
@@ -150,7 +150,12 @@ def _choice(rows: int, config: Config, beside: Mapping[str, Any]) -> LayerChoice
     if comparison is not None and comparison.taken.config != config:
         comparison = None  # somebody has changed the file since
     return LayerChoice(
-        rows, config, None if seconds is None else float(seconds), provenance, dict(beside.get("proof", {})), comparison
+        rows,
+        config,
+        None if seconds is None else float(seconds),
+        provenance,
+        dict(beside.get("verification", {})),
+        comparison,
     )
 
 

@@ -37,7 +37,8 @@ loads anew behind one (``restarts``), the first of them; ways to L2 and back wit
 take the latency each. A result that goes through shared memory in ``boxes`` costs two barriers for each, and as often
 as all buffers are taken what a TMA store takes to read one (STORE_ROUND_TRIP), less the time for which the other
 buffers are written. What a last block does alone (``alone_bytes``) is added, as fast as an SM's port
-or its loads allow (``alone_trips``).
+or its loads allow (``alone_trips``), and so is what a launch in front of the kernel moves (``staged_bytes``), as fast as
+DRAM does.
 
 Where a step multiplies what it has computed from another product (``chained``), its pipes overlap no more than the
 warps of a scheduler do: each warp waits for its own. Where warps that copy a step's tiles take longer than its
@@ -156,7 +157,7 @@ def busy(work: CostCounts, device: Device, *, registers: int | None = None, spil
     """
     a = analyse([work], device, registers=None if registers is None else [registers], spill_bytes=[spill_bytes])
     seconds = float(a.seconds[0])
-    moving = work.dram_bytes / device.dram_bandwidth
+    moving = (work.dram_bytes + work.staged_bytes) / device.dram_bandwidth
     blocks = -(-work.blocks // device.running_sms(work.cluster)) / device.clock_hz  # of one SM; its cycles in seconds
     return {
         "tensor cores" if unit(work.unit).tensor else "arithmetic": float(a.math[0]) * blocks / seconds,
@@ -215,6 +216,7 @@ def analyse(
     multiplied = block.math * _tensor_shares(works, device) * -(-w.blocks // sms) / clock
     slowed = _slowed(w, device, multiplied, np.hypot(sm_seconds, dram_seconds))
     sm_seconds = sm_seconds * slowed
+    staged_seconds = w.staged_bytes / (device.dram_bandwidth * DRAM_EFFICIENCY)
     alone_seconds = np.maximum(w.alone_bytes / SM_PORT_BYTES, w.alone_trips * L2_LATENCY) / clock
     return Analysis(
         occupancy=resident,
@@ -229,7 +231,7 @@ def analyse(
         slowed=slowed,
         sm_seconds=sm_seconds,
         dram_seconds=dram_seconds,
-        seconds=np.hypot(sm_seconds, dram_seconds) + alone_seconds + LAUNCH_SECONDS * w.launches,
+        seconds=np.hypot(sm_seconds, dram_seconds) + alone_seconds + staged_seconds + LAUNCH_SECONDS * w.launches,
     )
 
 

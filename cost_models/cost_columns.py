@@ -28,6 +28,7 @@ _REAL = (
         "alone_trips",
     ),
     "copying_cycles",
+    "staged_bytes",
 )
 _AT_LEAST_ONE = (
     "blocks",
@@ -73,6 +74,7 @@ class CostColumns:
     round_trips: FloatArray
     alone_trips: FloatArray
     copying_cycles: FloatArray
+    staged_bytes: FloatArray
     longest: FloatArray
     refills: BoolArray
     copies_behind: BoolArray

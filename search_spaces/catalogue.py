@@ -80,6 +80,9 @@ BUILT_IN_TEMPLATES = (
     BuiltInTemplate("tcgen05_matmul", ("matmul",), "tcgen05_matmul.template"),
     BuiltInTemplate("tcgen05_matmul_transposed", ("matmul",), "tcgen05_matmul.transposed"),
     BuiltInTemplate("tma_matmul", ("matmul",), "tma_matmul.template"),
+    BuiltInTemplate("wgmma_matmul_padded", ("matmul",), "wgmma_matmul.padded"),
+    BuiltInTemplate("tcgen05_matmul_padded", ("matmul",), "tcgen05_matmul.padded"),
+    BuiltInTemplate("tma_matmul_padded", ("matmul",), "tma_matmul.padded"),
 )
 
 

@@ -82,8 +82,10 @@ OWN: Mapping[str, Mapping[str, Meaning]] = {
     },
     "wgmma_matmul": _WGMMA,
     "wgmma_matmul_transposed": _WGMMA,
+    "wgmma_matmul_padded": _WGMMA,
     "tcgen05_matmul": _TCGEN05,
     "tcgen05_matmul_transposed": _TCGEN05,
+    "tcgen05_matmul_padded": _TCGEN05,
     PROGRAM: {
         "warps": Meaning("warps of a block, in programs without products", "warps"),
         "width_{number}": Meaning("contiguous elements that a lane holds of a tile", "elements"),

@@ -37,6 +37,7 @@ class CostCounts:
     special: float = 0.0  # warp instructions of the unit for special functions (ex2, rcp, tanh) per block, roughly
     launches: int = 1  # of the kernel, one after another; the counts above are those of all of them
     alone_bytes: float = 0.0  # moved by a last block after all others are done
+    staged_bytes: float = 0.0  # of DRAM that a launch in front of the kernel moves to lay out its operands
     alone_trips: float = 0.0  # of that block to L2 and back, one after another
     copying_cycles: float = 0.0  # of a step, in which warps that copy its tiles wait for what they have begun
     multicast_bytes: float = 0.0  # per block, that arrive besides load_bytes: L2 reads them for another block

@@ -24,8 +24,9 @@ def line_extent(problem: Matmul, side: OperandSide) -> int:
 
 
 def aligned_bytes(problem: Matmul, side: OperandSide) -> int:
-    """Bytes that all lines of an operand are aligned to, at most the 16 that TMA needs."""
-    return math.gcd(line_extent(problem, side) * problem.input_dtype.bytes, STRIDE_BYTES)
+    """Bytes that all lines of an operand are aligned to where they lie, at most the 16 that TMA needs."""
+    operand = problem.operands()[SIDES.index(side)]
+    return math.gcd(operand.shape[-1] * operand.dtype.bytes, STRIDE_BYTES)
 
 
 def box_of(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle: int) -> SharedLayout | str:

@@ -52,7 +52,7 @@ def with_sides_exchanged(
     assert straight_counts is not None and straight_proxy is not None
 
     def turned_space(problem: Matmul, device: Device) -> Space:
-        return space(exchanged(problem), device, transposed=True)
+        return space(exchanged(problem), device, transposed=True, name=name)
 
     def lower(problem: Matmul, config: Config, device: Device) -> GeneratedKernel:
         a, b, *rest = problem.operands()

@@ -49,10 +49,13 @@ FULL_WAVES = 1  # blocks per SM from which splitting k adds no parallelism: one 
 
 
 @lru_cache(maxsize=64)
-def space(problem: Matmul, device: Device, *, transposed: bool = False) -> Space:
-    """All schedules of ``problem`` on ``device``; of a ``transposed`` one, whose out is stored from registers."""
+def space(
+    problem: Matmul, device: Device, *, transposed: bool = False, name: str = "tcgen05_matmul"
+) -> Space:
+    """All schedules of ``problem`` on ``device`` for the template ``name``; of a ``transposed`` one, whose out is
+    stored from registers."""
     return Space(
-        "tcgen05_matmul_transposed" if transposed else "tcgen05_matmul",
+        name,
         parameters(problem, transposed=transposed),
         attributes(problem, device),
         validity_constraints(problem, device),

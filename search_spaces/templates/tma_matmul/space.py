@@ -54,10 +54,10 @@ FEW_STAGES = 3  # one that is multiplied, and two on their way
 
 
 @lru_cache(maxsize=64)
-def space(problem: Matmul, device: Device) -> Space:
-    """All schedules of ``problem`` on ``device``."""
+def space(problem: Matmul, device: Device, *, name: str = "tma_matmul") -> Space:
+    """All schedules of ``problem`` on ``device`` for the template ``name``."""
     return Space(
-        "tma_matmul",
+        name,
         parameters(problem, device),
         attributes(problem, device),
         validity_constraints(problem, device),

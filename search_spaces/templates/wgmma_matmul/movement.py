@@ -23,6 +23,7 @@ from search_spaces.spaces.config import Config
 from search_spaces.spaces.parameters import Parameter, categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.templates.common.boxes import SIDES, STRIDE_BYTES, aligned_bytes, line_extent
+from search_spaces.templates.common.padded_operands import is_padded
 
 COPYING_REGISTERS, SHIFTING_REGISTERS = 48, 64  # that a thread takes which copies, and which shifts lines, too
 BY_TMA, BY_THREADS = "tma", "cp.async"  # values of copy_a and copy_b
@@ -45,6 +46,7 @@ def copies(problem: Matmul) -> tuple[Parameter, ...]:
 
     def copy(side: OperandSide) -> Parameter:
         by = (BY_TMA, BY_THREADS) if aligned_bytes(problem, side) == STRIDE_BYTES else (BY_THREADS,)
+        by = (BY_TMA,) if is_padded(problem, side) else by
         return categorical(f"copy_{side}", by, f"how {side} goes to shared memory", before=by[0])
 
     return tuple(copy(side) for side in SIDES)

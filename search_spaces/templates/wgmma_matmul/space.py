@@ -74,10 +74,13 @@ MOST_CLUSTER = 4  # blocks: larger ones leave SMs of a GPC without work
 
 
 @lru_cache(maxsize=64)
-def space(problem: Matmul, device: Device, *, transposed: bool = False) -> Space:
-    """All schedules of ``problem`` on ``device``; of a ``transposed`` one, whose out is stored from registers."""
+def space(
+    problem: Matmul, device: Device, *, transposed: bool = False, name: str = "wgmma_matmul"
+) -> Space:
+    """All schedules of ``problem`` on ``device`` for the template ``name``; of a ``transposed`` one, whose out is
+    stored from registers."""
     return Space(
-        "wgmma_matmul_transposed" if transposed else "wgmma_matmul",
+        name,
         parameters(problem, transposed=transposed),
         attributes(problem, device),
         validity_constraints(problem, device),

@@ -1,0 +1,169 @@
+"""Matmuls whose operands TMA cannot read as they lie: a first launch copies them to lines that it can.
+
+TMA takes matrices whose lines are a multiple of 16 bytes apart (CUDA Driver API, cuTensorMapEncodeTiled). A template
+that loads by TMA computes any other product, too, behind a launch that copies each misaligned operand to a workspace
+with longer lines. Its tensor maps keep the true sizes, so what the longer lines hold at their end is never read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
+
+from search_spaces.hardware.costs.cost_counts import CostCounts
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.requirements import OperandSide
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.launch import Argument, Launch
+from search_spaces.launches.operand import Operand
+from search_spaces.launches.tensor_map import TensorMap
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.config import Config
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import Space
+from search_spaces.templates.common.boxes import SIDES, STRIDE_BYTES, aligned_bytes
+from search_spaces.templates.template import KernelTemplate
+
+HEADER = "autosched/kernels/pad_lines.cuh"
+CHUNK_BYTES = 16  # that a thread copies at a time
+THREADS = 256  # of a block that copies
+BLOCKS_PER_SM = 8  # of those, which fill an SM
+
+
+class PaddedMatmul(Matmul):
+    """The same product with its misaligned operands in workspaces, where lines are a multiple of 16 bytes apart."""
+
+    def operands(self) -> tuple[Operand, ...]:
+        """Return the operands of the product, those in workspaces called ``a_padded`` and ``b_padded``."""
+        a, b, *rest = super().operands()
+        return _padded(a), _padded(b), *rest
+
+
+def padded_matmul(problem: Matmul) -> PaddedMatmul:
+    """Return the product with padded operands that computes ``problem``."""
+    return PaddedMatmul(**_fields(problem))
+
+
+def plain_matmul(problem: Matmul) -> Matmul:
+    """Return the product whose operands lie as the user has them."""
+    return Matmul(**_fields(problem))
+
+
+def is_padded(problem: Matmul, side: OperandSide) -> bool:
+    """Whether an operand of the problem that a template computes is a copy with longer lines."""
+    return isinstance(problem, PaddedMatmul) and aligned_bytes(plain_matmul(problem), side) < STRIDE_BYTES
+
+
+def _fields(problem: Matmul) -> dict[str, Any]:
+    return {field.name: getattr(problem, field.name) for field in fields(problem)}
+
+
+def _padded(operand: Operand) -> Operand:
+    *across, line = operand.shape
+    step = STRIDE_BYTES // math.gcd(STRIDE_BYTES, operand.dtype.bytes)
+    longer = -(-line // step) * step
+    if longer == line:
+        return operand
+    return Operand(f"{operand.name}_padded", "workspace", operand.dtype, (*across, longer))
+
+
+def with_padded_operands(straight: KernelTemplate, *, space: Callable[..., Space]) -> KernelTemplate:
+    """Return the template that copies misaligned operands first, then does what ``straight`` does.
+
+    Args:
+        straight: Loads both operands of a matmul by TMA.
+        space: As ``straight`` has it, which takes the ``name`` of the template that it is for.
+    """
+    straight_counts, straight_proxy = straight.counts, straight.proxy
+    assert straight_counts is not None and straight_proxy is not None
+    name = f"{straight.name}_padded"
+
+    def supports(problem: Matmul, device: Device) -> str | None:
+        if all(aligned_bytes(problem, side) == STRIDE_BYTES for side in SIDES):
+            return f"lines of a and b are multiples of {STRIDE_BYTES} bytes apart: {straight.name} needs no copies"
+        return straight.supports(padded_matmul(problem), device)
+
+    def padded_space(problem: Matmul, device: Device) -> Space:
+        return space(padded_matmul(problem), device, name=name)
+
+    def lower(problem: Matmul, config: Config, device: Device) -> GeneratedKernel:
+        padded = padded_matmul(problem)
+        return _behind_copies(problem, padded, straight.lower(padded, config, device), device)
+
+    def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
+        padded = padded_matmul(problem)
+        moved = sum(source.bytes + copy.bytes for source, copy in copied_operands(problem, padded))
+        counted = straight_counts(padded, config, device)
+        return replace(counted, launches=counted.launches + 1, staged_bytes=counted.staged_bytes + moved)
+
+    def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
+        return plain_matmul(straight_proxy(padded_matmul(problem), schedule))
+
+    return replace(
+        straight,
+        name=name,
+        summary=f"operands whose lines TMA cannot read are copied in a first launch; then {straight.name}",
+        space=padded_space,
+        lower=lower,
+        supports=supports,
+        counts=counts,
+        proxy=proxy,
+        drawings=lambda problem, config, device: straight.drawings(padded_matmul(problem), config, device),
+        walk=None,
+        content=f"{straight.content} padded operands",
+    )
+
+
+def copied_operands(problem: Matmul, padded: PaddedMatmul) -> tuple[tuple[Operand, Operand], ...]:
+    """Return each operand that is copied, with its copy."""
+    pairs = zip(problem.operands()[:2], padded.operands()[:2], strict=True)
+    return tuple((source, copy) for source, copy in pairs if source != copy)
+
+
+def _behind_copies(
+    problem: Matmul, padded: PaddedMatmul, kernel: GeneratedKernel, device: Device
+) -> GeneratedKernel:
+    """Return the pipeline of a launch that pads and ``kernel``, whose maps then have the sizes of the true operands."""
+    copied = copied_operands(problem, padded)
+    source_of = {copy.name: source for source, copy in copied}
+
+    def true_sizes(argument: Argument) -> Argument:
+        if not isinstance(argument, TensorMap) or argument.operand.name not in source_of:
+            return argument
+        return replace(argument, sizes=source_of[argument.operand.name].shape[::-1])
+
+    calls, parameters, chunks = [], [], 0
+    for source, copy in copied:
+        lines, size = math.prod(source.shape[:-1]), source.dtype.bytes
+        line, longer = source.shape[-1] * size, copy.shape[-1] * size
+        chunks = max(chunks, lines * longer // CHUNK_BYTES)
+        calls.append(f"  autosched::pad_lines<{lines}ll, {line}ll, {longer}ll>({source.name}, {copy.name});\n")
+        parameters.append(f"const {source.dtype.c_name}* __restrict__ {source.name}")
+        parameters.append(f"{copy.dtype.c_name}* __restrict__ {copy.name}")
+    entry = f"{kernel.entry}_copies"
+    function = (
+        f'\nextern "C" __global__ void __launch_bounds__({THREADS})\n'
+        f"{entry}({', '.join(parameters)}) {{\n{''.join(calls)}}}\n"
+    )
+    product = Launch(
+        entry=kernel.entry,
+        arguments=tuple(true_sizes(argument) for argument in kernel.arguments),
+        grid=kernel.grid,
+        block=kernel.block,
+        cluster=kernel.cluster,
+        dynamic_shared_bytes=kernel.dynamic_shared_bytes,
+    )
+    return GeneratedKernel(
+        entry=entry,
+        source=f"#include <{HEADER}>\n{kernel.source}{function}",
+        headers=kernel.headers,
+        arguments=tuple(operand for pair in copied for operand in pair),
+        grid=(min(-(-chunks // THREADS), BLOCKS_PER_SM * device.sm_count), 1, 1),
+        block=(THREADS, 1, 1),
+        then=(product,),
+        compile_options=kernel.compile_options,
+        repeatable=kernel.repeatable,
+        arch=kernel.arch,
+    )

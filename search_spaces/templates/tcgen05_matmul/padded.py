@@ -1,0 +1,9 @@
+"""The kernel template of matmuls by tcgen05, whose operands are padded for TMA (Blackwell)."""
+
+from __future__ import annotations
+
+from search_spaces.templates.common.padded_operands import with_padded_operands
+from search_spaces.templates.tcgen05_matmul.space import space
+from search_spaces.templates.tcgen05_matmul.template import TCGEN05_MATMUL
+
+TCGEN05_MATMUL_PADDED = with_padded_operands(TCGEN05_MATMUL, space=space)

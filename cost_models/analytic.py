@@ -37,8 +37,8 @@ loads anew behind one (``restarts``), the first of them; ways to L2 and back wit
 take the latency each. A result that goes through shared memory in ``boxes`` costs two barriers for each, and as often
 as all buffers are taken what a TMA store takes to read one (STORE_ROUND_TRIP), less the time for which the other
 buffers are written. What a last block does alone (``alone_bytes``) is added, as fast as an SM's port
-or its loads allow (``alone_trips``), and so is what a launch in front of the kernel moves (``staged_bytes``), as fast as
-DRAM does.
+or its loads allow (``alone_trips``). What a launch in front of the kernel moves (``staged_bytes``) is added, too, as
+fast as DRAM does.
 
 Where a step multiplies what it has computed from another product (``chained``), its pipes overlap no more than the
 warps of a scheduler do: each warp waits for its own. Where warps that copy a step's tiles take longer than its

@@ -35,7 +35,8 @@ FOLDER = Path(__file__).parent / "reference"
 MADE = "<!-- made by docs/generate.py -->\n"
 _OWN = {"--out", "--dtype"}  # options of single operators
 MOST_SHOWN = 8  # values of a parameter
-CHIPS = {"tcgen05_matmul": "b200", "tcgen05_matmul_transposed": "b200"}  # where a template is not for an H200
+# GPUs of the templates that an H200 does not run.
+CHIPS = {"tcgen05_matmul": "b200", "tcgen05_matmul_transposed": "b200", "tcgen05_matmul_padded": "b200"}
 # For each template the problems whose spaces together have all of its parameters.
 SPACES: dict[str, tuple[Problem, ...]] = {
     "tcgen05_matmul": (Matmul(m=4096, n=4096, k=4096),),
@@ -44,6 +45,9 @@ SPACES: dict[str, tuple[Problem, ...]] = {
     "wgmma_matmul_transposed": (Matmul(m=16, n=4096, k=4096),),
     "tcgen05_matmul_transposed": (Matmul(m=16, n=4096, k=4096),),
     "tma_matmul": (Matmul(m=4096, n=4096, k=4096),),
+    "wgmma_matmul_padded": (Matmul(m=4096, n=4097, k=4099),),
+    "tcgen05_matmul_padded": (Matmul(m=4096, n=4097, k=4099),),
+    "tma_matmul_padded": (Matmul(m=4096, n=4097, k=4099),),
     "matvec": (Matvec(m=4, n=4096, k=4096),),
     "row_reduction": (Softmax(rows=4096, columns=4096), Reduce(rows=4096, columns=4096, axis="column")),
     "transpose": (Transpose(rows=4096, columns=4096),),

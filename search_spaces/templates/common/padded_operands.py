@@ -122,9 +122,7 @@ def copied_operands(problem: Matmul, padded: PaddedMatmul) -> tuple[tuple[Operan
     return tuple((source, copy) for source, copy in pairs if source != copy)
 
 
-def _behind_copies(
-    problem: Matmul, padded: PaddedMatmul, kernel: GeneratedKernel, device: Device
-) -> GeneratedKernel:
+def _behind_copies(problem: Matmul, padded: PaddedMatmul, kernel: GeneratedKernel, device: Device) -> GeneratedKernel:
     """Return the pipeline of a launch that pads and ``kernel``, whose maps then have the sizes of the true operands."""
     copied = copied_operands(problem, padded)
     source_of = {copy.name: source for source, copy in copied}

@@ -49,9 +49,7 @@ FULL_WAVES = 1  # blocks per SM from which splitting k adds no parallelism: one 
 
 
 @lru_cache(maxsize=64)
-def space(
-    problem: Matmul, device: Device, *, transposed: bool = False, name: str = "tcgen05_matmul"
-) -> Space:
+def space(problem: Matmul, device: Device, *, transposed: bool = False, name: str = "tcgen05_matmul") -> Space:
     """All schedules of ``problem`` on ``device`` for the template ``name``; of a ``transposed`` one, whose out is
     stored from registers."""
     return Space(

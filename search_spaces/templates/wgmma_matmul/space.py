@@ -74,9 +74,7 @@ MOST_CLUSTER = 4  # blocks: larger ones leave SMs of a GPC without work
 
 
 @lru_cache(maxsize=64)
-def space(
-    problem: Matmul, device: Device, *, transposed: bool = False, name: str = "wgmma_matmul"
-) -> Space:
+def space(problem: Matmul, device: Device, *, transposed: bool = False, name: str = "wgmma_matmul") -> Space:
     """All schedules of ``problem`` on ``device`` for the template ``name``; of a ``transposed`` one, whose out is
     stored from registers."""
     return Space(

@@ -21,6 +21,7 @@ from search_spaces.operators.transpose import Transpose
 
 SIZES = Path(__file__).with_name("space_sizes.json")
 MATMUL = Matmul(512, 512, 512)
+ODD = Matmul(512, 511, 509)
 CASES: dict[str, tuple[Problem, str]] = {
     "copy": (Copy(1000, 1000), "h200"),
     "transpose": (Transpose(1000, 1000), "h200"),
@@ -32,6 +33,9 @@ CASES: dict[str, tuple[Problem, str]] = {
     "wgmma_matmul_transposed": (MATMUL, "h200"),
     "tcgen05_matmul": (MATMUL, "b200"),
     "tcgen05_matmul_transposed": (MATMUL, "b200"),
+    "wgmma_matmul_padded": (ODD, "h200"),
+    "tcgen05_matmul_padded": (ODD, "b200"),
+    "tma_matmul_padded": (ODD, "rtx5090"),
 }
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from measurements.store.store import Store
 
 # Tests assert no durations, whatever else the machine does. Laws get more examples in the nightly run.
-settings.register_profile("by day", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("by day", deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("nightly", settings.get_profile("by day"), max_examples=300)
 settings.load_profile("by day")
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from cases import spread
 from needs import needs_compiler, needs_nvrtc
 
 from autosched.cli import main
@@ -82,6 +83,7 @@ def write_ending(door: str, ends: str) -> None:
 
 
 @needs_compiler
+@pytest.mark.parametrize("door", spread(DOORS, 4), indirect=True)
 def test_a_file_that_ends_its_process_does_not_pass(door: str, tmp_path: Path) -> None:
     write_ending(door, "import os; os._exit(0)")
     done = run(tmp_path, *DOORS[door])

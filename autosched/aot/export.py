@@ -32,7 +32,7 @@ from search_spaces.catalogue import is_operator
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_row
 from search_spaces.launches.generated_kernel import GeneratedKernel
-from search_spaces.launches.launch import Launch
+from search_spaces.launches.launch import BytesArgument, Launch
 from search_spaces.launches.texture import LinearTexture
 from search_spaces.operators.problem import Problem
 
@@ -125,6 +125,8 @@ def _made(
     kernel = answer.kernel
     if any(isinstance(a, LinearTexture) for step in kernel.steps for a in step.arguments):
         return "it reads a texture, which the launchers of an export do not bind"
+    if any(isinstance(a, BytesArgument) for step in kernel.steps for a in step.arguments):
+        return "it takes a struct by value, which the launchers of an export do not pass"
     if any(step.cooperative for step in kernel.steps):
         return "its launch is cooperative, which the launchers of an export do not do"
     compiled = pool.compile(kernel, device.arch)

@@ -8,7 +8,7 @@ from typing import Any
 from autosched.aot.exported import ExportedKernel, driver_name, fields
 from autosched.aot.portable import PortableLaunch, PortableStep
 from autosched.verify import stored
-from search_spaces.launches.launch import Argument, ScalarArgument
+from search_spaces.launches.launch import Argument, BytesArgument, ScalarArgument
 from search_spaces.launches.operand import Operand
 from search_spaces.launches.tensor_map import TensorMap
 from search_spaces.launches.texture import LinearTexture
@@ -82,6 +82,8 @@ def _argument(argument: Argument, expressions: PortableLaunch) -> dict[str, Any]
         case ScalarArgument():
             value = expressions.scalars[argument.name]
             return {"kind": "scalar", "name": argument.name, "dtype": argument.dtype.name, "value": value}
+        case BytesArgument():
+            raise ValueError(f"{argument.name} is a struct, which the launchers of an export do not pass")
         case LinearTexture():
             raise ValueError(f"{argument.name} is a texture, which the launchers of an export do not bind")
         case TensorMap():

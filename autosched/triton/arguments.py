@@ -11,12 +11,11 @@ import numpy as np
 import torch
 
 from autosched.triton.storages import Storages, storage_bytes
-from autosched.verify.emulate.launch_values import Bytes
 from measurements.emulator.memory import Memory, StoredAddress
 from measurements.emulator.ptx.syntax import Variable
 from search_spaces.arrays import Array
 from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
-from search_spaces.launches.launch import Argument
+from search_spaces.launches.launch import Argument, BytesArgument
 from search_spaces.launches.operand import Operand
 from search_spaces.launches.tensor_map import MOST_BOX, TensorMap
 
@@ -69,7 +68,7 @@ class LaunchArguments:
 
     def raw(self, name: str, data: bytes) -> None:
         """Pass a value as bytes."""
-        self.arguments.append(Bytes(self._unique(name), SCALAR_DTYPES["u8"], 0, data))
+        self.arguments.append(BytesArgument(self._unique(name), data))
 
     def tensor_map(self, name: str, descriptor: Any, meta: Mapping[str, Any]) -> None:
         """Pass a host-side tensor descriptor, encoded as ``meta`` of the compiled kernel specifies."""

@@ -99,7 +99,7 @@ def _check_arguments(file: KernelFile, step: PipelineStep, kernel: GeneratedKern
         raise KernelFileError(f"{place}: {step.entry} takes {len(takes)} arguments, and the file lists {len(listed)}")
     for number, (parameter, argument) in enumerate(zip(takes, listed, strict=True), 1):
         if not _fits(parameter, argument):
-            given = argument.dtype.name if argument.kind == "scalar" else "a pointer"
+            given = _given(argument)
             raise KernelFileError(
                 f"{argument.place}: {argument.name} is {given}, but parameter {number} of {step.entry} is "
                 f"{_described(parameter)}"
@@ -156,12 +156,20 @@ def _plain(name: str) -> str:
 
 def _fits(parameter: Variable, argument: KernelArgument) -> bool:
     """Compare sizes, and kinds if PTX declares them: structs, including f16, are bytes."""
+    if argument.struct is not None:
+        return parameter.bytes == len(argument.struct.content) and parameter.type[0] not in "fsu"
     is_scalar = argument.kind == "scalar"
     if parameter.bytes != (argument.dtype.bytes if is_scalar else 8):
         return False
     if parameter.type[0] not in "fsu":
         return True
     return (parameter.type[0] == "f") == (is_scalar and argument.dtype.is_float)
+
+
+def _given(argument: KernelArgument) -> str:
+    if argument.struct is not None:
+        return f"a struct of {len(argument.struct.content)} bytes"
+    return argument.dtype.name if argument.kind == "scalar" else "a pointer"
 
 
 def _described(parameter: Variable) -> str:

@@ -4,7 +4,6 @@ try.
 
 from __future__ import annotations
 
-import ctypes
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from autosched.user_kernels.signature import declared_parameters
+from autosched.user_kernels.struct_values import is_struct, number_fields
 from measurements.files.bounded import read_bounded
 from search_spaces.hardware.dtype_names import canonical
 
@@ -45,7 +45,7 @@ def arguments_of(
         One table per argument.
 
     Raises:
-        ValueError: An argument is neither an array nor a number.
+        ValueError: An argument is neither an array nor a number or struct, or an output of structs of mixed types.
     """
     parameters = declared_parameters(entry, (source,))
     tables: list[dict[str, Any]] = []
@@ -53,24 +53,30 @@ def arguments_of(
         text, name = parameters[i][:2] if i < len(parameters) else ("", "")
         if not name or any(t["name"] == name for t in tables):
             name = f"argument_{i}"
+        if is_struct(value):
+            tables.append({"name": name, "kind": "struct", "value": value})
+            continue
         if isinstance(value, (bool, int, float, np.generic)):
             number = value.item() if isinstance(value, np.generic) else value
             dtype = canonical(np.asarray(value).dtype)
             tables.append({"name": name, "kind": "scalar", "dtype": dtype, "value": number})
             continue
-        if isinstance(value, (tuple, ctypes.Structure)):
-            raise ValueError(
-                f"argument {i} is a struct, which is not passed by value here: pass its fields one by one, or an array "
-                "of it and a pointer"
-            )
         if not isinstance(value, np.ndarray):
-            raise ValueError(f"argument {i} must be a numpy array or a number, not {type(value).__name__}")
+            struct = ", such as np.array((1, 0.5), np.dtype([...], align=True))" if isinstance(value, tuple) else ""
+            raise ValueError(
+                f"argument {i} must be a numpy array, a number or a struct{struct}, not {type(value).__name__}"
+            )
         if outputs is not None:
             written = i in outputs
         elif answer is not None:
             written = answer[i] is not None
         else:
             written = "const" not in text.partition("*")[0]
+        if written and value.dtype.kind == "V" and number_fields(value.dtype) is None:
+            raise ValueError(
+                f"argument {i} is an output of structs with fields of several types, which have no common tolerance: "
+                "give the kernel an array for each field"
+            )
         tables.append(_array(name, "output" if written else "input", value))
     return [*tables, *(_array(name, "constant", np.asarray(value)) for name, value in constants.items())]
 
@@ -88,18 +94,22 @@ def _array(name: str, kind: str, given: np.ndarray[Any, Any]) -> dict[str, Any]:
 
 
 def as_pairs(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return complex numbers as pairs of floats along an additional axis, as in memory; other arrays unchanged."""
-    if array.dtype.kind != "c":
+    """Return complex numbers as pairs of floats along an additional axis, as in memory; other arrays unchanged.
+
+    Structs are their numbers, too, or their bytes if these are of several types.
+    """
+    if array.dtype.kind not in "cV":
         return array
-    part = array.real.dtype
+    part = array.real.dtype if array.dtype.kind == "c" else (number_fields(array.dtype) or (np.dtype(np.uint8),))[0]
     return np.ascontiguousarray(array).reshape(*array.shape, 1).view(part)
 
 
 def as_given(array: Any, given: Any) -> Any:
     """Return a kernel's array in the type of the user's argument."""
-    if not isinstance(given, np.ndarray) or given.dtype.kind != "c" or array is None:
+    if not isinstance(given, np.ndarray) or given.dtype.kind not in "cV" or array is None:
         return array
-    return np.ascontiguousarray(array).astype(given.real.dtype).view(given.dtype).reshape(given.shape)
+    part = as_pairs(given).dtype
+    return np.ascontiguousarray(array).astype(part).view(given.dtype).reshape(given.shape)
 
 
 def answers(tables: Sequence[Mapping[str, Any]], answer: Sequence[Any] | None) -> Callable[..., Any] | None:

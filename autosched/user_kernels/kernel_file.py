@@ -17,7 +17,7 @@ from search_spaces.launches.generated_kernel import CompileLimits
 from search_spaces.launches.texture import Mode
 from search_spaces.spaces.parameters import Parameter, Value
 
-Kind = Literal["input", "output", "inout", "workspace", "scalar", "constant", "texture"]
+Kind = Literal["input", "output", "inout", "workspace", "scalar", "struct", "constant", "texture"]
 Passing = Literal["define", "constexpr", "struct", "template"]
 
 # Attributes of the launch that rules and costs may use.
@@ -96,10 +96,28 @@ class Fetch:
 
 
 @dataclass(frozen=True)
+class StructField:
+    """One number of a struct: ``value`` as a ``dtype`` from byte ``offset`` on."""
+
+    offset: int
+    dtype: DType
+    value: Expression
+
+
+@dataclass(frozen=True)
+class StructValue:
+    """A struct passed by value: the bytes of ``content``, and over them the ``fields``, whose bytes are 0 there."""
+
+    content: bytes
+    fields: tuple[StructField, ...] = ()
+
+
+@dataclass(frozen=True)
 class KernelArgument:
     """One parameter of the entry function, or a ``__constant__`` variable (kind "constant").
 
-    An array has a ``shape``, a scalar a ``value``. An output with a ``fill`` is filled before each launch.
+    An array has a ``shape``, a scalar a ``value``, a struct a ``struct``. An output with a ``fill`` is filled before
+    each launch.
     ``dtype_by``, ``atol_by`` and ``rtol_by`` are expressions of the configuration. ``dtype``, ``atol`` and ``rtol``
     hold their values for the defaults, or for the configuration passed to ``KernelFile.under``. ``place`` is the
     position in the kernel file.
@@ -118,7 +136,19 @@ class KernelArgument:
     dtype_by: Expression | None = None
     atol_by: Expression | None = None
     rtol_by: Expression | None = None
+    struct: StructValue | None = field(default=None, repr=False)  # content names it apart: digests are older
     place: str = field(default="", compare=False, repr=False)
+
+    @property
+    def is_array(self) -> bool:
+        """True for a parameter that leads to memory, and for a ``__constant__`` variable."""
+        return self.value is None and self.struct is None
+
+    @property
+    def passed_values(self) -> tuple[Expression, ...]:
+        """Expressions whose values the kernel gets: of a scalar, and of the fields of a struct."""
+        own = () if self.value is None else (self.value,)
+        return own if self.struct is None else (*own, *(f.value for f in self.struct.fields))
 
 
 @dataclass(frozen=True)
@@ -207,6 +237,8 @@ class KernelFile:
         launched += (self.first, self.further) if self.further else ()
         flags = tuple(step.flags for step in self.steps)
         launched += (flags,) if any(flags) else ()
+        structs = tuple(a.struct for a in self.arguments if a.struct is not None)
+        launched += (structs,) if structs else ()
         return hashlib.sha256(repr((launched, searched)).encode()).hexdigest()
 
     @cached_property
@@ -227,6 +259,7 @@ class KernelFile:
                 a.atol if a.atol_by is None else a.atol_by.text,
                 a.rtol if a.rtol_by is None else a.rtol_by.text,
                 *([] if a.fetch is None else [repr(a.fetch)]),
+                *([] if a.struct is None else [repr(a.struct)]),
             ]
             for a in self.arguments
         ]
@@ -253,7 +286,7 @@ class KernelFile:
 
     @property
     def arrays(self) -> tuple[KernelArgument, ...]:
-        return tuple(a for a in self.arguments if a.kind != "scalar")
+        return tuple(a for a in self.arguments if a.is_array)
 
     @cached_property
     def places(self) -> tuple[str, ...]:

@@ -13,9 +13,10 @@ from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.expressions import Result
 from autosched.user_kernels.kernel_file import BLOCK, CLUSTER, GRID, SHARED, KernelArgument, KernelFile, PipelineStep
 from search_spaces.hardware.dtype_names import in_source
+from search_spaces.hardware.dtypes import DType
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.launches.headers import Headers
-from search_spaces.launches.launch import Launch, ScalarArgument
+from search_spaces.launches.launch import Argument, BytesArgument, Launch, ScalarArgument
 from search_spaces.launches.operand import Operand, Role
 from search_spaces.launches.texture import LinearTexture
 from search_spaces.spaces.parameters import Value
@@ -96,19 +97,28 @@ def _launch(file: KernelFile, step: PipelineStep, values: Mapping[str, Result]) 
     }
 
 
-def _argument(argument: KernelArgument, values: Mapping[str, Result]) -> Operand | ScalarArgument | LinearTexture:
+def _argument(argument: KernelArgument, values: Mapping[str, Result]) -> Argument:
     if argument.fetch is not None:
         return texture(argument, operand(argument, values))
+    if argument.struct is not None:
+        content = bytearray(argument.struct.content)
+        for f in argument.struct.fields:
+            stored = _number(argument, f.dtype, f.value.value(values)).stored.tobytes()
+            content[f.offset : f.offset + len(stored)] = stored
+        return BytesArgument(argument.name, bytes(content))
     if argument.value is None:
         return operand(argument, values)
-    value = argument.value.value(values)
-    kind = "f" if argument.dtype.is_float else np.dtype(argument.dtype.storage).kind
+    return _number(argument, argument.dtype, argument.value.value(values))
+
+
+def _number(argument: KernelArgument, dtype: DType, value: Result) -> ScalarArgument:
+    kind = "f" if dtype.is_float else np.dtype(dtype.storage).kind
     passed = bool(value) if kind == "b" else float(value) if kind == "f" else int(value)
     try:
-        return ScalarArgument(argument.name, argument.dtype, passed)
+        return ScalarArgument(argument.name, dtype, passed)
     except ValueError:
         place = f"{argument.place}: " if argument.place else ""
-        raise KernelFileError(f"{place}{argument.name} is {value}, which {argument.dtype.name} cannot hold") from None
+        raise KernelFileError(f"{place}{argument.name} is {value}, which {dtype.name} cannot hold") from None
 
 
 def _size(values: Mapping[str, Result], names: tuple[str, ...]) -> tuple[int, int, int]:

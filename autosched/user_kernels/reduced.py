@@ -66,7 +66,7 @@ def _reduced(problem: KernelProblem, items: tuple[tuple[str, Value], ...]) -> Ke
 
 def _told(file: KernelFile) -> list[str]:
     """Return the sizes that the source receives, by a scalar argument or a macro."""
-    expressions = [a.value for a in file.arguments if a.value is not None] + [d.expression for d in file.defines]
+    expressions = [e for a in file.arguments for e in a.passed_values] + [d.expression for d in file.defines]
     derived = {a.name: a.expression for a in file.derived}
     waiting, seen = [name for e in expressions for name in e.names], set[str]()
     while waiting:

@@ -91,8 +91,9 @@ class KernelSpec:
             kernel_name: Name of the function, with its template arguments if any.
             kernel_source: A text, a file, a list of files, or a function of the values.
             problem_size: A number, a text, up to three of them, or a function of the values.
-            arguments: Numbers and arrays, whose contents are restored before each launch. Complex numbers are pairs of
-                floats along an additional axis, except for ``answer`` and ``verify``.
+            arguments: Numbers, arrays, and structs of numpy or ctypes. Contents of arrays are restored before each
+                launch. Complex numbers, and structs in arrays, are their numbers along an additional axis, except for
+                ``answer`` and ``verify``.
             tune_params: Values of each parameter.
             grid_div_x: Divisors of ``problem_size`` along x: texts, or a function of the values. None for the block's
                 size.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from search_spaces.launches.launch import Launch, ScalarArgument
+from search_spaces.launches.launch import BytesArgument, Launch, ScalarArgument
 from search_spaces.launches.operand import Operand
 from search_spaces.launches.tensor_map import TensorMap
 from search_spaces.launches.texture import MODES, LinearTexture
@@ -144,7 +144,7 @@ class Memory:
                 raise ValueError(f"{name} is not an array of the launch")
         for position, offset in self.offsets.items():
             if not 0 <= position < len(launch.arguments) or isinstance(
-                launch.arguments[position], ScalarArgument | LinearTexture
+                launch.arguments[position], ScalarArgument | BytesArgument | LinearTexture
             ):
                 raise ValueError(f"offsets: argument {position} is not a pointer and no tensor map")
             argument = launch.arguments[position]

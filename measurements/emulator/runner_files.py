@@ -27,7 +27,7 @@ from measurements.emulator.memory import FIRST_HANDLE, Flags, Memory, texture_ob
 from measurements.emulator.ptx.build import SitePositions
 from search_spaces.arrays import Array
 from search_spaces.hardware.costs.ptx_costs import IN_PLACE, costs
-from search_spaces.launches.launch import Launch, ScalarArgument
+from search_spaces.launches.launch import BytesArgument, Launch, ScalarArgument
 from search_spaces.launches.operand import Operand
 from search_spaces.launches.tensor_map import ELEMENT_BYTES, INTERLEAVE_BYTES, SWIZZLE_BYTES, TensorMap
 from search_spaces.launches.texture import LinearTexture
@@ -109,7 +109,7 @@ def job_text(kernel: Launch, settings: RunSettings) -> str:
     for position, argument in enumerate(kernel.arguments):
         start = memory.offsets.get(position, 0)
         match argument:
-            case ScalarArgument():
+            case ScalarArgument() | BytesArgument():
                 lines.append(f"value {argument.stored.tobytes().hex()}")
             case Operand():
                 lines.append(f"pointer {numbers_of[argument]} {start}")

@@ -16,7 +16,7 @@ from measurements.runners.launch_refused import LaunchRefused
 from measurements.runners.tensor_map_builder import build_tensor_map
 from measurements.runners.texture_objects import texture_object
 from search_spaces.arrays import Array
-from search_spaces.launches.launch import Argument, Launch, ScalarArgument, Size3
+from search_spaces.launches.launch import Argument, BytesArgument, Launch, ScalarArgument, Size3
 from search_spaces.launches.tensor_map import TensorMap
 from search_spaces.launches.texture import LinearTexture
 
@@ -205,7 +205,7 @@ class _LoadedStep:
 
 
 def _slot(argument: Argument) -> _Slot:
-    if isinstance(argument, ScalarArgument):
+    if isinstance(argument, ScalarArgument | BytesArgument):
         return None, None, argument.stored
     if isinstance(argument, TensorMap | LinearTexture):
         return argument.operand.name, {}, argument

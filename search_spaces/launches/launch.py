@@ -46,7 +46,20 @@ class ScalarArgument:
         return np.ascontiguousarray(self.dtype.store(np.asarray([self.value])))
 
 
-Argument = Operand | ScalarArgument | TensorMap | LinearTexture
+@dataclass(frozen=True)
+class BytesArgument:
+    """A parameter passed by value as its bytes: a struct, or a number whose type is unknown."""
+
+    name: str
+    content: bytes
+
+    @property
+    def stored(self) -> Array:
+        """The value as the kernel gets it: an array of one element that has all bytes."""
+        return np.frombuffer(self.content, np.dtype((np.void, len(self.content))))
+
+
+Argument = Operand | ScalarArgument | BytesArgument | TensorMap | LinearTexture
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,6 +217,8 @@ def argument_json(argument: Argument) -> dict[str, Any]:
             return {"kind": "operand", **operand_json(argument)}
         case ScalarArgument(name, dtype, value):
             return {"kind": "scalar", "name": name, "dtype": dtype.name, "value": value}
+        case BytesArgument(name, content):
+            return {"kind": "bytes", "name": name, "content": content.hex()}
         case LinearTexture():
             fields = {f.name: getattr(argument, f.name) for f in dataclasses.fields(argument)}
             return {"kind": "texture", **fields, "operand": operand_json(argument.operand)}
@@ -221,13 +236,15 @@ def argument_from_json(data: Mapping[str, Any]) -> Argument:
             return operand_from_json(data)
         case "scalar":
             return ScalarArgument(data["name"], SCALAR_DTYPES[data["dtype"]], data["value"])
+        case "bytes":
+            return BytesArgument(data["name"], bytes.fromhex(data["content"]))
         case "tensor_map":
             corners = data.get("im2col")
             box = None if corners is None else BoundingBox(tuple(corners["lower"]), tuple(corners["upper"]))
             return TensorMap(**fields | {"operand": operand_from_json(data["operand"]), "im2col": box})
         case "texture":
             return LinearTexture(**fields | {"operand": operand_from_json(data["operand"])})
-    raise ValueError(f"an argument must be an operand, a scalar, a tensor_map or a texture, not {data['kind']!r}")
+    raise ValueError(f"invalid kind {data['kind']!r}: use operand, scalar, bytes, tensor_map or texture")
 
 
 def launch_from_json(data: Mapping[str, Any]) -> Launch:

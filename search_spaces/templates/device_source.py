@@ -11,7 +11,7 @@ from search_spaces.hardware.devices import Device
 from search_spaces.hardware.tensor_intrinsic import TensorIntrinsic
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.launches.headers import OUR_PACKAGE, Headers, include_dir
-from search_spaces.launches.launch import Argument, ScalarArgument, Size3
+from search_spaces.launches.launch import Argument, BytesArgument, ScalarArgument, Size3
 from search_spaces.launches.tensor_map import TensorMap
 from search_spaces.launches.texture import LinearTexture
 from search_spaces.spaces.config import Config
@@ -162,5 +162,7 @@ def _parameter(argument: Argument) -> str:
             return f"const __grid_constant__ autosched::ptx::TensorMap {argument.name}"
         case ScalarArgument():
             return f"{argument.dtype.c_name} {argument.name}"
+        case BytesArgument():
+            raise TypeError(f"{argument.name} is passed as bytes, which have no type in a generated source")
     const = "const " if argument.role == "input" else ""
     return f"{const}{argument.dtype.c_name}* __restrict__ {argument.name}"

@@ -19,6 +19,7 @@ from autosched.user_kernels.expressions import Expression, suggestion
 from autosched.user_kernels.kernel_file import Fetch, InputFill, KernelArgument
 from autosched.user_kernels.lowering import operand, texture
 from autosched.user_kernels.reading.sources import callable_reference, python_reference, read_limits
+from autosched.user_kernels.reading.structs import read_struct
 from autosched.user_kernels.signature import contradicts, declared_parameters
 from measurements.files.npy import open_npy
 from search_spaces.hardware.dtype_names import canonical, spellings
@@ -26,7 +27,7 @@ from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType, dtype_of
 from search_spaces.launches.texture import MODES
 from search_spaces.spaces.parameters import Parameter
 
-_KINDS = ("input", "output", "inout", "workspace", "scalar", "constant", "texture")
+_KINDS = ("input", "output", "inout", "workspace", "scalar", "struct", "constant", "texture")
 _MOST_TYPES = 1 << 12  # configurations that one type may depend on
 _MOST_DIMENSIONS = 16  # of an array; numpy's limit is 64
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -69,6 +70,10 @@ def read_arguments(
             value = table.expression("value", given, types, ("int", "float", "bool"))
             dtype, by = _dtype(table, parameters, chosen, "f32" if value.type == "float" else "i32")
             arguments.append(KernelArgument(name, "scalar", dtype, value=value, dtype_by=by, place=place))
+        elif kind == "struct":
+            arguments.append(
+                KernelArgument(name, "struct", SCALAR_DTYPES["u8"], struct=read_struct(table, types), place=place)
+            )
         else:
             (dtype, by), given = _dtype(table, parameters, chosen), table.listed("shape")
             if not given:
@@ -121,7 +126,7 @@ def check_declared(
             continue  # macros, or a signature that is not understood here
         for name, parameter in zip(names, declared, strict=True):
             a = arguments[places[name]]
-            is_array = a.kind != "scalar" and a.fetch is None and a.dtype_by is None
+            is_array = a.is_array and a.fetch is None and a.dtype_by is None
             if is_array and parameter.element is not None and contradicts(a.dtype, parameter.element):
                 tables[places[name]].fail(
                     f"{name} is {a.dtype.name}, and its parameter {parameter.text}: make it {parameter.element.name}",

@@ -187,7 +187,7 @@ class _KernelFileReader:
         launches = Launches(top, self.types)
         launch = launches.read()
         arguments = read_arguments(top, self.types, sizes, self.folder, parameters)
-        arrays = {a.name for a in arguments if a.kind != "scalar"}
+        arrays = {a.name for a in arguments if a.is_array}
         names = [p.name for p in parameters if self.types[p.name] == "text"]
         passing, entries = read_entries(kernel, top.tables("step"), (source, *(text for _, text in headers)), names)
         steps = launches.steps(entries, arguments)

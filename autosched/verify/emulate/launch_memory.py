@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from autosched.verify.emulate.kernel_signature import SignatureParameter
-from autosched.verify.emulate.launch_values import Bytes, Im2col, Struct, TensorMapOf, Texture, arrays_in
+from autosched.verify.emulate.launch_values import Im2col, Struct, TensorMapOf, Texture, arrays_in
 from measurements.emulator import Memory, StoredAddress
 from measurements.emulator.memory import FIRST_HANDLE, Inside, TextureObject
 from measurements.emulator.ptx.syntax import Variable
 from search_spaces.arrays import Array
 from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
-from search_spaces.launches.launch import Argument
+from search_spaces.launches.launch import Argument, BytesArgument
 from search_spaces.launches.operand import Operand
 from search_spaces.launches.tensor_map import BoundingBox, TensorMap
 
@@ -240,12 +240,12 @@ class _Passing:
             return self.by_value(k, parameter, self.struct(k, value, 0, name))
         if isinstance(value, list | tuple):
             return self.table(k, parameter, value)
-        return Bytes(name, SCALAR_DTYPES["u8"], 0, self.number(k, parameter, value))
+        return BytesArgument(name, self.number(k, parameter, value))
 
-    def by_value(self, k: int, parameter: Variable, data: bytes) -> Bytes:
+    def by_value(self, k: int, parameter: Variable, data: bytes) -> BytesArgument:
         if len(data) != parameter.bytes:
             raise ValueError(f"{self.shown(k)} has {len(data)} bytes, and its parameter {parameter.bytes}")
-        return Bytes(self.names[k], SCALAR_DTYPES["u8"], 0, data)
+        return BytesArgument(self.names[k], data)
 
     def table(self, k: int, parameter: Variable, values: Sequence[Any]) -> Argument:
         """Return an array of pointers."""

@@ -9,7 +9,6 @@ from typing import Any, Literal
 import numpy as np
 
 from search_spaces.arrays import Array
-from search_spaces.launches.launch import ScalarArgument
 from search_spaces.short_repr import short_repr
 
 Mode = Literal["wrap", "clamp", "mirror", "border"]
@@ -90,20 +89,6 @@ class Surface(Texture):
     """A ``cudaSurfaceObject_t`` of ``array``, which the kernel may write."""
 
     __repr__ = short_repr
-
-
-@dataclass(frozen=True)
-class Bytes(ScalarArgument):
-    """A value that is passed as bytes."""
-
-    data: bytes = b""
-
-    def __post_init__(self) -> None:
-        pass
-
-    @property
-    def stored(self) -> Array:
-        return np.frombuffer(self.data, dtype=np.uint8)
 
 
 def arrays_in(value: Any) -> Iterator[Array]:

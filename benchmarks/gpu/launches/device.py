@@ -28,7 +28,7 @@ from measurements.runners.launch_refused import LaunchRefused
 from measurements.workers.messages import digest_of
 from measurements.workers.worker import serve
 from search_spaces.arrays import Array
-from search_spaces.launches.launch import Launch, ScalarArgument
+from search_spaces.launches.launch import BytesArgument, Launch, ScalarArgument
 from search_spaces.launches.operand import Operand
 
 MODULE = "benchmarks.gpu.launches.device"
@@ -134,7 +134,7 @@ def at_offsets(kept: KeptLaunch, starts: Mapping[str, int]) -> tuple[Launch, dic
     arguments, addresses = list(kept.launch.arguments), dict(starts)
     for position, offset in kept.offsets.items():
         argument: Any = arguments[position]
-        if isinstance(argument, ScalarArgument):
+        if isinstance(argument, ScalarArgument | BytesArgument):
             raise ValueError(f"argument {position} is no pointer")
         operand = argument if isinstance(argument, Operand) else argument.operand
         inner = dataclasses.replace(operand, name=f"{operand.name} from byte {offset}")

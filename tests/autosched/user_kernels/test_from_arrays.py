@@ -114,7 +114,7 @@ def test_parameters_may_be_pinned() -> None:
 
 
 def test_what_is_neither_an_array_nor_a_number_is_refused() -> None:
-    with pytest.raises(ValueError, match="argument 0 must be a numpy array or a number, not list"):
+    with pytest.raises(ValueError, match="argument 0 must be a numpy array, a number or a struct, not list"):
         KernelSpec.from_arrays("vector_add", ADD, N, [[1.0]], {"block_size_x": [32]})
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from pathlib import Path
 from typing import Any
 
@@ -136,16 +135,6 @@ def test_a_parameter_called_like_one_of_the_kernels_is_told() -> None:
 def test_a_single_equals_sign_suggests_two() -> None:
     with pytest.raises(KernelFileError, match="write =="):
         scale(restrictions=["block_size_x = 32"])
-
-
-class Pair(ctypes.Structure):
-    _fields_ = (("a", ctypes.c_int), ("b", ctypes.c_int))
-
-
-@pytest.mark.parametrize("struct", [(np.int32(1), np.int32(2)), Pair(1, 2)])
-def test_a_struct_is_refused_with_what_to_do(struct: Any) -> None:
-    with pytest.raises(ValueError, match="struct"):
-        scale(arguments=[np.zeros(N, np.float32), X, struct])
 
 
 def test_declarations_are_read_as_people_write_them() -> None:

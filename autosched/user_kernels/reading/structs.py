@@ -1,0 +1,74 @@
+"""Structs passed by value: ``fields`` of a kernel file, or the ``value`` that a caller from Python gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from autosched.user_kernels.arithmetic import Type
+from autosched.user_kernels.document import DocumentTable
+from autosched.user_kernels.expressions import suggestion
+from autosched.user_kernels.kernel_file import StructField, StructValue
+from autosched.user_kernels.struct_values import is_struct, struct_bytes
+from search_spaces.hardware.dtype_names import canonical, spellings
+from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
+
+MOST_BYTES = 4096  # of a kernel's parameters, where the driver is older than CUDA 12.1
+_ALIGNMENTS = (1, 2, 4, 8, 16, 32, 64, 128)
+
+
+def read_struct(table: DocumentTable, types: Mapping[str, Type]) -> StructValue:
+    """Return the struct of an ``[[argument]]``.
+
+    Args:
+        table: The argument. ``fields`` lists tables with ``dtype`` and ``value``, each placed as C++ places it, or at
+            its ``offset``; the struct has the alignment ``align``, by default that of its widest field. In place of
+            them ``value`` is a struct of numpy or ctypes.
+        types: Names that values may use.
+
+    Returns:
+        The struct.
+
+    Raises:
+        KernelFileError: A field is invalid, or overlaps another.
+    """
+    if "value" in table:
+        given = table.values["value"]
+        if not is_struct(given):
+            table.fail("this must be a struct of numpy or ctypes: in a file, list its fields", "value")
+        content = table.attempt("value", struct_bytes, given)
+        _check_size(table, len(content), "value")
+        return StructValue(content)
+    end, alignment, fields = 0, 1, list[StructField]()
+    for field in table.tables("fields"):
+        dtype = _dtype(field)
+        value = field.get("value", (str, int, float, list), "the value of the field, such as value = 0.5")
+        start = int(field.get("offset", int, "a number of bytes", -(-end // dtype.bytes) * dtype.bytes))
+        if start < end:
+            field.fail(f"byte {start} lies within the field before this one, which ends at byte {end}", "offset")
+        for one in value if isinstance(value, list) else [value]:
+            kinds: tuple[Type, ...] = ("float", "int", "bool") if dtype.is_float else ("int", "bool")
+            fields.append(StructField(start, dtype, field.expression("value", one, types, kinds)))
+            start += dtype.bytes
+        end, alignment = start, max(alignment, dtype.bytes)
+        _check_size(field, end, "value")
+        field.text("name", "-")  # for readers
+        field.done()
+    if not fields:
+        table.fail('fields is missing: list them, such as fields = [{ dtype = "f32", value = 0.5 }]')
+    alignment = int(table.get("align", int, "a number of bytes", alignment))
+    if alignment not in _ALIGNMENTS:
+        table.fail(f"{alignment} is not an alignment: use one of {', '.join(map(str, _ALIGNMENTS))}", "align")
+    return StructValue(bytes(-(-end // alignment) * alignment), tuple(fields))
+
+
+def _dtype(field: DocumentTable) -> DType:
+    given = field.text("dtype")
+    found = SCALAR_DTYPES.get(canonical(given))
+    if found is None:
+        field.fail(f"{given!r} is not known: {suggestion(given, spellings(SCALAR_DTYPES))}", "dtype")
+    return found
+
+
+def _check_size(table: DocumentTable, size: int, key: str) -> None:
+    if not 0 < size <= MOST_BYTES:
+        table.fail(f"the struct has {size} bytes: a kernel takes at most {MOST_BYTES}", key)

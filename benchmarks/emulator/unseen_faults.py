@@ -1,8 +1,9 @@
-"""48 faults that verifications were not tuned to, planted in our kernels and in the launches that our host code makes.
+"""54 faults that verifications were not tuned to, planted in our kernels and in the launches that our host code makes.
 
     python -m benchmarks.emulator.unseen_faults [--only TEXT ...] [--depth quick full] [--log FILE] [--check]
 
-The list was frozen before the first verification saw it (``benchmarks/results/unseen_faults.md``). Each fault is real
+48 of them were frozen before the first verification saw them, and six others are named apart
+(``benchmarks/results/unseen_faults.md``). Each fault is real
 for its problem: the kernel that a device would launch is wrong, races, or cannot be launched. It is judged as the
 command line judges a schedule: by a quick verification, as candidates have, and by a full one, as winners have.
 ``--check`` verifies nothing: it says whether each edit applies, and whether the edited kernel compiles.
@@ -109,6 +110,10 @@ def _whole_sm_shared(kernel: GeneratedKernel) -> GeneratedKernel:
     return replace(kernel, dynamic_shared_bytes=100 * 1024)
 
 
+def _may_shrink(kernel: GeneratedKernel) -> GeneratedKernel:
+    return replace(kernel, grid_may_shrink=True)
+
+
 def _maps(kernel: GeneratedKernel, change: Callable[[TensorMap], TensorMap]) -> GeneratedKernel:
     return replace(kernel, arguments=tuple(change(a) if isinstance(a, TensorMap) else a for a in kernel.arguments))
 
@@ -132,7 +137,7 @@ MATMUL, WGMMA, LAST = "kernels/matmul.cuh", "kernels/wgmma_matmul.cuh", "common/
 ROWS, MATVEC, TRANSPOSE, COPY = (
     *("kernels/row_reduction.cuh", "kernels/matvec.cuh", "kernels/transpose.cuh", "kernels/copy.cuh"),
 )
-MMA = "mma_m16n8k16_f16"
+TCGEN05, MMA = "kernels/tcgen05_matmul.cuh", "mma_m16n8k16_f16"
 
 FAULTS: tuple[Fault, ...] = (
     # Products by mma.sync, wmma and fma
@@ -144,7 +149,7 @@ FAULTS: tuple[Fault, ...] = (
           "ptx::st_global(out + static_cast<long long>(out_row) * C::n + out_col,",
           "ptx::st_global(out + out_row * C::n + out_col,"),
     Fault("the last band of tiles is as high as the others", "indices", "matmul", Matmul(4000, 4096, 512, a="f16"),
-          {"raster": ("grouped_4", "grouped_8", "grouped_16"), "split_k": 1, "stream_k": 0}, "common/raster.cuh",
+          {"raster": ("grouped_4", "grouped_8", "grouped_16"), "split_k": 1, "stream_k": 0, "tile_m": (96, 160)}, "common/raster.cuh",
           "if (first + Group > TilesM) return", "if (first + Group > TilesM + Group) return"),
     Fault("rows summed over 48 tiles at most", "sizes", "matmul", Matmul(2048, 8192, 256, a="f16", reduction="row_sum"),
           {"tile_n": (32, 64, 128)}, MATMUL, "for (int i = 0; i < R::across; ++i) {",
@@ -166,7 +171,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault("stream-K deals out the partial wave alone", "stream-K", "matmul", LARGE, {"stream_k": 1},
           "common/stream_k.cuh", "dealt_tiles = Workers + Tiles % Workers;", "dealt_tiles = Tiles % Workers;"),
     Fault("a row outside ends the store of a thread", "indices", "matmul", Matmul(1000, 1000, 512, a="f16", reduction="column_sum"),
-          {}, MATMUL,
+          {"tile_n": (48, 96)}, MATMUL,
           "if (m0 + row >= C::m || n0 + col >= C::n) continue;", "if (m0 + row >= C::m || n0 + col >= C::n) break;"),
     Fault("only a thread's first vector is checked", "bounds", "matmul", Matmul(1000, 1000, 1000, a="f32", out="f32"),
           {"tile_n": (64, 128), "copy_columns_b": (4, 8)}, "common/tile_copy.cuh", "minor_origin + minor + j * minor_step < ArrayMinor",
@@ -183,7 +188,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault("bf16 is cut off", "values", "matmul", Matmul(2048, 2048, 2048, a="bf16"), {}, "common/numeric.cuh",
           "return ptx::cvt_rn_bf16_f32(x);", "return ptx::bits_of(x) >> 16;"),
     Fault("sums of i8 are clamped at 2^26", "values", "matmul", Matmul(1024, 1024, 16384, a="i8", scale="tensor"),
-          {}, "common/numeric.cuh", "    return registers[i];\n",
+          {"split_k": 1}, "common/numeric.cuh", "    return registers[i];\n",
           "    if constexpr (is_same<Sum, int>) return registers[i] < 1 << 26 ? registers[i] : 1 << 26;\n"
           "    return registers[i];\n"),
     Fault("tensor scales: that of a twice", "scales", "matmul", Matmul(2048, 2048, 2048, a="e4m3", scale="tensor"),
@@ -221,7 +226,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault("64 counters for all tiles", "host", "wgmma_matmul", Matmul(2048, 2048, 8192, a="bf16"),
           {"split_k": 2, "cluster_n": 2, "tiles_per_block": 1}, WGMMA,
           "counters + work.output_tile, work)", "counters + work.output_tile % 64, work)"),
-    Fault("cuts of stream-K beyond 128 workers", "stream-K", "wgmma_matmul", LARGE, {"stream_k": 1}, WGMMA,
+    Fault("cuts of stream-K beyond 128 workers", "stream-K", "wgmma_matmul", LARGE, {"stream_k": 1, "cluster_m": 1, "cluster_n": 1}, WGMMA,
           "const int place = (work.cut * cluster + rank()) * sharing + rows;",
           "const int place = (work.cut % 100 * cluster + rank()) * sharing + rows;"),
     Fault("stream-K: the second part begins a k-tile late", "stream-K", "wgmma_matmul", LARGE, {"stream_k": 1}, WGMMA,
@@ -230,7 +235,7 @@ FAULTS: tuple[Fault, ...] = (
           "if constexpr (gives_registers) ptx::give_registers<C::producer_registers>();", ""),
     Fault("a stage is released while it is read", "orders", "wgmma_matmul", LARGE, {"in_flight": 1}, WGMMA,
           "if (C::in_flight > 0 && !first) release(place.empty_before(), elsewhere);", "release(place.empty(), elsewhere);"),
-    Fault("strides of maps in 32 bits", "host", "wgmma_matmul", Matmul(1 << 20, 256, 4096, batch=2, a="bf16"), {},
+    Fault("strides of maps in 32 bits", "host", "wgmma_matmul", Matmul((1 << 20) + 128, 256, 4096, batch=2, a="bf16"), {},
           host=_strides_of_32_bits),
     Fault("maps without the rest of k", "host", "wgmma_matmul", Matmul(1024, 1024, 1032, a="bf16", order_b="col"), {},
           host=_no_tail_in_maps),
@@ -254,7 +259,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault("the first step of a torn row is not guarded", "bounds", "matvec", Matvec(1, 4096, 4099), {}, MATVEC,
           "int until = torn && step == 0 ? 0 : whole;", "int until = whole;"),
     # Moves
-    Fault("the last block moves as many tiles as the others", "bounds", "transpose", Transpose(8000, 8192, dtype="u16"),
+    Fault("the last block moves as many tiles as the others", "bounds", "transpose", Transpose(8000, 8200, dtype="u16"),
           {"tiles_per_block": (2, 4, 8)}, TRANSPOSE, "const int count = left < C::tiles_per_block ? left : C::tiles_per_block;",
           "const int count = C::tiles_per_block;"),
     Fault("rows of out in 32 bits through registers", "sizes", "transpose", Transpose(65536, 131072, dtype="u16"),
@@ -265,6 +270,22 @@ FAULTS: tuple[Fault, ...] = (
           "int(threadIdx.x) < tail) {", "int(threadIdx.x) < tail - 1) {"),
     Fault("all shared memory of an SM", "device", "matmul", LARGE, {"split_k": 1, "stream_k": 0}, host=_whole_sm_shared,
           device="rtx4090"),
+    # Reported by full verifications alone when others planted them, on 2026-11-28
+    Fault("a k loop of 64 tiles", "sizes", "matmul", Matmul(1024, 1024, 16384, a="f16"),
+          {"tile_k": (32, 64), "fragment_buffers": 1, "split_k": 1, "stream_k": 0}, MATMUL,
+          "(int left = tiles; left > 0; --left) {\n      const Words next = scales.take();\n      Loader",
+          "(int left = tiles > 64 ? 64 : tiles; left > 0; --left) {\n      auto next = scales.take();\n      Loader"),
+    Fault("a skipped turn wraps once", "orders", "wgmma_matmul", LARGE, {"ping_pong": 1}, WGMMA,
+          "stage = stages % unsigned(C::stages);",
+          "stage = stages < unsigned(C::stages) ? stages : (stages - unsigned(C::stages)) & 15u;"),
+    Fault("blocks step by the grid as planned", "host", "wgmma_matmul", LARGE, {"tiles_per_block": (2, 4), "stream_k": 0},
+          WGMMA, "const int launched = int(gridDim.x / unsigned(cluster));", "const int launched = workers;"),
+    Fault("a grid of stream-K may shrink", "host", "wgmma_matmul", LARGE, {"stream_k": 1}, host=_may_shrink),
+    Fault("an answer is empty one reader too early", "orders", "tcgen05_matmul", Matmul(4096, 1024, 128, a="f16", order_b="col"),
+          {"tile_scheduler": "launch_control"}, TCGEN05, "ptx::mbarrier_init(answer.empty(), readers);",
+          "ptx::mbarrier_init(answer.empty(), readers - 1);", device="b200"),
+    Fault("scales of blocks repeat after 32", "scales", "tcgen05_matmul", Matmul(1024, 1024, 8192, a="e4m3", scale="block"),
+          {}, TCGEN05, "End::number(of_b + t);", "End::number(of_b + t % 32);", device="b200"),
 )  # fmt: skip
 
 

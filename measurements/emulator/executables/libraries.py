@@ -29,6 +29,7 @@ _FLAGS = ("-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=default")
 RUNTIMES = {"libcudart.so.11.0": 11, "libcudart.so.12": 12, "libcudart.so.13": 13}
 DRIVER = "libcuda.so.1"
 _CORE = "libautosched_program.so"
+_MOST_SEARCHED = 1 << 31  # bytes
 _FUNCTION = re.compile(r"(?:__)?cu(?:da)?[A-Z_]\w*")
 _NEEDED = re.compile(r"\(NEEDED\)\s+Shared library: \[([^\]]+)\]")
 # Of NVIDIA, and not emulated. NVRTC compiles without a GPU, too.
@@ -129,8 +130,16 @@ def needed_libraries(program: Path) -> tuple[str, ...]:
 def opens_driver(program: Path) -> bool:
     """Whether a program opens the driver's library itself when it runs: it has its name in it. One that is linked with
     the static runtime has that, too, and asks for functions by cuGetProcAddress, which nothing stands in for."""
-    with program.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return content.find(DRIVER.encode()) >= 0 and content.find(b"cuGetProcAddress") < 0
+    if not needed_libraries(program):  # static, or not a program: nothing can be put in front of its libraries
+        return False
+    return has_text(program, DRIVER.encode()) and not has_text(program, b"cuGetProcAddress")
+
+
+def has_text(program: Path, text: bytes) -> bool:
+    """Return whether a program has ``text`` in its first 2 GiB, within which compilers place what code refers to."""
+    size = min(program.stat().st_size, _MOST_SEARCHED)
+    with program.open("rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as content:
+        return content.find(text) >= 0
 
 
 def foreign_libraries(needed: Iterable[str]) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ and each launch map at the same addresses: pointers mean the same wherever they 
 from __future__ import annotations
 
 import math
-import mmap
 import os
 import re
 import shutil
@@ -38,6 +37,7 @@ from measurements.emulator.executables.libraries import (
     DRIVER,
     RUNTIMES,
     foreign_libraries,
+    has_text,
     library_folder,
     missing_functions,
     needed_libraries,
@@ -114,7 +114,7 @@ def run_executable(
             theirs.close()
             try:
                 memory = f"/proc/{os.getpid()}/fd/{arena}"
-                may_overlap = options.device.sm >= _DEPENDENT_SINCE and _names(program, _LAUNCH_WITH_ATTRIBUTES)
+                may_overlap = options.device.sm >= _DEPENDENT_SINCE and has_text(program, _LAUNCH_WITH_ATTRIBUTES)
                 session = _ExecutableSession(options, program, work, memory, result, told, may_overlap)
                 session.serve(ours)
                 result.status = process.wait()
@@ -129,12 +129,6 @@ def run_executable(
             os.close(arena)
     result.seconds = time.monotonic() - started
     return result
-
-
-def _names(program: Path, function: bytes) -> bool:
-    """Return whether a program's file names a function."""
-    with program.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return content.find(function) >= 0
 
 
 def _program(name: str) -> Path:

@@ -63,3 +63,22 @@ def test_symbols_have_the_version_that_programs_ask_for(soname: str) -> None:
 def test_a_compiler_of_cuda_needs_no_gpu_and_a_library_of_kernels_does() -> None:
     needed = ("libnvrtc.so.13", "libcublas.so.13", "libcudart.so.13", "libcurand.so.10")
     assert libraries.foreign_libraries(needed) == ("libcublas.so.13", "libcurand.so.10")
+
+
+def test_a_file_that_names_no_libraries_is_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def searched(*_: object) -> bool:
+        raise AssertionError
+
+    monkeypatch.setattr(libraries, "has_text", searched)
+    with (tmp_path / "elf").open("wb") as file:
+        file.write(b"\x7fELF\x02\x01\x01")
+        file.truncate(10 << 30)  # a hole: it takes no room
+    assert not libraries.opens_driver(tmp_path / "elf")
+
+
+def test_a_text_is_found_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "program"
+    program.write_bytes(b"." * 8191 + b"name")
+    assert libraries.has_text(program, b"name") and not libraries.has_text(program, b"other")
+    monkeypatch.setattr(libraries, "_MOST_SEARCHED", 8192)
+    assert not libraries.has_text(program, b"name")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from measurements.emulator import Emulation, emulate
@@ -107,3 +108,9 @@ def run(
 
 def kinds(done: Emulation) -> set[str]:
     return {finding.kind for finding in done.findings}
+
+
+def round_to_nearest_tf32(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Return finite numbers rounded to tf32, ties to even, as loads by a map of that type round them."""
+    bits = np.ascontiguousarray(x).view(np.uint32)
+    return ((bits + np.uint32(0xFFF) + (bits >> 13 & 1)) & np.uint32(0xFFFFE000)).view(np.float32)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 import pytest
-from bulk_kernels import HEAD, kinds
+from bulk_kernels import HEAD, kinds, round_to_nearest_tf32
 from needs import needs_compiler, needs_nvrtc
 
 from measurements.emulator import Emulation, FindingKind, emulate
@@ -42,8 +43,15 @@ BODY = """
 """
 
 
-def run(body: str = BODY, swizzle: Literal["NONE", "128B"] = "NONE", rows: int = 1) -> tuple[Emulation, Any]:
-    x = np.arange(ROWS * COLUMNS, dtype=np.float32).reshape(ROWS, COLUMNS)
+def run(
+    body: str = BODY,
+    swizzle: Literal["NONE", "128B"] = "NONE",
+    rows: int = 1,
+    *,
+    element: str = "FLOAT32",
+    scale: float = 1.0,
+) -> tuple[Emulation, Any]:
+    x = np.float32(scale) * np.arange(ROWS * COLUMNS, dtype=np.float32).reshape(ROWS, COLUMNS)
     a, scattered = Operand("a", "input", F32, x.shape), Operand("scattered", "inout", F32, (ROWS, 32))
     kernel = GeneratedKernel(
         entry="test",
@@ -52,7 +60,7 @@ def run(body: str = BODY, swizzle: Literal["NONE", "128B"] = "NONE", rows: int =
             f"const __grid_constant__ Map to, float* out) {{{body}}}"
         ),
         arguments=(
-            TensorMap.dense("from", a, (rows, 32), swizzle=swizzle),
+            replace(TensorMap.dense("from", a, (rows, 32), swizzle=swizzle), element=element),
             TensorMap.dense("to", scattered, (1, 32), swizzle=swizzle),
             Operand("out", "output", F32, (128,)),
         ),
@@ -75,6 +83,14 @@ def test_rows_come_and_go(swizzle: Literal["NONE", "128B"]) -> None:
     expected = np.zeros((ROWS, 32), np.float32)
     expected[7], expected[1], expected[2] = gathered[0], gathered[1], gathered[3]
     np.testing.assert_array_equal(done.outputs["scattered"], expected)
+
+
+def test_gathered_rows_round_to_tf32() -> None:
+    done, x = run(element="TFLOAT32", scale=1.1)
+    assert done.ok, done.reason
+    expected = round_to_nearest_tf32(np.stack([x[3, 32:], x[17, 32:], x[3, 32:], np.zeros(32, np.float32)]))
+    assert not np.array_equal(expected[0], x[3, 32:])
+    np.testing.assert_array_equal(done.outputs["out"].reshape(4, 32), expected)
 
 
 def test_boxes_are_of_one_row() -> None:

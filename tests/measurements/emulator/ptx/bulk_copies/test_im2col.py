@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from bulk_kernels import HEAD, load_box, store_box
+from bulk_kernels import HEAD, load_box, round_to_nearest_tf32, run, store_box
 from needs import needs_compiler, needs_nvrtc
 
 import autosched
 from autosched.verify.emulate.emulated_launch import EmulatedLaunch
+from search_spaces.hardware.dtypes import F32, SCALAR_DTYPES
+from search_spaces.launches.operand import Operand
+from search_spaces.launches.tensor_map import BoundingBox, TensorMap
 
 pytestmark = [needs_compiler, needs_nvrtc]
 
@@ -162,3 +166,23 @@ def test_a_map_of_the_other_mode_is_found() -> None:
 def test_maps_that_no_driver_makes_are_refused(im2col: autosched.Im2col, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         load(np.zeros((2, 5, 6, CHANNELS), np.float32), (0, 0, 0), (0, 0), im2col)
+
+
+def test_columns_of_pixels_round_to_tf32() -> None:
+    shape, count = (2, 9, CHANNELS), 6
+    x = np.float32(1.1) * np.arange(1, 1 + np.prod(shape), dtype=np.float32).reshape(shape)
+    plain = TensorMap.dense("map", Operand("x", "input", F32, shape), (1, 1, CHANNELS))
+    described = replace(plain, element="TFLOAT32", box=(CHANNELS, count, 1), im2col=BoundingBox((-1,), (-1,)))
+    size = count * CHANNELS * x.itemsize
+    done = run(
+        load_box(size, (0, 4, 0), (0,)),
+        "const __grid_constant__ Map map, unsigned char* out",
+        described,
+        Operand("out", "output", SCALAR_DTYPES["u8"], (size,)),
+        inputs={"x": x},
+    )
+    assert done.ok, done.reason
+    found = done.outputs["out"].view(np.float32).reshape(count, CHANNELS)
+    expected = round_to_nearest_tf32(column(x, pixels_of(x, (0, 4), (-1,), (-1,), (1,), count), (0,), CHANNELS))
+    assert not np.array_equal(expected[0], x[0, 4])
+    np.testing.assert_array_equal(found, expected)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 
@@ -12,7 +13,9 @@ from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.kernel_file import KernelArgument, KernelFile, PipelineStep
 from autosched.user_kernels.problem import KernelProblem
 from autosched.user_kernels.template import template
-from measurements.compiler.nvrtc import PTX_OPTIONS, NvrtcMissing, PtxOutput
+from measurements.compiler.cuda_headers import STAND_INS, missing_header
+from measurements.compiler.nvcc import NvccMissing, find_nvcc
+from measurements.compiler.nvrtc import NVCC, PTX_OPTIONS, NvrtcMissing, PtxOutput
 from measurements.compiler.pool import error_reason
 from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
 from measurements.emulator.architecture import HOPPER_ARCH, ptx_arch
@@ -20,6 +23,7 @@ from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.syntax import Module, Variable
 from search_spaces.hardware.devices import Device
 from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.headers import Headers
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
@@ -61,6 +65,12 @@ def check_entry(problem: Problem, schedules: Iterable[Schedule], device: Device)
                 for step, output in zip(file.steps, outputs, strict=True):
                     _check_arguments(file, step, kernel, output)
                 return
+            header = missing_header(failed.log)
+            if header and _nvcc_compiles(kernel):
+                raise KernelFileError(
+                    f"{file.name} does not compile: NVRTC does not find {header}, and nvcc compiles the source: "
+                    'write compiler = "nvcc" under [kernel]'
+                )
             refused = refused or error_reason(failed.log)
         if time.monotonic() - began > _PATIENCE:
             break
@@ -81,6 +91,23 @@ def _compiled(kernel: GeneratedKernel) -> PtxOutput:
             newer = compiled(arch=arch)
             output = output if newer.text is None else newer
     return output
+
+
+def _nvcc_compiles(kernel: GeneratedKernel) -> bool:
+    """Return True if this machine has nvcc, which the kernel does not name, and it compiles the kernel."""
+    if NVCC in kernel.compile_options:
+        return False
+    try:
+        find_nvcc()
+    except NvccMissing:
+        return False
+    own = Headers.of({name: text for name, text in kernel.headers.files if STAND_INS.get(name) != text})
+    options = (NVCC, *kernel.compile_options)
+    try:
+        outputs = [_compiled(step) for step in replace(kernel, headers=own, compile_options=options).steps]
+    except CompilerStopped:
+        return False
+    return all(output.text is not None for output in outputs)
 
 
 def _check_arguments(file: KernelFile, step: PipelineStep, kernel: GeneratedKernel, output: PtxOutput) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 from needs import needs_compiler, needs_nvrtc
 
 from autosched.cli.app import run
+from autosched.user_kernels import KernelFileError
+from autosched.user_kernels.entry import check_entry
 from autosched.user_kernels.user_kernel import KernelSpec
 from autosched.verify.schedules import verify_one
 from autosched.verify.verdict import Verdict
@@ -68,3 +71,35 @@ def test_the_command_for_one_launch_says_it_too(tmp_path: Path, capsys: pytest.C
     assert run([*arguments[:2], "-a", "out u32[16]", *arguments[2:]]) == 1
     assert "zeros TYPE[SHAPE]" in capsys.readouterr().out
     assert run([*arguments[:2], "-a", "zeros u32[16]", *arguments[2:]]) == 0
+
+
+@needs_nvrtc
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+def test_a_header_that_nvcc_alone_finds_names_the_compiler() -> None:
+    def checked(header: str, **more: str) -> None:
+        kernel = KernelSpec(
+            f"#include <{header}>\n{COUNTING}".replace("UPDATE", "bins[i] = x[i]"),
+            name="count",
+            entry="count",
+            parameters={"block": [32]},
+            sizes={"n": 40},
+            grid="ceil_div(n, block)",
+            block="block",
+            arguments=[
+                {"name": "bins", "kind": "output", "dtype": "u32", "shape": "n"},
+                {"name": "x", "kind": "input", "dtype": "u8", "shape": "n"},
+                {"name": "n", "kind": "scalar", "value": "n"},
+            ],
+            reference=lambda x: x,
+            **more,
+        )
+        problem = kernel.problem()
+        check_entry(problem, kernel.template.space(problem, device("a100")).sample(1, 0), device("a100"))
+
+    with pytest.raises(KernelFileError, match='compiler = "nvcc"') as error:
+        checked("thrust/complex.h")
+    assert "\n" not in str(error.value)
+    checked("thrust/complex.h", compiler="nvcc")
+    with pytest.raises(KernelFileError, match=r"nowhere\.h") as error:
+        checked("nowhere.h")
+    assert 'compiler = "nvcc"' not in str(error.value)

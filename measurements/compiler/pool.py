@@ -282,8 +282,14 @@ def error_reason(log: str) -> str:
     return next((line.strip() for line in log.splitlines() if line.strip()), "the compiler gave no message")
 
 
+# Warp functions that CUDA 9 replaced by those with a mask, and that no GPU since Volta has.
+_WITHOUT_MASK = re.compile(r'identifier "(__(?:shfl(?:_up|_down|_xor)?|any|all|ballot))" is undefined')
+
+
 def _remedy(text: str) -> str:
-    """Return options that find a missing header; "" for another error."""
+    """Return what to do about a missing header or a warp function of old CUDA; "" for another error."""
+    if old := _WITHOUT_MASK.search(text):
+        return f": write {old[1]}_sync, which takes the mask of the warp's threads first"
     if not missing_header(text):
         return ""
     return ': name its folder, by include = ["FOLDER"] in a kernel file or --option=-IFOLDER, or have nvcc compile it'

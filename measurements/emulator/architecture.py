@@ -21,10 +21,11 @@ _OF_ARCH = "__CUDA_ARCH_"  # begins all macros that name it
 _ADA = re.compile(r"\bmma\.sync\.[\w.]+\.e[45]m[23]\b")
 # Instructions of sm_100a, what belongs to tensor memory, and TMA of four rows.
 _BLACKWELL = ("tcgen05", "clusterlaunchcontrol", "gather4", "scatter4")
-# Instructions of sm_90 and sm_90a in inline PTX.
+# Instructions of sm_90 and sm_90a in inline PTX, and what CUDA's headers declare for them alone.
 _HOPPER = (
     *("wgmma", "setmaxnreg", "mbarrier", "mapa", "stmatrix", "griddepcontrol", "elect.sync", "cp.async.bulk"),
     *("barrier.cluster", "tensormap", "multimem", "__cluster_dims__"),
+    *("this_cluster", "cluster_group", "cudaGridDependencySynchronize", "cudaTriggerProgrammaticLaunchCompletion"),
 )
 
 

@@ -25,7 +25,7 @@ from measurements.compiler.nvrtc import PTX_OPTIONS
 from measurements.compiler.pool import error_reason
 from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
 from measurements.emulator import Emulation
-from measurements.emulator.architecture import source_arch
+from measurements.emulator.architecture import BLACKWELL_ARCH, HOPPER_ARCH, source_arch
 from measurements.emulator.findings import of_compiled_code
 from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.syntax import Function, Module, Number
@@ -226,11 +226,13 @@ def _ptx_of(program: Any, options: EmulatedLaunchOptions) -> tuple[str, str, Emu
         program = device_part(program)
     found = Headers.of(stand_ins((program, *headers.values())) | dict(headers))
     try:
-        output = compile_to_ptx(program, kernel, source_arch(program, found), found, (*PTX_OPTIONS, *options.options))
+        output = compile_to_ptx(
+            program, kernel, _arch(program, found, options), found, (*PTX_OPTIONS, *options.options)
+        )
     except CompilerStopped as stopped:
         return "", "", Emulation(stopped.status, {}, (), (), (), reason=str(stopped))
     if output.text is None and (header := missing_header(output.log)) and nvcc() is not None:
-        text, _ = source_by_nvcc(whole, source_arch(program, found), Headers.of(headers), options.options)
+        text, _ = source_by_nvcc(whole, _arch(program, found, options), Headers.of(headers), options.options)
         if text is not None:
             warnings.warn(f"nvcc compiled the source, as NVRTC does not find {header}", stacklevel=3)
             return text, kernel, None
@@ -238,6 +240,13 @@ def _ptx_of(program: Any, options: EmulatedLaunchOptions) -> tuple[str, str, Emu
         failed = Emulation("compile_error", {}, (), (), (), reason=error_reason(output.log), log=output.log)
         return "", "", failed
     return output.text, output.entry, None
+
+
+def _arch(source: str, headers: Headers, options: EmulatedLaunchOptions) -> str:
+    """Return the architecture of a source: one that has clusters if the launch asks for them."""
+    arch = source_arch(source, headers)
+    clusters = options.cluster is not None and size_of(options.cluster) != (1, 1, 1)
+    return HOPPER_ARCH if clusters and arch != BLACKWELL_ARCH else arch
 
 
 def _launch_sizes(program: Any, options: EmulatedLaunchOptions) -> tuple[Size3, Size3, int]:

@@ -108,6 +108,13 @@ def test_the_reason_is_the_first_error_on_one_line(log, reason):
     assert "\n" not in error_reason(log)
 
 
+@pytest.mark.parametrize("name", ["__shfl", "__shfl_down", "__ballot", "__any"])
+def test_a_warp_function_without_a_mask_names_the_one_with_it(name: str) -> None:
+    log = f'k.cu(3): error: identifier "{name}" is undefined'
+    assert error_reason(log).startswith("k.cu:3: ") and f" {name}_sync" in error_reason(log)
+    assert "_sync" not in error_reason('k.cu(3): error: identifier "__shfl_own" is undefined')
+
+
 def kernel(name: str, body: str = "x[threadIdx.x] = 1.0f;", **changes) -> GeneratedKernel:
     source = f'extern "C" __global__ void __launch_bounds__(256) {name}(float* x) {{ {body} }}\n'
     return GeneratedKernel(

@@ -24,6 +24,8 @@ from search_spaces.launches.headers import Headers
         ('asm("cp.async.cg.shared.global")', "compute_80"),
         ('asm("tcgen05.alloc")', "compute_100a"),
         ('asm("mbarrier.init; tcgen05.alloc")', "compute_100a"),
+        ("cg::this_cluster().sync();", "compute_90a"),
+        ("cudaGridDependencySynchronize();", "compute_90a"),
         ("#include <own.cuh>", "compute_90a"),
         ("// #include <own.cuh>", "compute_80"),
     ],

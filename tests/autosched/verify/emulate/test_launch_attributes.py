@@ -46,6 +46,23 @@ def test_the_cluster_of_a_launch() -> None:
         emulated(RANKS, out, grid=8, block=32, cluster=3)
 
 
+@needs_cuda_headers
+def test_what_asks_for_clusters_is_compiled_for_a_gpu_that_has_them() -> None:
+    ranks = """
+    #include <cooperative_groups.h>
+    extern "C" __global__ void ranks(unsigned* out) {
+      out[blockIdx.x] = cooperative_groups::this_cluster().block_rank();
+    }
+    """
+    by_asm = """extern "C" __global__ void ranks(unsigned* out) {
+      asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(out[blockIdx.x]));
+    }"""
+    for source in (ranks, by_asm):
+        done = autosched.emulate(source, (np.zeros(4, np.uint32),), grid=4, block=1, cluster=2, outputs=(0,))
+        assert done.ok, done.reason
+        assert done.arrays[0].tolist() == [0, 1, 0, 1]
+
+
 # Cooperation ---------------------------------------------------------------------------------------------------------
 
 MEET = """

@@ -154,7 +154,9 @@ OF_PROPOSALS = {
 }
 
 
-@pytest.mark.parametrize("case", representative(OF_PROPOSALS, "matmul, bayes", "matmul, tpe", "recorded transpose", "copy, bayes"))
+@pytest.mark.parametrize(
+    "case", representative(OF_PROPOSALS, "matmul, bayes", "matmul, tpe", "recorded transpose", "copy, bayes")
+)
 def test_the_first_proposals_are_the_golden_ones(case: str, request: pytest.FixtureRequest) -> None:
     stored = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else {"versions": {}, "proposals": {}}
     versions = {library: importlib.import_module(library).__version__ for library in LIBRARIES}

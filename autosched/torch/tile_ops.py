@@ -69,10 +69,12 @@ def _fake(problem: type[TileProblem], *arguments: Any, **named: Any) -> Any:
     return _result([first.new_empty(o.shape, dtype=_TORCH[o.dtype.name]) for o in _outputs(made)])
 
 
-def _on_gpu(problem: type[TileProblem], *arguments: Any, **named: Any) -> Any:
+def on_gpu(problem: type[TileProblem], *arguments: Any, **named: Any) -> Any:
+    """Return the result of an operator on GPU tensors."""
     tensors, options = _bound(problem, arguments, named)
     function: Callable[..., Any] = getattr(tile_functions, problem.operator)
-    return function(*(tensors.pop(name) for name in problem.inputs), **tensors, **options)
+    inputs = [tensors.pop(name) for name in problem.inputs]  # before the call takes the rest
+    return function(*inputs, **tensors, **options)
 
 
 def _on_cpu(problem: type[TileProblem], *arguments: Any, **named: Any) -> Any:
@@ -110,6 +112,6 @@ def _tensor(operand: Operand, stored: Array) -> Any:
 
 for _type in TILE_PROBLEMS:
     _library.define(_type.operator + schema(_type))
-    _library.impl(_type.operator, partial(_on_gpu, _type), "CUDA")
+    _library.impl(_type.operator, partial(on_gpu, _type), "CUDA")
     _library.impl(_type.operator, partial(_on_cpu, _type), "CPU")
     torch.library.register_fake(f"autosched::{_type.operator}", partial(_fake, _type), lib=_library)

@@ -9,51 +9,12 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'autosched[torch]'")
 
-import autosched.torch.tile_ops  # noqa: E402, F401  # defines the operators
+from tile_operator_calls import PROBLEMS, TYPES, called, outputs  # noqa: E402
+
+from autosched.dispatch import tile_functions  # noqa: E402
+from autosched.torch import tile_ops  # noqa: E402
 from autosched.torch.cpu import _stack  # noqa: E402
 from search_spaces.catalogue import TILE_PROBLEMS  # noqa: E402
-from search_spaces.launches.operand import Operand  # noqa: E402
-from search_spaces.tile_operators.attention import Attention  # noqa: E402
-from search_spaces.tile_operators.cross_entropy import CrossEntropy  # noqa: E402
-from search_spaces.tile_operators.decode_attention import DecodeAttention  # noqa: E402
-from search_spaces.tile_operators.grouped_matmul import GroupedMatmul  # noqa: E402
-from search_spaces.tile_operators.qk_norm_rope import QkNormRope  # noqa: E402
-from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul  # noqa: E402
-from search_spaces.tile_operators.rmsnorm_quantize import RmsNormQuantize  # noqa: E402
-from search_spaces.tile_operators.router_topk import RouterTopK  # noqa: E402
-from search_spaces.tile_operators.tile_problem import TileProblem  # noqa: E402
-
-TYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "i32": torch.int32, "u8": torch.uint8,
-         "i8": torch.int8, "e4m3": torch.float8_e4m3fn}  # fmt: skip
-PROBLEMS: dict[str, TileProblem] = {
-    "decode_attention": DecodeAttention(batch=2, heads=4, kv_heads=2, head_size=32, entries=3, page=16),
-    "quantized_matmul": QuantizedMatmul(m=3, n=24, k=128, group=64, zero_points=1, dtype="bf16"),
-    "attention": Attention(
-        batch=2, heads=4, kv_heads=2, queries=9, head_size=16, packed=1, causal=1, window=4, sinks=1, soft_cap=3.0
-    ),
-    "rmsnorm_quantize": RmsNormQuantize(3, 40, eps=1e-3),
-    "qk_norm_rope": QkNormRope(3, 2, 16, length=9),
-    "router_topk": RouterTopK(4, 12, top=3),
-    "cross_entropy": CrossEntropy(3, 40),
-    "grouped_matmul": GroupedMatmul(m=40, n=16, k=24, groups=3, tokens=10, activation="silu_up"),
-}
-
-
-def tensor(operand: Operand, stored: Any) -> Any:
-    flat = torch.from_numpy(np.ascontiguousarray(stored).view(np.uint8).reshape(-1).copy())
-    return flat.view(TYPES[operand.dtype.name]).reshape(operand.shape)
-
-
-def called(problem: TileProblem) -> tuple[list[Any], dict[str, Any]]:
-    """Return tensors in order, and those and the options that a call takes by keyword."""
-    stored = problem.random_inputs(1)
-    tensors = {o.name: tensor(o, stored[o.name]) for o in problem.operands() if o.role != "output"}
-    options = {name: type(usual)(getattr(problem, name)) for name, usual in problem.call_options.items()}
-    return [tensors.pop(name) for name in problem.inputs], {**tensors, **options}
-
-
-def outputs(result: Any) -> list[Any]:
-    return list(result) if isinstance(result, tuple | list) else [result]
 
 
 def test_every_operator_is_tried() -> None:
@@ -82,3 +43,14 @@ def test_arrays_that_do_not_fit(name: str) -> None:
     operator = getattr(torch.ops.autosched, name)
     with pytest.raises((ValueError, RuntimeError), match=r"must|takes"):
         operator(arguments[0].reshape(-1), *arguments[1:], **named)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_a_gpu_call_is_that_of_our_functions(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(tile_functions, name, lambda *arrays, **options: seen.append((arrays, options)))
+    arguments, named = called(PROBLEMS[name])
+    tile_ops.on_gpu(type(PROBLEMS[name]), *arguments, **named)
+    ((arrays, options),) = seen
+    assert all(a is b for a, b in zip(arrays, arguments, strict=True))
+    assert all(options[k] is v for k, v in named.items())

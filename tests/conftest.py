@@ -127,10 +127,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.skip(reason=f"no GPU answers: {why_not}"))
 
 
-def pytest_collection_finish() -> None:
-    """Leave thousands of collected tests out of every later search for garbage, and search less often: PTX that is read
-    makes objects by the hundred thousand, and a search every 700 of them takes a twentieth of the time of a
-    verification."""
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Compile the extension for torch if a test of it was collected, and prepare the garbage collector.
+
+    Thousands of collected tests are left out of every later search for garbage, and searches are rarer: PTX that is
+    read makes objects by the hundred thousand, and a search every 700 of them takes a twentieth of the time of a
+    verification.
+    """
+    if any(item.path.name == "test_host_path.py" for item in session.items):
+        from autosched.torch.extension import NotBuilt, extension
+
+        with suppress(NotBuilt):  # the tests say so
+            extension()
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from autosched.dispatch import launch_caches
 from measurements.files import atomic_write, file_lock
 from measurements.files.bounded import read_bounded
 from search_spaces.operators.problem import Problem
@@ -88,6 +89,7 @@ def log_calls(path: str | Path) -> Iterator[CallLog]:
     """
     log = CallLog(path)
     _active.append(log)
+    launch_caches.clear()  # whose launches are not counted
     try:
         yield log
     finally:
@@ -103,6 +105,7 @@ def start_from_environment() -> None:
     if path and all(log.path != Path(path).absolute() for log in _active):
         log = CallLog(Path(path).absolute())
         _active.append(log)
+        launch_caches.clear()
         atexit.register(_write_at_exit, log)
 
 

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from autosched.dispatch import call_log, call_signature
+from autosched.dispatch import call_log, call_signature, launch_caches
 from autosched.dispatch.call_signature import ArraySpec, CallPlan
 from autosched.dispatch.database import Database
 from autosched.dispatch.given_arrays import ALIGNMENT, as_gpu_array, check_apart, look_at, torch_of
@@ -248,6 +248,7 @@ def use(database: Source | None) -> None:
     Raises StoreError, a ValueError, if it cannot be opened.
     """
     _default.set(None if database is None else _opened(database))
+    launch_caches.clear()
 
 
 def chosen() -> tuple[KernelProvenance, ...]:
@@ -262,6 +263,23 @@ def forget() -> None:
         _loaded.clear()
         _tile_kernels.clear()
         _databases.clear()
+    launch_caches.clear()
+
+
+def loaded_kernel(problem: Problem, gpu: int) -> LoadedKernel | None:
+    """Return the kernel that calls without ``database`` use for a problem on a GPU, if one of them has loaded it.
+
+    None also without a default database: every call then looks whether there is one by now.
+    """
+    database, key = _default.get(), problem.key()
+    if database is _NO_DATABASE:
+        return None
+    plain = ((its[0], loaded.gpu, loaded.kernel) for its, loaded in list(_loaded.items()))
+    tiled = ((its[0], its[4][3], kernel) for its, kernel in list(_tile_kernels.items()))
+    for its, at, kernel in (*plain, *tiled):
+        if its is database and at == gpu and kernel.provenance.problem == key:
+            return kernel
+    return None
 
 
 @dataclass(frozen=True)

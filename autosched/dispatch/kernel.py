@@ -25,6 +25,7 @@ from autosched.dispatch.given_arrays import (
     torch_type,
 )
 from autosched.dispatch.provenance import KernelProvenance
+from measurements.runners.driver_steps import DriverStep, driver_steps
 from measurements.runners.launch import LoadedLaunch
 from search_spaces.launches.launch import Launch
 from search_spaces.launches.operand import Operand
@@ -97,6 +98,24 @@ class LoadedKernel(ABC):
         else:
             with self._context(torch):
                 self._launch(starts)
+
+    @property
+    def by_stream(self) -> bool:
+        """True if ``driver_steps`` differ between streams and between threads, because of workspaces."""
+        return False
+
+    def driver_steps(self, names: Sequence[str], starts: Sequence[int], torch: Any) -> tuple[DriverStep, ...] | None:
+        """Return the launches of a call, for callers that queue them themselves.
+
+        Args:
+            names: Names of the inputs and outputs, in any order.
+            starts: Their addresses.
+            torch: The torch module, for its current stream; None for cupy's.
+
+        Returns:
+            The launches; None if only this object can launch the kernel.
+        """
+        return None
 
     def bind(self, *arrays: Any, out: Any = None, **named: Any) -> BoundKernel:
         """Return a function without arguments that launches the kernel on these arrays and returns the result.
@@ -178,7 +197,7 @@ class LoadedKernel(ABC):
         """Raise ValueError for an array that the kernel would misread."""
         for operand, array in zip((*self.inputs, *self.outputs), arrays, strict=False):
             if torch_of(array) is not None:
-                kind, gpu, start = str(array.dtype).removeprefix("torch."), array.device.index, array.data_ptr()
+                kind, gpu, start = str(array.dtype).removeprefix("torch."), array.get_device(), array.data_ptr()
                 dense = array.is_contiguous()
             else:
                 kind, gpu, start = array.dtype.name, array.data.device_id, array.data.ptr
@@ -287,6 +306,20 @@ class CubinKernel(LoadedKernel):
         if self._wanted or self._fills:
             return partial(self._launch, starts)
         return partial(self._run, self._parameters(starts))
+
+    @property
+    def by_stream(self) -> bool:
+        """True if it has workspaces."""
+        return bool(self._wanted)
+
+    def driver_steps(self, names: Sequence[str], starts: Sequence[int], torch: Any) -> tuple[DriverStep, ...] | None:
+        """Return the launches of a call; None if they need more than launches, such as constant memory."""
+        if set(names) != set(self._names):  # an array of the kernel is no array of the call
+            return None
+        with self._context(torch):
+            workspace = self._workspace() if self._wanted else []
+        all_names = (*names, *(o.name for o in self._wanted))
+        return driver_steps(self._loaded, all_names, [*starts, *workspace], fixed=len(workspace))
 
     def _workspace(self) -> list[int]:
         cp = self._cupy

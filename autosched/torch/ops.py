@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from autosched.dispatch import functions
-from autosched.torch import cpu, formulas
+from autosched.torch import cpu, formulas, host_path
+from autosched.torch.plans import PLANS
 
 SCHEMAS = {
     "matmul": '(Tensor a, Tensor b, Tensor? bias=None, str activation="none", str precision="tf32") -> Tensor',
@@ -70,9 +71,15 @@ ON_GPU: dict[str, Callable[..., Any]] = {
 }
 
 
+def called(name: str, *arguments: Any) -> host_path.Called:
+    """Return problem and arrays of a call of an operator."""
+    plan = PLANS[name](*arguments)
+    return host_path.Called(plan.problem, (*plan.operands, "out"))
+
+
 for _name, _schema in SCHEMAS.items():
     _library.define(_name + _schema)
-    _library.impl(_name, ON_GPU[_name], "CUDA")
+    host_path.implement(_library, _name, _schema, ON_GPU[_name], partial(called, _name))
     _library.impl(_name, partial(cpu.compute, _name), "CPU")
     torch.library.register_fake(f"autosched::{_name}", _FAKES[_name], lib=_library)
 

@@ -16,7 +16,7 @@ import torch
 
 from autosched.dispatch import call_log, tile_functions
 from autosched.dispatch.call_signature import TYPES, tile_problem
-from autosched.torch import cpu
+from autosched.torch import cpu, host_path
 from autosched.torch.plans import facts
 from measurements.emulator import emulate
 from search_spaces.arrays import Array
@@ -77,6 +77,13 @@ def on_gpu(problem: type[TileProblem], *arguments: Any, **named: Any) -> Any:
     return function(*inputs, **tensors, **options)
 
 
+def called(problem: type[TileProblem], *arguments: Any, **named: Any) -> host_path.Called:
+    """Return problem and arrays of a call of an operator."""
+    tensors, options = _bound(problem, arguments, named)
+    made = _problem(problem, tensors, options)
+    return host_path.Called(made, (*tensors, *(o.name for o in _outputs(made))))
+
+
 def _on_cpu(problem: type[TileProblem], *arguments: Any, **named: Any) -> Any:
     tensors, options = _bound(problem, arguments, named)
     made = _problem(problem, tensors, options)
@@ -112,6 +119,6 @@ def _tensor(operand: Operand, stored: Array) -> Any:
 
 for _type in TILE_PROBLEMS:
     _library.define(_type.operator + schema(_type))
-    _library.impl(_type.operator, partial(on_gpu, _type), "CUDA")
+    host_path.implement(_library, _type.operator, schema(_type), partial(on_gpu, _type), partial(called, _type))
     _library.impl(_type.operator, partial(_on_cpu, _type), "CPU")
     torch.library.register_fake(f"autosched::{_type.operator}", partial(_fake, _type), lib=_library)

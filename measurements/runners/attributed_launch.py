@@ -25,6 +25,7 @@ class AttributedLaunch:
     def __init__(self, function: int, launch: Launch, *, cluster: Size3 = (1, 1, 1), dependent: bool = False) -> None:
         from cuda.bindings import driver
 
+        self.cluster, self.dependent = cluster, dependent
         self._driver, self._function = driver, driver.CUfunction(function)
         config = self._config = driver.CUlaunchConfig()
         config.blockDimX, config.blockDimY, config.blockDimZ = launch.block

@@ -48,7 +48,7 @@ class LoadedLaunch:
         self._textures: list[Any] = []
         module = cp.RawModule(path=cubin)
         self._function = module.get_function(launch.entry)
-        self._then = tuple(_LoadedStep(module.get_function(step.entry), step) for step in launch.then)
+        self._then = tuple(LoadedStep(module.get_function(step.entry), step) for step in launch.then)
         self._symbols = tuple((o, int(module.get_global(o.name).ptr)) for o in launch.symbols)
         # The driver keeps control of the carveout between L1 and shared memory: for each kernel it is set such that
         # shared memory does not limit occupancy (CUDA C++ Programming Guide, compute capability 7.x, Shared Memory).
@@ -72,6 +72,13 @@ class LoadedLaunch:
             return None
         cluster = (1, 1, 1) if compiled_for else launch.cluster
         return AttributedLaunch(int(function.kernel.ptr), launch, cluster=cluster, dependent=dependent)
+
+    @property
+    def steps(self) -> tuple[LoadedStep, ...]:
+        """The functions that a launch runs, in order."""
+        own = LoadedStep(self._function, self.launch, self.grid, self.launch.launches)
+        own.attributed, own.slots = self._attributed, self._slots
+        return (own, *self._then)
 
     def __call__(self, arrays: Mapping[str, Any]) -> None:
         """Launch on ``arrays``, a cupy array for each of ``launch.operands`` by name, without waiting."""
@@ -102,7 +109,7 @@ class LoadedLaunch:
                 continue
             address = array if isinstance(array, int) else int(array.data.ptr)
             known = maps.get(address)
-            found.append(self._encoded(maps, given, address) if known is None else known)
+            found.append(self.encoded(maps, given, address) if known is None else known)
         return tuple(found)
 
     def encoder(self, names: Sequence[str]) -> Encoder:
@@ -128,7 +135,7 @@ class LoadedLaunch:
                 value: Any = starts[position]
                 if maps is not None:
                     known = maps.get(value)
-                    value = self._encoded(maps, given, value) if known is None else known
+                    value = self.encoded(maps, given, value) if known is None else known
                 found.append(value)
             return tuple(found)
 
@@ -166,7 +173,7 @@ class LoadedLaunch:
             stream = int(cuda.get_current_stream().ptr)
             cuda.runtime.memcpyAsync(to, start, operand.bytes, cuda.runtime.memcpyDeviceToDevice, stream)
 
-    def _encoded(self, maps: dict[int, Array], described: TensorMap | LinearTexture, address: int) -> Array:
+    def encoded(self, maps: dict[int, Array], described: TensorMap | LinearTexture, address: int) -> Array:
         """Return a new map, or the handle of a texture, and cache it."""
         if len(maps) >= _KEPT_MAPS:
             maps.clear()
@@ -195,13 +202,23 @@ class LoadedLaunch:
         return encode_tensor_map(tensor_map, address)
 
 
-class _LoadedStep:
-    """A further function of a pipeline, and its launch."""
+class LoadedStep:
+    """A function of a pipeline, its launch, grid and number of launches.
 
-    def __init__(self, function: Any, launch: Launch) -> None:
+    ``slots`` has one item for each parameter: name of an array or None; for a tensor map or texture, the encoded ones
+    by address; the value or description.
+    """
+
+    def __init__(self, function: Any, launch: Launch, grid: Size3 | None = None, launches: int = 1) -> None:
         self.function, self.launch = function, launch
+        self.grid, self.launches = grid or launch.grid, launches
         self.attributed: AttributedLaunch | None = None
         self.slots = [_slot(argument) for argument in launch.arguments]
+
+    @property
+    def handle(self) -> int:
+        """The driver's handle of the function."""
+        return int(self.function.kernel.ptr)
 
 
 def _slot(argument: Argument) -> _Slot:

@@ -44,7 +44,7 @@ class PretendedCupy:
         self.launches: list[Launch] = []
         self.properties = {"name": DRIVER_NAME, "totalGlobalMem": MEMORY_BYTES, "major": 9, "minor": 0}
         self.sm_count = 132
-        self._free = itertools.count(1 << 20, 1 << 20)
+        self._free = itertools.count(1 << 24, 1 << 24)
         self._state = threading.local()
         cupy = self
 
@@ -56,8 +56,8 @@ class PretendedCupy:
 
             @classmethod
             def new(cls, host: np.ndarray, gpu: int) -> Array:
-                address = (gpu << 44) + next(cupy._free)
-                assert host.nbytes <= 1 << 20, "addresses are 1 MiB apart"
+                address = (max(gpu, 0) << 44) + next(cupy._free)
+                assert host.nbytes <= 1 << 24, "addresses are 16 MiB apart"
                 return cls(host, gpu, address, host.ctypes.data)
 
             shape = property(lambda self: self.host.shape)
@@ -99,7 +99,7 @@ class PretendedCupy:
             def __init__(self, gpu: int | None = None) -> None:
                 self.id = cupy.current_gpu if gpu is None else gpu
                 self.attributes = device_attributes.ATTRIBUTES | {"MultiProcessorCount": cupy.sm_count}
-                assert 0 <= self.id < gpus
+                assert -1 <= self.id < gpus, "-1 is the number that torch gives to the CPU, taken for a GPU"
 
             def __enter__(self) -> Device:
                 cupy._stack("gpu").append(self.id)

@@ -1,0 +1,184 @@
+// From the signature of a call to its launch. Any number of threads look up without a lock; additions are rare.
+#pragma once
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "driver.hpp"
+
+namespace autosched::host {
+
+using Word = std::uint64_t;
+
+// One parameter of a kernel: the address of an array of the call, a tensor map over one, or bytes that never change.
+struct Parameter {
+  enum class Kind : Word { address, tensor_map, value };
+  Kind kind;
+  std::size_t array;             // position among the call's tensors, outputs last
+  std::vector<std::byte> bytes;  // of a tensor map or value
+  void* encoded_address;         // in the bytes of the map
+};
+
+struct Step {
+  void* function;
+  LaunchConfig config;
+  std::vector<LaunchAttribute> attributes;
+  std::vector<Parameter> parameters;
+  Word launches;
+};
+
+struct Output {
+  std::vector<std::int64_t> sizes, strides;
+  std::int32_t dtype, device_type, device;
+};
+
+struct Entry {
+  // by_stream: the launch depends on stream and thread as well, which have an entry each. python: never launched here.
+  enum class Kind { launch, by_stream, python };
+  Kind kind = Kind::launch;
+  std::vector<Word> key;
+  void* context = nullptr;
+  std::vector<Step> steps;
+  std::vector<Output> outputs;
+};
+
+inline Word hash_of(const Word* words, std::size_t count) {
+  Word hash = count;
+  for (std::size_t i = 0; i < count; ++i) {
+    hash = (hash ^ words[i]) * 0x9E3779B97F4A7C15u;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
+// Threads that may hold an entry. Each counts in one of many cells, so that they share no cache line.
+class Readers {
+  struct alignas(64) Cell {
+    std::atomic<int> inside{0};
+    std::atomic<Word> counted{0};
+  };
+
+ public:
+  class Guard {
+   public:
+    explicit Guard(Readers& readers) : cell_(readers.cells_[cell_number()]) { cell_.inside.fetch_add(1); }
+    ~Guard() { cell_.inside.fetch_sub(1); }
+    void count() const { cell_.counted.fetch_add(1, std::memory_order_relaxed); }
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+
+   private:
+    Cell& cell_;
+  };
+
+  Word counted() const {
+    Word sum = 0;
+    for (const Cell& cell : cells_) sum += cell.counted.load();
+    return sum;
+  }
+
+  // Returns when every guard that was made before the call has gone. A guard made later cannot see what is
+  // unpublished by now, so a cell that is empty once is done.
+  void wait() const {
+    for (const Cell& cell : cells_) {
+      while (cell.inside.load() != 0) sched_yield();
+    }
+  }
+
+ private:
+  static constexpr std::size_t cell_count = 64;
+  static std::size_t cell_number() {
+    static std::atomic<std::size_t> next{0};
+    thread_local const std::size_t mine = next.fetch_add(1) % cell_count;
+    return mine;
+  }
+  Cell cells_[cell_count];
+};
+
+class LaunchTable {
+ public:
+  LaunchTable() : slots_(new Slots(first_size)) {}
+
+  Readers readers;
+
+  // Call within a Readers::Guard, which keeps the entry alive.
+  const Entry* find(const Word* words, std::size_t count) const {
+    const Slots& slots = *slots_.load();
+    for (std::size_t i = hash_of(words, count);; ++i) {
+      const Entry* entry = slots.at[i & slots.mask].load(std::memory_order_acquire);
+      if (entry == nullptr) return nullptr;
+      if (entry->key.size() == count && std::equal(words, words + count, entry->key.begin())) return entry;
+    }
+  }
+
+  // Read it before choosing what to add.
+  Word generation() const { return generation_.load(); }
+
+  // Publishes an entry in place of one with the same key, unless the table was cleared since `generation`.
+  void add(std::unique_ptr<const Entry> entry, Word generation) {
+    const std::lock_guard lock(writer_);
+    if (generation != generation_.load()) return;
+    if (2 * (count_ + 1) > slots_.load()->mask + 1) grow();
+    std::atomic<const Entry*>& slot = free_or_same(*slots_.load(), *entry);
+    const Entry* old = slot.exchange(entry.release());
+    if (old == nullptr) {
+      ++count_;
+    } else {
+      readers.wait();
+      delete old;
+    }
+  }
+
+  // Returns when no thread launches any of the entries any more: their modules may be unloaded.
+  void clear() {
+    const std::lock_guard lock(writer_);
+    ++generation_;
+    Slots* old = slots_.exchange(new Slots(first_size));
+    readers.wait();
+    for (std::size_t i = 0; i <= old->mask; ++i) delete old->at[i].load();
+    delete old;
+    count_ = 0;
+  }
+
+ private:
+  static constexpr std::size_t first_size = 256;  // a power of two
+  struct Slots {
+    explicit Slots(std::size_t size) : mask(size - 1), at(new std::atomic<const Entry*>[size]()) {}
+    std::size_t mask;
+    std::unique_ptr<std::atomic<const Entry*>[]> at;
+  };
+
+  static std::atomic<const Entry*>& free_or_same(const Slots& slots, const Entry& entry) {
+    for (std::size_t i = hash_of(entry.key.data(), entry.key.size());; ++i) {
+      std::atomic<const Entry*>& slot = slots.at[i & slots.mask];
+      const Entry* found = slot.load();
+      if (found == nullptr || found->key == entry.key) return slot;
+    }
+  }
+
+  void grow() {
+    Slots* old = slots_.load();
+    auto* larger = new Slots(2 * (old->mask + 1));
+    for (std::size_t i = 0; i <= old->mask; ++i) {
+      if (const Entry* entry = old->at[i].load()) free_or_same(*larger, *entry).store(entry);
+    }
+    slots_.store(larger);
+    readers.wait();
+    delete old;
+  }
+
+  std::atomic<Slots*> slots_;
+  std::atomic<Word> generation_{0};
+  std::mutex writer_;
+  std::size_t count_ = 0;
+};
+
+}  // namespace autosched::host

@@ -1,0 +1,124 @@
+"""Launches as the driver takes them: handles, sizes and bytes of parameters, for those who launch without cupy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from measurements.runners.launch import LoadedLaunch, LoadedStep
+from search_spaces.launches.launch import Size3
+from search_spaces.launches.texture import LinearTexture
+
+
+@dataclass(frozen=True)
+class DriverParameter:
+    """One parameter of a kernel.
+
+    Attributes:
+        kind: The address of an array, a tensor map over one, or a value that is the same in every call.
+        array: Position of the array; 0 for a value.
+        content: The 128 bytes of a tensor map, or those of a value; empty for an address.
+        encoded_address: Address in the tensor map, else 0.
+    """
+
+    kind: Literal["address", "tensor_map", "value"]
+    array: int = 0
+    content: bytes = b""
+    encoded_address: int = 0
+
+
+@dataclass(frozen=True)
+class DriverStep:
+    """Arguments of ``cuLaunchKernelEx``.
+
+    Attributes:
+        function: Driver handle of the function.
+        grid: Blocks along each axis.
+        block: Threads along each axis.
+        shared_bytes: Dynamic shared memory of a block.
+        launches: Number of launches, one after another.
+        cluster: Blocks of a cluster, if the function was compiled without one; zeros for no such attribute.
+        cooperative: If all blocks must run at the same time.
+        dependent: If it may start before its predecessor in the stream has ended.
+        parameters: Its parameters, in order.
+    """
+
+    function: int
+    grid: Size3
+    block: Size3
+    shared_bytes: int
+    launches: int
+    cluster: Size3
+    cooperative: bool
+    dependent: bool
+    parameters: tuple[DriverParameter, ...]
+
+
+def driver_steps(
+    loaded: LoadedLaunch, names: Sequence[str], starts: Sequence[int], fixed: int = 0
+) -> tuple[DriverStep, ...] | None:
+    """Return the launches of a loaded kernel on arrays at these addresses.
+
+    Args:
+        loaded: The kernel.
+        names: Names of the arrays.
+        starts: Their addresses on the GPU.
+        fixed: How many of the last arrays are the same in every call.
+
+    Returns:
+        A step for each function, in order; None if the launch needs more, such as a texture or constant memory.
+    """
+    if loaded.launch.symbols:
+        return None
+    varying = len(names) - fixed
+    steps = []
+    for step in loaded.steps:
+        parameters = _parameters(loaded, step, names, starts, varying)
+        if parameters is None:
+            return None
+        attributed = step.attributed
+        steps.append(
+            DriverStep(
+                step.handle,
+                step.grid,
+                step.launch.block,
+                step.launch.dynamic_shared_bytes,
+                step.launches,
+                (0, 0, 0) if attributed is None or attributed.cluster == (1, 1, 1) else attributed.cluster,
+                attributed is not None and step.launch.cooperative,
+                attributed is not None and attributed.dependent,
+                parameters,
+            )
+        )
+    return tuple(steps)
+
+
+def _parameters(
+    loaded: LoadedLaunch, step: LoadedStep, names: Sequence[str], starts: Sequence[int], varying: int
+) -> tuple[DriverParameter, ...] | None:
+    parameters = []
+    for name, maps, given in step.slots:
+        if name is None:
+            parameters.append(DriverParameter("value", content=given.tobytes()))
+            continue
+        if isinstance(given, LinearTexture):
+            return None
+        array = names.index(name)
+        start = starts[array]
+        if maps is None:
+            address = np.uint64(start).tobytes()
+            parameters.append(
+                DriverParameter("address", array) if array < varying else DriverParameter("value", content=address)
+            )
+            continue
+        encoded = maps.get(start)
+        content = (loaded.encoded(maps, given, start) if encoded is None else encoded).tobytes()
+        parameters.append(
+            DriverParameter("tensor_map", array, content, start)
+            if array < varying
+            else DriverParameter("value", content=content)
+        )
+    return tuple(parameters)

@@ -1,0 +1,222 @@
+"""The C++ host path over a stand-in for the CUDA driver: CPU tensors are taken for those of a GPU.
+
+``Driver`` is both sides: what cupy would launch for the Python path, and what ``cuLaunchKernelEx`` gets from C++.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import functools
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from needs import cpp_compiler
+from pretended_cupy import PretendedCupy
+
+from autosched.dispatch import kernel as dispatch_kernel
+from autosched.torch.extension import NotBuilt, extension
+from autosched.torch.host_path import HostPath
+from benchmarks.overhead.torch_without_gpu import cpu_tensors_as_cuda
+from measurements.runners import attributed_launch, launch
+from search_spaces.launches.launch import Launch
+
+_SOURCE = Path(__file__).parent / "stand_in.cpp"
+
+
+@dataclasses.dataclass(frozen=True)
+class Launched:
+    """One launch, as the driver sees it."""
+
+    function: int
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    shared: int
+    cluster: tuple[int, ...] | None
+    cooperative: bool
+    dependent: bool
+    stream: int
+    parameters: tuple[bytes, ...]
+
+
+class _Attribute(ctypes.Structure):
+    _fields_ = [("id", ctypes.c_int), ("padding", ctypes.c_int), ("value", ctypes.c_uint * 16)]
+
+
+class _Config(ctypes.Structure):
+    _fields_ = [
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("attribute_count", ctypes.c_uint),
+    ]
+
+
+_Listener = ctypes.CFUNCTYPE(
+    ctypes.c_int,
+    ctypes.POINTER(_Config),
+    ctypes.c_void_p,
+    ctypes.POINTER(ctypes.c_void_p),
+    ctypes.c_void_p,
+)
+
+
+class Driver(PretendedCupy):
+    """A fake cupy whose launches are those of the Python path. ``from_python`` and ``from_table`` list all launches.
+
+    ``result`` is what ``cuLaunchKernelEx`` returns, and ``on_launch`` is called with each launch, and
+    with True if it is the table's.
+    """
+
+    def __init__(self, library: Path) -> None:
+        super().__init__(gpus=1)
+        self.path = library
+        self.library = ctypes.CDLL(str(library))
+        self.library.stand_in_stream.argtypes = [ctypes.c_void_p]
+        self.from_python: list[Launched] = []
+        self.from_table: list[Launched] = []
+        self.contexts: list[int] = []
+        self.result = 0
+        self.on_launch: Callable[[Launched, bool], None] = lambda *_: None
+        self._stream = 0
+        self._functions: dict[tuple[bytes, str], int] = {}
+        self._sizes: dict[int, tuple[int, ...]] = {}
+        self._listener = _Listener(self._hear)
+        self.library.stand_in_listen(self._listener)
+        self.RawModule = functools.partial(_Module, self)
+
+    @property
+    def stream(self) -> int:
+        """The current stream of torch and cupy."""
+        return self._stream
+
+    @stream.setter
+    def stream(self, stream: int) -> None:
+        self._stream = stream
+        self.library.stand_in_stream(stream)
+
+    def handle(self, cubin: bytes, entry: str) -> int:
+        return self._functions.setdefault((cubin, entry), 0x7000_0000_0000 + len(self._functions))
+
+    def launched(
+        self, function: int, step: Launch, grid: Sequence[int], parameters: Sequence[Any], **more: Any
+    ) -> None:
+        """Note a launch of the Python path, with cupy's forms of parameters."""
+        stored = tuple(np.uint64(p).tobytes() if isinstance(p, int) else p.tobytes() for p in parameters)
+        self._sizes[function] = tuple(len(p) for p in stored)
+        attributes = {"cluster": None, "cooperative": False, "dependent": False, **more}
+        shared, block = step.dynamic_shared_bytes, tuple(step.block)
+        stream = self._stack("stream")[-1]
+        one = Launched(function, tuple(grid), block, shared, stream=stream, parameters=stored, **attributes)
+        self.from_python.append(one)
+        self.on_launch(one, False)
+
+    def _hear(self, config: Any, function: int, parameters: Any, context: int | None) -> int:
+        c = config.contents
+        found: dict[int, Any] = {c.attributes[i].id: c.attributes[i].value for i in range(c.attribute_count)}
+        self.contexts.append(context or 0)
+        if self.result:
+            return self.result
+        one = Launched(
+            function,
+            tuple(c.grid),
+            tuple(c.block),
+            c.shared,
+            tuple(found[4][:3]) if 4 in found else None,
+            2 in found and found[2][0] == 1,
+            6 in found and found[6][0] == 1,
+            c.stream or 0,
+            tuple(ctypes.string_at(parameters[i], size) for i, size in enumerate(self._sizes[function])),
+        )
+        self.from_table.append(one)
+        self.on_launch(one, True)
+        return 0
+
+
+class _Module:
+    def __init__(self, driver: Driver, path: str) -> None:
+        self._driver, self._cubin = driver, Path(path).read_bytes()
+
+    def get_function(self, entry: str) -> Any:
+        return _Function(self._driver, self._driver.handle(self._cubin, entry))
+
+
+class _Function:
+    max_dynamic_shared_size_bytes = 0
+
+    def __init__(self, driver: Driver, handle: int) -> None:
+        self._driver = driver
+        self.kernel = SimpleNamespace(ptr=handle)
+
+    def __call__(self, grid: Any, block: Any, parameters: Any, shared_mem: int) -> None:
+        step = SimpleNamespace(block=block, dynamic_shared_bytes=shared_mem)
+        self._driver.launched(self.kernel.ptr, step, grid, parameters)
+
+
+def stand_in_library(folder: Path) -> Path:
+    """Compile the stand-in."""
+    path = folder / "libstand_in.so"
+    command = [cpp_compiler(), "-std=c++17", "-O1", "-fPIC", "-shared", str(_SOURCE), "-o", str(path)]
+    subprocess.run(command, check=True)
+    return path
+
+
+@functools.cache
+def _opened() -> tuple[HostPath, Driver]:
+    """Return the host path of this process, and its driver: torch keeps what is registered."""
+    folder = Path(tempfile.mkdtemp(prefix="autosched-stand-in-"))
+    library = stand_in_library(folder)
+    try:
+        return HostPath(extension(), str(library), str(library)), Driver(library)
+    except NotBuilt as error:
+        pytest.skip(f"the extension for torch is not built: {error}")
+
+
+@contextmanager
+def stand_in(patch: pytest.MonkeyPatch) -> Iterator[tuple[HostPath, Driver]]:
+    """Yield the host path over the stand-in, which is cupy as well; CPU tensors are those of its GPU."""
+    path, driver = _opened()
+    driver.from_python, driver.from_table, driver.contexts, driver.result = [], [], [], 0
+    driver.stream, driver.on_launch = 0, lambda *_: None
+    path.clear()
+
+    def launched(self: Any, grid: Any, parameters: Any, stream: int) -> None:
+        cluster = None if self.cluster == (1, 1, 1) else self.cluster
+        attributes = {"cluster": cluster, "cooperative": self.cooperative, "dependent": self.dependent}
+        driver.launched(self.function, self.launch, grid, parameters, **attributes)
+
+    def made(self: Any, function: int, launch: Launch, *, cluster: Any = (1, 1, 1), dependent: bool = False) -> None:
+        self.function, self.launch, self.cluster, self.dependent = function, launch, cluster, dependent
+        self.cooperative = launch.cooperative
+
+    patch.setattr(attributed_launch.AttributedLaunch, "__init__", made)
+    patch.setattr(attributed_launch.AttributedLaunch, "__call__", launched)
+    patch.setattr(launch, "_check_cluster", lambda function, cluster: function % 2 == 0)
+    patch.setattr(launch, "_clusters_at_a_time", lambda *_: 6)
+    patch.setattr(launch, "_encode_function", lambda: _encode(driver))
+    patch.setattr(dispatch_kernel, "torch_stream", lambda torch, gpu: driver.stream)
+    patch.setitem(sys.modules, "cupy", driver)
+    with cpu_tensors_as_cuda():
+        yield path, driver
+    path.clear()
+
+
+def _encode(driver: Driver) -> Any:
+    encode = driver.library.cuTensorMapEncodeTiled
+    pointer, sizes, numbers = ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint32)
+    number = ctypes.c_int
+    encode.argtypes = [
+        *(pointer, number, ctypes.c_uint32, pointer, sizes, sizes, numbers, numbers),
+        *(number, number, number, number),
+    ]
+    return encode

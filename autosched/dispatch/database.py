@@ -162,11 +162,11 @@ class Database:
             RuntimeUnavailable: Kernels cannot be compiled or called here.
             ValueError: The problem is invalid.
         """
-        from autosched.dispatch.kernel import CubinKernel, RuntimeUnavailable, cupy_module
+        from autosched.dispatch.kernel import CubinKernel, RuntimeUnavailable, gpu_library
         from measurements.runners.cuda.device import gpu_here, missing_driver
 
         problem = _problem(problem, sizes)
-        cp = cupy_module()
+        cp = gpu_library()
         try:
             gpu = gpu_here(cp)
         except UnknownDevice as error:

@@ -28,7 +28,7 @@ from autosched.dispatch import call_log, call_signature, launch_caches
 from autosched.dispatch.call_signature import ArraySpec, CallPlan
 from autosched.dispatch.database import Database
 from autosched.dispatch.given_arrays import ALIGNMENT, as_gpu_array, check_apart, look_at, torch_of
-from autosched.dispatch.kernel import LoadedKernel, cupy_module
+from autosched.dispatch.kernel import LoadedKernel, gpu_library
 from autosched.dispatch.provenance import KernelProvenance
 from measurements.files.data_folder import VARIABLE, default_database
 from search_spaces.hardware.dtypes import NAMES
@@ -367,7 +367,7 @@ def _matmul_plan(facts: Sequence[ArraySpec], out: ArraySpec | None, options: tup
 
 
 def _call(arrays: tuple[Any, ...], out: Any, source: Source | None, options: tuple[Any, ...], plan: Make) -> Any:
-    cp = cupy_module()
+    cp = gpu_library()
     given: Sequence[Any] = arrays if out is None else (*arrays, out)
     seen = look_at(cp.ndarray, given)
     if seen is None:
@@ -425,7 +425,7 @@ def call_tile_operator(
         ValueError: Arrays do not fit together.
         NoSchedule: No kernel can compute this.
     """
-    cp = cupy_module()
+    cp = gpu_library()
     given = {name: array for name, array in arrays.items() if array is not None}
     seen = look_at(cp.ndarray, list(given.values()))
     if seen is None:

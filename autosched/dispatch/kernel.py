@@ -25,6 +25,7 @@ from autosched.dispatch.given_arrays import (
     torch_type,
 )
 from autosched.dispatch.provenance import KernelProvenance
+from measurements.runners.cuda.core_gpu import CoreGpu
 from measurements.runners.driver_steps import DriverStep, driver_steps
 from measurements.runners.launch import LoadedLaunch
 from search_spaces.launches.launch import Launch
@@ -331,17 +332,27 @@ class CubinKernel(LoadedKernel):
         return [int(array.data.ptr) for array in self._workspaces[stream]]
 
 
-def cupy_module() -> Any:
-    """Import cupy lazily and return it. Raises RuntimeUnavailable."""
-    known = sys.modules.get("cupy")
+def gpu_library() -> Any:
+    """Return the library that loads and launches kernels: cupy, imported lazily, or ``CoreGpu`` where cupy is absent.
+
+    Raises RuntimeUnavailable without either.
+    """
+    known = sys.modules.get("cupy") or _without_cupy.get("library")
     if known is not None:
         return known
     try:
         return importlib.import_module("cupy")
     except ImportError as error:
+        why = str(error)
+    try:
+        return _without_cupy.setdefault("library", CoreGpu())
+    except ImportError as error:
         raise RuntimeUnavailable(
-            f"kernels are called through cupy ({error}): pip install 'autosched[cuda13]'"
+            f"kernels are called through cupy ({why}) or cuda.core ({error}): pip install 'autosched[cuda13]'"
         ) from error
+
+
+_without_cupy: dict[str, CoreGpu] = {}
 
 
 class _ForeignStream:

@@ -157,9 +157,12 @@ def small(problem: Softmax, **changes: Any) -> Trial:
 
 
 class TestKernel:
-    def test_without_cupy(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_cupy_and_cuda_core(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "cupy", None)
-        with pytest.raises(RuntimeUnavailable, match=r"kernels are called through cupy .*: pip install"):
+        monkeypatch.setitem(sys.modules, "cuda.core", None)
+        with pytest.raises(
+            RuntimeUnavailable, match=r"kernels are called through cupy .* or cuda.core .*: pip install"
+        ):
             written(tmp_path, make_trial(1e-6)).kernel(PROBLEM)
 
     def test_without_a_gpu(self, tmp_path: Path, cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,7 +98,7 @@ def plugin(db: str) -> int:
 
 def function(db: str) -> None:
     try:
-        autosched.transpose(autosched.dispatch.kernel.cupy_module().zeros((64, 64), "float32"), database=db)
+        autosched.transpose(autosched.dispatch.kernel.gpu_library().zeros((64, 64), "float32"), database=db)
     finally:
         functions.forget()
 

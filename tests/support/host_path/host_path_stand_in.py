@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import functools
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -19,17 +18,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from needs import cpp_compiler
 from pretended_cupy import PretendedCupy
 
 from autosched.dispatch import kernel as dispatch_kernel
 from autosched.torch.extension import NotBuilt, extension
 from autosched.torch.host_path import HostPath
+from benchmarks.overhead.stand_in import compiled_stand_in
 from benchmarks.overhead.torch_without_gpu import cpu_tensors_as_cuda
 from measurements.runners import attributed_launch, launch
 from search_spaces.launches.launch import Launch
-
-_SOURCE = Path(__file__).parent / "stand_in.cpp"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,13 +59,30 @@ class _Config(ctypes.Structure):
     ]
 
 
-_Listener = ctypes.CFUNCTYPE(
+LISTENER = ctypes.CFUNCTYPE(
     ctypes.c_int,
     ctypes.POINTER(_Config),
     ctypes.c_void_p,
     ctypes.POINTER(ctypes.c_void_p),
     ctypes.c_void_p,
 )
+
+
+def as_launched(config: Any, function: int, parameters: Any, sizes: Sequence[int]) -> Launched:
+    """Return a call of ``cuLaunchKernelEx`` whose parameters have these sizes in bytes."""
+    c = config.contents
+    found: dict[int, Any] = {c.attributes[i].id: c.attributes[i].value for i in range(c.attribute_count)}
+    return Launched(
+        function,
+        tuple(c.grid),
+        tuple(c.block),
+        c.shared,
+        tuple(found[4][:3]) if 4 in found else None,
+        2 in found and found[2][0] == 1,
+        6 in found and found[6][0] == 1,
+        c.stream or 0,
+        tuple(ctypes.string_at(parameters[i], size) for i, size in enumerate(sizes)),
+    )
 
 
 class Driver(PretendedCupy):
@@ -91,7 +105,7 @@ class Driver(PretendedCupy):
         self._stream = 0
         self._functions: dict[tuple[bytes, str], int] = {}
         self._sizes: dict[int, tuple[int, ...]] = {}
-        self._listener = _Listener(self._hear)
+        self._listener = LISTENER(self._hear)
         self.library.stand_in_listen(self._listener)
         self.RawModule = functools.partial(_Module, self)
 
@@ -122,22 +136,10 @@ class Driver(PretendedCupy):
         self.on_launch(one, False)
 
     def _hear(self, config: Any, function: int, parameters: Any, context: int | None) -> int:
-        c = config.contents
-        found: dict[int, Any] = {c.attributes[i].id: c.attributes[i].value for i in range(c.attribute_count)}
         self.contexts.append(context or 0)
         if self.result:
             return self.result
-        one = Launched(
-            function,
-            tuple(c.grid),
-            tuple(c.block),
-            c.shared,
-            tuple(found[4][:3]) if 4 in found else None,
-            2 in found and found[2][0] == 1,
-            6 in found and found[6][0] == 1,
-            c.stream or 0,
-            tuple(ctypes.string_at(parameters[i], size) for i, size in enumerate(self._sizes[function])),
-        )
+        one = as_launched(config, function, parameters, self._sizes[function])
         self.from_table.append(one)
         self.on_launch(one, True)
         return 0
@@ -163,19 +165,11 @@ class _Function:
         self._driver.launched(self.kernel.ptr, step, grid, parameters)
 
 
-def stand_in_library(folder: Path) -> Path:
-    """Compile the stand-in."""
-    path = folder / "libstand_in.so"
-    command = [cpp_compiler(), "-std=c++17", "-O1", "-fPIC", "-shared", str(_SOURCE), "-o", str(path)]
-    subprocess.run(command, check=True)
-    return path
-
-
 @functools.cache
 def _opened() -> tuple[HostPath, Driver]:
     """Return the host path of this process, and its driver: torch keeps what is registered."""
     folder = Path(tempfile.mkdtemp(prefix="autosched-stand-in-"))
-    library = stand_in_library(folder)
+    library = compiled_stand_in(folder)
     try:
         return HostPath(extension(), str(library), str(library)), Driver(library)
     except NotBuilt as error:

@@ -1,0 +1,235 @@
+"""The part of cupy's interface that kernel calls on torch tensors need, over ``cuda.core``, for programs without cupy.
+
+Modules, devices and memory are those of ``cuda.core``; kernels are launched by ``cuLaunchKernelEx`` of
+``cuda.bindings``, because ``cuda.core.launch`` takes no parameters of 128 bytes, as tensor maps are. Contexts are the
+primary ones, which torch uses.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from measurements.runners.attributed_launch import AttributedLaunch
+from search_spaces.launches.launch import Launch, Size3
+
+_ATTRIBUTES = {  # cupy's names, and those of CUdevice_attribute without their prefix
+    "MultiProcessorCount": "MULTIPROCESSOR_COUNT",
+    "L2CacheSize": "L2_CACHE_SIZE",
+    "Integrated": "INTEGRATED",
+    "ClockRate": "CLOCK_RATE",
+    "MemoryClockRate": "MEMORY_CLOCK_RATE",
+    "GlobalMemoryBusWidth": "GLOBAL_MEMORY_BUS_WIDTH",
+    "MaxSharedMemoryPerBlockOptin": "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN",
+    "MaxSharedMemoryPerMultiprocessor": "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR",
+    "ReservedSharedMemoryPerBlock": "RESERVED_SHARED_MEMORY_PER_BLOCK",
+    "MaxThreadsPerMultiProcessor": "MAX_THREADS_PER_MULTIPROCESSOR",
+    "MaxBlocksPerMultiprocessor": "MAX_BLOCKS_PER_MULTIPROCESSOR",
+    "MaxRegistersPerMultiprocessor": "MAX_REGISTERS_PER_MULTIPROCESSOR",
+}
+_NEEDS_CUPY = "arrays of other libraries than torch need cupy: pip install 'autosched[cuda13]'"
+
+
+class CoreGpu:
+    """In place of the cupy module. One object serves a process. Raises ImportError without cuda.core."""
+
+    def __init__(self) -> None:
+        import cuda.core
+        from cuda.bindings import driver
+
+        self.core, self.driver = cuda.core, driver
+        self.__version__ = f"cuda.core {cuda.core.__version__}"
+        self._streams = threading.local()
+        self.ndarray = _NoArray
+        gpu = self
+
+        class Device(_Device):
+            def __init__(self, number: int | None = None) -> None:
+                super().__init__(gpu, number)
+
+        class Stream(_Stream):
+            def __init__(self, address: int = 0) -> None:
+                super().__init__(gpu, address)
+
+        self.cuda = SimpleNamespace(
+            Device=Device,
+            Stream=Stream,
+            get_current_stream=lambda: Stream(self.stream_stack()[-1]),
+            alloc=lambda size: _Memory(gpu, size),
+            runtime=_Runtime(gpu),
+        )
+
+    def stream_stack(self) -> list[int]:
+        """Addresses of this thread's streams, the current one last."""
+        stack: list[int] = self._streams.__dict__.setdefault("stack", [0])
+        return stack
+
+    def RawModule(self, path: str) -> Any:
+        """Load a cubin on the current GPU."""
+        return _Module(self, path)
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """Return an array on the current GPU of which only the address is known."""
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        return SimpleNamespace(data=_Memory(self, max(size, 1)))
+
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """Return such an array, filled with zeros on the current stream."""
+        array = self.empty(shape, dtype)
+        array.data.zero()
+        return array
+
+    def asarray(self, array: Any) -> Any:
+        """Raise ValueError."""
+        raise ValueError(_NEEDS_CUPY)
+
+    from_dlpack = asnumpy = asarray
+
+    def checked(self, answer: tuple[Any, ...]) -> Any:
+        """Return the results of a function of the driver. Raises RuntimeError for any other status than success."""
+        status, *results = answer
+        if int(status) != 0:
+            raise RuntimeError(f"the driver answers {self.driver.CUresult(int(status)).name}")
+        return results[0] if len(results) == 1 else results
+
+
+class _NoArray:
+    """The type of cupy's arrays, of which there are none."""
+
+
+class _Device:
+    """A GPU, by default the current one; as a context the current one."""
+
+    def __init__(self, gpu: CoreGpu, number: int | None) -> None:
+        self._gpu = gpu
+        self._device = gpu.core.Device(number)
+        self.id = int(self._device.device_id)
+        self._outer: list[Any] = []
+
+    def __enter__(self) -> _Device:
+        self._outer.append(self._gpu.core.Device())
+        self._device.set_current()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._outer.pop().set_current()
+
+    @property
+    def attributes(self) -> dict[str, int]:
+        driver = self._gpu.driver
+        found = {}
+        for name, theirs in _ATTRIBUTES.items():
+            attribute = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{theirs}")
+            found[name] = int(self._gpu.checked(driver.cuDeviceGetAttribute(attribute, self.id)))
+        return found
+
+
+class _Stream:
+    """A stream by its address; as a context the current one."""
+
+    def __init__(self, gpu: CoreGpu, address: int) -> None:
+        self._gpu, self.ptr = gpu, address
+
+    @classmethod
+    def from_external(cls, stream: Any) -> Any:
+        """Return a stream of another library, in the CUDA stream protocol."""
+        return cls(stream.__cuda_stream__()[1])  # type: ignore[call-arg] # of a GPU's subclass
+
+    def __enter__(self) -> _Stream:
+        self._gpu.stream_stack().append(self.ptr)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._gpu.stream_stack().pop()
+
+
+class _Runtime:
+    """Functions of the CUDA runtime by cupy's names."""
+
+    memcpyDeviceToDevice = 3
+
+    def __init__(self, gpu: CoreGpu) -> None:
+        self._gpu = gpu
+
+    def getDevice(self) -> int:
+        return int(self._gpu.core.Device().device_id)
+
+    def getDeviceProperties(self, number: int) -> dict[str, Any]:
+        device, driver = self._gpu.core.Device(number), self._gpu.driver
+        major, minor = device.compute_capability
+        memory = int(self._gpu.checked(driver.cuDeviceTotalMem(number)))
+        return {"name": device.name.encode(), "totalGlobalMem": memory, "major": major, "minor": minor}
+
+    def runtimeGetVersion(self) -> int:
+        from cuda.bindings import runtime
+
+        return int(self._gpu.checked(runtime.cudaRuntimeGetVersion()))
+
+    def pointerGetAttributes(self, address: int) -> Any:
+        raise ValueError(_NEEDS_CUPY)
+
+    def memcpyAsync(self, to: int, start: int, size: int, kind: int, stream: int) -> None:
+        self._gpu.checked(self._gpu.driver.cuMemcpyDtoDAsync(to, start, size, stream))
+
+
+class _Memory:
+    """Memory of the current GPU, which lives as long as this object."""
+
+    def __init__(self, gpu: CoreGpu, size: int) -> None:
+        self._gpu, self._size = gpu, size
+        self._stream = gpu.core.Stream.from_handle(gpu.stream_stack()[-1])
+        self._buffer = gpu.core.Device().allocate(size, stream=self._stream)
+        self.ptr = int(self._buffer.handle)
+
+    def zero(self) -> None:
+        """Fill it with zeros on the stream that was current when it was allocated."""
+        self._buffer.fill(b"\0", stream=self._stream)
+
+
+class _Module:
+    def __init__(self, gpu: CoreGpu, path: str) -> None:
+        self._gpu = gpu
+        self._code = gpu.core.ObjectCode.from_cubin(path)
+
+    def get_function(self, entry: str) -> Any:
+        """Return the function of that name, loaded on the current GPU."""
+        return _Function(self._gpu, self._code.get_kernel(entry))
+
+    def get_global(self, name: str) -> Any:
+        """Return a constant by its address."""
+        gpu = self._gpu
+        address, _ = gpu.checked(gpu.driver.cuLibraryGetGlobal(name.encode(), int(self._code.handle)))
+        return SimpleNamespace(ptr=int(address))
+
+
+class _Function:
+    """A loaded function, called like cupy's."""
+
+    def __init__(self, gpu: CoreGpu, kernel: Any) -> None:
+        self._gpu, self._kernel = gpu, kernel  # which keeps its library loaded
+        handle = gpu.checked(gpu.driver.cuKernelGetFunction(int(kernel.handle)))
+        self.kernel = SimpleNamespace(ptr=int(handle))
+        self._launches: dict[tuple[Size3, int], AttributedLaunch] = {}
+
+    @property
+    def max_dynamic_shared_size_bytes(self) -> int:
+        attributes = self._gpu.driver.CUfunction_attribute
+        which = attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        return int(self._gpu.checked(self._gpu.driver.cuFuncGetAttribute(which, self.kernel.ptr)))
+
+    @max_dynamic_shared_size_bytes.setter
+    def max_dynamic_shared_size_bytes(self, size: int) -> None:
+        attributes = self._gpu.driver.CUfunction_attribute
+        which = attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        self._gpu.checked(self._gpu.driver.cuFuncSetAttribute(self.kernel.ptr, which, size))
+
+    def __call__(self, grid: Size3, block: Size3, parameters: Any, *, shared_mem: int = 0) -> None:
+        launch = self._launches.get((block, shared_mem))
+        if launch is None:
+            described = Launch(entry="", arguments=(), grid=(1, 1, 1), block=block, dynamic_shared_bytes=shared_mem)
+            launch = self._launches[block, shared_mem] = AttributedLaunch(self.kernel.ptr, described)
+        launch(grid, parameters, self._gpu.stream_stack()[-1])

@@ -22,17 +22,14 @@ import subprocess
 import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Problem
+
 PROBLEM = {"m": 4096, "n": 4096, "k": 4096}
-SMALL = {
-    "m": 64,
-    "n": 64,
-    "k": 64,
-}  # of torch's tensors, which are allocated: larger ones would be mapped anew each time
 _START = """
 import sys, time
 import numpy, cupy
@@ -55,22 +52,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["AUTOSCHED_CACHE_DIR"] = str(Path(folder) / "cache")
         path = str(Path(folder) / "best.db")
-        tuned(path, PROBLEM)
-        tuned(path, SMALL)
+        tuned(path, Matmul(**PROBLEM))
         starts = [started(path) for _ in range(asked.starts + 1)]
         told = {
             "load": os.getloadavg()[0],
             "starts": starts,
-            "torch": torch_overheads(path, asked.rounds, asked.calls),
             "calls": overheads(path, asked.rounds, asked.calls),
         }
     print(json.dumps(told) if asked.json else shown(told))
     return 0
 
 
-def tuned(path: str, sizes: dict[str, int]) -> None:
-    """Add a trial of a matmul on h200 to a database, as tune would leave it."""
-    import dataclasses
+def tuned(path: str, problem: Problem, of: str = "matmul", clustered: bool = False) -> None:
+    """Add a trial on h200 to a database, as tune would leave it.
+
+    Args:
+        path: The database.
+        problem: Its problem.
+        of: Kernel template of its schedule, which has no workspaces.
+        clustered: If the schedule has clusters of several blocks.
+    """
     from datetime import UTC, datetime
 
     from autosched.version import VERSION
@@ -80,14 +81,16 @@ def tuned(path: str, sizes: dict[str, int]) -> None:
     from measurements.trials.trial import Trial
     from search_spaces.catalogue import template
     from search_spaces.hardware.devices import device
-    from search_spaces.operators.matmul import Matmul
 
-    problem, row, its = Matmul(**sizes), device("h200"), template("matmul")
+    row, its = device("h200"), template(of)
+    schedules = its.space(problem, row).sample(64, 0)
+    generated = ((schedule, its.kernel(problem, schedule, row)) for schedule in schedules)
     # One without arrays of its own, which the simulated driver does not make.
     schedule = next(
-        s for s in its.space(problem, row).sample(64, 0)
-        if all(o.role != "workspace" for o in its.kernel(problem, s, row).operands)
-    )  # fmt: skip
+        schedule
+        for schedule, kernel in generated
+        if all(o.role != "workspace" for o in kernel.operands) and (kernel.cluster != (1, 1, 1)) == clustered
+    )
     trial = Trial(
         problem_key=problem.key(),
         schedule=schedule,
@@ -105,7 +108,7 @@ def tuned(path: str, sizes: dict[str, int]) -> None:
         seed=0,
     )
     with Store.open(path) as store:
-        store.append(dataclasses.replace(trial))
+        store.append(trial)
 
 
 def started(path: str) -> tuple[float, float]:
@@ -148,49 +151,6 @@ def overheads(path: str, rounds: int, calls: int) -> dict[str, tuple[float, floa
     return in_turns(ways, rounds, calls)
 
 
-def torch_overheads(path: str, rounds: int, calls: int) -> dict[str, tuple[float, float]]:
-    """Seconds of a call of the operator from torch eager, through torch's own dispatcher, beyond one of the same schema
-    that does the least: it makes the result and launches. Beside it what the dispatcher itself costs.
-
-    Tensors are the CPU's, and taken for those of the GPU -1, which is what torch numbers the CPU; what is registered
-    for CUDA is registered once more, for them. {} without torch.
-    """
-    try:
-        import torch
-    except ImportError:
-        return {}
-    import autosched
-    from autosched.torch import ops
-    from benchmarks.gpu.simulated_driver import SimulatedDriver, launch
-    from benchmarks.overhead.torch_without_gpu import cpu_tensors_as_cuda
-
-    sys.modules["cupy"] = SimulatedDriver(gpu=-1)  # type: ignore[assignment]
-    autosched.use(path)
-    a, b, ready = (torch.empty(64, 64, dtype=torch.float16) for _ in range(3))
-    grid, block = (1024, 1, 1), (256, 1, 1)
-
-    def least(a: Any, b: Any, bias: Any = None, activation: str = "none", precision: str = "tf32") -> Any:
-        out = a.new_empty((64, 64), dtype=torch.float16)
-        launch(grid, block, (a.data_ptr(), b.data_ptr(), out.data_ptr()), shared_mem=0)
-        return out
-
-    library, of_ours = torch.library.Library("least", "FRAGMENT"), torch.library.Library("autosched", "FRAGMENT")
-    for name, function in (("matmul", least), ("nothing", lambda *_: ready)):
-        library.define(name + ops.SCHEMAS["matmul"])
-        library.impl(name, function, "CPU")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's, of an operator that is overridden: that is meant
-        of_ours.impl("matmul", ops.ON_GPU["matmul"], "CPU", allow_override=True)
-    tuned, least_op, nothing = torch.ops.autosched.matmul, torch.ops.least.matmul, torch.ops.least.nothing
-    ways: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
-        "torch.ops.autosched.matmul(a, b)": (lambda: tuned(a, b), lambda: least_op(a, b)),
-        "autosched.torch.matmul(a, b)": (lambda: ops.matmul(a, b), lambda: least_op(a, b)),
-        "the dispatcher itself, beyond a Python call": (lambda: nothing(a, b), lambda: (lambda *_: ready)(a, b)),
-    }
-    with cpu_tensors_as_cuda():
-        return in_turns(ways, rounds, calls)
-
-
 def in_turns(
     ways: dict[str, tuple[Callable[[], Any], Callable[[], Any]]], rounds: int, calls: int
 ) -> dict[str, tuple[float, float]]:
@@ -217,8 +177,6 @@ def shown(told: dict[str, Any]) -> str:
     """Return the tables of the results page."""
     lines = ["| call | beyond a raw launch, median | between the least |", "|---|---|---|"]
     lines += [f"| `{name}` | {m * 1e6:.1f} us | {least * 1e6:.1f} us |" for name, (m, least) in told["calls"].items()]
-    lines += ["", "| from torch eager | beyond the least operator, median | between the least |", "|---|---|---|"]
-    lines += [f"| `{name}` | {m * 1e6:.1f} us | {least * 1e6:.1f} us |" for name, (m, least) in told["torch"].items()]
     first, *cold = told["starts"]
     walls, cpus = [wall for wall, _ in cold], [cpu for _, cpu in cold]
     lines += ["", "| start of a process | median | least | processor time, least |", "|---|---|---|---|"]

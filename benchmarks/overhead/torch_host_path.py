@@ -1,0 +1,123 @@
+"""Host time of torch's operators: the whole path from the call to the driver's launch function, which returns at once.
+
+    python -m benchmarks.overhead.torch_host_path [--rounds 200] [--calls 500] [--json]
+
+No GPU is needed: tensors are the CPU's, taken for those of a GPU, and the driver is a stand-in
+(``stand_in_driver.cpp``). Each operator runs from the table in C++ and in Python, where ``cuda.core`` loads the kernels
+and ``cuda.bindings`` launches them, next to ``torch.matmul`` of tiny matrices on the CPU. Rounds of all of them take
+turns in one process; the median over the rounds counts, and the least, which other processes disturb least. Times are
+those of the processor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import statistics
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from benchmarks.overhead.call_overhead import seconds, tuned
+from benchmarks.overhead.stand_in import compiled_stand_in
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.row_reduction import Softmax
+
+SPACE = "autosched_benchmark"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--calls", type=int, default=500)
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        sys.modules["cupy"] = None  # type: ignore[assignment] # as if it were not installed
+        stand_in = compiled_stand_in(Path(folder))
+        ctypes.CDLL(str(stand_in))  # the driver of this process, before anything looks for one
+        times = measured(str(stand_in), Path(folder), asked.rounds, asked.calls)
+    print(json.dumps(times) if asked.json else shown(times))
+    return 0
+
+
+def measured(stand_in: str, folder: Path, rounds: int, calls: int) -> dict[str, list[float]]:
+    """Return seconds of a call in each round, by the way of calling."""
+    import torch
+
+    plain = tuple(torch.ones(64, 64, dtype=torch.float16) for _ in range(2))
+    mapped = tuple(torch.ones(128, 256, dtype=torch.float16) for _ in range(2))
+    tiny = tuple(torch.ones(4, 4) for _ in range(2))
+    rows = torch.ones(4, 512)
+    with operators(stand_in, folder) as (table, in_python):
+        ways: dict[str, Callable[[], Any]] = {
+            "torch.matmul of 4 x 4 on the CPU, result included": lambda: torch.matmul(*tiny),
+            "torch.clone of 4 x 4 on the CPU": lambda: torch.clone(tiny[0]),
+        }
+        for name, its in (("table", table), ("Python", in_python)):
+            matmul, softmax = its["matmul"], its["softmax"]
+            ways |= {
+                f"matmul, 3 pointers, {name}": partial(matmul, *plain),
+                f"matmul, 3 tensor maps in a cluster, {name}": partial(matmul, mapped[0], mapped[1].T),
+                f"softmax, {name}": partial(softmax, rows),
+            }
+        for way in ways.values():
+            way()
+        times: dict[str, list[float]] = {name: [] for name in ways}
+        for _ in range(rounds):
+            for name, way in ways.items():
+                times[name].append(seconds(way, calls))
+    return times
+
+
+@contextmanager
+def operators(stand_in: str, folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Yield the operators launched from the table, and the same ones in Python; tensors are those of GPU 0."""
+    import torch
+
+    import autosched
+    from autosched.dispatch.kernel import gpu_library
+    from autosched.torch import ops
+    from autosched.torch.extension import extension
+    from autosched.torch.host_path import HostPath
+    from benchmarks.overhead.torch_without_gpu import cpu_tensors_as_cuda
+
+    path = HostPath(extension(), stand_in, stand_in)
+    libraries = [torch.library.Library(f"{SPACE}{suffix}", "FRAGMENT") for suffix in ("", "_python")]
+    found: list[dict[str, Any]] = [{}, {}]
+    for name in ("matmul", "softmax"):
+        for library in libraries:
+            library.define(name + ops.SCHEMAS[name])
+        path.register(libraries[0], name, ops.SCHEMAS[name], "CPU", ops.ON_GPU[name], partial(ops.called, name))
+        libraries[1].impl(name, ops.ON_GPU[name], "CPU")
+        for its, library in zip(found, libraries, strict=True):
+            its[name] = getattr(getattr(torch.ops, library.ns), name).default
+    database = str(folder / "best.db")
+    tuned(database, Matmul(m=64, n=64, k=64))
+    tuned(database, Matmul(m=128, n=128, k=256, order_b="col"), "wgmma_matmul", clustered=True)
+    tuned(database, Softmax(rows=4, columns=512, dtype="f32", out="f32"), "row_reduction")
+    autosched.use(database)
+    with cpu_tensors_as_cuda(), mock.patch.object(torch.Tensor, "get_device", lambda _: 0):
+        yield found[0], found[1]
+    assert gpu_library().__version__.startswith("cuda.core")
+
+
+def shown(times: dict[str, list[float]]) -> str:
+    """Return the table of the results page."""
+    lines = ["| call | median | least |", "|---|---:|---:|"]
+    for name, each in times.items():
+        lines.append(f"| {name} | {statistics.median(each) * 1e6:.1f} us | {min(each) * 1e6:.1f} us |")
+    return "\n".join([*lines, "", f"Load average {os.getloadavg()[0]:.1f}."])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,18 +1,21 @@
 """Tuned kernels in PyTorch.
 
 Start at ``ops.py``, which defines ``torch.ops.autosched``; ``patching.py`` sends a model's calls to them. On GPUs the
-operators run what ``autosched.dispatch.functions`` chooses; on CPU tensors they use torch's own formula, or the
-emulator within ``emulated``. ``import autosched`` must not import this room, which imports torch.
+operators run what ``autosched.dispatch.functions`` chooses, launched from a table in C++ (``host_path.py``). On CPU
+tensors they use torch's own formula, or the emulator within ``emulated``. ``import autosched`` must not import this
+room, which imports torch.
 """
 
 from autosched.torch import tile_ops  # noqa: F401  # defines operators
 from autosched.torch.cpu import emulated
+from autosched.torch.host_path import launch_table
 from autosched.torch.ops import layernorm, matmul, matvec, reduce, rmsnorm, softmax, transpose
 from autosched.torch.patching import Calls, patch
 
 __all__ = [
     "Calls",
     "emulated",
+    "launch_table",
     "layernorm",
     "matmul",
     "matvec",

@@ -12,6 +12,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,7 +37,7 @@ _CODES = {"Tensor": "T", "Tensor?": "O", "str": "s", "int": "w", "float": "w", "
 _ARGUMENT = re.compile(r"(Tensor\??|str|int|float|bool) \w+(?:=(?:\"[^\"]*\"|[^,)]*))?")
 
 
-class HostPathUnavailable(RuntimeError):
+class LaunchTableUnavailable(RuntimeError):
     """Operators run in Python. The message is one line with the reason."""
 
 
@@ -50,8 +51,8 @@ class Called(NamedTuple):
 Describe = Callable[..., Called]  # of an operator's arguments
 
 
-class HostPath:
-    """The extension, loaded.
+class LaunchTable:
+    """The table from calls to launches, in the loaded extension.
 
     Args:
         path: The compiled extension.
@@ -59,14 +60,14 @@ class HostPath:
         torch_library: Name or path of torch's library that knows the current stream.
 
     Raises:
-        HostPathUnavailable: One of the libraries, or a function of theirs, is missing.
+        LaunchTableUnavailable: One of the libraries, or a function of theirs, is missing.
     """
 
     def __init__(self, path: Path, driver: str = _DRIVER, torch_library: str = _TORCH) -> None:
         try:
             self._library = library = ctypes.CDLL(str(path))
         except OSError as error:
-            raise HostPathUnavailable(f"the extension for torch does not load: {error}") from error
+            raise LaunchTableUnavailable(f"the extension for torch does not load: {error}") from error
         library.autosched_fail.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p]
         library.autosched_fill.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
         message = ctypes.create_string_buffer(1000)
@@ -76,7 +77,7 @@ class HostPath:
             *(message, ctypes.c_size_t(len(message))),
         )
         if message.value:
-            raise HostPathUnavailable(message.value.decode("utf-8", "replace"))
+            raise LaunchTableUnavailable(message.value.decode("utf-8", "replace"))
         self._replaces_addresses = bool(library.autosched_replaces_addresses())
         # Kernels in the table, which must stay loaded until it is cleared.
         self._kernels: list[LoadedKernel] = []
@@ -103,7 +104,7 @@ class HostPath:
             describe: Returns problem and arrays of a call of it.
 
         Raises:
-            HostPathUnavailable: Torch refuses the operator, or its schema has other types than tensors, strings and
+            LaunchTableUnavailable: Torch refuses the operator, or its schema has other types than tensors, strings and
                 numbers.
         """
         miss = f"_{name}_in_python"
@@ -129,7 +130,7 @@ class HostPath:
         if len(codes) != inputs.count(",") + 1 or self._library.autosched_register(
             *(text.encode() for text in (library.ns, key, name, f"{library.ns}::{miss}", codes))
         ):
-            raise HostPathUnavailable(f"torch refuses the operator {library.ns}::{name} for {key}")
+            raise LaunchTableUnavailable(f"torch refuses the operator {library.ns}::{name} for {key}")
 
     def _fill(self, results: Sequence[Any], describe: Describe, arguments: Sequence[Any]) -> None:
         """Describe the launch of the call that this thread has just made, unless it must stay in Python."""
@@ -172,8 +173,8 @@ class HostPath:
 
 
 @cache
-def host_path() -> HostPath | str:
-    """Return the host path of this process, opened once; or one line on why operators run in Python."""
+def launch_table() -> LaunchTable | str:
+    """Return the table of this process, or one line on why operators run in Python. Decided once."""
     if os.environ.get(VARIABLE) == PYTHON:
         return f"{VARIABLE} is {PYTHON}"
     if torch.version.cuda is None:
@@ -181,8 +182,8 @@ def host_path() -> HostPath | str:
     if why := missing_driver():
         return why
     try:
-        return HostPath(extension())
-    except (NotBuilt, HostPathUnavailable) as error:
+        return LaunchTable(extension())
+    except (NotBuilt, LaunchTableUnavailable) as error:
         return str(error)
 
 
@@ -198,11 +199,12 @@ def implement(
         in_python: Function that computes it.
         describe: Returns problem and arrays of a call of it.
     """
-    path = host_path()
-    if isinstance(path, str):
-        library.impl(name, in_python, "CUDA")
-    else:
-        path.register(library, name, schema, "CUDA", in_python, describe)
+    table = launch_table()
+    if not isinstance(table, str):
+        with suppress(LaunchTableUnavailable):
+            table.register(library, name, schema, "CUDA", in_python, describe)
+            return
+    library.impl(name, in_python, "CUDA")
 
 
 def _words(step: DriverStep) -> list[int]:

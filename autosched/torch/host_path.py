@@ -37,7 +37,7 @@ _CODES = {"Tensor": "T", "Tensor?": "O", "str": "s", "int": "w", "float": "w", "
 _ARGUMENT = re.compile(r"(Tensor\??|str|int|float|bool) \w+(?:=(?:\"[^\"]*\"|[^,)]*))?")
 
 
-class LaunchTableUnavailable(RuntimeError):
+class HostLaunchTableUnavailable(RuntimeError):
     """Operators run in Python. The message is one line with the reason."""
 
 
@@ -51,7 +51,7 @@ class Called(NamedTuple):
 Describe = Callable[..., Called]  # of an operator's arguments
 
 
-class LaunchTable:
+class HostLaunchTable:
     """The table from calls to launches, in the loaded extension.
 
     Args:
@@ -60,14 +60,14 @@ class LaunchTable:
         torch_library: Name or path of torch's library that knows the current stream.
 
     Raises:
-        LaunchTableUnavailable: One of the libraries, or a function of theirs, is missing.
+        HostLaunchTableUnavailable: One of the libraries, or a function of theirs, is missing.
     """
 
     def __init__(self, path: Path, driver: str = _DRIVER, torch_library: str = _TORCH) -> None:
         try:
             self._library = library = ctypes.CDLL(str(path))
         except OSError as error:
-            raise LaunchTableUnavailable(f"the extension for torch does not load: {error}") from error
+            raise HostLaunchTableUnavailable(f"the extension for torch does not load: {error}") from error
         library.autosched_fail.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p]
         library.autosched_fill.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
         message = ctypes.create_string_buffer(1000)
@@ -77,7 +77,7 @@ class LaunchTable:
             *(message, ctypes.c_size_t(len(message))),
         )
         if message.value:
-            raise LaunchTableUnavailable(message.value.decode("utf-8", "replace"))
+            raise HostLaunchTableUnavailable(message.value.decode("utf-8", "replace"))
         self._replaces_addresses = bool(library.autosched_replaces_addresses())
         # Kernels in the table, which must stay loaded until it is cleared.
         self._kernels: list[LoadedKernel] = []
@@ -104,8 +104,8 @@ class LaunchTable:
             describe: Returns problem and arrays of a call of it.
 
         Raises:
-            LaunchTableUnavailable: Torch refuses the operator, or its schema has other types than tensors, strings and
-                numbers.
+            HostLaunchTableUnavailable: Torch refuses the operator, or its schema has other types than tensors, strings
+                and numbers.
         """
         miss = f"_{name}_in_python"
         inputs, arrow, results = schema.rpartition(") ->")
@@ -130,7 +130,7 @@ class LaunchTable:
         if len(codes) != inputs.count(",") + 1 or self._library.autosched_register(
             *(text.encode() for text in (library.ns, key, name, f"{library.ns}::{miss}", codes))
         ):
-            raise LaunchTableUnavailable(f"torch refuses the operator {library.ns}::{name} for {key}")
+            raise HostLaunchTableUnavailable(f"torch refuses the operator {library.ns}::{name} for {key}")
 
     def _fill(self, results: Sequence[Any], describe: Describe, arguments: Sequence[Any]) -> None:
         """Describe the launch of the call that this thread has just made, unless it must stay in Python."""
@@ -173,7 +173,7 @@ class LaunchTable:
 
 
 @cache
-def launch_table() -> LaunchTable | str:
+def launch_table() -> HostLaunchTable | str:
     """Return the table of this process, or one line on why operators run in Python. Decided once."""
     if os.environ.get(VARIABLE) == PYTHON:
         return f"{VARIABLE} is {PYTHON}"
@@ -182,8 +182,8 @@ def launch_table() -> LaunchTable | str:
     if why := missing_driver():
         return why
     try:
-        return LaunchTable(extension())
-    except (NotBuilt, LaunchTableUnavailable) as error:
+        return HostLaunchTable(extension())
+    except (NotBuilt, HostLaunchTableUnavailable) as error:
         return str(error)
 
 
@@ -201,7 +201,7 @@ def implement(
     """
     table = launch_table()
     if not isinstance(table, str):
-        with suppress(LaunchTableUnavailable):
+        with suppress(HostLaunchTableUnavailable):
             table.register(library, name, schema, "CUDA", in_python, describe)
             return
     library.impl(name, in_python, "CUDA")

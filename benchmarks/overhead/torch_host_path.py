@@ -88,10 +88,10 @@ def operators(stand_in: str, folder: Path) -> Iterator[tuple[dict[str, Any], dic
     from autosched.dispatch.kernel import gpu_library
     from autosched.torch import ops
     from autosched.torch.extension import extension
-    from autosched.torch.host_path import LaunchTable
+    from autosched.torch.host_path import HostLaunchTable
     from benchmarks.overhead.torch_without_gpu import cpu_tensors_as_cuda
 
-    path = LaunchTable(extension(), stand_in, stand_in)
+    path = HostLaunchTable(extension(), stand_in, stand_in)
     libraries = [torch.library.Library(f"{SPACE}{suffix}", "FRAGMENT") for suffix in ("", "_python")]
     found: list[dict[str, Any]] = [{}, {}]
     for name in ("matmul", "softmax"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -43,39 +44,23 @@ class CoreGpu:
 
         self.core, self.driver = cuda.core, driver
         self.__version__ = f"cuda.core {cuda.core.__version__}"
-        self._streams = threading.local()
         self.ndarray = _NoArray
-        gpu = self
-
-        class Device(_Device):
-            def __init__(self, number: int | None = None) -> None:
-                super().__init__(gpu, number)
-
-        class Stream(_Stream):
-            def __init__(self, address: int = 0) -> None:
-                super().__init__(gpu, address)
-
         self.cuda = SimpleNamespace(
-            Device=Device,
-            Stream=Stream,
-            get_current_stream=lambda: Stream(self.stream_stack()[-1]),
-            alloc=lambda size: _Memory(gpu, size),
-            runtime=_Runtime(gpu),
+            Device=partial(CoreDevice, self),
+            Stream=CoreStream,
+            get_current_stream=lambda: CoreStream(_stream_stack()[-1]),
+            alloc=partial(CoreMemory, self),
+            runtime=CoreRuntime(self),
         )
-
-    def stream_stack(self) -> list[int]:
-        """Addresses of this thread's streams, the current one last."""
-        stack: list[int] = self._streams.__dict__.setdefault("stack", [0])
-        return stack
 
     def RawModule(self, path: str) -> Any:
         """Load a cubin on the current GPU."""
-        return _Module(self, path)
+        return CoreModule(self, path)
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return an array on the current GPU of which only the address is known."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
-        return SimpleNamespace(data=_Memory(self, max(size, 1)))
+        return SimpleNamespace(data=CoreMemory(self, max(size, 1)))
 
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return such an array, filled with zeros on the current stream."""
@@ -101,16 +86,16 @@ class _NoArray:
     """The type of cupy's arrays, of which there are none."""
 
 
-class _Device:
-    """A GPU, by default the current one; as a context the current one."""
+class CoreDevice:
+    """A GPU, by default the current one. As a context it makes that GPU current."""
 
-    def __init__(self, gpu: CoreGpu, number: int | None) -> None:
+    def __init__(self, gpu: CoreGpu, number: int | None = None) -> None:
         self._gpu = gpu
         self._device = gpu.core.Device(number)
         self.id = int(self._device.device_id)
         self._outer: list[Any] = []
 
-    def __enter__(self) -> _Device:
+    def __enter__(self) -> CoreDevice:
         self._outer.append(self._gpu.core.Device())
         self._device.set_current()
         return self
@@ -128,26 +113,35 @@ class _Device:
         return found
 
 
-class _Stream:
-    """A stream by its address; as a context the current one."""
+class CoreStream:
+    """A stream by its address. As a context it makes that stream current."""
 
-    def __init__(self, gpu: CoreGpu, address: int) -> None:
-        self._gpu, self.ptr = gpu, address
+    def __init__(self, address: int = 0) -> None:
+        self.ptr = address
 
     @classmethod
-    def from_external(cls, stream: Any) -> Any:
+    def from_external(cls, stream: Any) -> CoreStream:
         """Return a stream of another library, in the CUDA stream protocol."""
-        return cls(stream.__cuda_stream__()[1])  # type: ignore[call-arg] # of a GPU's subclass
+        return cls(stream.__cuda_stream__()[1])
 
-    def __enter__(self) -> _Stream:
-        self._gpu.stream_stack().append(self.ptr)
+    def __enter__(self) -> CoreStream:
+        _stream_stack().append(self.ptr)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._gpu.stream_stack().pop()
+        _stream_stack().pop()
 
 
-class _Runtime:
+_streams = threading.local()
+
+
+def _stream_stack() -> list[int]:
+    """Return the addresses of this thread's streams, the current one last."""
+    stack: list[int] = _streams.__dict__.setdefault("stack", [0])
+    return stack
+
+
+class CoreRuntime:
     """Functions of the CUDA runtime by cupy's names."""
 
     memcpyDeviceToDevice = 3
@@ -176,12 +170,12 @@ class _Runtime:
         self._gpu.checked(self._gpu.driver.cuMemcpyDtoDAsync(to, start, size, stream))
 
 
-class _Memory:
+class CoreMemory:
     """Memory of the current GPU, which lives as long as this object."""
 
     def __init__(self, gpu: CoreGpu, size: int) -> None:
         self._gpu, self._size = gpu, size
-        self._stream = gpu.core.Stream.from_handle(gpu.stream_stack()[-1])
+        self._stream = gpu.core.Stream.from_handle(_stream_stack()[-1])
         self._buffer = gpu.core.Device().allocate(size, stream=self._stream)
         self.ptr = int(self._buffer.handle)
 
@@ -190,14 +184,14 @@ class _Memory:
         self._buffer.fill(b"\0", stream=self._stream)
 
 
-class _Module:
+class CoreModule:
     def __init__(self, gpu: CoreGpu, path: str) -> None:
         self._gpu = gpu
         self._code = gpu.core.ObjectCode.from_cubin(path)
 
     def get_function(self, entry: str) -> Any:
         """Return the function of that name, loaded on the current GPU."""
-        return _Function(self._gpu, self._code.get_kernel(entry))
+        return CoreFunction(self._gpu, self._code.get_kernel(entry))
 
     def get_global(self, name: str) -> Any:
         """Return a constant by its address."""
@@ -206,7 +200,7 @@ class _Module:
         return SimpleNamespace(ptr=int(address))
 
 
-class _Function:
+class CoreFunction:
     """A loaded function, called like cupy's."""
 
     def __init__(self, gpu: CoreGpu, kernel: Any) -> None:
@@ -232,4 +226,4 @@ class _Function:
         if launch is None:
             described = Launch(entry="", arguments=(), grid=(1, 1, 1), block=block, dynamic_shared_bytes=shared_mem)
             launch = self._launches[block, shared_mem] = AttributedLaunch(self.kernel.ptr, described)
-        launch(grid, parameters, self._gpu.stream_stack()[-1])
+        launch(grid, parameters, _stream_stack()[-1])

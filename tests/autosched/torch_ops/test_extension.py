@@ -77,18 +77,18 @@ def test_why_operators_run_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
 @needs_compiler
 def test_libraries_without_the_functions(tmp_path: Path) -> None:
     path = extension.extension()
-    with pytest.raises(host_path.LaunchTableUnavailable, match="cannot be loaded"):
-        host_path.LaunchTable(path, str(tmp_path / "missing.so"), "libc.so.6")
-    with pytest.raises(host_path.LaunchTableUnavailable, match="is missing"):
-        host_path.LaunchTable(path, "libc.so.6", "libc.so.6")
-    with pytest.raises(host_path.LaunchTableUnavailable, match="does not load"):
-        host_path.LaunchTable(tmp_path / "missing.so")
+    with pytest.raises(host_path.HostLaunchTableUnavailable, match="cannot be loaded"):
+        host_path.HostLaunchTable(path, str(tmp_path / "missing.so"), "libc.so.6")
+    with pytest.raises(host_path.HostLaunchTableUnavailable, match="is missing"):
+        host_path.HostLaunchTable(path, "libc.so.6", "libc.so.6")
+    with pytest.raises(host_path.HostLaunchTableUnavailable, match="does not load"):
+        host_path.HostLaunchTable(tmp_path / "missing.so")
 
 
 def test_an_operator_that_is_not_registered_runs_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
     class Refusing:
         def register(self, *_: Any) -> None:
-            raise host_path.LaunchTableUnavailable("too many")
+            raise host_path.HostLaunchTableUnavailable("too many")
 
     done: list[tuple[str, str]] = []
 

@@ -30,7 +30,7 @@ from autosched.dispatch.database import Database, NoSchedule  # noqa: E402
 from autosched.dispatch.kernel import CubinKernel, LoadedKernel  # noqa: E402
 from autosched.dispatch.provenance import KernelProvenance, Kind  # noqa: E402
 from autosched.torch import formulas, ops, tile_ops  # noqa: E402
-from autosched.torch.host_path import LaunchTable  # noqa: E402
+from autosched.torch.host_path import HostLaunchTable  # noqa: E402
 from measurements.emulator import emulate  # noqa: E402
 from search_spaces.catalogue import TILE_PROBLEMS  # noqa: E402
 from search_spaces.hardware.devices import device  # noqa: E402
@@ -77,7 +77,7 @@ class Fixed(Database):
 
 
 @cache
-def registered(path: LaunchTable) -> Any:
+def registered(path: HostLaunchTable) -> Any:
     """Return the operators under test, which a process can define once."""
     library = torch.library.Library(SPACE, "FRAGMENT")
     for name, schema in ops.SCHEMAS.items():
@@ -92,7 +92,7 @@ def registered(path: LaunchTable) -> Any:
 
 
 @pytest.fixture
-def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[LaunchTable, Driver]]:
+def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[HostLaunchTable, Driver]]:
     with stand_in(monkeypatch) as (path, driver):
         yield path, driver
         autosched.use(None)
@@ -154,7 +154,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_launches_are_those_of_the_python_path(case: str, host: tuple[LaunchTable, Driver], tmp_path: Path) -> None:
+def test_launches_are_those_of_the_python_path(case: str, host: tuple[HostLaunchTable, Driver], tmp_path: Path) -> None:
     path, driver = host
     operators = registered(path)[1]
     name, problem, arguments, count = CASES[case]
@@ -192,7 +192,7 @@ def called_twice(operators: Any, *shape: int) -> Any:
     return operators.softmax(x)
 
 
-def test_tile_operators(host: tuple[LaunchTable, Driver], tmp_path: Path) -> None:
+def test_tile_operators(host: tuple[HostLaunchTable, Driver], tmp_path: Path) -> None:
     path, driver = host
     operators = registered(path)[1]
     autosched.use(Fixed(tmp_path, driver, sampled=True))
@@ -213,7 +213,7 @@ def test_tile_operators(host: tuple[LaunchTable, Driver], tmp_path: Path) -> Non
         assert list(driver.from_table) == launches(kernel, driver, tensors), name
 
 
-def test_results_have_type_and_layout_of_the_python_path(host: tuple[LaunchTable, Driver], tmp_path: Path) -> None:
+def test_results_have_type_and_layout_of_the_python_path(host: tuple[HostLaunchTable, Driver], tmp_path: Path) -> None:
     operators = registered(host[0])[1]
     autosched.use(Fixed(tmp_path, host[1]))
     for name, arguments in (
@@ -228,7 +228,7 @@ def test_results_have_type_and_layout_of_the_python_path(host: tuple[LaunchTable
     assert host[0].counts()[0] >= 4
 
 
-def test_every_part_of_a_call_is_in_its_key(host: tuple[LaunchTable, Driver], tmp_path: Path) -> None:
+def test_every_part_of_a_call_is_in_its_key(host: tuple[HostLaunchTable, Driver], tmp_path: Path) -> None:
     path, driver = host
     operators = registered(path)[1]
     autosched.use(Fixed(tmp_path, driver))
@@ -260,7 +260,7 @@ def test_every_part_of_a_call_is_in_its_key(host: tuple[LaunchTable, Driver], tm
         assert path.counts() == (before[0] + 1, before[1])
 
 
-def test_many_entries(host: tuple[LaunchTable, Driver], tmp_path: Path) -> None:
+def test_many_entries(host: tuple[HostLaunchTable, Driver], tmp_path: Path) -> None:
     path, driver = host
     operators = registered(path)[1]
     autosched.use(Fixed(tmp_path, driver))
@@ -277,7 +277,7 @@ def test_many_entries(host: tuple[LaunchTable, Driver], tmp_path: Path) -> None:
 class TestPython:
     """Calls that stay in Python, or go there."""
 
-    def test_errors_are_those_of_python(self, host: tuple[LaunchTable, Driver], tmp_path: Path) -> None:
+    def test_errors_are_those_of_python(self, host: tuple[HostLaunchTable, Driver], tmp_path: Path) -> None:
         class Empty(Database):
             def kernel(self, *_: Any, **__: Any) -> LoadedKernel:
                 raise NoSchedule("nothing is tuned")
@@ -297,7 +297,7 @@ class TestPython:
         with pytest.raises(RuntimeError, match="dtype"):  # torch's own, of the schema
             operators.reduce(drawn(4, 512), torch.float32)
 
-    def test_a_launch_that_the_driver_refuses(self, host: tuple[LaunchTable, Driver], tmp_path: Path) -> None:
+    def test_a_launch_that_the_driver_refuses(self, host: tuple[HostLaunchTable, Driver], tmp_path: Path) -> None:
         path, driver = host
         operators = registered(path)[1]
         autosched.use(Fixed(tmp_path, driver))
@@ -307,7 +307,9 @@ class TestPython:
         operators.softmax(drawn(4, 512))
         assert len(driver.from_python) > before[0] and path.counts() == (before[1][0], before[1][1] + 1)
 
-    def test_without_a_database_each_call_looks_for_one(self, host: tuple[LaunchTable, Driver], tmp_path: Path) -> None:
+    def test_without_a_database_each_call_looks_for_one(
+        self, host: tuple[HostLaunchTable, Driver], tmp_path: Path
+    ) -> None:
         path, driver = host
         operators = registered(path)[1]
         fixed = Fixed(tmp_path, driver)
@@ -319,7 +321,7 @@ class TestPython:
         finally:
             functions._NO_DATABASE = kept
 
-    def test_call_logs_have_every_call(self, host: tuple[LaunchTable, Driver], tmp_path: Path) -> None:
+    def test_call_logs_have_every_call(self, host: tuple[HostLaunchTable, Driver], tmp_path: Path) -> None:
         operators = registered(host[0])[1]
         autosched.use(Fixed(tmp_path, host[1]))
         called_twice(operators)
@@ -328,7 +330,7 @@ class TestPython:
             assert dict(log.counts) == {softmax_problem(): 2}
 
     def test_a_kernel_that_only_python_can_launch(
-        self, host: tuple[LaunchTable, Driver], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, host: tuple[HostLaunchTable, Driver], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         path, driver = host
         asked: list[Any] = []
@@ -341,7 +343,7 @@ class TestPython:
         assert path.counts() == (before[0], before[1] + 3) and len(driver.from_python) >= 3
         assert len(asked) == 1
 
-    def test_tensors_of_too_many_dimensions(self, host: tuple[LaunchTable, Driver], tmp_path: Path) -> None:
+    def test_tensors_of_too_many_dimensions(self, host: tuple[HostLaunchTable, Driver], tmp_path: Path) -> None:
         path, driver = host
         operators = registered(path)[1]
         autosched.use(Fixed(tmp_path, driver))
@@ -353,7 +355,7 @@ class TestPython:
 
 
 class TestChanges:
-    def test_another_database_has_other_kernels(self, host: tuple[LaunchTable, Driver], tmp_path: Path) -> None:
+    def test_another_database_has_other_kernels(self, host: tuple[HostLaunchTable, Driver], tmp_path: Path) -> None:
         path, driver = host
         operators = registered(path)[1]
         handles = set()
@@ -364,7 +366,7 @@ class TestChanges:
             handles.add(driver.from_table[-1].function)
         assert len(handles) == 3
 
-    def test_forgotten_kernels_are_unloaded(self, host: tuple[LaunchTable, Driver], tmp_path: Path) -> None:
+    def test_forgotten_kernels_are_unloaded(self, host: tuple[HostLaunchTable, Driver], tmp_path: Path) -> None:
         path, driver = host
         operators = registered(path)[1]
         fixed = Fixed(tmp_path, driver)
@@ -384,7 +386,7 @@ class TestChanges:
         assert path.counts() == (before[0] + 1, before[1] + 1) and len(fixed.loaded) == 2
 
     def test_what_is_forgotten_during_a_miss_is_not_kept(
-        self, host: tuple[LaunchTable, Driver], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, host: tuple[HostLaunchTable, Driver], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         path, driver = host
         operators = registered(path)[1]
@@ -402,7 +404,9 @@ class TestChanges:
         operators.softmax(drawn(4, 512))
         assert path.counts() == (before[0], before[1] + 1)
 
-    def test_nothing_is_launched_after_it_was_forgotten(self, host: tuple[LaunchTable, Driver], tmp_path: Path) -> None:
+    def test_nothing_is_launched_after_it_was_forgotten(
+        self, host: tuple[HostLaunchTable, Driver], tmp_path: Path
+    ) -> None:
         path, driver = host
         operators = registered(path)[1]
         launching: list[int] = []  # functions that a thread launches from the table just now
@@ -445,7 +449,7 @@ class TestChanges:
 
 
 class TestStreams:
-    def test_launches_go_to_the_current_stream(self, host: tuple[LaunchTable, Driver], tmp_path: Path) -> None:
+    def test_launches_go_to_the_current_stream(self, host: tuple[HostLaunchTable, Driver], tmp_path: Path) -> None:
         path, driver = host
         operators = registered(path)[1]
         autosched.use(Fixed(tmp_path, driver))
@@ -455,7 +459,9 @@ class TestStreams:
             operators.softmax(drawn(4, 512))
             assert driver.from_table[-1].stream == stream
 
-    def test_workspaces_are_those_of_stream_and_thread(self, host: tuple[LaunchTable, Driver], tmp_path: Path) -> None:
+    def test_workspaces_are_those_of_stream_and_thread(
+        self, host: tuple[HostLaunchTable, Driver], tmp_path: Path
+    ) -> None:
         path, driver = host
         operators = registered(path)[1]
         problem = Matmul(m=128, n=128, k=256)
@@ -487,7 +493,7 @@ class TestStreams:
         assert found[0] != found[1] != found[2] != found[0]
 
     def test_the_context_of_the_device_is_current_in_every_thread(
-        self, host: tuple[LaunchTable, Driver], tmp_path: Path
+        self, host: tuple[HostLaunchTable, Driver], tmp_path: Path
     ) -> None:
         path, driver = host
         operators = registered(path)[1]
@@ -505,7 +511,7 @@ class TestStreams:
         assert depths == [0] and driver.contexts and set(driver.contexts) == {0x1000 - 1}
 
 
-def test_gradients_and_subclasses_are_as_before(host: tuple[LaunchTable, Driver], tmp_path: Path) -> None:
+def test_gradients_and_subclasses_are_as_before(host: tuple[HostLaunchTable, Driver], tmp_path: Path) -> None:
     path, driver = host
     operators = registered(path)[1]
     autosched.use(Fixed(tmp_path, driver))
@@ -546,7 +552,7 @@ class TestEmulated:
 
     @pytest.mark.parametrize("case", ["matmul", "softmax"])
     def test_results_are_those_of_the_formula(
-        self, case: str, host: tuple[LaunchTable, Driver], tmp_path: Path
+        self, case: str, host: tuple[HostLaunchTable, Driver], tmp_path: Path
     ) -> None:
         path, driver = host
         operators = registered(path)[1]

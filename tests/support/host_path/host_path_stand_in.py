@@ -22,7 +22,7 @@ from pretended_cupy import PretendedCupy
 
 from autosched.dispatch import kernel as dispatch_kernel
 from autosched.torch.extension import NotBuilt, extension
-from autosched.torch.host_path import LaunchTable
+from autosched.torch.host_path import HostLaunchTable
 from benchmarks.overhead.stand_in import compiled_stand_in
 from benchmarks.overhead.torch_without_gpu import cpu_tensors_as_cuda
 from measurements.runners import attributed_launch, launch
@@ -166,18 +166,18 @@ class _Function:
 
 
 @functools.cache
-def _opened() -> tuple[LaunchTable, Driver]:
+def _opened() -> tuple[HostLaunchTable, Driver]:
     """Return the host path of this process, and its driver: torch keeps what is registered."""
     folder = Path(tempfile.mkdtemp(prefix="autosched-stand-in-"))
     library = compiled_stand_in(folder)
     try:
-        return LaunchTable(extension(), str(library), str(library)), Driver(library)
+        return HostLaunchTable(extension(), str(library), str(library)), Driver(library)
     except NotBuilt as error:
         pytest.skip(f"the extension for torch is not built: {error}")
 
 
 @contextmanager
-def stand_in(patch: pytest.MonkeyPatch) -> Iterator[tuple[LaunchTable, Driver]]:
+def stand_in(patch: pytest.MonkeyPatch) -> Iterator[tuple[HostLaunchTable, Driver]]:
     """Yield the host path over the stand-in, which is cupy as well; CPU tensors are those of its GPU."""
     path, driver = _opened()
     driver.from_python, driver.from_table, driver.contexts, driver.result = [], [], [], 0

@@ -19,7 +19,7 @@ from autosched.dispatch import functions
 from autosched.dispatch.kernel import gpu_library
 from autosched.torch import ops
 from autosched.torch.extension import extension
-from autosched.torch.host_path import LaunchTable
+from autosched.torch.host_path import HostLaunchTable
 from benchmarks.overhead.torch_without_gpu import cpu_tensors_as_cuda
 from search_spaces.launches.operand import Operand
 
@@ -29,7 +29,7 @@ SPACE = "autosched_without_cupy"
 def main(database: str, stand_in: str) -> None:
     sys.modules["cupy"] = None  # type: ignore[assignment] # as if it were not installed
     ctypes.CDLL(stand_in)  # from now on the driver of this process
-    path = LaunchTable(extension(), stand_in, stand_in)
+    path = HostLaunchTable(extension(), stand_in, stand_in)
     library = torch.library.Library(SPACE, "FRAGMENT")
     for name in ("matmul", "softmax"):
         library.define(name + ops.SCHEMAS[name])
@@ -43,7 +43,7 @@ def main(database: str, stand_in: str) -> None:
     assert "cupy" not in {name.partition(".")[0] for name, module in sys.modules.items() if module is not None}
 
 
-def check(path: LaunchTable, stand_in: str, name: str, *tensors: Any) -> None:
+def check(path: HostLaunchTable, stand_in: str, name: str, *tensors: Any) -> None:
     """Launch a call from the table and in Python, and compare."""
     operator = getattr(getattr(torch.ops, SPACE), name)
     operator(*tensors)

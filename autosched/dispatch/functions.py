@@ -247,8 +247,8 @@ def use(database: Source | None) -> None:
 
     Raises StoreError, a ValueError, if it cannot be opened.
     """
-    _default.set(None if database is None else _opened(database))
-    launch_caches.clear()
+    if _default.set(None if database is None else _opened(database)):
+        launch_caches.clear()
 
 
 def chosen() -> tuple[KernelProvenance, ...]:
@@ -267,19 +267,19 @@ def forget() -> None:
 
 
 def loaded_kernel(problem: Problem, gpu: int) -> LoadedKernel | None:
-    """Return the kernel that calls without ``database`` use for a problem on a GPU, if one of them has loaded it.
-
-    None also without a default database: every call then looks whether there is one by now.
-    """
+    """Return the kernel that calls without ``database`` use for a problem on a GPU, if one of them has loaded it."""
     database, key = _default.get(), problem.key()
-    if database is _NO_DATABASE:
-        return None
     plain = ((its[0], loaded.gpu, loaded.kernel) for its, loaded in list(_loaded.items()))
     tiled = ((its[0], its[4][3], kernel) for its, kernel in list(_tile_kernels.items()))
     for its, at, kernel in (*plain, *tiled):
         if its is database and at == gpu and kernel.provenance.problem == key:
             return kernel
     return None
+
+
+def awaited_database() -> str | None:
+    """Return the path at which calls look for a default database; None if they have one."""
+    return str(default_database()) if _default.get() is _NO_DATABASE else None
 
 
 @dataclass(frozen=True)
@@ -325,8 +325,11 @@ class _Default:
         self._database: Database | None = None
         self._asked = False
 
-    def set(self, database: Database | None) -> None:
+    def set(self, database: Database | None) -> bool:
+        """Set it, and return True unless it was the same before; None stands for that of the environment."""
+        changed = database is None or database is not self._database
         self._database, self._asked = database, False
+        return changed
 
     def get(self) -> Database:
         if self._database is None and not self._asked:

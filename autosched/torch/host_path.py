@@ -2,7 +2,8 @@
 
 The table leads from an operator, its options, and sizes, strides, types and device of its tensors to a launch. A call
 that it does not have runs in Python, as it does where there is no compiler, and leaves its launch there. The table is
-cleared when calls must choose again: after ``autosched.use`` and ``functions.forget``, and when a call log is opened.
+cleared when calls must choose again: when ``autosched.use`` sets another database, after ``functions.forget``, and
+when a call log is opened.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class HostLaunchTable:
         except OSError as error:
             raise HostLaunchTableUnavailable(f"the extension for torch does not load: {error}") from error
         library.autosched_fail.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p]
-        library.autosched_fill.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+        library.autosched_fill.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
         message = ctypes.create_string_buffer(1000)
         of_python = ctypes.pythonapi
         library.autosched_open(
@@ -152,7 +153,8 @@ class HostLaunchTable:
         with self._lock:
             self._kernels.append(kernel)
         packed = np.array(words, np.uint64)
-        self._library.autosched_fill(packed.ctypes.data, packed.size)
+        awaited = functions.awaited_database()
+        self._library.autosched_fill(packed.ctypes.data, packed.size, None if awaited is None else os.fsencode(awaited))
 
     @staticmethod
     def _has_maps(steps: Sequence[DriverStep]) -> bool:

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <torch/csrc/stable/c/shim.h>
 #include <torch/headeronly/version.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdio>
@@ -236,7 +237,8 @@ Outcome launch_known(Call& call, Results& results) {
   const Readers::Guard guard(table.readers);
   const Entry* entry = table.find(call.words.data(), call.word_count);
   void* stream = nullptr;
-  if (entry == nullptr) return Outcome::missing;
+  const auto outdated = [](const Entry& e) { return !e.awaited.empty() && access(e.awaited.c_str(), F_OK) == 0; };
+  if (entry == nullptr || outdated(*entry)) return Outcome::missing;
   if (entry->kind == Entry::Kind::python || call.address_bits % alignment != 0 ||
       driver.current_stream(call.device, &stream) != 0) {
     return Outcome::python;
@@ -245,7 +247,7 @@ Outcome launch_known(Call& call, Results& results) {
     call.add(reinterpret_cast<Word>(stream));
     call.add(static_cast<Word>(pthread_self()));
     entry = call.known ? table.find(call.words.data(), call.word_count) : nullptr;
-    if (entry == nullptr) return Outcome::missing;
+    if (entry == nullptr || outdated(*entry)) return Outcome::missing;
   }
   if (!results.make(*entry, call)) return Outcome::python;
   const CurrentContext context(entry->context);
@@ -396,13 +398,15 @@ EXPORT int autosched_register(const char* space, const char* dispatch_key, const
 // Describes the launch of the call that this thread computes, as words: kind of the entry, number of steps; for each
 // step function, grid, block, shared memory, launches, cluster (three zeros for none), cooperative, dependent, number
 // of parameters; for each parameter kind, array, encoded address, bytes, and these bytes, filled up to a word.
+// The call must choose again once there is a file at the path `awaited`, which may be null.
 // Returns 0, or 1 where that is not a description.
-EXPORT int autosched_fill(const Word* words, std::size_t count) {
+EXPORT int autosched_fill(const Word* words, std::size_t count, const char* awaited) {
   const Word* const end = words + count;
   bool valid = true;
   const auto next = [&]() -> Word { return words < end ? *words++ : (valid = false, Word{0}); };
   auto entry = std::make_unique<Entry>();
   entry->kind = static_cast<Entry::Kind>(next());
+  if (awaited != nullptr) entry->awaited = awaited;
   const Word steps = next();
   for (Word s = 0; valid && s < steps; ++s) {
     Step step{};

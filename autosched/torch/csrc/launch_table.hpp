@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -45,6 +46,7 @@ struct Entry {
   enum class Kind { launch, by_stream, python };
   Kind kind = Kind::launch;
   std::vector<Word> key;
+  std::string awaited;  // a path; once there is a file, the call must choose its kernel again; empty for none
   void* context = nullptr;
   std::vector<Step> steps;
   std::vector<Output> outputs;

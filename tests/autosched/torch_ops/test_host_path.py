@@ -307,19 +307,22 @@ class TestPython:
         operators.softmax(drawn(4, 512))
         assert len(driver.from_python) > before[0] and path.counts() == (before[1][0], before[1][1] + 1)
 
-    def test_without_a_database_each_call_looks_for_one(
-        self, host: tuple[HostLaunchTable, Driver], tmp_path: Path
+    def test_a_database_that_appears(
+        self, host: tuple[HostLaunchTable, Driver], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         path, driver = host
         operators = registered(path)[1]
-        fixed = Fixed(tmp_path, driver)
-        functions._NO_DATABASE, kept = fixed, functions._NO_DATABASE
-        try:
-            before = path.counts()
-            called_twice(operators)
-            assert path.counts() == (before[0], before[1] + 2)
-        finally:
-            functions._NO_DATABASE = kept
+        without, opened = Fixed(tmp_path, driver), Fixed(tmp_path, driver)
+        monkeypatch.setattr(functions, "_NO_DATABASE", without)
+        monkeypatch.setattr(functions, "_opened", lambda _: opened)
+        before = path.counts()
+        called_twice(operators)
+        assert path.counts() == (before[0] + 1, before[1] + 1) and len(without.loaded) == 1
+        default = Path(functions.awaited_database() or "")
+        default.parent.mkdir(parents=True)
+        default.touch()
+        called_twice(operators)
+        assert path.counts() == (before[0] + 2, before[1] + 2) and len(opened.loaded) == 1
 
     def test_call_logs_have_every_call(self, host: tuple[HostLaunchTable, Driver], tmp_path: Path) -> None:
         operators = registered(host[0])[1]
@@ -365,6 +368,17 @@ class TestChanges:
             called_twice(operators)
             handles.add(driver.from_table[-1].function)
         assert len(handles) == 3
+
+    def test_the_database_that_is_in_use_already(self, host: tuple[HostLaunchTable, Driver], tmp_path: Path) -> None:
+        path, driver = host
+        operators = registered(path)[1]
+        fixed = Fixed(tmp_path, driver)
+        autosched.use(fixed)
+        called_twice(operators)
+        before = path.counts()
+        autosched.use(fixed)
+        operators.softmax(drawn(4, 512))
+        assert path.counts() == (before[0] + 1, before[1])
 
     def test_forgotten_kernels_are_unloaded(self, host: tuple[HostLaunchTable, Driver], tmp_path: Path) -> None:
         path, driver = host
@@ -434,17 +448,19 @@ class TestChanges:
         for thread in threads:
             thread.start()
         forgotten: set[int] = set()
-        for old, new in itertools.pairwise(databases):
-            called_twice(operators)
-            autosched.use(new)
-            launches_so_far = len(driver.from_table)
-            forgotten.add(driver.handle(f"{id(old)} {softmax_problem().key()}".encode(), "f"))
-            assert not forgotten.intersection(launching)
-            called_twice(operators)
-            assert not forgotten.intersection(one.function for one in driver.from_table[launches_so_far:])
-        stop.set()
-        for thread in threads:
-            thread.join()
+        try:
+            for old, new in itertools.pairwise(databases):
+                called_twice(operators)
+                autosched.use(new)
+                launches_so_far = len(driver.from_table)
+                forgotten.add(driver.handle(f"{id(old)} {softmax_problem().key()}".encode(), "f"))
+                assert not forgotten.intersection(launching)
+                called_twice(operators)
+                assert not forgotten.intersection(one.function for one in driver.from_table[launches_so_far:])
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
         assert not failures and len(forgotten) == len(databases) - 1
 
 

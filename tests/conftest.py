@@ -134,7 +134,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     read makes objects by the hundred thousand, and a search every 700 of them takes a twentieth of the time of a
     verification.
     """
-    if any(item.path.name == "test_host_path.py" for item in session.items):
+    collect_only = session.config.getoption("--collect-only")
+    if not collect_only and any(item.path.name == "test_host_path.py" for item in session.items):
         from autosched.torch.extension import NotBuilt, extension
 
         with suppress(NotBuilt):  # the tests say so

@@ -10,16 +10,17 @@ DRIVER = "libcuda.so.1"
 _SOURCE = Path(__file__).parent / "stand_in_driver.cpp"
 
 
-def compiled_stand_in(folder: Path) -> Path:
-    """Compile the stand-in into a folder. A process that loads it takes it for the driver from then on.
+def compiled_stand_in(folder: Path, name: str = DRIVER) -> Path:
+    """Compile the stand-in into a folder.
 
-    Raises RuntimeError without a C++ compiler.
+    A process that loads it takes it for the driver from then on, unless the library has another name. Raises
+    RuntimeError without a C++ compiler.
     """
     compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         raise RuntimeError("the stand-in for the driver needs a C++ compiler: install g++")
-    path = folder / DRIVER
-    command = [compiler, "-std=c++17", "-O2", "-fPIC", "-shared", f"-Wl,-soname,{DRIVER}"]
+    path = folder / name
+    command = [compiler, "-std=c++17", "-O2", "-fPIC", "-shared", f"-Wl,-soname,{name}"]
     command += [str(_SOURCE), "-o", str(path), "-ldl"]
     subprocess.run(command, check=True)
     return path

@@ -169,7 +169,7 @@ class _Function:
 def _opened() -> tuple[HostLaunchTable, Driver]:
     """Return the host path of this process, and its driver: torch keeps what is registered."""
     folder = Path(tempfile.mkdtemp(prefix="autosched-stand-in-"))
-    library = compiled_stand_in(folder)
+    library = compiled_stand_in(folder, "libstand_in.so")  # other tests have no driver
     try:
         return HostLaunchTable(extension(), str(library), str(library)), Driver(library)
     except NotBuilt as error:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from autosched.reporting.exit_status import ExitStatus
-from autosched.verify.verdict import outcome_of
+from autosched.verify.verdict import BITS_DIFFER, outcome_of
 from measurements.trials.timing_statistics import Ratio
 
 
@@ -31,7 +31,7 @@ class EntryStatus(StrEnum):
         outcome = outcome_of(status)
         if outcome != "refused":
             return cls.SOUND if outcome == "accepted" else cls.UNCERTAIN
-        return cls.WRONG if status in ("wrong_result", "findings", "crashed") else cls.BROKEN
+        return cls.WRONG if status in ("wrong_result", "findings", "crashed", BITS_DIFFER) else cls.BROKEN
 
     @property
     def judged(self) -> bool:

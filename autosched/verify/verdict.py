@@ -13,11 +13,13 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.problem import Problem
 from search_spaces.short_repr import short_repr
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.sum_order import SumOrder
 
 Outcome = Literal["accepted", "refused", "uncertain"]  # uncertain: this machine, or the emulator, cannot decide
 
 # Emulation statuses that refuse a kernel; others are not a verdict.
-FAILURE_STATUSES = ("wrong_result", "findings", "crashed", FAILED_LAUNCH)
+BITS_DIFFER = "bits_differ"  # status of a result whose bits depend on the batch, the launch or the order of blocks
+FAILURE_STATUSES = ("wrong_result", "findings", "crashed", FAILED_LAUNCH, BITS_DIFFER)
 FAILED_PROGRAM = "failed"  # status of a program that raises, or ends with an error
 OUT_OF_MEMORY = "out_of_memory"  # status of a program that exceeds its memory limit
 FAILING = (*FAILURE_STATUSES, "compile_error", FAILED_PROGRAM, OUT_OF_MEMORY)  # statuses of incorrect code
@@ -60,6 +62,8 @@ class Verdict:
         differing: Arrays whose bits depend on the order of blocks.
         accumulating: Arrays that a second launch on the same memory leaves with other values.
         not_run: Runs that could find more, as the arguments that ask for them.
+        order: Order of sums of the schedule; None if it was not asked for, or is unknown.
+        batch_invariant: True if runs in several batches gave each row the same bits.
     """
 
     subject: Subject | None
@@ -77,6 +81,8 @@ class Verdict:
     differing: tuple[str, ...] = ()
     accumulating: tuple[str, ...] = ()
     not_run: tuple[str, ...] = ()
+    order: SumOrder | None = None
+    batch_invariant: bool = False
 
     __repr__ = short_repr
 
@@ -130,6 +136,8 @@ class Verdict:
             "seconds": round(self.seconds, 3),
             "coverage": None if self.coverage is None else self.coverage.to_json(),
             "lacks": list(self.lacks),
+            **({} if self.order is None else {"sum_order": self.order.to_json()}),
+            **({"batch_invariant": True} if self.batch_invariant else {}),
             "runs": [
                 {
                     "name": run.name,

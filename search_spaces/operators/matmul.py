@@ -106,6 +106,10 @@ class Matmul(Problem):
 
     dtype: InitVar[str] = ""
 
+    @property
+    def batch_sizes(self) -> Mapping[str, int]:
+        return {"m": 4096}
+
     def __post_init__(self, dtype_: str) -> None:
         self._take_dtype("a", dtype_)
         self._take_types("b", "acc", "out")

@@ -39,6 +39,10 @@ class Matvec(Problem):
 
     dtype: InitVar[str] = ""
 
+    @property
+    def batch_sizes(self) -> Mapping[str, int]:
+        return {"m": 16}
+
     def __post_init__(self, dtype_: str) -> None:
         self._take_dtype("x", dtype_)
         self._take_types("out")

@@ -128,6 +128,20 @@ class Problem(ABC):
         return None
 
     @property
+    def batch_sizes(self) -> Mapping[str, int]:
+        """Sizes along which independent rows are batched, each with a large usual value; empty for no such size.
+
+        Every array either has one row for each along one axis, or is the same for all of them.
+        """
+        return {}
+
+    def of_batch(self, size: int) -> Self:
+        """Return the problem with another number of rows along its first batch size. Raises ValueError without one."""
+        if not self.batch_sizes:
+            raise ValueError(f"{self.operator} has no size along which rows are batched")
+        return dataclasses.replace(self, **{next(iter(self.batch_sizes)): size})
+
+    @property
     def dynamic_sizes(self) -> tuple[str, ...]:
         """Names of the fields of which one kernel serves every value: a launch says it."""
         return ()

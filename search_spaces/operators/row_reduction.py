@@ -43,6 +43,10 @@ class RowProblem(Problem):
     dtype: str = option("type of x", "f16", choices=tuple(FLOAT_DTYPES))
     out: str = option("type of out; by default that of x", "", choices=tuple(FLOAT_DTYPES))
 
+    @property
+    def batch_sizes(self) -> Mapping[str, int]:
+        return {"rows": 4096}
+
     def __post_init__(self) -> None:
         self._take_types("dtype", "out")
         self._take_defaults(out=self.dtype)
@@ -216,6 +220,10 @@ class Reduce(RowProblem):
                 raise ValueError(f"out must be u32 for argmax, not {self.out!r}: it is an index")
         else:
             dtype(self.out)
+
+    @property
+    def batch_sizes(self) -> Mapping[str, int]:
+        return {"rows": 4096} if self.axis == "row" else {"columns": 4096}
 
     @property
     def _reduced_extent(self) -> int:

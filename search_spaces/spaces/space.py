@@ -336,6 +336,14 @@ class Space:
         """The space of every schedule that computes the right numbers, the wasteful ones included."""
         return Space(self.name, self.parameters, self.attributes, self.constraints, constants=self.constants)
 
+    def with_rules(self, rules: Sequence[Rule]) -> Space:
+        """Return the schedules that also satisfy ``rules``, a user's requirements, as validity constraints."""
+        constraints, pruning = (*self.constraints, *rules), self.rules[len(self.constraints) :]
+        return Space(
+            self.name, self.parameters, self.attributes, constraints, pruning, self.stratified_by, self.covering,
+            self.constants,
+        )  # fmt: skip
+
     def config(self, schedule: Schedule | Mapping[str, Value]) -> Config:
         """One schedule with its attributes, legal or not. Raises ValueError as ``explain`` does."""
         return self.configs([schedule])[0]

@@ -19,6 +19,7 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
+from search_spaces.spaces.sum_order import OrderPart
 from search_spaces.spaces.union_space import UnionSpace
 from search_spaces.templates.device_source import DeviceSource, for_device
 from search_spaces.templates.drawing import Drawing
@@ -36,8 +37,9 @@ class KernelTemplate:
     measured; ``counts_are_bounds`` marks counts that only bound the costs from below, such as a user's. ``proxy`` gives
     the smallest problem with the same remainders, for the emulator; without one, problems are emulated as they are.
     ``walk`` tells which tiles each block computes (``autosched/kernels/matmul/walk.cuh``); its configs have the
-    attributes of ``Tiling``. ``compile_options`` are those of all its kernels. The version covers ``content``, the code
-    of these functions and the device source, if any.
+    attributes of ``Tiling``. ``compile_options`` are those of all its kernels. ``sum_order`` states in which order
+    schedules add, for rules on equal bits; without one the order is unknown. The version covers ``content``, the code
+    of these functions but for ``sum_order``, and the device source, if any.
     """
 
     name: str
@@ -54,6 +56,7 @@ class KernelTemplate:
     content: str = ""
     walk: DeviceSource | None = None
     compile_options: tuple[str, ...] = ()
+    sum_order: Callable[[Any, Device], tuple[OrderPart, ...]] | None = None
 
     def why_not(self, problem: Problem, device: Device) -> str | None:
         """Why this template cannot compute ``problem`` on ``device``; None where it can."""

@@ -77,6 +77,10 @@ class Attention(TileProblem):
     sinks: int = option("1 for a sink of each head", 0)
     log_sum_exp: int = option("1 for the logarithms of the sums as a second output", 0)
 
+    @property
+    def batch_sizes(self) -> Mapping[str, int]:
+        return {} if self.packed else {"batch": 16}
+
     def __post_init__(self) -> None:
         self._take_types("dtype")
         self._take_sizes("keys", "value_size", "window", least=0)

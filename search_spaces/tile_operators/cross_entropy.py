@@ -36,6 +36,10 @@ class CrossEntropy(TileProblem):
     columns: int = option("columns of logits: the vocabulary")
     dtype: str = option("type of logits", "bf16", choices=tuple(FLOAT_DTYPES))
 
+    @property
+    def batch_sizes(self) -> Mapping[str, int]:
+        return {"rows": 4096}
+
     def __post_init__(self) -> None:
         self._take_types("dtype")
         self._take_extents("rows", "columns")

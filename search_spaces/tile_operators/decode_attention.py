@@ -65,6 +65,10 @@ class DecodeAttention(TileProblem):
     order: str = option("what is the outer dimension of a page", "positions", flag="--page-order", choices=ORDERS)
     scale: float = option("factor of q k^T; 0 for 1 / sqrt(head_size)", 0.0)
 
+    @property
+    def batch_sizes(self) -> Mapping[str, int]:
+        return {"batch": 64}
+
     def __post_init__(self) -> None:
         self._take_types("dtype", "cache")
         self._take_extents("batch", "heads", "kv_heads", "head_size", "entries", "page", "queries")

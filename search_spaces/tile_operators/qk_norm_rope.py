@@ -43,6 +43,10 @@ class QkNormRope(TileProblem):
     dtype: str = option("type of x, weight and out", "bf16", choices=("f16", "bf16"))
     eps: float = option("added to the mean of the squares", 1e-6)
 
+    @property
+    def batch_sizes(self) -> Mapping[str, int]:
+        return {"tokens": 4096}
+
     def __post_init__(self) -> None:
         self._take_types("dtype")
         self._take_extents("tokens", "heads", "head_size", "length")

@@ -52,6 +52,10 @@ class QuantizedMatmul(TileProblem):
     zero_points: int = option("1 for zero points of int4", 0)
     dtype: str = option("type of x, scale and out", "f16", choices=TYPES)
 
+    @property
+    def batch_sizes(self) -> Mapping[str, int]:
+        return {"m": 4096}
+
     def __post_init__(self) -> None:
         self._take_types("dtype")
         self._take_extents("m", "n", "k")

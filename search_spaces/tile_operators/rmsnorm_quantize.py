@@ -43,6 +43,10 @@ class RmsNormQuantize(TileProblem):
     dtype: str = option("type of x, residual, weight and total", "bf16", choices=("f16", "bf16"))
     eps: float = option("added to the mean of the squares", 1e-5)
 
+    @property
+    def batch_sizes(self) -> Mapping[str, int]:
+        return {"rows": 4096}
+
     def __post_init__(self) -> None:
         self._take_types("dtype")
         self._take_extents("rows", "columns")

@@ -45,6 +45,10 @@ class RouterTopK(TileProblem):
     renormalize: int = option("0 for parts of the softmax of all experts", 1)
     dtype: str = option("type of logits", "f32", choices=tuple(FLOAT_DTYPES))
 
+    @property
+    def batch_sizes(self) -> Mapping[str, int]:
+        return {"tokens": 4096}
+
     def __post_init__(self) -> None:
         self._take_types("dtype")
         self._take_extents("tokens", "experts", "top")

@@ -1,0 +1,94 @@
+"""Rows of a batch: where they lie in the arrays of a problem, and how they are moved and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from search_spaces.arrays import Array
+from search_spaces.launches.operand import Operand
+from search_spaces.operators.problem import Problem
+
+
+class NoBatch(ValueError):
+    """A problem has no size along which rows are batched, or its rows cannot be told apart in its arrays."""
+
+
+@dataclass(frozen=True)
+class BatchRows:
+    """Axes of the rows of a batch.
+
+    Attributes:
+        name: Name of the size along which rows are batched.
+        size: Number of rows.
+        axes: Axis of the rows in each array, by name; None for an array that all rows share.
+        operands: The arrays.
+    """
+
+    name: str
+    size: int
+    axes: Mapping[str, int | None]
+    operands: tuple[Operand, ...]
+
+    @classmethod
+    def of(cls, problem: Problem) -> BatchRows:
+        """Find the rows by the shapes of a problem with one row more, or one less.
+
+        Raises:
+            NoBatch: There are no rows, or an array has another number of them.
+        """
+        if not problem.batch_sizes:
+            raise NoBatch(f"{problem.operator} has no size along which rows are batched")
+        name = next(iter(problem.batch_sizes))
+        size: int = getattr(problem, name)
+        other = _neighbour(problem, size)
+        axes: dict[str, int | None] = {}
+        for mine, its in zip(problem.operands(), other.operands(), strict=True):
+            changed = [axis for axis, pair in enumerate(zip(mine.shape, its.shape, strict=True)) if len(set(pair)) > 1]
+            if len(changed) > 1 or (changed and mine.shape[changed[0]] != size):
+                raise NoBatch(f"{mine.name} of shape {mine.shape} does not have one line for each of {name} = {size}")
+            axes[mine.name] = changed[0] if changed else None
+        return cls(name, size, axes, problem.operands())
+
+    def take(self, arrays: Mapping[str, Array], rows: Sequence[int]) -> dict[str, Array]:
+        """Return arrays with these rows, in this order; arrays that all rows share are unchanged."""
+        return {name: self._take(name, array, rows) for name, array in arrays.items() if name in self.axes}
+
+    def _take(self, name: str, array: Array, rows: Sequence[int]) -> Array:
+        axis = self.axes[name]
+        return array if axis is None else np.ascontiguousarray(np.take(array, rows, axis=axis))
+
+    def difference(self, outputs: Mapping[str, Array], expected: Mapping[str, Array]) -> str:
+        """Return where outputs differ in a bit from those expected, in one line; "" if they do not.
+
+        NaN equals NaN. Both hold the same rows in the same order.
+        """
+        for operand in self.operands:
+            name = operand.name
+            if operand.role not in ("output", "inout") or name not in expected:
+                continue
+            found, wanted = outputs[name], expected[name]
+            bits = np.dtype(f"u{found.dtype.itemsize}")
+            differ = np.ascontiguousarray(found).view(bits) != np.ascontiguousarray(wanted).view(bits)
+            if not differ.any():
+                continue
+            values, others = operand.dtype.load(found), operand.dtype.load(wanted)
+            differ &= ~(np.isnan(values) & np.isnan(others))
+            if differ.any():
+                place = tuple(int(i) for i in np.unravel_index(int(differ.argmax()), found.shape))
+                row = "" if (axis := self.axes[name]) is None else f"row {place[axis]} of "
+                return (
+                    f"{row}{name} differs at {list(place)}: {float(values[place])!r}, not {float(others[place])!r} "
+                    f"({int(differ.sum())} of {found.size} elements differ)"
+                )
+        return ""
+
+
+def _neighbour(problem: Problem, size: int) -> Problem:
+    """Return the problem with one row more, or one less if it has as many as it can have."""
+    try:
+        return problem.of_batch(size + 1)
+    except ValueError:
+        return problem.of_batch(size - 1)

@@ -1,0 +1,6 @@
+"""In which order does a schedule add up the terms of a result?
+
+Start at ``orders.py``: the order of any template's schedules, and spaces restricted by a rule on it. The other files
+state the orders of the built-in templates; ``search_spaces/spaces/sum_order.py`` is the value itself. This room stands
+above the templates, whose kernels it describes and does not change: an order is no part of a template's version.
+"""

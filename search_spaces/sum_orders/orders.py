@@ -1,0 +1,122 @@
+"""The order of sums of any template's schedules, and spaces restricted by a rule on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache, wraps
+from typing import Any
+
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import Space
+from search_spaces.spaces.sum_order import OrderPart, OrderRule, SumOrder, order_of
+from search_spaces.templates.template import KernelTemplate, TemplateSet
+
+_TILED = (
+    "matmul",
+    "tma_matmul",
+    "wgmma_matmul",
+    "wgmma_matmul_transposed",
+    "tcgen05_matmul",
+    "tcgen05_matmul_transposed",
+)
+
+
+def _tiled(name: str) -> Callable[[Any, Device], tuple[OrderPart, ...]]:
+    def parts(problem: Any, device: Device) -> tuple[OrderPart, ...]:
+        from search_spaces.sum_orders.matmul import tiled_parts
+
+        return tiled_parts(name, problem, device)
+
+    return parts
+
+
+def _matvec(problem: Any, device: Device) -> tuple[OrderPart, ...]:
+    from search_spaces.sum_orders.matmul import matvec_parts
+
+    return matvec_parts(problem, device)
+
+
+def _rows(problem: Any, device: Device) -> tuple[OrderPart, ...]:
+    from search_spaces.sum_orders.row_reduction import row_parts
+
+    return row_parts(problem, device)
+
+
+def _no_sums(problem: Any, device: Device) -> tuple[OrderPart, ...]:
+    return ()
+
+
+# Imported on first use: each needs the space of its template.
+_BUILT_IN: Mapping[str, Callable[[Any, Device], tuple[OrderPart, ...]]] = {
+    **{name: _tiled(name) for name in _TILED},
+    "matvec": _matvec,
+    "row_reduction": _rows,
+    "transpose": _no_sums,
+    "copy": _no_sums,
+}
+
+
+def parts_of(template: KernelTemplate, problem: Problem, device: Device) -> tuple[OrderPart, ...] | None:
+    """Return the parts of the order of a template's schedules; None if the template does not state them."""
+    stated = template.sum_order or _BUILT_IN.get(template.name)
+    return None if stated is None else stated(problem, device)
+
+
+def sum_order(template: KernelTemplate, problem: Problem, schedule: Schedule, device: Device) -> SumOrder | None:
+    """Return the order of one schedule; None if its template does not state it.
+
+    Raises:
+        ValueError: The schedule is invalid for ``problem``.
+    """
+    parts = parts_of(template, problem, device)
+    return None if parts is None else order_of(parts, template.config(problem, schedule, device))
+
+
+def restricted(templates: TemplateSet, problem: Problem, device: Device, rule: OrderRule) -> TemplateSet:
+    """Return templates whose spaces of ``problem`` have only schedules that keep a rule on their order.
+
+    The spaces are counted exactly. Templates that do not state their order are left out. If pruning rules leave no
+    schedule, they do not apply: a required order may need schedules that a search would otherwise leave out.
+
+    Args:
+        templates: The templates.
+        problem: Problem of the spaces; those of other problems are unchanged.
+        device: Device of the spaces.
+        rule: Requirement on the order.
+
+    Raises:
+        ValueError: No template states its order.
+    """
+    parts = {t.name: found for t in templates if (found := parts_of(t, problem, device)) is not None}
+    if not parts:
+        names = ", ".join(t.name for t in templates)
+        raise ValueError(
+            f"the order of sums of {names} is not known: check schedules with autosched verify --batch-invariant"
+        )
+    known = [t for t in templates if t.name in parts]
+    pruned, whole = (
+        TemplateSet([_with_rule(t, problem, rule, parts[t.name], valid=valid) for t in known])
+        for valid in (False, True)
+    )
+    for found in (pruned, whole):
+        if found.space(problem, device).count():
+            return found
+    return pruned
+
+
+def _with_rule(
+    template: KernelTemplate, problem: Problem, rule: OrderRule, parts: tuple[OrderPart, ...], *, valid: bool
+) -> KernelTemplate:
+    @lru_cache(maxsize=1)
+    def of_problem(device: Device) -> Space:
+        space = template.space(problem, device)
+        return rule.restricted(space.valid if valid else space, parts)
+
+    @wraps(template.space)  # the version of a template names the module of this function
+    def space(asked: Problem, device: Device) -> Space:
+        return of_problem(device) if asked == problem else template.space(asked, device)
+
+    return replace(template, space=space)

@@ -1,0 +1,58 @@
+"""Orders of sums of the row_reduction template.
+
+A thread adds vectors of its row one after another, lanes join their sums by shuffles, warps through shared memory, and
+blocks of a split row through memory or the cluster, in an order that the schedule fixes. Rows of odd lengths are
+peeled: their vectors begin where memory is aligned, which depends on the position of the row.
+"""
+
+from __future__ import annotations
+
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.row_reduction import Reduce, RowProblem
+from search_spaces.spaces.sum_order import EXACT, OrderPart
+from search_spaces.templates.row_reduction.space import chunk_length, places_before
+
+_BY_VECTOR = ("SoftmaxOnePass", "LayerNormOnePass")  # state that takes a vector at a time
+_BY_LANE = "LayerNormOnePass"  # merging states is not symmetric, so lanes hold slightly different ones
+
+
+def row_parts(problem: RowProblem, device: Device) -> tuple[OrderPart, ...]:
+    """Return the parts of the order of a row reduction."""
+    if isinstance(problem, Reduce) and problem.kind in ("max", "argmax"):
+        return (OrderPart("sums", (), lambda: f"{EXACT}, a maximum"),)
+    contiguous, length = problem.reduces_contiguous, problem.length
+
+    def by_vector(passes: str) -> bool:
+        return problem.functor(passes) in _BY_VECTOR
+
+    def span(vector_x: int, peel: str) -> int:
+        return length + int(places_before(vector_x, peel == "yes"))
+
+    def lanes(lanes_k: int, subgroups_k: int, unroll: int, vector_x: int, passes: str) -> str:
+        vector = vector_x if contiguous else 1
+        if lanes_k == subgroups_k == 1:  # one thread adds the row in ascending order
+            return f"one thread, vectors of {vector}" if by_vector(passes) else "one thread"
+        loads = f", {unroll} vectors in a row" if subgroups_k > 1 else ""
+        return f"{subgroups_k} warps, {lanes_k} lanes, vectors of {vector}{loads}"
+
+    def parts(split_k: int, vector_x: int, peel: str) -> str:
+        whole = span(vector_x, peel)
+        chunk = int(chunk_length(whole, contiguous, split_k))
+        return "" if chunk >= whole else f"parts of {chunk}"
+
+    def peeled(vector_x: int, peel: str) -> str:
+        return f"vectors of {vector_x} begin where memory is aligned" if peel == "yes" and vector_x > 1 else ""
+
+    def finish(finish: str, split_k: int, passes: str) -> str:
+        own = problem.functor(passes) == _BY_LANE and split_k > 1 and finish == "last_block"
+        return "one block normalizes the row" if own else ""
+
+    found = [
+        OrderPart("threads along a row", ("lanes_k", "subgroups_k", "unroll", "vector_x", "passes"), lanes),
+        OrderPart("blocks along a row", ("split_k", "vector_x", "peel"), parts),
+        OrderPart("peeling", ("vector_x", "peel"), peeled, lambda vector_x, peel: bool(peeled(vector_x, peel))),
+    ]
+    if len(problem.passes) > 1:
+        found.append(OrderPart("passes", ("passes",), lambda passes: str(passes)))
+        found.append(OrderPart("finish", ("finish", "split_k", "passes"), finish))
+    return tuple(found)

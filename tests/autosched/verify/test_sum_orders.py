@@ -1,0 +1,112 @@
+"""The order of sums against exhaustive comparison in the emulator.
+
+The law: schedules of equal order give equal bits. The converse holds for nearly all pairs of orders on inputs whose
+sums round; the emulator adds the products of an instruction one by one, so it does not tell instructions apart.
+"""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from needs import needs_compiler, needs_nvrtc
+
+from autosched.verify.batch_invariance import verify_batch
+from autosched.verify.launch import LaunchUnderTest
+from measurements.emulator import Order
+from search_spaces.catalogue import templates_for
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.matvec import Matvec
+from search_spaces.operators.problem import Problem
+from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
+from search_spaces.spaces.sum_order import SumOrder
+from search_spaces.sum_orders.orders import sum_order
+
+pytestmark = [needs_nvrtc, needs_compiler]
+
+FEW, MANY = 20, 200  # schedules of a problem in one run
+MOST_COINCIDENCES = 0.02  # share of pairs of different orders that give equal bits by chance
+
+PROBLEMS: list[tuple[Problem, str]] = [
+    (Matmul(48, 40, 200, out="f32"), "a100"),
+    (Softmax(24, 1000, dtype="f32"), "h100"),
+    (RmsNorm(48, 1003, dtype="f32"), "h100"),
+]
+NIGHTLY: list[tuple[Problem, str]] = [
+    (Matmul(70, 40, 136, a="bf16", out="f32", order_b="col", epilogue="bias"), "h100"),
+    (Matmul(5, 64, 520, out="f32", order_b="col"), "h100"),
+    (Matvec(3, 40, 500, out="f32"), "h100"),
+    (LayerNorm(16, 1000, dtype="f32"), "a100"),
+    (Reduce(96, 40, axis="column", dtype="f32"), "a100"),
+]
+
+
+def in_emulator(order: SumOrder) -> SumOrder:
+    return order.without("products")
+
+
+@pytest.mark.parametrize(
+    ("problem", "gpu"),
+    [*PROBLEMS, *(pytest.param(*case, marks=pytest.mark.nightly) for case in NIGHTLY)],
+    ids=lambda x: str(getattr(x, "operator", x)),
+)
+def test_equal_orders_give_equal_bits_and_others_do_not(problem: Problem, gpu: str, nightly: bool) -> None:
+    where = device(gpu)
+    templates = templates_for(problem, where)
+    inputs = problem.random_inputs(3)
+    bits: dict[SumOrder, set[int]] = defaultdict(set)
+    for i, schedule in enumerate(templates.space(problem, where).sample(MANY if nightly else FEW, 7)):
+        template = templates.of(schedule)
+        order = sum_order(template, problem, schedule, where)
+        assert order is not None
+        done = LaunchUnderTest(template.kernel(problem, schedule, where), inputs).run(Order("random", i))
+        assert done.status == "ok", done.reason
+        text = b"".join(np.ascontiguousarray(done.outputs[name]).tobytes() for name in sorted(done.outputs))
+        bits[order].add(zlib.crc32(text))
+    for order, found in bits.items():
+        assert len(found) == 1, order
+    pairs = [(a, b) for a, b in itertools.combinations(bits, 2) if in_emulator(a) != in_emulator(b)]
+    assert pairs
+    alike = [(a, b) for a, b in pairs if bits[a] == bits[b]]
+    assert len(alike) <= max(2, MOST_COINCIDENCES * len(pairs)), alike[:5]
+
+
+@pytest.mark.parametrize(
+    ("problem", "gpu"),
+    [(Matmul(150, 70, 200, out="f32"), "a100"), (Softmax(6, 1003, dtype="f32"), "a100"), (RmsNorm(6, 515), "h100")],
+    ids=lambda x: str(getattr(x, "operator", x)),
+)
+def test_batch_invariance_by_the_order_is_what_the_emulator_finds(problem: Problem, gpu: str, nightly: bool) -> None:
+    where = device(gpu)
+    templates = templates_for(problem, where)
+    for schedule in templates.space(problem, where).sample(MANY if nightly else 2, 5):
+        template = templates.of(schedule)
+        order = sum_order(template, problem, schedule, where)
+        assert order is not None
+        verdict = verify_batch(template, problem, schedule, where)
+        assert verdict.ok == (not order.batch_dependent), (verdict.reason, order)
+        assert verdict.batch_invariant == verdict.ok
+
+
+def test_stream_k_differs_between_positions_and_sizes_of_a_batch() -> None:
+    problem, where = Matmul(4096, 4096, 4096, out="f32"), device("a100")
+    templates = templates_for(problem, where, ["matmul"])
+    schedule = next(s for s in templates.space(problem, where).sample(400, 0) if s["stream_k"])
+    verdict = verify_batch(templates.of(schedule), problem, schedule, where)
+    assert (verdict.status, verdict.outcome) == ("bits_differ", "refused")
+    assert any(run.status == "bits_differ" for run in verdict.runs)  # seen, and not only by the order
+    assert "batch_invariant" not in verdict.stored()
+
+
+def test_a_verdict_stores_its_order() -> None:
+    problem, where = Softmax(4, 256), device("a100")
+    templates = templates_for(problem, where)
+    (schedule,) = templates.space(problem, where).sample(1, 0)
+    stored = verify_batch(templates.of(schedule), problem, schedule, where).stored()
+    assert stored["batch_invariant"] is True
+    assert SumOrder.from_json(stored["sum_order"]) == sum_order(templates.of(schedule), problem, schedule, where)
+    assert [run["name"] for run in stored["runs"]][:2] == ["first launch", "launched twice"]

@@ -1,0 +1,148 @@
+"""Orders of sums: values, parts of the built-in templates, and spaces restricted by a rule."""
+
+from __future__ import annotations
+
+import pytest
+
+from search_spaces.catalogue import templates_for
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.matvec import Matvec
+from search_spaces.operators.problem import Problem
+from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
+from search_spaces.operators.transpose import Transpose
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import EmptySpace
+from search_spaces.spaces.sum_order import OrderRule, OrderTerm, SumOrder
+from search_spaces.sum_orders.orders import restricted, sum_order
+
+PROBLEMS: list[tuple[Problem, str]] = [
+    (Matmul(200, 300, 520), "a100"),
+    (Matmul(4096, 4096, 4096), "h100"),
+    (Matmul(128, 256, 512, a="bf16"), "b200"),
+    (Matmul(300, 200, 256, a="i8"), "h100"),
+    (Matmul(4, 512, 1000, order_b="col"), "h100"),
+    (Matvec(3, 500, 1001), "a100"),
+    (Softmax(64, 4096), "h100"),
+    (LayerNorm(64, 4095), "a100"),
+    (Reduce(640, 100, axis="column"), "a100"),
+    (Reduce(64, 64, kind="max"), "a100"),
+    (Transpose(64, 64), "a100"),
+]
+
+
+def orders_of(problem: Problem, gpu: str, count: int, seed: int = 0) -> dict[Schedule, SumOrder]:
+    where = device(gpu)
+    templates = templates_for(problem, where)
+    found = {}
+    for schedule in templates.space(problem, where).sample(count, seed):
+        order = sum_order(templates.of(schedule), problem, schedule, where)
+        assert order is not None
+        found[schedule] = order
+    return found
+
+
+@pytest.mark.parametrize(("problem", "gpu"), PROBLEMS, ids=lambda x: str(getattr(x, "operator", x)))
+def test_every_built_in_schedule_has_an_order_that_survives_json(problem: Problem, gpu: str) -> None:
+    for order in orders_of(problem, gpu, 30).values():
+        assert SumOrder.from_json(order.to_json()) == order
+        assert hash(SumOrder.from_json(order.to_json())) == hash(order)
+        assert not order.differences(order)
+
+
+@pytest.mark.parametrize(("problem", "gpu"), PROBLEMS, ids=lambda x: str(getattr(x, "operator", x)))
+def test_a_restricted_space_holds_exactly_the_schedules_of_the_order(problem: Problem, gpu: str) -> None:
+    where = device(gpu)
+    templates = templates_for(problem, where)
+    whole = templates.space(problem, where)
+    known = orders_of(problem, gpu, 60)
+    reference = next(iter(known.values()))
+    kept = restricted(templates, problem, where, OrderRule(reference)).space(problem, where)
+    assert 0 < kept.count() <= whole.count()
+    for schedule, order in known.items():
+        assert (schedule in kept) == (order == reference)
+    for schedule in kept.sample(20, 1):
+        assert schedule in whole
+        assert sum_order(templates.of(schedule), problem, schedule, where) == reference
+
+
+def test_counts_of_all_orders_add_up() -> None:
+    problem, where = RmsNorm(1, 16), device("a100")
+    templates = templates_for(problem, where)
+    space = templates.space(problem, where)
+    every = space.sample(space.count(), 0)
+    found = [sum_order(templates.of(s), problem, s, where) for s in every]
+    for order in set(found):
+        kept = restricted(templates, problem, where, OrderRule(order)).space(problem, where)
+        assert kept.count() == found.count(order)
+
+
+def test_batch_invariance_leaves_out_stream_k_and_peeled_rows() -> None:
+    rule = OrderRule(batch_invariant=True)
+    for problem, gpu, name, value in (
+        (Matmul(4096, 4096, 4096), "h100", "stream_k", 1),
+        (Softmax(64, 4095), "a100", "peel", "yes"),
+    ):
+        where = device(gpu)
+        templates = templates_for(problem, where)
+        kept = restricted(templates, problem, where, rule).space(problem, where)
+        whole = templates.space(problem, where)
+        assert any(s.values.get(name) == value for s in whole.sample(300, 0))
+        assert not any(s.values.get(name) == value for s in kept.sample(300, 0))
+
+
+def test_an_order_does_not_depend_on_the_rows() -> None:
+    schedule = next(
+        s for s in orders_of(Matmul(4096, 512, 1024), "a100", 50) if s["split_k"] == 1 and not s["stream_k"]
+    )
+    where = device("a100")
+    found = {
+        sum_order(templates_for(p, where).of(schedule), p, schedule, where)
+        for p in (Matmul(m, 512, 1024) for m in (1, 7, 300, 4096))
+    }
+    assert len(found) == 1
+
+
+def test_tiles_and_stages_do_not_change_the_order_and_splits_do() -> None:
+    problem = Matmul(256, 256, 1024)
+    by_split: dict[object, set[SumOrder]] = {}
+    for schedule, order in orders_of(problem, "a100", 200).items():
+        if schedule["intrinsic"] == "mma_m16n8k16_f16" and not schedule["stream_k"]:
+            tiles = -(-1024 // schedule.integer("tile_k"))
+            each = -(-tiles // schedule.integer("split_k")) * schedule.integer("tile_k")
+            by_split.setdefault(each if each < 1024 else "one", set()).add(order)
+    assert len(by_split) > 2
+    assert all(len(orders) == 1 for orders in by_split.values())
+    assert len(set.union(*by_split.values())) == len(by_split)
+
+
+def test_sums_of_whole_numbers_have_one_order() -> None:
+    assert len(set(orders_of(Matmul(300, 200, 256, a="i8"), "h100", 40).values())) == 1
+
+
+def test_an_empty_space_says_which_term_the_reference_has() -> None:
+    problem, where = Matmul(64, 64, 64), device("a100")
+    templates = templates_for(problem, where)
+    reference = SumOrder((OrderTerm("products", "wgmma_k16_f16"), OrderTerm("ranges of k", "one range")))
+    space = restricted(templates, problem, where, OrderRule(reference)).space(problem, where)
+    assert space.count() == 0
+    with pytest.raises(EmptySpace, match="wgmma_k16_f16") as caught:
+        space.sample(1, 0)
+    assert "order_of_sums_products" in caught.value.rules
+
+
+def test_templates_keep_their_version_under_a_rule() -> None:
+    problem, where = Matmul(256, 256, 256), device("h100")
+    templates = templates_for(problem, where)
+    kept = restricted(templates, problem, where, OrderRule(batch_invariant=True))
+    assert {t.name: t.version for t in kept} == {t.name: t.version for t in templates}
+    members = templates.space(problem, where).members
+    assert all(m.fingerprint == members[name].fingerprint for name, m in kept.space(problem, where).members.items())
+
+
+def test_a_rule_needs_a_requirement_and_an_order_needs_its_form() -> None:
+    with pytest.raises(ValueError, match="batch_invariant"):
+        OrderRule()
+    for bad in (None, [["a"]], [["a", "b", 1]], {"a": 1}):
+        with pytest.raises(ValueError, match="order of sums"):
+            SumOrder.from_json(bad)

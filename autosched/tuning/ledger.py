@@ -23,6 +23,7 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.problem import Problem
 from search_spaces.search_task import SearchTask
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.sum_order import OrderRule
 
 Generate = Callable[[Problem, Schedule, Device], GeneratedKernel]
 
@@ -80,6 +81,7 @@ class RunIdentity:
         seed: Random seed.
         versions: Version of each kernel template, by name.
         space_versions: Version of each template's space, by name.
+        order: Rule on the order of sums; None without one.
     """
 
     problem: Problem
@@ -89,11 +91,14 @@ class RunIdentity:
     seed: int
     versions: Mapping[str, str]
     space_versions: Mapping[str, str]
+    order: OrderRule | None = None
 
     @classmethod
-    def of(cls, task: SearchTask, provenance: Provenance, policy: str | None, seed: int) -> Self:
+    def of(
+        cls, task: SearchTask, provenance: Provenance, policy: str | None, seed: int, order: OrderRule | None = None
+    ) -> Self:
         """Return the identity of a search of ``task``."""
-        return cls(task.problem, task.device, provenance, policy, seed, task.versions, task.space_versions)
+        return cls(task.problem, task.device, provenance, policy, seed, task.versions, task.space_versions, order)
 
 
 class TrialLedger:

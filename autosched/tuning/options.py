@@ -18,9 +18,12 @@ from autosched.tuning.plan import TRIALS, VERIFICATION_SECONDS, SearchPlan
 from autosched.tuning.result import Observer
 from autosched.tuning.trial_table import Direction
 from measurements.files.data_folder import default_database
+from measurements.trials.trial import Trial
 from search_spaces.gathered import gathered
 from search_spaces.operators.problem import whole_number
 from search_spaces.short_repr import short_repr
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.sum_order import SumOrder
 
 MODEL_TRIALS = 48  # maximum if a model estimates the times and is searched itself
 MODEL_GAIN = 1e-3  # default of min_gain in that case: models do not distinguish smaller differences
@@ -107,6 +110,11 @@ class TuneOptions(BackendOptions, SearchOptions):
             model's own choice alone, "quick" continues while a gain of 2% is expected, "full" much longer.
         objective: Objective in place of the time: a column of a trial's row, or a metric of the problem, such as
             "registers", "GFLOP/s:max" or "joules" (on a GPU). Several give a Pareto front (``result.front``).
+        same_bits_as: Reference whose order of sums every schedule must have, so that results have its bits: a
+            ``SumOrder``, a ``Schedule`` of this problem, a ``Trial``, or a database, whose best of this problem (else
+            of another batch of it) is the reference; ``DB#12`` is its trial 12. Default: any order.
+        batch_invariant: If True, a row of the result has the same bits in every batch: the order of sums depends on
+            neither the batch nor the position of the row, and is the same for all sizes of the batch.
 
     Raises:
         ValueError: An option is invalid.
@@ -117,6 +125,8 @@ class TuneOptions(BackendOptions, SearchOptions):
     min_gain: float | None = None
     effort: str | None = None
     objective: str | Sequence[str] | Mapping[str, Direction] | None = None
+    same_bits_as: SumOrder | Schedule | Trial | str | Path | None = None
+    batch_invariant: bool = False
 
     __repr__ = short_repr
 
@@ -128,6 +138,8 @@ class TuneOptions(BackendOptions, SearchOptions):
         if self.effort is not None:
             effort(self.effort)
         _ = self.objectives  # raises ValueError
+        if not isinstance(self.same_bits_as, SumOrder | Schedule | Trial | str | Path | None):
+            raise ValueError(f"same_bits_as is a schedule, a trial or a database, not {self.same_bits_as!r:.60}")
 
     @classmethod
     def gathered(cls, options: Self | None, keywords: Mapping[str, Any]) -> tuple[Self, dict[str, Any]]:

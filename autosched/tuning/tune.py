@@ -5,17 +5,18 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autosched.programs import loading
-from autosched.tuning import backends, preconditions, warm_start
+from autosched.tuning import backends, order_rules, preconditions, warm_start
 from autosched.tuning.in_flight import InFlightLimit
 from autosched.tuning.ledger import RunIdentity
 from autosched.tuning.loop import Tuner, TunerParts
 from autosched.tuning.options import TuneOptions
+from autosched.tuning.order_rules import SearchOrder
 from autosched.tuning.plan import SearchPlan
 from autosched.tuning.progress_line import shown
 from autosched.tuning.proposing import sampler_of
@@ -28,6 +29,8 @@ from search_spaces.operators.problem import Problem
 from search_spaces.programs.builder import Program
 from search_spaces.search_task import SearchTask
 from search_spaces.spaces.recorded_space import recorded_union
+from search_spaces.spaces.sum_order import OrderRule
+from search_spaces.sum_orders.orders import restricted
 
 if TYPE_CHECKING:
     from measurements.store.store import Store
@@ -60,7 +63,10 @@ def tune(problem: Problem | Program, options: TuneOptions | None = None, **keywo
     options, sizes = TuneOptions.gathered(options, keywords)
     problem = _problem(problem, sizes)
     trained = None if options.model is None else warm_start.loaded(options.model)
-    with shown(options.progress) as observer, backends.choose(problem, options, trained) as backend:
+    with shown(options.progress) as observer, backends.choose(problem, options, trained) as chosen:
+        order = _search_order(problem, options, chosen)
+        rule = None if order is None else order.rule
+        backend = chosen if rule is None else _restricted(problem, chosen, rule)
         preconditions.refuse_too_large(problem.min_bytes, backend.device)
         space = backend.templates.space(problem, backend.device)
         if backend.schedules is not None:
@@ -68,21 +74,25 @@ def tune(problem: Problem | Program, options: TuneOptions | None = None, **keywo
         task = SearchTask(problem, backend.device, backend.templates, space)
         preconditions.refuse_unsearchable(task, options.seed, compiled=backend.pool is not None)
         preconditions.refuse_unknown_objectives(options.objectives, task)
-        run = RunIdentity.of(task, backend.runner.provenance, backend.policy, options.seed)
+        run = RunIdentity.of(task, backend.runner.provenance, backend.policy, options.seed, rule)
         plan = options.plan(model_alone=backend.model_alone)
         estimates = estimates_of(task)
         start = None if trained is None else warm_start.from_model(trained, str(options.model), task, estimates)
         if backend.pool is not None:
             backend.pool.cache.check()  # before the emulator is compiled
-        verifiers = winner_verification.verifiers(task, backend) if options.verify else winner_verification.Verifiers()
+        verifiers = (
+            winner_verification.verifiers(task, backend, rule) if options.verify else winner_verification.Verifiers()
+        )
         with _opened(options, backend) as store:
             earlier = store.trials(problem, run.device.name, run.provenance, policy=run.policy)
             preconditions.refuse_earlier(store.name, earlier, task, backend.runner)
+            order_rules.refuse_other_orders(store.name, earlier, problem, run.device, rule)
             if start is None and plan.search_model:
                 start = warm_start.WarmStart(estimates)
             if start is None:
                 start = warm_start.from_other_problems(store, run, task, estimates)
-            tuner = _tuner(task, run, options, plan, backend, store, start, verifiers, observer)
+            lines = () if order is None else (order.line,)
+            tuner = _tuner(task, run, options, plan, backend, store, start, verifiers, observer, lines)
             result = tuner.run(plan, earlier)
             result = dataclasses.replace(
                 result,
@@ -100,6 +110,22 @@ def _problem(problem: Problem | Program, sizes: Mapping[str, Any]) -> Problem:
     if sizes:
         raise TypeError(f"tune() got an unexpected keyword argument {next(iter(sizes))!r}")
     return problem
+
+
+def _search_order(problem: Problem, options: TuneOptions, backend: backends.Backend) -> SearchOrder | None:
+    """Return the rule on the order of sums. The database is not created for it: bad input leaves no files behind."""
+    if options.same_bits_as is None and not options.batch_invariant:
+        return None
+    from measurements.store.store import Store
+
+    database = options.database_or_default
+    there = "://" in str(database) or Path(database).exists()
+    with Store.open(database if there else "sqlite://") as store:
+        return order_rules.search_order(options, problem, backend.device, backend.templates, store)
+
+
+def _restricted(problem: Problem, backend: backends.Backend, rule: OrderRule) -> backends.Backend:
+    return dataclasses.replace(backend, templates=restricted(backend.templates, problem, backend.device, rule))
 
 
 @contextmanager
@@ -130,6 +156,7 @@ def _tuner(
     start: warm_start.WarmStart,
     verifiers: winner_verification.Verifiers,
     observer: Observer | None,
+    order_lines: Sequence[str],
 ) -> Tuner:
     """Assemble the loop from the parts of ``backend``.
 
@@ -143,6 +170,7 @@ def _tuner(
         start: State before the first trial.
         verifiers: Verify new bests and the winner.
         observer: Observer to which every trial is reported.
+        order_lines: Messages about the order of sums.
 
     Returns:
         The loop; nothing has been started.
@@ -156,6 +184,7 @@ def _tuner(
         backend.line,
         SEARCHING if plan.search_model else "",
         "" if options.objectives.is_time else f"optimised: {options.objectives}",
+        *order_lines,
         verifiers.line,
         _unranked(backend),
         *start.lines,

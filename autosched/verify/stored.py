@@ -15,6 +15,7 @@ from measurements.compiler.nvrtc import NvrtcMissing
 from measurements.emulator import emulator_version, ptx_digest
 from measurements.files.text import one_line
 from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.spaces.sum_order import SumOrder
 
 ABSENT = "it has no verification"
 UNSAID = "it does not say whether it had runs of the true size, of many tiles and far away: autosched verify renews it"
@@ -61,6 +62,21 @@ def is_full(text: str | None) -> bool:
     """Return True if a stored verification has all parts of a full one."""
     said = None if text is None else _read(text)
     return said is not None and said.get("depth") == FULL and said.get("whole") is True
+
+
+def is_batch_invariant(text: str | None) -> bool:
+    """Return True if a stored verification showed that a row has the same bits in every batch."""
+    said = None if text is None else _read(text)
+    return said is not None and said.get("batch_invariant") is True
+
+
+def order(text: str | None) -> SumOrder | None:
+    """Return the order of sums that a stored verification was required to have; None without one."""
+    said = None if text is None else _read(text)
+    try:
+        return None if said is None else SumOrder.from_json(said.get("sum_order"))
+    except ValueError:
+        return None
 
 
 def brief(text: str | None) -> str:

@@ -187,6 +187,10 @@ class Store:
         digest = c.problem_digest == digest_of(summary.problem_key)
         return self._read(sa.select(*COLUMNS).where(digest, *wanted).order_by(c.id))
 
+    def trial(self, number: int) -> Trial | None:
+        """Return the trial of a number; None if there is none."""
+        return next(iter(self._read(sa.select(*COLUMNS).where(TRIALS.c.id == number))), None)
+
     def _read(self, query: sa.Select[Any]) -> list[Trial]:
         reader = RowReader(self.name)
         with self._database.transaction() as connection:

@@ -101,10 +101,7 @@ def restricted(templates: TemplateSet, problem: Problem, device: Device, rule: O
         TemplateSet([_with_rule(t, problem, rule, parts[t.name], valid=valid) for t in known])
         for valid in (False, True)
     )
-    for found in (pruned, whole):
-        if found.space(problem, device).count():
-            return found
-    return pruned
+    return next((kept for kept in (pruned, whole) if kept.space(problem, device).count()), pruned)
 
 
 def _with_rule(

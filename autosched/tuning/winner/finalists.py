@@ -103,7 +103,8 @@ def remeasure(
     if vendor is not None and seconds_of_it:
         time_of_it = statistics.median(seconds_of_it)
         faster = sum(statistics.median(place.seconds) < time_of_it for place in remeasured.standings[1:])
-        ranked.insert(0 if remeasured.library_won else 1 + faster, None)
+        first = remeasured.library_won and book.run.order is None  # the library's order of sums is not known
+        ranked.insert(0 if first else 1 + faster, None)
     rows: list[tuple[paired_timing.Ranked | None, int | None]] = [(place, None) for place in remeasured.failed]
     rows += reversed([(place, rank) for rank, place in enumerate(ranked, 1)])
     for place, rank in rows:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autosched.tuning.backends import Backend
 from autosched.tuning.ledger import TrialLedger, Verifier, VerifyOutcome
 from autosched.verify import stored
+from autosched.verify.batch_invariance import verify_batch
 from autosched.verify.schedules import verify_one
 from autosched.verify.verdict import Verdict
 from measurements.emulator import HostCompilerMissing, HostFailure, check_ready
@@ -17,6 +18,8 @@ from measurements.trials.trial import Trial
 from measurements.trials.vendor_library import is_library
 from search_spaces.search_task import SearchTask
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.sum_order import OrderRule
+from search_spaces.sum_orders.orders import sum_order
 
 FullVerifier = Callable[[Schedule, float], VerifyOutcome]  # time limit in seconds
 
@@ -36,12 +39,15 @@ class Verifiers:
     line: str = ""
 
 
-def verifiers(task: SearchTask, backend: Backend) -> Verifiers:
+def verifiers(task: SearchTask, backend: Backend, order: OrderRule | None = None) -> Verifiers:
     """Return the verifiers of a search's bests.
+
+    A best that must be batch-invariant is also verified to be that, on a GPU, too.
 
     Args:
         task: Task of the search.
         backend: Times candidates.
+        order: Rule on the order of sums; None without one.
 
     Returns:
         The verifiers. They are None if the runner runs kernels, or ran them when they were recorded, or if there is no
@@ -50,7 +56,8 @@ def verifiers(task: SearchTask, backend: Backend) -> Verifiers:
     Raises:
         ValueError: There is a compiler, but the emulator cannot be used.
     """
-    if backend.runner.provenance is not Provenance.ESTIMATED:
+    runs_kernels = backend.runner.provenance is not Provenance.ESTIMATED
+    if runs_kernels and order is None:
         return Verifiers()
     try:
         check_ready()
@@ -64,9 +71,26 @@ def verifiers(task: SearchTask, backend: Backend) -> Verifiers:
 
     def winner(schedule: Schedule, seconds: float) -> Verdict:
         template = task.templates.of(schedule)
-        return verify_one(template, task.problem, schedule, task.device, depth="full", budget=seconds)
+        if runs_kernels:
+            found = verify_one(template, task.problem, schedule, task.device, budget=seconds)
+        else:
+            found = verify_one(template, task.problem, schedule, task.device, depth="full", budget=seconds)
+        return found if order is None or not found.ok else _with_order(found, task, schedule, order)
 
-    return Verifiers(new_best, winner)
+    return Verifiers(None if runs_kernels else new_best, winner)
+
+
+def _with_order(found: Verdict, task: SearchTask, schedule: Schedule, rule: OrderRule) -> Verdict:
+    """Return a verdict with the order of sums, and with the runs that show batch invariance if that is required."""
+    template = task.templates.of(schedule)
+    if not rule.batch_invariant:
+        return replace(found, order=sum_order(template, task.problem, schedule, task.device))
+    of_batches = verify_batch(template, task.problem, schedule, task.device)
+    status = found.status if of_batches.ok else of_batches.status
+    return replace(
+        found, status=status, reason=of_batches.reason, runs=(*found.runs, *of_batches.runs), order=of_batches.order,
+        batch_invariant=of_batches.batch_invariant,
+    )  # fmt: skip
 
 
 def verify_best(book: TrialLedger, full: FullVerifier, seconds: float) -> str:
@@ -83,7 +107,7 @@ def verify_best(book: TrialLedger, full: FullVerifier, seconds: float) -> str:
     until, failed = time.monotonic() + seconds, 0
     while book.best is not None and not is_library(book.best.schedule):
         best = book.best
-        if _has_full_verification(book, best):
+        if _has_full_verification(book, best) and _has_order(book, best):
             return "the best was verified in full before"
         left = until - time.monotonic()
         if failed and left <= 0:
@@ -116,6 +140,15 @@ def _has_full_verification(book: TrialLedger, trial: Trial) -> bool:
     except ValueError:  # a trial of earlier code
         return False
     return stored.stale_reason(trial.verification, kernel) == ""
+
+
+def _has_order(book: TrialLedger, trial: Trial) -> bool:
+    """Return True if the trial's verification has what the rule on the order of sums requires."""
+    rule = book.run.order
+    if rule is None:
+        return True
+    invariant = stored.is_batch_invariant(trial.verification) or not rule.batch_invariant
+    return invariant and stored.order(trial.verification) is not None
 
 
 def _plural(n: int, noun: str) -> str:

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from autosched.cli.options import schedule_file
+from autosched.cli.options.devices import target
 from autosched.cli.options.groups import grouped
 from autosched.cli.options.problem import one_of, problem_from, whole_number
 from autosched.cli.options.search import (
@@ -33,7 +35,7 @@ from autosched.cli.options.search import (
 )
 from autosched.cli.options.templates import TemplateOption
 from autosched.cli.terminal import clock
-from autosched.cli.terminal.errors import InputError
+from autosched.cli.terminal.errors import InputError, bad_input
 from autosched.cli.terminal.output import print_json, say, show, show_readings, stderr_console, stdout_console
 from autosched.cli.terminal.output_files import check_outputs, replaceable
 from autosched.cli.terminal.progress import TuneDisplay
@@ -49,7 +51,9 @@ from measurements.files.atomic_write import publish
 from measurements.files.data_folder import database_or_default
 from measurements.files.text import without_password
 from measurements.store.errors import StoreError
+from search_spaces.catalogue import templates_for
 from search_spaces.operators.operator import Operator
+from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -83,6 +87,38 @@ class GpuTiming:
             "--ray", metavar="ADDRESS", help="Measure on all GPUs of a kind of this Ray cluster, or of 'auto'."
         ),
     ] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class EqualBits:
+    """Rules on the order of sums."""
+
+    same_bits_as: Annotated[
+        str | None,
+        typer.Option(
+            "--same-bits-as",
+            metavar="FILE|DB[#N]",
+            help="Search only schedules whose results have the bits of this one: a schedule in a JSON file, or trial N "
+            "of a database (default: its best of this problem, else of another batch of it).",
+        ),
+    ] = None
+    batch_invariant: Annotated[
+        bool,
+        typer.Option(
+            "--batch-invariant",
+            help="Search only schedules that give a row the same bits in every batch, at every position.",
+        ),
+    ] = False
+
+    def reference(self, problem: Problem, device: str | None, templates: Sequence[str]) -> Schedule | str | None:
+        """Return the schedule of a JSON file, or the database. Raises InputError for a file that is neither."""
+        given = self.same_bits_as
+        if given is None or not given.endswith(".json"):
+            return given
+        where = target(device)
+        with bad_input():
+            usable = templates_for(problem, where, templates or None)
+        return schedule_file.read(given, {t.name: t.space(problem, where).parameters for t in usable})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,6 +204,7 @@ def tune(
             help="What is best in place of the time: a metric, registers, joules, ...; several give a Pareto front.",
         ),
     ] = None,
+    bits: EqualBits,
     recording: Annotated[
         str | None,
         typer.Option("--recording", metavar="FILE", help="With --backend replay: a Kernel Tuner cache, a T4 file, ..."),
@@ -192,6 +229,7 @@ def tune(
     from autosched.tuning import tune as tuner  # a second that other commands need not wait
     from autosched.verify.runs import LIMIT_TOLD
 
+    reference = bits.reference(problem, search.device, template or ())
     if not json:
         show_readings(stdout_console(), problem)
 
@@ -220,6 +258,8 @@ def tune(
             verification_seconds=verification_seconds,
             objective=objective or None,
             recording=recording,
+            same_bits_as=reference,
+            batch_invariant=bits.batch_invariant,
         )
 
     result = searched(run, json=json, limit=LIMIT_TOLD)

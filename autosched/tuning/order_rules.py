@@ -1,0 +1,218 @@
+"""Rules on the order of sums of a search: equal bits as a reference, or batch invariance.
+
+All problems of a family, which differ in the size of their batch alone, must get one order. It is that of the family's
+batch-invariant trials in the database; without any, the order that the time model chooses for a large batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from autosched.samplers.first_choices.model_choice import default_choice
+from autosched.tuning.options import TuneOptions
+from autosched.verify import stored
+from measurements.trials.trial import Trial
+from measurements.trials.vendor_library import is_library
+from search_spaces.catalogue import template as template_named
+from search_spaces.catalogue import templates_for
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.sum_order import OrderRule, SumOrder
+from search_spaces.sum_orders.orders import restricted, sum_order
+from search_spaces.templates.template import TemplateSet
+
+if TYPE_CHECKING:
+    from measurements.store.store import Store
+
+TRIAL_MARK = "#"  # between a database and the number of a trial
+
+
+class SearchOrder(NamedTuple):
+    """The rule of a search.
+
+    Attributes:
+        rule: Requirement on the order of sums.
+        line: Where its reference comes from, in one line.
+    """
+
+    rule: OrderRule
+    line: str
+
+
+def search_order(
+    options: TuneOptions, problem: Problem, device: Device, templates: TemplateSet, store: Store
+) -> SearchOrder | None:
+    """Return the rule that the options of a search ask for; None if they ask for none.
+
+    Args:
+        options: Options of the search.
+        problem: Problem to tune.
+        device: GPU that it is tuned for.
+        templates: Templates that are searched.
+        store: Database of the trials.
+
+    Raises:
+        ValueError: The reference cannot be used, or the problem has no batch.
+    """
+    if options.same_bits_as is None and not options.batch_invariant:
+        return None
+    if options.batch_invariant and not problem.batch_sizes:
+        raise ValueError(
+            f"{problem.operator} has no size along which rows are batched: leave batch_invariant out, or name a "
+            "reference with same_bits_as"
+        )
+    if options.same_bits_as is not None:
+        order, source = _reference(options.same_bits_as, problem, device)
+        if options.batch_invariant and order.batch_dependent:
+            raise ValueError(
+                f"the reference is not batch-invariant ({order}): name another one, or leave batch_invariant out"
+            )
+    else:
+        order, source = _of_family(store, problem, device) or _usual(problem, device, templates)
+    return SearchOrder(OrderRule(order, options.batch_invariant), f"order of sums: {order} ({source})")
+
+
+def refuse_other_orders(
+    name: str, earlier: Sequence[Trial], problem: Problem, device: Device, rule: OrderRule | None
+) -> None:
+    """Raise ValueError if a database holds trials of a problem with another order of sums than a search's.
+
+    Calls use the fastest trial, so trials with and without a rule must not stand in one database.
+
+    Args:
+        name: Name of the database.
+        earlier: Its trials of the problem.
+        problem: The problem.
+        device: Device of the trials.
+        rule: Rule of the search; None without one.
+    """
+    for trial in earlier:
+        if not trial.ok:
+            continue
+        if rule is None:
+            if stored.is_batch_invariant(trial.verification):
+                raise ValueError(
+                    f"trial {trial.id} of {name} is batch-invariant, and a faster schedule without that would replace "
+                    "it: give batch_invariant (--batch-invariant), or another database"
+                )
+            continue
+        order = _order_of(problem, trial.schedule, device)
+        why_not = "its order of sums is not known" if order is None else rule.why_not(order)
+        if why_not and not is_library(trial.schedule):
+            raise ValueError(
+                f"trial {trial.id} of {name} has other bits than required ({why_not}), and calls would use it if it is "
+                "faster: give another database"
+            )
+
+
+def _order_of(problem: Problem, schedule: Schedule, device: Device) -> SumOrder | None:
+    """Return the order of a stored schedule; None if it is unknown, or no longer valid."""
+    try:
+        return sum_order(template_named(schedule.template), problem, schedule, device)
+    except ValueError:
+        return None
+
+
+def _reference(given: object, problem: Problem, device: Device) -> tuple[SumOrder, str]:
+    if isinstance(given, SumOrder):
+        return given, "as given"
+    if isinstance(given, Trial):
+        from measurements.trials.problem_key import problem_of
+
+        return _known(problem_of(given.problem_key), given.schedule, device), "that of the given trial"
+    if isinstance(given, Schedule):
+        return _known(problem, given, device), "that of the given schedule"
+    assert isinstance(given, str | Path)
+    return _of_database(str(given), problem, device)
+
+
+def _known(problem: Problem, schedule: Schedule, device: Device) -> SumOrder:
+    if is_library(schedule):
+        raise ValueError("the reference is the vendor's library, whose order of sums is not known: name a schedule")
+    order = sum_order(template_named(schedule.template), problem, schedule, device)
+    if order is None:
+        raise ValueError(f"the order of sums of {schedule.template} is not known: name a schedule of another template")
+    return order
+
+
+def _of_database(text: str, problem: Problem, device: Device) -> tuple[SumOrder, str]:
+    """Return the order of a stored trial: that of a number, else the best of the problem, else of its family."""
+    from measurements.store.store import Store
+
+    name, mark, number = text.rpartition(TRIAL_MARK)
+    numbered = bool(mark) and number.isdecimal()
+    with Store.open(name if numbered else text, create=False) as store:
+        if numbered:
+            found = store.trial(int(number))
+            if found is None:
+                raise ValueError(f"{store.name} holds no trial {number}: name one of its trials")
+            from measurements.trials.problem_key import problem_of
+
+            return _known(problem_of(found.problem_key), found.schedule, device), f"that of trial {number}"
+        best = store.best(problem, device.name)
+        if best is not None:
+            return _known(problem, best.schedule, device), f"that of trial {best.id} of {store.name}"
+        for member, trial in _family(store, problem, device):
+            return _known(member, trial.schedule, device), f"that of trial {trial.id} of {store.name}, {_batch(member)}"
+        raise ValueError(f"{store.name} holds no schedule of this problem on {device.name}, nor of another batch of it")
+
+
+def _batch(problem: Problem) -> str:
+    name = next(iter(problem.batch_sizes))
+    return f"{name} = {getattr(problem, name)}"
+
+
+def family_key(problem: Problem) -> str:
+    """Return the key that problems share which differ in the size of their batch alone."""
+    name, usual = next(iter(problem.batch_sizes.items()))
+    return f"{name} {problem.of_batch(usual).key()}"
+
+
+def _family(store: Store, problem: Problem, device: Device) -> Iterator[tuple[Problem, Trial]]:
+    """Yield the best trial of each other batch of a problem that the database holds."""
+    from measurements.store.errors import StoreError
+
+    if not problem.batch_sizes:
+        return
+    wanted = family_key(problem)
+    for summary in store.problems(problem.operator):
+        if summary.device != device.name or not summary.works:
+            continue
+        try:
+            member = store.problem(summary)
+        except StoreError:
+            continue
+        if member.batch_sizes and family_key(member) == wanted:
+            trial = store.best(member, device.name)
+            if trial is not None and not is_library(trial.schedule):
+                yield member, trial
+
+
+def _of_family(store: Store, problem: Problem, device: Device) -> tuple[SumOrder, str] | None:
+    """Return the order of the family's batch-invariant trials. Raises ValueError if they have several."""
+    found: dict[SumOrder, str] = {}
+    for member, trial in _family(store, problem, device):
+        if stored.is_batch_invariant(trial.verification):
+            order = _order_of(member, trial.schedule, device)
+            if order is not None:
+                found.setdefault(order, f"that of trial {trial.id}, {_batch(member)}")
+    if len(found) > 1:
+        raise ValueError(
+            f"{store.name} holds batch-invariant trials of this problem with {len(found)} orders of sums "
+            f"({'; '.join(found.values())}): name one of them with same_bits_as"
+        )
+    return next(iter(found.items()), None)
+
+
+def _usual(problem: Problem, device: Device, templates: TemplateSet) -> tuple[SumOrder, str]:
+    """Return the order that the time model chooses for a large batch, the same for every batch of the family."""
+    large = problem.of_batch(next(iter(problem.batch_sizes.values())))
+    known = [t for t in templates_for(large, device) if t.name in {own.name for own in templates}]
+    usable = TemplateSet(known) if known else templates_for(large, device)
+    kept = restricted(usable, large, device, OrderRule(batch_invariant=True))
+    choice = default_choice(large, device, kept)
+    schedule = choice.schedule if choice is not None else kept.space(large, device).sample(1, 0)[0]
+    return _known(large, schedule, device), f"the time model's choice for {_batch(large)}"

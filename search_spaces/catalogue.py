@@ -186,6 +186,11 @@ def templates() -> tuple[KernelTemplate, ...]:
     return tuple(map(_catalogue().template, _catalogue().template_names))
 
 
+def template_names() -> tuple[str, ...]:
+    """Return the names of all templates, without importing them."""
+    return _catalogue().template_names
+
+
 def template(name: str) -> KernelTemplate:
     """Return the template called ``name``. Raises ValueError that lists the known ones."""
     _check_name(name, _catalogue().template_names, "kernel template")

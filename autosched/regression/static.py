@@ -28,7 +28,11 @@ from measurements.trials.measurement import MachineCode, Provenance, Resources
 from measurements.trials.trial import Trial
 from measurements.trials.vendor_library import is_library
 from search_spaces.catalogue import template
+from search_spaces.spaces.sum_order import SumOrder
+from search_spaces.sum_orders.orders import sum_order
 from search_spaces.templates.template import TemplateSet
+
+NO_ORDER = SumOrder(())
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,13 @@ def _found(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> Ch
         if not reasons and _better(program, recorded):
             verdict = EntryStatus.FASTER
             reasons.append("it needs fewer resources than were recorded, and nothing more")
+    required = stored.order(entry.trial.verification)
+    order = sum_order(template(entry.trial.schedule.template), entry.problem, entry.trial.schedule, entry.device)
+    if required is not None and order != required:
+        reasons.append(
+            f"its order of sums is not the required one: {'; '.join(required.differences(order or NO_ORDER))}"
+        )
+        return entry.finding(EntryStatus.WRONG, *reasons, numbers=numbers)
     kernel = template(entry.trial.schedule.template).kernel(entry.problem, entry.trial.schedule, entry.device)
     doubt = stored.stale_reason(entry.trial.verification, kernel)
     numbers["verification"] = doubt or "holds"
@@ -104,7 +115,10 @@ def _found(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> Ch
             entry.trial.schedule,
             entry.device,
             seed=options.seed,
+            batch_invariant=stored.is_batch_invariant(entry.trial.verification),
         )
+        if outcome.batch_invariant:
+            numbers["batch_invariant"] = "holds"
         if outcome.worst is not None:
             numbers["error_over_tolerance"] = outcome.worst
         emulated = EntryStatus.of_verdict(outcome.status)

@@ -253,6 +253,8 @@ def trial_facts(problem: Costed, trial: Trial) -> list[tuple[str, str]]:
     bound = None if isinstance(problem, ProblemFacts) else bound_by(problem, trial)
     if bound is not None:
         rows.append(("bound by", bound))
+    if not isinstance(problem, ProblemFacts) and (order := order_of_sums(problem, trial)):
+        rows.append(("order of sums", order))
     tools = ", ".join(name for name in (trial.toolchain, trial.driver and f"driver {trial.driver}") if name)
     rows.append(("compiled by" if not is_library(trial.schedule) else "version", tools or "unknown"))
     when = trial.created.strftime("%Y-%m-%d %H:%M UTC")
@@ -261,6 +263,28 @@ def trial_facts(problem: Costed, trial: Trial) -> list[tuple[str, str]]:
     proposer = f"proposed by {trial.sampler}" if trial.sampler == NAME else f"{trial.sampler} sampler"
     rows.append(("found", f"{when}, trial {trial.id}, {proposer}, seed {trial.seed}"))
     return rows
+
+
+def order_of_sums(problem: Problem, trial: Trial) -> str:
+    """Return the order in which a trial's schedule adds, and whether it is verified; "" if it is not known here."""
+    from autosched.verify import stored
+    from search_spaces.catalogue import template_names
+
+    device = known(trial.device)
+    if device is None or trial.schedule.template not in template_names():
+        return ""
+    from search_spaces.catalogue import template
+    from search_spaces.sum_orders.orders import sum_order
+
+    try:
+        order = sum_order(template(trial.schedule.template), problem, trial.schedule, device)
+    except ValueError:  # a trial of earlier code
+        return ""
+    if order is None:
+        return ""
+    verified = ", verified to be batch-invariant" if stored.is_batch_invariant(trial.verification) else ""
+    depends = ", depends on the batch" if order.batch_dependent else ""
+    return f"{order}{verified}{depends}"
 
 
 def trial_json(problem: Problem, trial: Trial) -> dict[str, Any]:
@@ -278,6 +302,7 @@ def trial_json(problem: Problem, trial: Trial) -> dict[str, Any]:
         "flops_per_second": problem.flops / trial.seconds,
         "share_of_roof": None if chip is None else roofline(problem, chip).share(trial.seconds),
         "bound_by": bound_by(problem, trial),
+        "order_of_sums": order_of_sums(problem, trial),
         "metrics": metrics,
     }
 

@@ -29,7 +29,8 @@ class VerifySettings:
 
     Inputs are generated from ``seed``. ``time_limit`` is the CPU seconds of one launch. No run starts after ``budget``
     seconds (None: no limit). ``launch`` is an additional run of the random inputs. ``suppressions`` are expected
-    findings. ``execute`` runs a whole launch.
+    findings. ``execute`` runs a whole launch. ``batch_invariant`` adds runs that show that a row has the same bits in
+    every batch.
     """
 
     depth: Depth = "quick"
@@ -39,6 +40,7 @@ class VerifySettings:
     launch: LaunchRun | None = None
     suppressions: tuple[Suppression, ...] = ()
     execute: Execute = emulate
+    batch_invariant: bool = False
 
     @property
     def emulates(self) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from autosched.verify.batch_invariance import verify_batch
 from autosched.verify.coverage import ROLES, Coverage, Role, RoleCoverage
 from autosched.verify.in_threads import in_threads
 from autosched.verify.launch_plan import TIME_LIMIT
@@ -51,11 +52,21 @@ class ScheduleVerifier:
         """
         self.template.config(self.problem, schedule, self.device)  # the cut of an invalid schedule is meaningless
         try:
-            return replace(self, problem=self.problem.under(schedule.values))._verified_or_whole(schedule)
+            found = replace(self, problem=self.problem.under(schedule.values))._verified_or_whole(schedule)
+            return self._with_batches(found, schedule) if self.settings.batch_invariant and found.ok else found
         except MemoryError as error:
             raise HostFailure(
                 "there is not enough memory to verify: free some, or raise the limit (ulimit -v)"
             ) from error
+
+    def _with_batches(self, found: Verdict, schedule: Schedule) -> Verdict:
+        """Return a verdict with the runs that show whether a row has the same bits in every batch."""
+        batches = verify_batch(self.template, self.problem, schedule, self.device, self.settings)
+        runs = (*found.runs, *batches.runs)
+        return replace(
+            found, status=batches.status, reason=batches.reason, runs=runs, order=batches.order,
+            batch_invariant=batches.batch_invariant,
+        )  # fmt: skip
 
     def _verified_or_whole(self, schedule: Schedule) -> Verdict:
         """Verify a schedule; if an inferred smaller problem fails, verify the requested sizes, which the kernel may

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from autosched.verify import stored
@@ -33,14 +33,21 @@ def keep_verification(store: Store, trial: Trial, made: Verdict) -> StoredVerifi
     if made.kernel is None:
         return StoredVerification("", "not stored", "its kernel could not be generated")
     before = stored.stale_reason(trial.verification, made.kernel)
+    kernel = made.kernel
+    required = stored.order(trial.verification)
+    if required is not None and made.order is None:  # what the new verification did not look at
+        if before and stored.is_batch_invariant(trial.verification):
+            return StoredVerification(before, "not stored", "it is batch-invariant: give --batch-invariant")
+        made = replace(made, order=required, batch_invariant=stored.is_batch_invariant(trial.verification))
     if not made.ok:
         return StoredVerification(before, "not stored", "it fails")
-    if made.kernel.digest != trial.kernel_digest:
+    if kernel.digest != trial.kernel_digest:
         return StoredVerification(
             before, "not stored", "its kernel has changed since it was timed: tune the problem again"
         )
     deeper = made.depth == stored.FULL and made.whole and not stored.is_full(trial.verification)
-    if not before and not deeper:
+    invariant = made.batch_invariant and not stored.is_batch_invariant(trial.verification)
+    if not before and not deeper and not invariant:
         return StoredVerification("", "holds")
     try:
         store.set_verification(trial, canonical_json(made.stored()))

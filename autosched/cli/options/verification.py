@@ -44,6 +44,14 @@ class VerificationEffort:
             help="CPU seconds of each launch (default 60), or of a submission (default 120); seconds of a script.",
         ),
     ] = None
+    batch_invariant: Annotated[
+        bool,
+        typer.Option(
+            "--batch-invariant",
+            help="A row must have the same bits in every batch, at every position and in every launch. Of a file: "
+            "-a arrays and --grid name rows (f32[rows,64]), or --size of a function does; then --size rows=A..B.",
+        ),
+    ] = False
 
     def seconds(self, default: float) -> float:
         """Return the time limit. Raises InputError for one that is not positive."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from autosched.tuning.backends import Backend
 from autosched.tuning.ledger import TrialLedger, Verifier, VerifyOutcome
 from autosched.verify import stored
-from autosched.verify.batch_invariance import verify_batch
 from autosched.verify.schedules import verify_one
 from autosched.verify.verdict import Verdict
 from measurements.emulator import HostCompilerMissing, HostFailure, check_ready
@@ -71,26 +70,15 @@ def verifiers(task: SearchTask, backend: Backend, order: OrderRule | None = None
 
     def winner(schedule: Schedule, seconds: float) -> Verdict:
         template = task.templates.of(schedule)
-        if runs_kernels:
-            found = verify_one(template, task.problem, schedule, task.device, budget=seconds)
-        else:
-            found = verify_one(template, task.problem, schedule, task.device, depth="full", budget=seconds)
-        return found if order is None or not found.ok else _with_order(found, task, schedule, order)
+        found = verify_one(
+            template, task.problem, schedule, task.device, depth="quick" if runs_kernels else "full", budget=seconds,
+            batch_invariant=order is not None and order.batch_invariant,
+        )  # fmt: skip
+        if order is None or not found.ok:
+            return found
+        return replace(found, order=sum_order(template, task.problem, schedule, task.device))
 
     return Verifiers(None if runs_kernels else new_best, winner)
-
-
-def _with_order(found: Verdict, task: SearchTask, schedule: Schedule, rule: OrderRule) -> Verdict:
-    """Return a verdict with the order of sums, and with the runs that show batch invariance if that is required."""
-    template = task.templates.of(schedule)
-    if not rule.batch_invariant:
-        return replace(found, order=sum_order(template, task.problem, schedule, task.device))
-    of_batches = verify_batch(template, task.problem, schedule, task.device)
-    status = found.status if of_batches.ok else of_batches.status
-    return replace(
-        found, status=status, reason=of_batches.reason, runs=(*found.runs, *of_batches.runs), order=of_batches.order,
-        batch_invariant=of_batches.batch_invariant,
-    )  # fmt: skip
 
 
 def verify_best(book: TrialLedger, full: FullVerifier, seconds: float) -> str:

@@ -114,6 +114,7 @@ def verify(
         "full" if effort.full else "quick", seed, effort.seconds(TIME_LIMIT),
         launch=None if asked == LaunchRun(AS_ASKED) and findings.order is None else asked,
         suppressions=findings.suppressions(),
+        batch_invariant=effort.batch_invariant,
     )  # fmt: skip
     notes_fail = findings.notes_fail()
     if db is not None and (settings.launch or settings.suppressions):

@@ -67,6 +67,7 @@ def run_script(
     sizes: Mapping[str, tuple[int, int]] | None = None,
     undefined_memory: bool = True,
     first_configuration: bool = False,
+    call: Callable[[Callable[..., Any], Session], None] | None = None,
 ) -> ScriptReport:
     """Run a file as ``python FILE ARGUMENTS`` would, with every Triton launch emulated. Call it from the main thread.
 
@@ -82,6 +83,7 @@ def run_script(
         sizes: Minimum and maximum of each size, by name of its parameter.
         undefined_memory: As in ``emulated``.
         first_configuration: As in ``emulated``.
+        call: Calls the function. Default: with stress sizes.
 
     Returns:
         The launches, the findings, and the exception that the script raised, if any.
@@ -112,7 +114,7 @@ def run_script(
             ) as session,
             _limited(seconds),
         ):
-            failure, trace = _failure_of(lambda: _run(path, function, sizes or {}, session))
+            failure, trace = _failure_of(lambda: _run(path, function, sizes or {}, session, call))
     except _TimeIsUp as end:
         failure = f"the script was ended after {seconds} s{end}"
     finally:
@@ -123,14 +125,23 @@ def run_script(
     return ScriptReport(session, failure, trace)
 
 
-def _run(path: Path, function: str, sizes: Mapping[str, tuple[int, int]], session: Session) -> None:
+def _run(
+    path: Path,
+    function: str,
+    sizes: Mapping[str, tuple[int, int]],
+    session: Session,
+    call: Callable[[Callable[..., Any], Session], None] | None,
+) -> None:
     if not function:
         runpy.run_path(str(path), run_name="__main__")
         return
     named = runpy.run_path(str(path), run_name=path.stem)
     if not callable(named.get(function)):
         raise AttributeError(f"{path} has no function {function}")
-    session.at_sizes(named[function], **sizes)
+    if call is not None:
+        call(named[function], session)
+    else:
+        session.at_sizes(named[function], **sizes)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,6 +35,7 @@ from measurements.emulator.findings import Grade
 from search_spaces.arrays import Array
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_named
+from search_spaces.launches.launch import BytesArgument
 
 _HOST_RACE = FindingKind.HOST_RACE
 
@@ -64,6 +65,7 @@ class LaunchRecord:
         blocks: Number of its blocks.
         left_out: Number of blocks that did not run.
         size: The size that ``Session.at_sizes`` chose; "" otherwise.
+        numbers: Parameters that are passed by value: position, then name and bytes.
     """
 
     kernel: str
@@ -78,6 +80,7 @@ class LaunchRecord:
     blocks: int = 0
     left_out: int = 0
     size: str = ""
+    numbers: Mapping[int, tuple[str, bytes]] = field(default_factory=dict)
 
     @property
     def runs(self) -> tuple[tuple[str, Emulation], ...]:
@@ -249,6 +252,7 @@ class Session:
             described.blocks,
             described.blocks - ran,
             self._size,
+            {k: (a.name, a.content) for k, a in enumerate(described.arguments) if isinstance(a, BytesArgument)},
         )
         done = record.emulation
         if done.printed:

@@ -1,14 +1,14 @@
-"""Rows of a batch: where they lie in the arrays of a problem, and how they are moved and compared."""
+"""Rows of a batch: where they lie in arrays, and how they are moved and compared bit by bit."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from search_spaces.arrays import Array
-from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import Problem
 
 
@@ -24,13 +24,13 @@ class BatchRows:
         name: Name of the size along which rows are batched.
         size: Number of rows.
         axes: Axis of the rows in each array, by name; None for an array that all rows share.
-        operands: The arrays.
+        load: Converts the stored values of an array to float64, by name.
     """
 
     name: str
     size: int
     axes: Mapping[str, int | None]
-    operands: tuple[Operand, ...]
+    load: Mapping[str, Callable[[Array], Any]]
 
     @classmethod
     def of(cls, problem: Problem) -> BatchRows:
@@ -50,7 +50,7 @@ class BatchRows:
             if len(changed) > 1 or (changed and mine.shape[changed[0]] != size):
                 raise NoBatch(f"{mine.name} of shape {mine.shape} does not have one line for each of {name} = {size}")
             axes[mine.name] = changed[0] if changed else None
-        return cls(name, size, axes, problem.operands())
+        return cls(name, size, axes, {o.name: o.dtype.load for o in problem.operands()})
 
     def take(self, arrays: Mapping[str, Array], rows: Sequence[int]) -> dict[str, Array]:
         """Return arrays with these rows, in this order; arrays that all rows share are unchanged."""
@@ -65,16 +65,13 @@ class BatchRows:
 
         NaN equals NaN. Both hold the same rows in the same order.
         """
-        for operand in self.operands:
-            name = operand.name
-            if operand.role not in ("output", "inout") or name not in expected:
-                continue
-            found, wanted = outputs[name], expected[name]
+        for name, wanted in expected.items():
+            found = outputs[name]
             bits = np.dtype(f"u{found.dtype.itemsize}")
             differ = np.ascontiguousarray(found).view(bits) != np.ascontiguousarray(wanted).view(bits)
             if not differ.any():
                 continue
-            values, others = operand.dtype.load(found), operand.dtype.load(wanted)
+            values, others = self.load[name](found), self.load[name](wanted)
             differ &= ~(np.isnan(values) & np.isnan(others))
             if differ.any():
                 place = tuple(int(i) for i in np.unravel_index(int(differ.argmax()), found.shape))

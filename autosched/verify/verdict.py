@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Self
 
 from autosched.verify import stored
+from autosched.verify.batch_causes import Cause
 from autosched.verify.coverage import Coverage
 from autosched.verify.run import FAILED_LAUNCH, Depth, Run
 from measurements.emulator import Emulation, Finding, GlobalSite, SharedSite
@@ -64,6 +65,7 @@ class Verdict:
         not_run: Runs that could find more, as the arguments that ask for them.
         order: Order of sums of the schedule; None if it was not asked for, or is unknown.
         batch_invariant: True if runs in several batches gave each row the same bits.
+        causes: Source lines at which the order of sums may depend on the batch, if bits differ.
     """
 
     subject: Subject | None
@@ -83,6 +85,7 @@ class Verdict:
     not_run: tuple[str, ...] = ()
     order: SumOrder | None = None
     batch_invariant: bool = False
+    causes: tuple[Cause, ...] = ()
 
     __repr__ = short_repr
 

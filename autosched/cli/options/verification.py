@@ -272,7 +272,8 @@ _TAKERS: Mapping[type[Any], tuple[str, ...]] = {
 _SINGLE: Mapping[str, tuple[str, ...]] = {
     "device": (FileKind.EXECUTABLE, FileKind.SCRIPT, SUBMISSION),
     "fail_on": (*_KERNEL, FileKind.EXECUTABLE, FileKind.SCRIPT),
-    "size": (FileKind.SCRIPT, SUBMISSION),
+    "batch_invariant": (*_KERNEL, FileKind.SCRIPT),
+    "size": (*_KERNEL, FileKind.SCRIPT, SUBMISSION),
     "tolerance": (*_KERNEL, SUBMISSION),
 }
 TAKERS: Mapping[str, tuple[str, ...]] = {

@@ -74,7 +74,7 @@ def emulate(
         return _emulated_program(program, arguments, options)
     options.check_launch()
     aliases, symbols = options.aliases or {}, options.symbols or {}
-    text, entry, failed = _ptx_of(program, options)
+    text, entry, failed = ptx_of(program, options)
     if failed is not None:
         return EmulatedLaunch(Verdict.of_emulation(failed), (None,) * len(arguments))
     grid, block, shared_bytes = _launch_sizes(program, options)
@@ -209,7 +209,7 @@ def is_ptx(program: str) -> bool:
     return ".version" in program and ".target" in program and "__global__" not in program
 
 
-def _ptx_of(program: Any, options: EmulatedLaunchOptions) -> tuple[str, str, Emulation | None]:
+def ptx_of(program: Any, options: EmulatedLaunchOptions) -> tuple[str, str, Emulation | None]:
     """Return PTX text, the kernel's name in it ("": the only one), and the result if compiling fails."""
     kernel, headers = options.kernel, options.headers or {}
     compiled = getattr(program, "asm", None)

@@ -20,6 +20,7 @@ import numpy as np
 from rich.console import Console
 
 from autosched.cli.answers import CommandAnswer, Output, give, line, write_files
+from autosched.cli.commands.verification.batches import verify_kernel_in_batches
 from autosched.cli.commands.verification.cases import launch_case, status_of
 from autosched.cli.options.arrays import read_argument, read_arguments, read_array
 from autosched.cli.options.launch import order_from
@@ -63,6 +64,10 @@ def verify_launch(
     output.check([str(given.path)])
     rng = np.random.default_rng(launch.seed)
     program, is_source, options = _program(given, launch.option or [])
+    if effort.batch_invariant:
+        return verify_kernel_in_batches(given, program, launch, findings, effort, inputs, output, options)
+    if inputs.size:
+        raise InputError(f"--size of {given.kind} is for --batch-invariant: leave it out")
     values, outputs = read_arguments(launch.argument or [], rng)
     symbols = dict(_assignment("--symbol", text, rng) for text in launch.symbol or [])
     expected = {

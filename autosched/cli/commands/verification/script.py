@@ -12,14 +12,15 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from autosched.cli.answers import CommandAnswer, Output, give, line, write_files
+from autosched.cli.commands.verification.batches import answer, batch_size
 from autosched.cli.commands.verification.cases import launch_case, outcome_of_launch, status_of
 from autosched.cli.options.devices import target
 from autosched.cli.options.recognition import Given
@@ -29,10 +30,13 @@ from autosched.cli.terminal.output import stderr_console
 from autosched.reporting.ci import CheckedCase, Summary
 from autosched.reporting.exit_status import ExitStatus
 from autosched.verify.launch_plan import THOROUGH
+from autosched.verify.verdict import Verdict
 from measurements.emulator import check_ready
+from search_spaces.hardware.devices import Device
 
 if TYPE_CHECKING:
     from autosched.triton.script import ScriptReport
+    from autosched.triton.session import Session
 
 
 def verify_script(
@@ -70,6 +74,8 @@ def verify_script(
     device = target(effort.device)
     notes_fail = findings.notes_fail()
     plan = replace(findings.plan(effort, full=THOROUGH), blocks=script.blocks)
+    if effort.batch_invariant:
+        return _in_batches(given, arguments, device, effort, findings, script, inputs, output)
     sizes = _ranges(inputs.size or [])
     if bool(given.name) != bool(sizes):
         raise InputError(
@@ -102,6 +108,40 @@ def verify_script(
 
     write_files(summary, output)
     return give(CommandAnswer(summary, report.document(), text), output)
+
+
+def _in_batches(
+    given: Given,
+    arguments: Sequence[str],
+    device: Device,
+    effort: VerificationEffort,
+    findings: Findings,
+    script: Script,
+    inputs: Inputs,
+    output: Output,
+) -> ExitStatus:
+    """Call a function in several batches, and answer whether a row has the same bits in each. Raises InputError."""
+    from autosched.triton.batch_script import verify_function
+    from autosched.triton.script import run_script
+
+    name, least, most = batch_size(inputs.size or [])
+    if not given.name:
+        raise InputError(f"name the function that takes {name}: autosched verify {given.path}:FUNCTION")
+    output.check([str(given.path)])
+    verdicts: list[Verdict] = []
+
+    def call(function: Callable[..., Any], session: Session) -> None:
+        verdicts.append(verify_function(function, session, name, least, most, full=effort.full))
+
+    report = run_script(
+        given.path, arguments, device, replace(findings.plan(effort), blocks=script.blocks), quiet=output.json,
+        seconds=None if effort.time_limit is None else effort.seconds(0.0), function=given.name, call=call,
+        first_configuration=script.first_config,
+    )  # fmt: skip
+    if report.trace:
+        line(stderr_console(), report.trace)
+    made = verdicts[0] if verdicts else Verdict.not_launched("failed", report.failure)
+    return answer(made, f"{given.path}:{given.name}", name, output)
 
 
 def _cases(report: ScriptReport, path: Path, notes: bool) -> list[CheckedCase]:

@@ -1,0 +1,232 @@
+"""Verify that a function that launches Triton kernels gives a row the same bits in every batch.
+
+The function takes the number of rows by name and returns tensors whose first axis has the rows. Its random inputs have
+the same rows in every batch: ``torch.randn``, ``rand`` and ``randint`` draw each row from its own number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from autosched.triton.session import LaunchRecord, Session
+from autosched.verify.batch_causes import BatchSources, Cause, atomic_sums, batch_branches
+from autosched.verify.batch_plan import FIRST, BatchPlan, Launched
+from autosched.verify.batch_rows import BatchRows
+from autosched.verify.planned_run import make_runs, results, until_failure
+from autosched.verify.run import Run
+from autosched.verify.verdict import BITS_DIFFER, Verdict
+from measurements.emulator import Emulation, Order
+from search_spaces.arrays import Array
+from search_spaces.hardware.dtypes import BF16
+
+_DRAWS = ("randn", "rand", "randint", "randn_like", "rand_like")
+
+
+@dataclass(eq=False)
+class FunctionInBatches:
+    """A function as the subject of a batch plan.
+
+    Attributes:
+        function: Launches kernels; takes the number of rows by the name of the size.
+        session: Session in which launches are emulated.
+        rows: Rows of the first batch; the axes of its results are known after the first launch.
+        seed: Seed of the inputs.
+    """
+
+    function: Callable[..., Any]
+    session: Session
+    rows: BatchRows
+    seed: int = 0
+    repeatable: bool = True
+    launches: dict[str, list[LaunchRecord]] = field(default_factory=dict)
+    _drawn: list[dict[int, tuple[int, int]]] = field(default_factory=list)  # rows of the batch and first extents
+
+    def why_not(self, places: Sequence[int]) -> str:
+        """Return "": the function is called with any number of rows."""
+        return ""
+
+    def launch(self, name: str, places: Sequence[int], order: Order, launches: int) -> Launched:
+        """Call the function for a batch, with launches in one order of blocks.
+
+        Raises:
+            TypeError: It returns anything but tensors, or none with the rows.
+        """
+        begun = len(self.session.launches)
+        self.session.plan = replace(self.session.plan, orders=(order,))
+        outputs: dict[str, Array] = {}
+        for _ in range(launches):
+            with self._rows_drawn(places):
+                outputs = self._results(self.function(**{self.rows.name: len(places)}), len(places))
+        made = self.session.launches[begun:]
+        self.launches[name] = made
+        failed = next((launch for launch in made if not launch.verdict.ok), None)
+        nothing = Emulation("ok", {}, (), (), ())
+        emulation = made[-1].emulation.without_arrays() if made else nothing
+        status, reason = ("ok", "") if failed is None else (failed.verdict.status, failed.verdict.reason)
+        run = Run(None, (), self.seed, order, None, status, reason, None, None, emulation, name=name, launches=launches)
+        return Launched(run, outputs)
+
+    def _results(self, returned: Any, rows: int) -> dict[str, Array]:
+        import torch
+
+        tensors = list(returned) if isinstance(returned, (tuple, list)) else [returned]
+        if not tensors or not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
+            raise TypeError(f"the function must return its result, a tensor with {self.rows.name} rows, or several")
+        found: dict[str, Array] = {}
+        for k, tensor in enumerate(tensors):
+            name = f"result {k}" if len(tensors) > 1 else "the result"
+            plain = tensor.detach().cpu().contiguous()
+            half = plain.dtype == torch.bfloat16
+            found[name] = (plain.view(torch.int16) if half else plain).numpy().copy()
+            if name not in self.rows.axes:
+                has_rows = tensor.dim() > 0 and tensor.shape[0] == rows
+                self.rows.axes[name] = 0 if has_rows else None  # type: ignore[index]
+                self.rows.load[name] = _load_bf16 if half else _load  # type: ignore[index]
+        if all(axis is None for axis in self.rows.axes.values()):
+            raise TypeError(f"no result has {self.rows.name} rows along its first axis")
+        return found
+
+    @contextmanager
+    def _rows_drawn(self, places: Sequence[int]) -> Iterator[None]:
+        """Let torch draw each row of a batch from its own number."""
+        import torch
+
+        drawn: dict[int, tuple[int, int]] = {}
+        whole = list(range(len(places)))
+
+        def wrapped(name: str) -> Callable[..., Any]:
+            original = getattr(torch, name)
+
+            def draw(*args: Any, **keywords: Any) -> Any:
+                made = original(*args, **keywords)
+                if made.dim() == 0:
+                    return made
+                call = len(drawn)
+                drawn[call] = (len(places), made.shape[0])
+                moved = list(places) != whole and self._is_batched(call, len(places), made.shape[0])
+                ids = list(places) if moved else list(range(made.shape[0]))
+                values = np.stack([self._row(name, call, i, tuple(made.shape[1:]), args, keywords) for i in ids])
+                made.copy_(torch.from_numpy(values).to(made.dtype))
+                return made
+
+            return draw
+
+        with ExitStack() as stack:
+            for name in _DRAWS:
+                stack.enter_context(patch.object(torch, name, wrapped(name)))
+            yield
+        self._drawn.append(drawn)
+
+    def _is_batched(self, call: int, rows: int, extent: int) -> bool:
+        """Return True if the first extent of a draw followed the number of rows in all runs so far."""
+        return extent == rows and all(d[call][0] == d[call][1] for d in self._drawn if call in d)
+
+    def _row(
+        self, name: str, call: int, row: int, shape: tuple[int, ...], args: Sequence[Any], keywords: Mapping[str, Any]
+    ) -> Array:
+        rng = np.random.default_rng([self.seed, call, row])
+        if name.startswith("randn"):
+            return np.asarray(rng.standard_normal(shape))
+        values: Array = np.asarray(rng.random(shape))
+        if name != "randint":
+            return values
+        numbers = [a for a in args if isinstance(a, int)][:2]
+        low = keywords.get("low", numbers[0] if len(numbers) > 1 else 0)
+        high = keywords.get("high", numbers[-1] if numbers else 2)
+        drawn: Array = np.floor(low + values * (high - low))
+        return drawn
+
+    def causes(self, failed: Run) -> tuple[Cause, ...]:
+        """Return the source lines at which the order may depend on what the failed run changed."""
+        first, other = self.launches[FIRST], self.launches[failed.name]
+        found: list[Cause] = []
+        batch = failed.name.startswith(f"{self.rows.name} =")
+        if batch and [launch.kernel for launch in first] != [launch.kernel for launch in other]:
+            at = next((b for a, b in zip(first, other, strict=False) if a.kernel != b.kernel), (other or first)[-1])
+            found.append(Cause(*_place(at.called_at), f"other kernels are launched with {failed.name}"))
+        for one, its in zip(first, other, strict=False):
+            if batch:
+                found += _configuration(one, its, failed.name)
+                found += batch_branches(one.ptx, one.kernel, _sources(one, its))
+            elif failed.name.startswith("rows moved"):
+                found += batch_branches(one.ptx, one.kernel, BatchSources({}, position=True))
+            found += atomic_sums(one.ptx, one.kernel)
+        return tuple(dict.fromkeys(found))
+
+
+def _configuration(one: LaunchRecord, other: LaunchRecord, batch: str) -> list[Cause]:
+    """Return the launch whose constants or threads the batch has changed."""
+    before = {**dict(one.constants), "threads": one.threads}
+    after = {**dict(other.constants), "threads": other.threads}
+    # Triton makes a constant of an argument that is 1, which is no choice of the batch's.
+    both = [name for name in after if before.get(name) is not None and after[name] is not None]
+    names = [str(name) for name in both if before[name] != after[name]]
+    if not names:
+        return []
+    changes = ", ".join(f"{n} {_of(before, n)} and {_of(after, n)}" for n in names)
+    return [
+        Cause(*_place(other.called_at), f"the batch chooses the configuration of {other.kernel} ({changes}, {batch})")
+    ]
+
+
+def _of(values: Mapping[Any, Any], name: str) -> Any:
+    return next((value for key, value in values.items() if str(key) == name), None)
+
+
+def _sources(one: LaunchRecord, other: LaunchRecord) -> BatchSources:
+    """Return what differs between two launches, by the parameters of the first one."""
+    others = dict(other.numbers.values())
+    changed = {k: name for k, (name, data) in one.numbers.items() if others.get(name) != data}
+    return BatchSources(changed, grid=one.grid != other.grid)
+
+
+def _place(called_at: str) -> tuple[str, int]:
+    file, _, number = called_at.rpartition(":")
+    return (file, int(number)) if number.isdecimal() else (called_at, 0)
+
+
+def _load(array: Array) -> Any:
+    return np.asarray(array, dtype=np.float64)
+
+
+def _load_bf16(array: Array) -> Any:
+    return BF16.load(array.view(np.uint16))
+
+
+def verify_function(
+    function: Callable[..., Any], session: Session, name: str, least: int, most: int, *, full: bool = False
+) -> Verdict:
+    """Verify that a function gives a row the same bits in batches of ``least`` to ``most`` rows.
+
+    Args:
+        function: Launches Triton kernels and returns tensors whose first axis has the rows.
+        session: Session in which launches are emulated; its plan is replaced.
+        name: Parameter of ``function`` that is the number of rows.
+        least: Rows of the smallest batch.
+        most: Rows of the largest and first batch.
+        full: If True, more batches, positions and orders.
+
+    Returns:
+        The verdict: "ok", "bits_differ" with the first difference and its causes, or the status of a failed launch.
+
+    Raises:
+        TypeError: The function returns anything but tensors with the rows.
+        LaunchFailed: A launch does not end.
+    """
+    subject = FunctionInBatches(function, session, BatchRows(name, most, {}, {}))
+    plan = BatchPlan.of(most, full=full, least=least, most=most)
+    runs = list(until_failure(results(make_runs(plan.runs(subject)))))
+    last = runs[-1]
+    if not session.launches:
+        return Verdict.not_launched("unsupported", "the function launched no Triton kernel")
+    causes = subject.causes(last) if last.status == BITS_DIFFER else ()
+    return Verdict(
+        None, last.status, last.reason, None, None, last.emulation, tuple(runs), batch_invariant=last.status == "ok",
+        causes=causes,
+    )  # fmt: skip

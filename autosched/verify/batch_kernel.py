@@ -1,0 +1,112 @@
+"""Verify that any CUDA or PTX kernel gives a row the same bits in every batch, from a description of its launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from autosched.verify.batch_causes import BatchSources, Cause, atomic_sums, batch_branches
+from autosched.verify.batch_plan import BatchPlan, Launched
+from autosched.verify.batch_rows import BatchRows
+from autosched.verify.emulate.emulate import emulate, ptx_of
+from autosched.verify.emulate.options import EmulatedLaunchOptions
+from autosched.verify.planned_run import make_runs, results, until_failure
+from autosched.verify.run import Run
+from autosched.verify.verdict import BITS_DIFFER, Verdict
+from measurements.emulator import Order
+from search_spaces.arrays import Array
+
+Options = Callable[[int], EmulatedLaunchOptions]  # of a batch of so many rows
+
+
+@dataclass(eq=False)
+class KernelInBatches:
+    """A kernel and its launches as the subject of a batch plan.
+
+    Attributes:
+        program: CUDA source or PTX.
+        rows: Rows of the first batch; its arrays are named by their positions, "argument 0".
+        arguments: Arguments of the first batch: arrays, numbers, None, or a function of the number of rows.
+        options: Options of the launch of a batch: grid, block, outputs.
+        sources: Parameters that the batch changes, and whether it changes the grid.
+    """
+
+    program: str
+    rows: BatchRows
+    arguments: Sequence[Any]
+    options: Options
+    sources: BatchSources
+    _accumulates: bool = field(default=False, init=False)
+
+    @property
+    def repeatable(self) -> bool:
+        """True unless the kernel has modified an array that it does not fill, such as one that it adds to."""
+        return not self._accumulates
+
+    def why_not(self, places: Sequence[int]) -> str:
+        """Return "": the description holds for every batch."""
+        return ""
+
+    def launch(self, name: str, places: Sequence[int], order: Order, launches: int) -> Launched:
+        """Emulate the launch of a batch.
+
+        Raises:
+            ValueError: The arguments do not fit the kernel.
+        """
+        given = self._given(places)
+        options = replace(self.options(len(places)), order=order, launches=launches)
+        done = emulate(self.program, given, options)
+        left = {f"argument {k}": a for k, a in enumerate(done.arrays) if isinstance(a, np.ndarray)}
+        filled = {f"argument {k}" for k in options.outputs}
+        before = {f"argument {k}": a for k, a in enumerate(given) if isinstance(a, np.ndarray)}
+        self._accumulates |= any(a.tobytes() != before[n].tobytes() for n, a in left.items() if n not in filled)
+        run = Run(
+            None, (), 0, order, None, done.status, done.reason, None, None, done.emulation.without_arrays(), name=name,
+            launches=launches,
+        )  # fmt: skip
+        return Launched(run, left)
+
+    def _given(self, places: Sequence[int]) -> list[Any]:
+        arrays: Mapping[str, Array] = {
+            f"argument {k}": a for k, a in enumerate(self.arguments) if isinstance(a, np.ndarray)
+        }
+        taken = self.rows.take(arrays, places)
+        return [taken.get(f"argument {k}", a(len(places)) if callable(a) else a) for k, a in enumerate(self.arguments)]
+
+    def causes(self, failed: Run) -> tuple[Cause, ...]:
+        """Return the source lines at which the order may depend on what the failed run changed."""
+        text, entry, broken = ptx_of(self.program, self.options(self.rows.size))
+        if broken is not None:
+            return ()
+        found: list[Cause] = []
+        if failed.name.startswith(f"{self.rows.name} ="):
+            found += batch_branches(text, entry, self.sources)
+        elif failed.name.startswith("rows moved"):
+            found += batch_branches(text, entry, BatchSources({}, position=True))
+        return (*found, *atomic_sums(text, entry))
+
+
+def verify_kernel(subject: KernelInBatches, plan: BatchPlan) -> Verdict:
+    """Verify a kernel in the batches of a plan.
+
+    Args:
+        subject: The kernel and its launches.
+        plan: Batches, positions and orders.
+
+    Returns:
+        The verdict: "ok", "bits_differ" with the first difference and its causes, or the status of a run that failed.
+
+    Raises:
+        HostFailure: This machine cannot emulate.
+        ValueError: The arguments do not fit the kernel.
+    """
+    runs = list(until_failure(results(make_runs(plan.runs(subject)))))
+    last = runs[-1]
+    causes = subject.causes(last) if last.status == BITS_DIFFER else ()
+    return Verdict(
+        None, last.status, last.reason, None, None, last.emulation, tuple(runs), batch_invariant=last.status == "ok",
+        causes=causes,
+    )  # fmt: skip

@@ -1,0 +1,145 @@
+"""The one plan of named runs that shows that a row has the same bits in every batch.
+
+A subject is launched on the same rows in batches of several sizes, at other positions, twice on the same memory, and
+with blocks in other orders. Every run must give each row the bits of the first one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from autosched.verify.batch_rows import BatchRows
+from autosched.verify.launch_plan import TWICE
+from autosched.verify.orders import all_orders
+from autosched.verify.planned_run import PlannedRun
+from autosched.verify.run import Run
+from autosched.verify.verdict import BITS_DIFFER
+from measurements.emulator import ASCENDING, Order
+from search_spaces.arrays import Array
+
+FIRST = "first launch"
+WINDOWS = 8  # batches of one size
+
+
+class Launched(NamedTuple):
+    """One launch of a subject.
+
+    Attributes:
+        run: Its run, whose status is that of the emulation.
+        outputs: Arrays that it left, by name.
+    """
+
+    run: Run
+    outputs: Mapping[str, Array]
+
+
+class BatchSubject(Protocol):
+    """Code that computes the rows of a batch."""
+
+    @property
+    def rows(self) -> BatchRows:
+        """The rows of the first batch."""
+
+    @property
+    def repeatable(self) -> bool:
+        """True if a second launch on the same memory computes the same."""
+
+    def why_not(self, places: Sequence[int]) -> str:
+        """Return why a batch cannot be launched, in one line; "" if it can."""
+
+    def launch(self, name: str, places: Sequence[int], order: Order, launches: int) -> Launched:
+        """Launch a batch that has these rows of the first one, in this order.
+
+        Args:
+            name: Name of the run.
+            places: Rows of the first batch.
+            order: Order of blocks and threads.
+            launches: Number of back-to-back launches on the same memory.
+        """
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """Plan of the runs.
+
+    Attributes:
+        sizes: Numbers of rows of further batches, which hold the first rows of the first batch, or repeat them.
+        shifts: Numbers of rows by which rows are moved to other positions, cyclically.
+        orders: Further orders of blocks and threads.
+    """
+
+    sizes: tuple[int, ...]
+    shifts: tuple[int, ...]
+    orders: tuple[Order, ...]
+
+    @classmethod
+    def of(cls, rows: int, *, full: bool = False, seed: int = 0, least: int = 1, most: int | None = None) -> BatchPlan:
+        """Return the plan for a first batch of ``rows``.
+
+        Args:
+            rows: Rows of the first batch.
+            full: If True, more sizes, positions and orders.
+            seed: Seed of the orders.
+            least: Smallest batch.
+            most: Largest batch. Default: twice the first one and a few more.
+        """
+        most = 2 * rows + 3 if most is None else most
+        sizes = [1, rows // 2 + 1, most]
+        shifts = [1, rows // 2]
+        if full:
+            sizes, shifts = [1, 2, 3, rows // 2 + 1, rows - 1, rows + 1, most], [1, rows // 2, rows - 1]
+        able = dict.fromkeys(min(max(size, least), most) for size in sizes)
+        moved = dict.fromkeys(shift for shift in shifts if 0 < shift < rows)
+        orders = all_orders(seed)[1:]
+        return cls(tuple(s for s in able if s != rows), tuple(moved), orders if full else orders[:1])
+
+    def runs(self, subject: BatchSubject) -> Iterator[PlannedRun]:
+        """Yield the named runs of a subject; each is compared with the first one."""
+        rows = subject.rows
+        every = list(range(rows.size))
+        kept: dict[str, Array] = {}
+
+        def first() -> Run:
+            launched = subject.launch(FIRST, every, ASCENDING, 1)
+            kept.update(launched.outputs)
+            return launched.run
+
+        def again(name: str, batches: Sequence[Sequence[int]], order: Order, launches: int) -> Run:
+            for places in batches:
+                launched = subject.launch(name, places, order, launches)
+                if launched.run.status != "ok":
+                    break
+                shared = len(places) == rows.size  # a result of all rows together is another one for other rows
+                wanted = {n: a for n, a in rows.take(kept, places).items() if shared or rows.axes[n] is not None}
+                reason = rows.difference(launched.outputs, wanted)
+                if reason:
+                    return replace(launched.run, status=BITS_DIFFER, reason=f"{name}: {reason}")
+            return launched.run
+
+        def planned(
+            name: str, batches: Sequence[Sequence[int]], order: Order = ASCENDING, launches: int = 1
+        ) -> PlannedRun:
+            why_not = subject.why_not(batches[0])
+            make = None if why_not else partial(again, name, batches, order, launches)
+            return PlannedRun(name, make, absent=why_not)
+
+        yield PlannedRun(FIRST, first)
+        if subject.repeatable:
+            yield planned(TWICE, [every], ASCENDING, 2)
+        for order in self.orders:
+            yield planned(f"blocks {order.name}", [every], order)
+        for size in self.sizes:
+            yield planned(f"{rows.name} = {size}", _windows(size, rows.size))
+        for shift in self.shifts:
+            yield planned(f"rows moved by {shift}", [np.roll(np.arange(rows.size), shift).tolist()])
+
+
+def _windows(size: int, rows: int) -> list[list[int]]:
+    """Return batches of ``size`` that have other rows of the first batch each: one row alone may agree by chance."""
+    count = max(1, min(WINDOWS, rows // size))
+    return [[(start * rows // count + i) % rows for i in range(size)] for start in range(count)]

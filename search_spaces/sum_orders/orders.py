@@ -62,7 +62,20 @@ _BUILT_IN: Mapping[str, Callable[[Any, Device], tuple[OrderPart, ...]]] = {
 def parts_of(template: KernelTemplate, problem: Problem, device: Device) -> tuple[OrderPart, ...] | None:
     """Return the parts of the order of a template's schedules; None if the template does not state them."""
     stated = template.sum_order or _BUILT_IN.get(template.name)
-    return None if stated is None else stated(problem, device)
+    return _of_program(template, problem, device) if stated is None else stated(problem, device)
+
+
+def _of_program(template: KernelTemplate, problem: Problem, device: Device) -> tuple[OrderPart, ...] | None:
+    """Return the parts of a tile program's order; None for another template."""
+    if template.source is None or template.source.header != "autosched/tile/ring.cuh":
+        return None
+    from search_spaces.programs.beside import Beside
+    from search_spaces.programs.problem import ProgramProblem
+    from search_spaces.sum_orders.programs import program_parts
+
+    own = getattr(template.space, "__self__", None)
+    made = own.problem(problem) if isinstance(own, Beside) else problem
+    return program_parts(made, device) if isinstance(made, ProgramProblem) else None
 
 
 def sum_order(template: KernelTemplate, problem: Problem, schedule: Schedule, device: Device) -> SumOrder | None:

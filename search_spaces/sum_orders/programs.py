@@ -1,0 +1,164 @@
+"""Orders of sums of tile programs, read off a schedule's distributions.
+
+A sum over a tile is added up by the registers of each thread in their order, then by lanes, then by warps. Products add
+in ascending steps of their instruction; those of a loop that does more than add them up are those of one iteration.
+Blocks that share the iterations of a loop have ranges, and atomics add in the order in which blocks run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from search_spaces.hardware.devices import Device
+from search_spaces.hardware.intrinsics import intrinsic as intrinsic_row
+from search_spaces.programs.inference.inference import Inference
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.distribution import Digit, Distribution
+from search_spaces.programs.planning.choices import Choices, choices
+from search_spaces.programs.planning.estimates import AFTER, fitting, sum_name
+from search_spaces.programs.planning.numbers import Numbers
+from search_spaces.programs.planning.splits import accumulating, shared_loop, splittable
+from search_spaces.programs.planning.ways import is_boxed
+from search_spaces.programs.problem import ProgramProblem
+from search_spaces.programs.schedules.decisions import parameters, shaping_names
+from search_spaces.programs.schedules.streams import is_splittable
+from search_spaces.spaces.parameters import Value
+from search_spaces.spaces.sum_order import OrderPart
+from search_spaces.sum_orders.matmul import PRODUCTS, RANGES, instruction
+
+_ANY_ORDER = ("max", "min", "and", "or", "xor")  # parts of the names of kinds whose order does not show
+
+
+def program_parts(problem: ProgramProblem, device: Device) -> tuple[OrderPart, ...]:
+    """Return the parts of the order of a tile program's schedules."""
+    found = choices(problem)
+    domains = tuple(found.domains)
+    parts = [*_splits(found, problem, device)]
+    if found.first.products:
+        parts.insert(0, OrderPart(PRODUCTS, ("intrinsic", *domains), _products(found)))
+    if sums := list(_sums(found.first)):
+        shaping = tuple(shaping_names(problem, device))
+        carried = tuple(sum_name(i) for i in range(len(found.first.sums)))
+        parts += [OrderPart(f"sum {k + 1}", (*shaping, *carried), _sum(found, k)) for k, _ in enumerate(sums)]
+    if any(_is_atomic_sum(o) for o, _ in found.first.trace.walk()):
+        parts.append(OrderPart("atomics", (), lambda: "in the order of blocks", lambda: True))
+    return tuple(parts)
+
+
+def _rounds(kind: str, value: ir.Value) -> bool:
+    """Return True if joining such values rounds, so that their order shows."""
+    return value.dtype.is_float and not any(word in kind for word in _ANY_ORDER)
+
+
+def _is_atomic_sum(operation: ir.Operation) -> bool:
+    return isinstance(operation, ir.AtomicRmw) and _rounds(operation.kind, operation.value)
+
+
+def _sums(found: Inference) -> Iterator[ir.ReduceTile | ir.Scan]:
+    for operation in found.made.values():
+        if isinstance(operation, ir.ReduceTile | ir.Scan) and _rounds(operation.kind, operation.value):
+            yield operation
+
+
+def _products(found: Choices) -> Callable[..., str]:
+    def value(intrinsic: str, **sizes: Value) -> str:
+        inference = found.inference(sizes)
+        name = (
+            f"wgmma_k16_{intrinsic.rpartition('_')[2]}"
+            if is_boxed(intrinsic)
+            else instruction(intrinsic_row(intrinsic))
+        )
+        alone = accumulating(inference)
+        depths = [
+            operation.a.shape[1]
+            for id_, operation in inference.made.items()
+            if isinstance(operation, ir.Mma) and not (inference.inside[id_] and inference.inside[id_][-1] in alone)
+        ]
+        return name + (f", {' and '.join(map(str, depths))} at a time" if depths else "")
+
+    return value
+
+
+def _sum(found: Choices, number: int) -> Callable[..., str]:
+    def value(**values: Value) -> str:
+        inference = found.inference(values)
+        made = fitting(inference, values)
+        if made is None:
+            return ""
+        operation = list(_sums(inference))[number]
+        return _joined(inference, made, operation, values)
+
+    return value
+
+
+def _joined(found: Inference, made: Numbers, operation: ir.ReduceTile | ir.Scan, values: Mapping[str, Value]) -> str:
+    size = ""
+    if isinstance(operation, ir.Scan):
+        spread = found.natural[operation.result.id]
+    else:
+        spread = found.sources[operation.result.id]
+        size = "" if operation.size == operation.value.shape[operation.dimension] else f" of {operation.size}"
+    try:
+        of = made.of(spread)
+    except ValueError:
+        return ""
+    after = ""
+    carried = [k for k, reduced in enumerate(found.sums.values()) if reduced is operation]
+    if carried and values.get(sum_name(carried[0])) == AFTER:
+        after = ", lanes joined after the loop"
+    return f"{operation.kind}{size} over {_digits(of, operation.dimension)}{after}"
+
+
+def _digits(of: Distribution, dimension: int) -> str:
+    """Return who adds what along a dimension: numbers of elements, and their distance, fastest first."""
+    texts = []
+    weighted = [(digit, weight) for digit, weight in of.weighted(dimension) if digit.size > 1]
+    for place in ("register", "lane", "warp"):
+        own = sorted(((d, w) for d, w in weighted if d.place == place), key=lambda one: one[0].stride)
+        if own:
+            texts.append(f"{place}s {' '.join(f'{size}x{weight}' for size, weight in _merged(own))}")
+    return ", ".join(texts) or "one element"
+
+
+def _merged(digits: Iterable[tuple[Digit, int]]) -> list[tuple[int, int]]:
+    """Return sizes and weights, with digits joined that continue each other."""
+    found: list[tuple[int, int]] = []
+    for digit, weight in digits:
+        if found and found[-1][0] * found[-1][1] == weight:
+            found[-1] = found[-1][0] * digit.size, found[-1][1]
+        else:
+            found.append((digit.size, weight))
+    return found
+
+
+def _splits(found: Choices, problem: ProgramProblem, device: Device) -> Iterator[OrderPart]:
+    domains = tuple(found.domains)
+    if shared_loop(found.first) is not None:
+
+        def parts(**values: Value) -> str:
+            shared = shared_loop(found.inference(values))
+            assert shared is not None
+            return f"{shared[0].parts} blocks share the loop" if shared[0].parts > 1 else ""
+
+        yield OrderPart("blocks of a loop", domains, parts)
+    if not is_splittable(found):
+        return
+
+    def ranges(split_k: int, stream_k: int, **values: Value) -> str:
+        inference = found.inference(values)
+        loop = splittable(inference)
+        assert loop is not None
+        if stream_k:
+            return f"stream-K in steps of {loop.step}"
+        turns = inference.trace.turns()[loop.number]
+        each = -(-turns // split_k)
+        return "one range" if each >= turns else f"ranges of {each * loop.step}"
+
+    yield OrderPart(RANGES, ("split_k", "stream_k", *domains), ranges, lambda split_k, stream_k, **values: stream_k > 0)
+    names = {p.name for p in parameters(problem, device)}
+    for name in (*domains, *(n for n in ("min_blocks", "raster") if n in names)):
+
+        def dealt(stream_k: int, _name: str = name, **values: Value) -> str:
+            return str(values[_name]) if stream_k else ""
+
+        yield OrderPart(f"stream-K {name}", ("stream_k", name), dealt, lambda stream_k, **values: stream_k > 0)

@@ -21,6 +21,7 @@ from search_spaces.spaces.parameters import Parameter, categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
+from search_spaces.spaces.sum_order import OrderPart
 from search_spaces.templates.common.launch_rules import device_rules
 from search_spaces.templates.device_source import DeviceSource
 from search_spaces.templates.template import KernelTemplate, TemplateSet
@@ -41,6 +42,7 @@ __all__ = [
     "Operand",
     "Operator",
     "Option",
+    "OrderPart",
     "Parameter",
     "Problem",
     "Rule",

@@ -16,6 +16,7 @@ from autosched.regression.report import CheckFinding, EntryStatus
 from autosched.reporting import formatting
 from autosched.tuning.backends import AnalyticEstimator
 from autosched.tuning.backends.estimators import code_of
+from autosched.tuning.order_rules import family_key
 from autosched.verify import stored
 from autosched.verify.in_threads import in_threads
 from autosched.verify.schedules import verify_one
@@ -53,7 +54,35 @@ class StaticOptions:
 
 def check_static(entries: Sequence[CheckedEntry], pool: CompilePool, options: StaticOptions) -> Iterator[CheckFinding]:
     """Yield a finding for each entry, in their order, several at a time."""
-    return in_threads(lambda entry: check_entry(entry, pool, options), entries, usable_cores())
+    orders = _orders_of_families(entries)
+
+    def checked(entry: CheckedEntry) -> CheckFinding:
+        finding = check_entry(entry, pool, options)
+        others = orders.get(_family(entry), {})
+        if len(others) < 2 or finding.verdict.fails:
+            return finding
+        reason = (
+            f"batch-invariant entries of its problem have {len(others)} orders of sums: {'; '.join(others.values())}"
+        )
+        return replace(finding, verdict=EntryStatus.WRONG, reasons=(reason, *finding.reasons))
+
+    return in_threads(checked, entries, usable_cores())
+
+
+def _family(entry: CheckedEntry) -> tuple[str, str]:
+    """Return the device and the key that entries share which differ in the size of their batch alone; "" without."""
+    invariant = stored.is_batch_invariant(entry.trial.verification) and entry.problem.batch_sizes
+    return entry.device.name, family_key(entry.problem) if invariant else ""
+
+
+def _orders_of_families(entries: Sequence[CheckedEntry]) -> dict[tuple[str, str], dict[SumOrder, str]]:
+    """Return the orders of sums of the batch-invariant entries of each family, each with a trial that has it."""
+    found: dict[tuple[str, str], dict[SumOrder, str]] = {}
+    for entry in entries:
+        order = stored.order(entry.trial.verification)
+        if order is not None and _family(entry)[1]:
+            found.setdefault(_family(entry), {}).setdefault(order, f"trial {entry.trial.id} adds by {order}")
+    return found
 
 
 def check_entry(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> CheckFinding:

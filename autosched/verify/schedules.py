@@ -61,7 +61,9 @@ class ScheduleVerifier:
 
     def _with_batches(self, found: Verdict, schedule: Schedule) -> Verdict:
         """Return a verdict with the runs that show whether a row has the same bits in every batch."""
-        batches = verify_batch(self.template, self.problem, schedule, self.device, self.settings)
+        limited = self.settings.budget is not None  # a search waits for it: fewer runs, but all of them
+        settings = replace(self.settings, depth="quick", budget=None) if limited else self.settings
+        batches = verify_batch(self.template, self.problem, schedule, self.device, settings)
         runs = (*found.runs, *batches.runs)
         return replace(
             found, status=batches.status, reason=batches.reason, runs=runs, order=batches.order,

@@ -103,6 +103,25 @@ def test_check_refuses_an_entry_that_lost_its_order(invariant: Path, tmp_path: P
     assert main(["check", "--db", str(file), "--static", "--no-emulate"]) == 1
 
 
+def test_check_refuses_batches_with_several_orders(invariant: Path, tmp_path: Path) -> None:
+    file = tmp_path / "merged.db"
+    file.write_bytes(invariant.read_bytes())
+    problem, other = Softmax(3, 512), tmp_path / "other.db"
+    with Store.open(invariant) as store:
+        best = store.best(Softmax(40, 512), device(GPU).name)
+    assert best is not None
+    templates = templates_for(problem, device(GPU))
+    schedule = next(
+        s
+        for s in templates.space(problem, device(GPU)).sample(50, 1)
+        if sum_order(templates.of(s), problem, s, device(GPU)) != order_of(best)
+    )
+    assert tuned(problem, other, same_bits_as=schedule, batch_invariant=True).best is not None
+    assert main(["merge", str(other), "--into", str(file)]) == 0
+    assert main(["check", "--db", str(file), "--static", "--no-emulate"]) == 1
+    assert main(["check", "--db", str(other), "--static", "--no-emulate"]) == 0
+
+
 def test_problems_without_a_batch_and_unusable_references_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "none.db"
     with pytest.raises(ValueError, match="batch"):

@@ -1,24 +1,54 @@
-"""Functions of packages over batches of rows, each of which returns one row for each."""
+"""Kernels of packages over batches of rows. As a script it compares all batches of one of them exhaustively."""
+
+import json
+import sys
 
 import torch
 
+MOST = 16
 
-def liger_rms_norm(rows: int) -> torch.Tensor:
+
+def rms_norm(x: torch.Tensor) -> torch.Tensor:
     from liger_kernel.ops.rms_norm import LigerRMSNormFunction
 
-    x = torch.randn(rows, 512, device="cuda")
-    weight = torch.randn(512, device="cuda")
-    return LigerRMSNormFunction.apply(x, weight, 1e-5, 0.0, "llama", False)
+    return LigerRMSNormFunction.apply(x, torch.ones(x.shape[1], device="cuda"), 1e-5, 0.0, "llama", False)
+
+
+def softmax(x: torch.Tensor) -> torch.Tensor:
+    from liger_kernel.ops.softmax import LigerSoftmaxFunction
+
+    return LigerSoftmaxFunction.apply(x)
+
+
+def layer_norm(x: torch.Tensor) -> torch.Tensor:
+    from fla.modules.layernorm import layer_norm_fwd
+
+    ones, zeros = torch.ones(x.shape[1], device="cuda"), torch.zeros(x.shape[1], device="cuda")
+    return layer_norm_fwd(x, ones, zeros, 1e-5)[0]
+
+
+def liger_rms_norm(rows: int) -> torch.Tensor:
+    return rms_norm(torch.randn(rows, 512, device="cuda"))
 
 
 def liger_softmax(rows: int) -> torch.Tensor:
-    from liger_kernel.ops.softmax import LigerSoftmaxFunction
-
-    return LigerSoftmaxFunction.apply(torch.randn(rows, 512, device="cuda"))
+    return softmax(torch.randn(rows, 512, device="cuda"))
 
 
 def fla_layer_norm(rows: int) -> torch.Tensor:
-    from fla.modules.layernorm import layer_norm_fwd
+    return layer_norm(torch.randn(rows, 256, device="cuda"))
 
-    x = torch.randn(rows, 256, device="cuda")
-    return layer_norm_fwd(x, torch.randn(256, device="cuda"), torch.randn(256, device="cuda"), 1e-5)[0]
+
+def exhaustive(name: str) -> bool:
+    """Return True if each row has the same bits in every batch of neighbouring rows."""
+    of = {"liger_rms_norm": rms_norm, "liger_softmax": softmax, "fla_layer_norm": layer_norm}[name]
+    x = torch.randn(MOST, 256, device="cuda")
+    whole = of(x).clone()
+    batches = [
+        (first, rows) for rows in range(1, MOST) for first in sorted({0, 1, MOST - rows}) if first + rows <= MOST
+    ]
+    return all(torch.equal(of(x[a : a + n].clone()), whole[a : a + n]) for a, n in batches)
+
+
+if __name__ == "__main__":
+    print(json.dumps({"exhaustive": exhaustive(sys.argv[1])}))

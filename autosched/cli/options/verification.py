@@ -48,8 +48,8 @@ class VerificationEffort:
         bool,
         typer.Option(
             "--batch-invariant",
-            help="A row must have the same bits in every batch, at every position and in every launch. Of a file: "
-            "-a arrays and --grid name rows (f32[rows,64]), or --size of a function does; then --size rows=A..B.",
+            help="A row must have the same bits in every batch, at every position and in every launch. A file also "
+            "needs the sizes of the batch, --size NAME=A..B.",
         ),
     ] = False
 

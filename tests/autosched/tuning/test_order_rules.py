@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from needs import needs_compiler, needs_nvrtc
 
 import autosched
-from autosched import Softmax
+from autosched import Matmul, Softmax
 from autosched.cli import main
 from autosched.verify import stored
+from autosched.verify.launch import LaunchUnderTest
+from measurements.emulator import ASCENDING
 from measurements.store.store import Store
 from measurements.trials.problem_key import problem_of
 from search_spaces.catalogue import template, templates_for
@@ -57,6 +60,22 @@ def test_every_batch_gets_one_order_and_a_verification(invariant: Path) -> None:
         assert stored.order(trial.verification) in orders
         names = [run["name"] for run in json.loads(trial.verification or "")["runs"]]
         assert {"launched twice", "rows moved by 1"} <= set(names) or trial is best[0]
+
+
+def test_the_best_schedules_of_all_batches_give_a_row_the_same_bits(tmp_path: Path) -> None:
+    rows = Matmul(300, 48, 192, out="f32").random_inputs(0)
+    results = {}
+    for m in (1, 40, 300):
+        problem = Matmul(m, 48, 192, out="f32")
+        best = tuned(problem, tmp_path / "all.db", batch_invariant=True, verify=False).best
+        assert best is not None
+        kernel = template(best.schedule.template).kernel(problem, best.schedule, device(GPU))
+        done = LaunchUnderTest(kernel, {"a": rows["a"][:, :m].copy(), "b": rows["b"]}).run(ASCENDING)
+        assert done.status == "ok"
+        results[m] = best.schedule, done.outputs["out"]
+    assert len({schedule for schedule, _ in results.values()}) > 1
+    for m, (_, out) in results.items():
+        assert np.array_equal(out[:, :m], results[300][1][:, :m])
 
 
 def test_a_search_keeps_the_bits_of_a_stored_trial(invariant: Path, tmp_path: Path) -> None:

@@ -145,6 +145,7 @@ def test_tune_passes_on_what_it_was_told(run: Run, fake: FakeTune) -> None:
         "m.json",
     )
     more += ("--min-gain", "0.02", "--seconds", "30", "--verification-seconds", "2.5")
+    more += ("--batch-invariant", "--same-bits-as", "other.db#3")
     assert run("tune", "matmul", *SMALL, "--db", "b.db", *more)[0] == 0
     asked = {k: v for k, v in fake.asked.items() if k != "progress"}
     assert asked == {
@@ -170,6 +171,8 @@ def test_tune_passes_on_what_it_was_told(run: Run, fake: FakeTune) -> None:
         "min_gain": 0.02,
         "seconds": 30.0,
         "verification_seconds": 2.5,
+        "batch_invariant": True,
+        "same_bits_as": "other.db#3",
     }
     assert run("tune", "matmul", *SMALL, "--db", "b.db", "--gpus", "all")[0] == 0
     assert fake.asked["gpus"] == "all"

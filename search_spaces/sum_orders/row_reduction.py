@@ -28,17 +28,24 @@ def row_parts(problem: RowProblem, device: Device) -> tuple[OrderPart, ...]:
     def span(vector_x: int, peel: str) -> int:
         return length + int(places_before(vector_x, peel == "yes"))
 
-    def lanes(lanes_k: int, subgroups_k: int, unroll: int, vector_x: int, passes: str) -> str:
+    def threads(lanes_k: int, subgroups_k: int, unroll: int, vector_x: int, passes: str) -> str:
         vector = vector_x if contiguous else 1
         if lanes_k == subgroups_k == 1:  # one thread adds the row in ascending order
             return f"one thread, vectors of {vector}" if by_vector(passes) else "one thread"
+        one_tree = subgroups_k <= lanes_k and (unroll == 1 or subgroups_k == 1)
+        # Lanes, then warps, join neighbours pair by pair. Joining states that are more than a sum is not symmetric:
+        # the compiler fuses one of two products, and which one decides the bits of each lane.
+        if one_tree and not by_vector(passes):
+            return f"{subgroups_k * lanes_k} threads, vectors of {vector}"
         loads = f", {unroll} vectors in a row" if subgroups_k > 1 else ""
         return f"{subgroups_k} warps, {lanes_k} lanes, vectors of {vector}{loads}"
 
-    def parts(split_k: int, vector_x: int, peel: str) -> str:
+    def parts(split_k: int, vector_x: int, peel: str, lanes_k: int) -> str:
         whole = span(vector_x, peel)
         chunk = int(chunk_length(whole, contiguous, split_k))
-        return "" if chunk >= whole else f"parts of {chunk}"
+        if chunk >= whole:
+            return ""
+        return f"parts of {chunk}" + (f", joined by {lanes_k} lanes" if split_k > lanes_k else "")
 
     def peeled(vector_x: int, peel: str) -> str:
         return f"vectors of {vector_x} begin where memory is aligned" if peel == "yes" and vector_x > 1 else ""
@@ -48,8 +55,8 @@ def row_parts(problem: RowProblem, device: Device) -> tuple[OrderPart, ...]:
         return "one block normalizes the row" if own else ""
 
     found = [
-        OrderPart("threads along a row", ("lanes_k", "subgroups_k", "unroll", "vector_x", "passes"), lanes),
-        OrderPart("blocks along a row", ("split_k", "vector_x", "peel"), parts),
+        OrderPart("threads along a row", ("lanes_k", "subgroups_k", "unroll", "vector_x", "passes"), threads),
+        OrderPart("blocks along a row", ("split_k", "vector_x", "peel", "lanes_k"), parts),
         OrderPart("peeling", ("vector_x", "peel"), peeled, lambda vector_x, peel: bool(peeled(vector_x, peel))),
     ]
     if len(problem.passes) > 1:

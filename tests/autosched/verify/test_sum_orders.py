@@ -72,6 +72,7 @@ def unfused(kernel: GeneratedKernel, problem: Problem) -> GeneratedKernel:
     [*PROBLEMS, *(pytest.param(*case, marks=pytest.mark.nightly) for case in NIGHTLY)],
     ids=lambda x: str(getattr(x, "operator", x)),
 )
+@pytest.mark.timeout(3600)
 def test_equal_orders_give_equal_bits_and_others_do_not(problem: Problem, gpu: str, nightly: bool) -> None:
     where = device(gpu)
     templates = templates_for(problem, where)
@@ -104,6 +105,7 @@ def test_equal_orders_give_equal_bits_and_others_do_not(problem: Problem, gpu: s
     ],
     ids=lambda x: str(getattr(x, "operator", x)),
 )
+@pytest.mark.timeout(3600)
 def test_batch_invariance_by_the_order_is_what_the_emulator_finds(problem: Problem, gpu: str, nightly: bool) -> None:
     where = device(gpu)
     templates = templates_for(problem, where)

@@ -103,7 +103,8 @@ bool complete_collectives(Warp& w) {
     });
     run_as(w, k);
     machine.self->site = i.site;
-    if (i.row->flow == Flow::barrier) {
+    machine.clocks.meet(w.index, there, live);
+    if (is_barrier) {
       arrive_together(w, i, there);
     } else if (i.own) {
       if (i.strict) {

@@ -45,13 +45,20 @@ Lanes runnable_lanes(const Warp& w) {
   return lanes;
 }
 
+// Lanes that have last asked an mbarrier in vain.
+Lanes polling_lanes(const Warp& w, Lanes lanes) {
+  Lanes polling = 0;
+  for_lanes(lanes, [&](unsigned k) { polling |= static_cast<Lanes>(w.thread[k].polls) << k; });
+  return polling;
+}
+
 // The lanes that run next: those deepest in calls, of these the first in the program. With `ahead` the other way round,
 // and those that do not spin before all others: they may be between the two, and hold what these wait for.
 Group choose(const Warp& w, Lanes runnable, bool ahead) {
   Group group;
   Lanes candidates = runnable;
   if (ahead) {
-    Lanes spinning = 0;
+    Lanes spinning = polling_lanes(w, runnable);
     for_lanes(runnable, [&](unsigned k) { spinning |= static_cast<Lanes>(w.thread[k].spins) << k; });
     if (spinning != runnable) candidates &= ~spinning;
   }
@@ -367,7 +374,10 @@ void run_warp(Machine& machine, unsigned index) {
             }
           } else {
             if (i.flow == Flow::yields) machine.idle_polls = 0;  // blocks take turns here, and nobody waits
+            const Lanes polling = polling_lanes(w, now);
             execute(w, i, now);
+            // Lanes that have asked in vain twice let the others of their warp go on.
+            if (i.flow == Flow::polls) w.ahead = (polling & polling_lanes(w, now)) != 0 && !w.ahead;
           }
           place_lanes(w, now, pc + 1);
           break;

@@ -12,6 +12,15 @@ void View::grant(Grant g) {
   }
 }
 
+void View::add(unsigned w, std::uint32_t lanes, bool whole, Epoch epoch) {
+  if (!whole) {
+    for (; lanes != 0; lanes &= lanes - 1) grant({who_of(w, static_cast<unsigned>(std::countr_zero(lanes))), epoch});
+    return;
+  }
+  if (up_to.size() <= w) up_to.resize(w + 1, 0);
+  up_to[w] = std::max(up_to[w], epoch);
+}
+
 void View::join(const View& other) {
   if (up_to.size() < other.up_to.size()) up_to.resize(other.up_to.size(), 0);
   for (std::size_t a = 0; a < other.up_to.size(); ++a) up_to[a] = std::max(up_to[a], other.up_to[a]);
@@ -24,6 +33,7 @@ void View::join(const View& other) {
   std::merge(grants.begin(), grants.end(), other.grants.begin(), other.grants.end(), std::back_inserter(all), before);
   grants.clear();
   for (const Grant& g : all) {
+    if (const unsigned actor = warp_of(g.who); actor < up_to.size() && g.epoch <= up_to[actor]) continue;
     if (!grants.empty() && grants.back().who == g.who) {
       grants.back().epoch = std::max(grants.back().epoch, g.epoch);
     } else {
@@ -48,6 +58,8 @@ void Clocks::start_block(unsigned warp_count, Epoch next) {
     now[w] = first;
     known[w].clear();
     alone[w].clear();
+    fresh[w] = 0;
+    met[w] = ~0u;
     known[w].seen.up_to.assign(warp_count, first - 1);
     known[w].fenced.up_to.assign(warp_count, first - 1);
   }
@@ -63,20 +75,24 @@ void swap(Clocks& a, Clocks& b) {
   std::swap_ranges(a.known, a.known + most_known, b.known);
   std::swap_ranges(a.alone, a.alone + most_known, b.alone);
   std::swap_ranges(a.live, a.live + most_known, b.live);
+  std::swap_ranges(a.fresh, a.fresh + most_known, b.fresh);
+  std::swap_ranges(a.met, a.met + most_known, b.met);
 }
 
 void Clocks::advance(unsigned w) {
   for (const Alone& a : alone[w]) known[w].join(a.what);
   alone[w].clear();
   known[w].seen.up_to[w] = now[w];
-  known[w].earlier.add(w, now[w]);
+  known[w].earlier.add(w, ~0u, true, now[w]);
+  fresh[w] = 0;
+  met[w] = ~0u;
   ++now[w];
 }
 
 void Clocks::learn_alone(unsigned w, std::uint32_t lanes, std::uint32_t living, std::uint64_t event, const Knowledge& what,
                  unsigned actor, Epoch epoch) {
   live[w] = living;
-  known[w].earlier.join(what.earlier);  // lanes of a warp go on together, or meet again
+  fresh[w] |= lanes;
   auto& mine = alone[w];
   auto same = std::find_if(mine.begin(), mine.end(), [&](const Alone& a) { return a.event == event; });
   if (same != mine.end()) {
@@ -174,22 +190,40 @@ void Clocks::publish(unsigned w, std::uint32_t lanes, bool whole, Knowledge& to)
   for (const Alone& a : alone[w]) {
     if ((a.lanes & lanes) != 0) to.join(a.what);
   }
-  if (whole) {
-    if (to.seen.up_to.size() <= w) to.seen.up_to.resize(w + 1, 0);
-    to.seen.up_to[w] = std::max(to.seen.up_to[w], now[w]);
-  } else {
-    for (; lanes != 0; lanes &= lanes - 1) {
-      to.seen.grant({who_of(w, static_cast<unsigned>(__builtin_ctz(lanes))), now[w]});
-    }
-  }
-  to.earlier.add(w, now[w]);
+  to.seen.add(w, lanes, whole, now[w]);
+  to.earlier.add(w, lanes, whole, now[w]);
   tick(w);
 }
 
-void Clocks::precede(unsigned w, Earlier& to) {
+void Clocks::precede(unsigned w, std::uint32_t lanes, bool whole, View& to) {
   to.join(known[w].earlier);
-  to.add(w, now[w]);
+  for (const Alone& a : alone[w]) {
+    if ((a.lanes & lanes) != 0) to.join(a.what.earlier);
+  }
+  to.add(w, lanes, whole, now[w]);
   tick(w);
+}
+
+void Clocks::meet_anew(unsigned w, std::uint32_t lanes, std::uint32_t living) {
+  const bool whole = (lanes & living) == living;
+  Alone together{lanes, 0, {}};
+  View& earlier = whole ? known[w].earlier : together.what.earlier;
+  for (const Alone& a : alone[w]) {
+    if ((a.lanes & lanes) != 0) earlier.join(a.what.earlier);
+  }
+  earlier.add(w, lanes, whole, now[w]);
+  tick(w);
+  fresh[w] = whole ? 0 : fresh[w] & ~lanes;
+  met[w] = whole ? ~0u : lanes;
+  if (whole) return;
+  live[w] = living;
+  auto& mine = alone[w];
+  const auto same = std::find_if(mine.begin(), mine.end(), [&](const Alone& a) { return a.event == 0 && a.lanes == lanes; });
+  if (same == mine.end()) {
+    mine.push_back(std::move(together));
+  } else {
+    same->what.join(together.what);
+  }
 }
 
 void Clocks::fence_proxy(unsigned w, std::uint32_t lanes, bool whole) {
@@ -212,13 +246,7 @@ void Clocks::fence_proxy(unsigned w, std::uint32_t lanes, bool whole) {
       same->what.join(part.what);
     }
   }
-  if (whole) {
-    fenced.up_to[w] = std::max(fenced.up_to[w], now[w]);
-  } else {
-    for (; lanes != 0; lanes &= lanes - 1) {
-      fenced.grant({who_of(w, static_cast<unsigned>(__builtin_ctz(lanes))), now[w]});
-    }
-  }
+  fenced.add(w, lanes, whole, now[w]);
   tick(w);
 }
 

@@ -26,6 +26,7 @@ using Epoch = std::uint32_t;
 using Who = std::uint16_t;
 constexpr unsigned whole_warp = 32;
 constexpr std::uint64_t event_of_flag = std::uint64_t{3} << 62;  // of events: a flag was read (block_order.cpp)
+constexpr std::uint64_t event_of_time = std::uint64_t{1} << 61;  // of events: an mbarrier's phase was found finished without acquiring
 constexpr Who who_of(unsigned actor, unsigned lane) { return static_cast<Who>(actor * 64 + lane); }
 constexpr unsigned warp_of(Who who) { return who / 64; }
 constexpr unsigned lane_of(Who who) { return who % 64; }
@@ -69,6 +70,8 @@ struct View {
   }
   void grant(Grant g);
   void join(const View& other);
+  // What lanes of a warp have done up to an epoch; `whole`: they are all that it has.
+  void add(unsigned w, std::uint32_t lanes, bool whole, Epoch epoch);
   bool holds(Who who, Epoch epoch) const {
     const unsigned actor = warp_of(who);
     return (actor < up_to.size() && epoch <= up_to[actor]) || (!grants.empty() && granted(who, epoch));
@@ -79,28 +82,10 @@ struct View {
   static bool before(const Grant& a, const Grant& b) { return a.who < b.who; }
 };
 
-// By warp: the epoch up to which what the warp did came earlier in time, whether or not memory it wrote is visible. A
-// phase that such an event was needed for cannot have ended before it.
-struct Earlier {
-  std::vector<Epoch> up_to;
-
-  void clear() { up_to.clear(); }
-  void join(const Earlier& other) {
-    if (up_to.size() < other.up_to.size()) up_to.resize(other.up_to.size(), 0);
-    for (std::size_t w = 0; w < other.up_to.size(); ++w) up_to[w] = std::max(up_to[w], other.up_to[w]);
-  }
-  void add(unsigned w, Epoch epoch) {
-    if (up_to.size() <= w) up_to.resize(w + 1, 0);
-    up_to[w] = std::max(up_to[w], epoch);
-  }
-  bool holds(unsigned w, Epoch epoch) const { return w < up_to.size() && epoch <= up_to[w]; }
-};
-
 // The views of the world: what happened before, what of it a proxy fence has made visible to the async proxy, and what
-// came earlier.
+// came earlier in time, whether or not memory that it wrote is visible.
 struct Knowledge {
-  View seen, fenced;
-  Earlier earlier;
+  View seen, fenced, earlier;
   void clear() {
     seen.clear();
     fenced.clear();
@@ -132,6 +117,8 @@ struct Clocks {
   Knowledge known[max_warps];
   std::vector<Alone> alone[max_warps];
   std::uint32_t live[max_warps];  // lanes, when one last learnt something alone
+  // Of each warp: lanes that have learnt what came earlier since they last met others, and those that met last.
+  std::uint32_t fresh[max_warps], met[max_warps];
 
   void start_block(unsigned warp_count, Epoch next);
   // The first epoch behind all that the running blocks have used.
@@ -172,6 +159,11 @@ struct Clocks {
   // are a group, as tiles are, each knows what all of them have done, too; the lanes of other masks end the epoch of the
   // whole warp, as stamps do not tell them from their neighbours.
   void share(unsigned w, std::uint32_t lanes, std::uint32_t living);
+  // Some lanes of a warp, of which `living` have not exited, wait for each other: what any of them did or knew to come earlier
+  // came before all that each does next. Memory that they wrote stays unordered, as shuffles and votes order none.
+  void meet(unsigned w, std::uint32_t lanes, std::uint32_t living) {
+    if ((fresh[w] & lanes) != 0 || (lanes & ~met[w]) != 0) meet_anew(w, lanes, living);
+  }
   // All that a lane of a warp knows.
   View view_of(unsigned w, unsigned lane) const;
   // Whether lanes of a warp know of single lanes what they have done.
@@ -183,9 +175,9 @@ struct Clocks {
   void begin();
   // Lanes of a warp publish to `to` what they know and have done; `whole`: they are all that the warp has.
   void publish(unsigned w, std::uint32_t lanes, bool whole, Knowledge& to);
-  // Adds to `to` all that came before what warp w does next. Nothing is published: instructions without release semantics
-  // come in order, too.
-  void precede(unsigned w, Earlier& to);
+  // Adds to `to` all that came before what lanes of a warp do next. Nothing is published: instructions without release
+  // semantics come in order, too.
+  void precede(unsigned w, std::uint32_t lanes, bool whole, View& to);
   // A proxy fence of some lanes: all that they know and have done is visible to the async proxy.
   void fence_proxy(unsigned w, std::uint32_t lanes, bool whole);
   // Whether something of this block, done by `before` in `epoch`, happened before what `me` does now.
@@ -204,6 +196,7 @@ struct Clocks {
     return (known[w].*view).holds(before, epoch) || (!alone[w].empty() && hold_alone(view, before, epoch, me));
   }
   bool hold_alone(View Knowledge::*view, Who before, Epoch epoch, Who me) const;
+  void meet_anew(unsigned w, std::uint32_t lanes, std::uint32_t living);
 };
 
 }  // namespace autosched::emulator

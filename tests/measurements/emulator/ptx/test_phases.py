@@ -148,3 +148,94 @@ def test_states_of_the_phase_before() -> None:
         done = autosched.emulate(source, [out], grid=1, block=96, outputs=(0,), kernel="k", options=["-arch=sm_90"])
         assert done.status == status, done.reason
     assert {f.kind for f in done.faults} == {"mbarrier_misuse"}
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """A producer warp, a consumer warp, and the arrivals that a phase of `full`, `empty` and `other` expects."""
+
+    consumer: str
+    producer: str = "wait(at(&empty), turn & 1 ^ 1); arrive(at(&full));"
+    full: int = 32
+    empty: int = 1
+    other: int = 32
+
+    def run(self, seed: int) -> autosched.EmulatedLaunch:
+        body = f"""
+  for (int turn = 0; turn < 4; ++turn) {{
+    if (warp == 0) {{ {self.producer} }} else if (warp == 1) {{ {self.consumer} }}
+  }}"""
+        source = SOURCE.replace("init(at(&full), 32)", f"init(at(&full), {self.full})")
+        source = source.replace("init(at(&other), 64)", f"init(at(&other), {self.other})")
+        source = source.replace("BODY", body).replace("RELEASES", str(self.empty))
+        return autosched.emulate(
+            source,
+            [np.zeros(64, np.int32)],
+            grid=1,
+            block=64,
+            outputs=(0,),
+            kernel="k",
+            options=["-arch=sm_90"],
+            order=Order("ascending", seed),
+            time_limit=20,
+        )
+
+
+WAIT = "wait(at(&full), turn & 1);"
+RELEASE = "if (lane == 0) arrive(at(&empty));"
+RELAY = "if (lane == 3) { wait(at(&other), turn & 1); arrive(at(&empty)); }"
+FLAG = """
+  if (turn == 0) { if (lane == 3) slot[0] = 0; __syncwarp(); }
+  if (lane == 3 || lane == 5) wait(at(&full), turn & 1);
+  if (lane == 5) { __threadfence_block(); atomicExch(&slot[0], turn + 1); }
+  if (lane == 3) { while (atomicAdd(&slot[0], 0) != turn + 1); __threadfence_block(); arrive(at(&empty)); }"""
+SOUND_LANES = {
+    "one_lane_behind_syncwarp": Lanes(f"{WAIT} __syncwarp(); {RELEASE}"),
+    "one_lane_behind_a_vote": Lanes(f"{WAIT} sum += __all_sync(~0u, lane < 40); {RELEASE}"),
+    "an_elected_lane": Lanes(f"{WAIT} if (elected()) arrive(at(&empty));"),
+    "a_lane_of_its_own": Lanes(f"if (lane == 0) {{ {WAIT} {RELEASE} }}"),
+    "two_lanes_that_meet": Lanes(f"if (lane == 0 || lane == 7) {{ {WAIT} __syncwarp(0x81); }} {RELEASE}"),
+    "half_a_warp_behind_a_shuffle": Lanes(
+        f"if (lane < 16) {{ {WAIT} sum += __shfl_sync(0xffff, lane, 3); }} {RELEASE}"
+    ),
+    "one_lane_behind_another_mbarrier": Lanes(f"{WAIT} arrive(at(&other)); {RELAY}"),
+    "one_lane_behind_a_flag": Lanes(FLAG),
+    "one_lane_fills_behind_syncwarp": Lanes(
+        f"{WAIT} arrive(at(&empty));",
+        "wait(at(&empty), turn & 1 ^ 1); __syncwarp(); if (lane == 0) arrive(at(&full));",
+        full=1,
+        empty=32,
+    ),
+    "both_sides_in_one_warp": Lanes(f"if (lane == 0) arrive(at(&full)); else {WAIT} __syncwarp();", "", full=1),
+    "all_lanes_of_one_warp": Lanes(f"arrive(at(&full)); {WAIT}", ""),
+}
+FAULTY_LANES = {
+    "one_lane_releases_for_all": Lanes(f"{WAIT} {RELEASE}"),
+    "a_lane_elected_before": Lanes(f"const unsigned e = elected(); {WAIT} if (e) arrive(at(&empty));"),
+    "one_of_two_lanes": Lanes(f"if (lane == 0 || lane == 7) {WAIT} {RELEASE}"),
+    "the_other_half_meets": Lanes(f"if (lane < 16) {WAIT} else __syncwarp(0xffff0000); {RELEASE}"),
+    "too_few_lanes_meet": Lanes(f"if (lane < 16) {WAIT} __syncwarp(lane < 8 ? 0xff : 0xffffff00); {RELEASE}"),
+    "a_lane_is_left_out_of_another_mbarrier": Lanes(f"{WAIT} if (lane != 5) arrive(at(&other)); {RELAY}", other=31),
+    "one_lane_fills_for_all": Lanes(
+        f"{WAIT} arrive(at(&empty));",
+        "wait(at(&empty), turn & 1 ^ 1); if (lane == 0) arrive(at(&full));",
+        full=1,
+        empty=32,
+    ),
+    "both_sides_in_one_warp": Lanes(f"if (lane == 0) arrive(at(&full)); else {WAIT}", "", full=1),
+    "half_of_one_warp_arrives": Lanes(f"if (lane < 16) arrive(at(&full)); {WAIT}", "", full=16),
+}
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("lanes", SOUND_LANES.values(), ids=SOUND_LANES)
+def test_lanes_that_wait_for_each_other_before_one_arrives(lanes: Lanes, seed: int) -> None:
+    done = lanes.run(seed)
+    assert done.status == "ok", done.reason
+
+
+@pytest.mark.parametrize("lanes", FAULTY_LANES.values(), ids=FAULTY_LANES)
+def test_a_lane_that_may_miss_two_phases(lanes: Lanes) -> None:
+    """Lanes of a warp may run apart until they wait for each other."""
+    done = lanes.run(seed=0)
+    assert "mbarrier_misuse" in {f.kind for f in done.faults}, done.reason

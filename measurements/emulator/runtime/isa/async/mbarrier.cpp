@@ -29,24 +29,38 @@ constexpr std::int64_t most_arrivals = (1 << 20) - 1, most_bytes = (1 << 20) - 1
 // Whoever has found a phase finished must have done so before the next one may finish: a parity tells two phases apart, not
 // three, and a state is good for the current phase and the one before. In another order of events the waiter would have
 // looked too late, and would wait for ever. The next phase waits for its arrivals and copies: one of them must come later.
+// Lanes of a warp may run apart until they wait for each other.
 void check_waiters(Machine& machine, Mbarrier& m) {
-  for (unsigned w = 0; w < m.seen.size(); ++w) {
-    const PhaseSeen& seen = m.seen[w];
-    if (seen.epoch == 0 || m.joining.earlier.holds(w, seen.epoch) || m.released.earlier.holds(w, seen.epoch)) continue;
-    char phase[32] = "its initialization";
+  for (const PhaseSeen& seen : m.seen) {
+    Lanes late = 0;
+    for_lanes(seen.lanes, [&](unsigned k) {
+      const Who who = who_of(seen.warp, k);
+      late |= static_cast<Lanes>(!m.joining.earlier.holds(who, seen.epoch) && !m.released.earlier.holds(who, seen.epoch)) << k;
+    });
+    if (late == 0) continue;
+    const Who who = who_of(seen.warp, static_cast<unsigned>(__builtin_ctz(late)));
+    char phase[32] = "the initialization";
     if (m.phase != 0) std::snprintf(phase, sizeof phase, "the end of phase %u", m.phase - 1);
     FINDING(machine.report, mbarrier_misuse, seen.site,
             "%s waits for %s of the mbarrier at %s, and phase %u may end before it looks: no arrival or copy that ends phase "
-            "%u is ordered behind the wait",
-            describe(machine, seen.who, machine.block_index).c_str(), phase, describe_shared(machine, m.address).c_str(), m.phase,
-            m.phase);
+            "%u is ordered behind the wait%s",
+            describe(machine, who, machine.block_index).c_str(), phase, describe_shared(machine, m.address).c_str(), m.phase,
+            m.phase, late != seen.lanes ? " (of other lanes of its warp one is, and __syncwarp() may be missing)" : "");
   }
+}
+
+void note_seen(Mbarrier& m, unsigned warp, Lanes lanes, Epoch epoch, SiteIndex site) {
+  for (PhaseSeen& before : m.seen) {
+    if (before.warp == warp) before.lanes &= ~lanes;
+  }
+  std::erase_if(m.seen, [](const PhaseSeen& before) { return before.lanes == 0; });
+  m.seen.push_back({warp, lanes, epoch, site});
 }
 
 void finish_phase(Machine& machine, Mbarrier& m) {
   if (m.left != 0 || m.bytes != 0) return;
   if (machine.launch.check) check_waiters(machine, m);
-  m.seen.assign(machine.warp_count, PhaseSeen{});
+  m.seen.clear();
   ++m.phase;
   m.left = m.arrivals;
   m.released.join(m.joining);
@@ -113,7 +127,6 @@ void init(Warp& w, const Instruction& i, Lanes active) {
     m.actor = add_actor(machine, "a bulk copy that the mbarrier at " + describe_shared(machine, address) + " counts",
                         Kind::async_read_before_wait);
     m.awaited.assign(machine.threads.size(), 0);
-    m.seen.assign(machine.warp_count, PhaseSeen{});
     machine.mbarriers.by_address[address] = std::move(m);
   });
 }
@@ -170,7 +183,7 @@ void arrive_on(Warp& w, const Instruction& i, Lanes active) {
     if (!(i.flags & by_l2)) {
       machine.clocks.publish(w.index, together, whole && together == active, m.joining);
     } else {
-      machine.clocks.precede(w.index, m.joining.earlier);
+      machine.clocks.precede(w.index, together, whole && together == active, m.joining.earlier);
     }
     for_lanes(together, [&](unsigned k) {
       run_as(w, k);
@@ -207,7 +220,7 @@ void change_bytes(Warp& w, const Instruction& i, Lanes active) {
     const std::int64_t bytes = w.values<std::uint32_t>(i.source(1))[k];
     expect_bytes(machine, *m, i.immediate[1] != 0 ? -bytes : bytes, name);
     if (i.immediate[1] == 0) return;
-    machine.clocks.precede(w.index, m->joining.earlier);
+    machine.clocks.precede(w.index, 1u << k, false, m->joining.earlier);
     finish_phase(machine, *m);
   });
   machine.idle_polls = 0;
@@ -217,7 +230,7 @@ void change_bytes(Warp& w, const Instruction& i, Lanes active) {
 void test_wait(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   const char* name = i.immediate[2] != 0 ? "mbarrier.try_wait" : "mbarrier.test_wait";
-  Lanes ended = 0, learning = 0;
+  Lanes ended = 0, found = 0;
   Mbarrier* objects[warp_size] = {};
   bool anyone_waits = false;
   // They may have asked just before the phase ended: all of them, as lanes that ask together get one answer. Loops that go
@@ -263,12 +276,7 @@ void test_wait(Warp& w, const Instruction& i, Lanes active) {
       machine.self->polls = false;
       ended |= 1u << k;
       objects[k] = m;
-      m->seen[w.index] = {machine.clocks.now[w.index], machine.self->who, i.site};
-      if (i.flags & by_l2) {
-        machine.clocks.known[w.index].earlier.join(m->released.earlier);
-      } else {
-        learning |= 1u << k;
-      }
+      found |= 1u << k;
       machine.idle_polls = 0;
       if (machine.launch.count) note_phase_seen(w, m->address);
     } else {
@@ -278,13 +286,18 @@ void test_wait(Warp& w, const Instruction& i, Lanes active) {
       land_some(machine, address);
     }
   });
-  while (learning != 0) {
-    const Mbarrier& m = *objects[__builtin_ctz(learning)];
+  while (found != 0) {
+    Mbarrier& m = *objects[__builtin_ctz(found)];
     Lanes together = 0;
-    for_lanes(learning, [&](unsigned k) { together |= static_cast<Lanes>(objects[k] == &m) << k; });
-    learning &= ~together;
-    machine.clocks.learn_alone(w.index, together, live_lanes(w), std::uint64_t{m.address} << 32 | m.epoch(machine), m.released,
-                               m.actor, m.epoch(machine) - 1);
+    for_lanes(found, [&](unsigned k) { together |= static_cast<Lanes>(objects[k] == &m) << k; });
+    found &= ~together;
+    note_seen(m, w.index, together, machine.clocks.now[w.index], i.site);
+    const std::uint64_t event = std::uint64_t{m.address} << 32 | m.epoch(machine);
+    if (i.flags & by_l2) {
+      machine.clocks.learn_alone(w.index, together, live_lanes(w), event | event_of_time, {{}, {}, m.released.earlier}, w.index, 0);
+    } else {
+      machine.clocks.learn_alone(w.index, together, live_lanes(w), event, m.released, m.actor, m.epoch(machine) - 1);
+    }
   }
   if (anyone_waits && ended == 0) ++machine.idle_polls;
   Register& d = w.head(i.destination(0));
@@ -390,7 +403,8 @@ Mbarrier* mbarrier_at(Machine& machine, std::uint32_t address, const char* instr
 
 void precede_phase(Machine& machine, std::uint32_t address) {
   const auto found = machine.mbarriers.by_address.find(address);
-  if (found != machine.mbarriers.by_address.end()) machine.clocks.precede(machine.self->warp, found->second.joining.earlier);
+  if (found == machine.mbarriers.by_address.end()) return;
+  machine.clocks.precede(machine.self->warp, 1u << machine.self->lane, false, found->second.joining.earlier);
 }
 
 void complete_bytes(Machine& machine, Mbarrier& m, std::int64_t bytes, SiteIndex site) {
@@ -413,7 +427,7 @@ void arrive_behind(Machine& machine, Mbarrier& m, unsigned warp, unsigned lane, 
     if (up_to.size() <= actor) up_to.resize(actor + 1, 0);
     up_to[actor] = std::max(up_to[actor], epoch);
   }
-  machine.clocks.precede(warp, m.joining.earlier);
+  machine.clocks.precede(warp, 1u << lane, false, m.joining.earlier);
   arrive(machine, m, 1, instruction);
   finish_phase(machine, m);
 }

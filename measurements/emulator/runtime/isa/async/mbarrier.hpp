@@ -11,11 +11,12 @@ struct Machine;
 
 namespace autosched::emulator::ptx {
 
-// The last time that a warp found the latest phase finished.
+// Lanes that have found the latest phase finished, the last time that they did.
 struct PhaseSeen {
-  Epoch epoch = 0;  // 0: never
-  Who who = 0;
-  SiteIndex site = 0;
+  unsigned warp;
+  std::uint32_t lanes;
+  Epoch epoch;
+  SiteIndex site;
 };
 
 struct Mbarrier {
@@ -30,7 +31,7 @@ struct Mbarrier {
   SiteIndex site = 0;          // of its initialization
   Knowledge joining, released;  // of the arrivals of this phase, and of the finished ones
   std::vector<std::uint32_t> awaited;  // by thread: the phase that it has found unfinished, plus 1
-  std::vector<PhaseSeen> seen;         // by warp
+  std::vector<PhaseSeen> seen;         // a lane at most once
 
   Epoch epoch(Machine& machine) const { return machine.clocks.first + phase; }
 };

@@ -24,7 +24,7 @@ struct Wgmmas : Unit {
     std::uint64_t a, b;
     unsigned columns;
     unsigned issued = 0;   // warps, as bits
-    Earlier before;        // what came before any of them issued it
+    View before;           // what came before any of them issued it
     std::vector<float> right;  // b, as the first warp has read it: [column / 8][k][column % 8]
   };
   struct Group {
@@ -298,7 +298,7 @@ void issue(Warp& w, const Instruction& i, Lanes) {
             place_in_group(machine, w.index), place(machine.report, o.site).c_str());
   }
   o.issued |= 1u << place_in_group(machine, w.index);
-  machine.clocks.precede(w.index, o.before);
+  machine.clocks.precede(w.index, all_lanes, true, o.before);
   machine.clocks.now[g.actor] = std::max(machine.clocks.now[g.actor], machine.clocks.first + operation);
   check_registers(w, i, a_in_registers ? a_sources : 0);
 

@@ -60,7 +60,7 @@ void arrive(Warp& w, const Instruction& i, Lanes lanes) {
   } else {
     Knowledge& joining = machine.cluster.barrier.joining[machine.cluster.barrier.arrived[w.index] % 2];
     joining.join(machine.cluster.fenced[w.index]);
-    machine.clocks.precede(w.index, joining.earlier);
+    machine.clocks.precede(w.index, lanes, true, joining.earlier);
   }
   ++machine.cluster.barrier.arrived[w.index];
   machine.cluster.barrier.site = i.site;

@@ -10,7 +10,7 @@ Whoever reports what a program does calls ``HostOrder``: the sessions of executa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntFlag
 from typing import Any
@@ -81,6 +81,7 @@ class HostOrder:
     def __init__(self) -> None:
         self._clocks: dict[int, Clock] = {HOST: {HOST: 0}, LEGACY: {LEGACY: 0}}
         self._blocking: set[int] = set()
+        self._nodes: set[int] = set()  # timelines of nodes of graphs
         self._next = LEGACY + 1
         self._destroyed: Clock = {}  # what streams that are gone had done
         self._destroyed_blocking: Clock = {}
@@ -109,6 +110,9 @@ class HostOrder:
     def begin(self, stream: int) -> None:
         """Give a stream something to do, which comes after all that the host knows of."""
         clock = self._clocks[stream]
+        if stream in self._nodes:
+            clock[stream] += 1
+            return
         if stream == LEGACY:
             for other in self._blocking:
                 _join(clock, self._clocks[other])
@@ -117,6 +121,23 @@ class HostOrder:
             _join(clock, self._clocks[LEGACY])
         _join(clock, self._clocks[HOST])
         clock[stream] += 1
+
+    def add_nodes(self) -> int:
+        """Return a new timeline for nodes of graphs. What the host has waited for does not order them."""
+        timeline, self._next = self._next, self._next + 1
+        self._clocks[timeline] = {timeline: 0}
+        self._nodes.add(timeline)
+        return timeline
+
+    def begin_node(self, timeline: int, after: Iterable[Clock]) -> None:
+        """Have what a timeline of nodes is given next come after what it has done, and after clocks."""
+        clock = self._clocks[timeline]
+        for other in after:
+            _join(clock, other)
+
+    def clock(self, stream: int) -> Clock:
+        """Return what happened before what a stream does next."""
+        return dict(self._clocks[stream])
 
     def record(self, stream: int) -> Clock:
         """Return what an event stands for that is recorded on a stream now."""

@@ -99,6 +99,23 @@ def texture_object(texture: LinearTexture, handle: int) -> TextureObject:
     )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Unfinished:
+    """Bytes of an array that launches before a dependent one may still use.
+
+    Attributes:
+        array: Name of the array.
+        first: First byte.
+        end: Byte behind the last one; None: all of the array from ``first`` on.
+        only_read: They read the bytes, and do not write them.
+    """
+
+    array: str
+    first: int = 0
+    end: int | None = None
+    only_read: bool = False
+
+
 @dataclass(frozen=True, eq=False)
 class Memory:
     """Raises ValueError from ``check`` for what does not fit the launch.
@@ -114,7 +131,8 @@ class Memory:
         inside: pointers that lie in arguments passed by value.
         symbols: by the name of a variable in the PTX, the array that is its memory.
         textures: texture and surface objects.
-        unfinished: of a dependent launch, the arrays that launches before it may still write. Default: all.
+        unfinished: of a dependent launch, what launches before it may still write or read. Default: they may write all
+            arrays.
     """
 
     offsets: Mapping[int, int] = field(default_factory=dict)
@@ -124,7 +142,7 @@ class Memory:
     inside: tuple[Inside, ...] = ()
     symbols: Mapping[str, str] = field(default_factory=dict)
     textures: tuple[TextureObject, ...] = ()
-    unfinished: frozenset[str] | None = None
+    unfinished: tuple[Unfinished, ...] | None = None
 
     def operands(self, launch: Launch) -> tuple[Operand, ...]:
         """All arrays of the launch: those of its arguments first."""
@@ -138,7 +156,7 @@ class Memory:
             *(i.target for i in self.inside),
             *self.symbols.values(),
             *(t.array for t in self.textures),
-            *(self.unfinished or ()),
+            *(u.array for u in self.unfinished or ()),
         ):
             if name not in operands:
                 raise ValueError(f"{name} is not an array of the launch")

@@ -23,7 +23,7 @@ from measurements.emulator.findings import (
     status_of,
 )
 from measurements.emulator.inputs_file import InputsFile
-from measurements.emulator.memory import FIRST_HANDLE, Flags, Memory, texture_object
+from measurements.emulator.memory import FIRST_HANDLE, Flags, Memory, Unfinished, texture_object
 from measurements.emulator.ptx.build import SitePositions
 from search_spaces.arrays import Array
 from search_spaces.hardware.costs.ptx_costs import IN_PLACE, costs
@@ -103,8 +103,10 @@ def job_text(kernel: Launch, settings: RunSettings) -> str:
         lines.append(f"buffer {name} {operand.role} {size} {operand.dtype.bytes} {zeroed} {offset} {content}")
     numbers_of = {operand: k for k, operand in enumerate(operands)}
     if kernel.dependent:
-        unfinished = memory.unfinished
-        lines += [f"unfinished {k} 0" for o, k in numbers_of.items() if unfinished is None or o.name in unfinished]
+        sizes = {o.name: (k, o.bytes) for o, k in numbers_of.items()}
+        for u in memory.unfinished if memory.unfinished is not None else map(Unfinished, sizes):
+            k, size = sizes[u.array]
+            lines.append(f"unfinished {k} {u.first} {(size if u.end is None else u.end) - u.first} {int(u.only_read)}")
     textures = list(memory.textures)
     for position, argument in enumerate(kernel.arguments):
         start = memory.offsets.get(position, 0)

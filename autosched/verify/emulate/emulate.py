@@ -27,6 +27,7 @@ from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
 from measurements.emulator import Emulation
 from measurements.emulator.architecture import BLACKWELL_ARCH, HOPPER_ARCH, source_arch
 from measurements.emulator.findings import of_compiled_code
+from measurements.emulator.memory import Unfinished
 from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.syntax import Function, Module, Number
 from measurements.files.demangle import demangled
@@ -115,7 +116,8 @@ def emulate(
         raise ValueError(reason)
     memory = passed.memory
     if not isinstance(options.dependent, bool):
-        memory = replace(memory, unfinished=passed.names_of([_argument(given, k) for k in options.dependent]))
+        arrays_in_front = passed.names_of([_argument(given, k) for k in options.dependent])
+        memory = replace(memory, unfinished=tuple(Unfinished(name) for name in sorted(arrays_in_front)))
 
     is_source = isinstance(program, str) and not is_ptx(program)
     under_test = LaunchUnderTest(text, passed.inputs, launch, memory)

@@ -38,6 +38,7 @@ class ExecutableLaunch:
     stream: int = 0
     dependent: bool = False  # it may begin before the kernel in front of it in the stream has ended
     unfinished: tuple[Stretch, ...] = ()  # what such kernels write
+    unfinished_reads: tuple[Stretch, ...] = ()  # what they read and do not write
     timeline: int = LEGACY  # of its stream, as order.ProgramOrder has it
     frames: tuple[int, ...] = ()  # where the program calls it (order.CallSite)
     heap: tuple[int, int] = (8 << 20, 0)  # bytes of it that may be allotted, how often it was reset
@@ -98,7 +99,8 @@ class ExecutableLaunch:
             f"grid {numbers(self.grid)}", "launches 1", "calls 1", f"block {numbers(self.block)}",
             *([f"cluster {numbers(self.cluster)}"] if self.cluster else []), f"dynamic_shared_bytes {self.shared}",
             f"cooperative {int(self.cooperative)}", f"dependent {int(self.dependent)}",
-            *(f"unfinished {first} {count}" for first, count in self.unfinished),
+            *(f"unfinished -1 {first} {count} 0" for first, count in self.unfinished),
+            *(f"unfinished -1 {first} {count} 1" for first, count in self.unfinished_reads),
             "check 1", f"perturb {int(options.perturb)}", "sparse 0",
             f"order_seed {order.seed}", f"resident {order.resident}",
             f"interleaved {int(order.blocks == 'interleaved')}",

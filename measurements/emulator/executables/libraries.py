@@ -57,7 +57,7 @@ def _build(compiler: HostCompiler, folder: Path) -> None:
         temporary_folder() as work,
         CompileStatus("the emulated CUDA runtime", total, lambda: len([*work.glob("*.o"), *work.glob("*.so*")])),
     ):
-        _compile(compiler, work / _CORE, ("core.cpp", "order.cpp"), [], _CORE, "")
+        _compile(compiler, work / _CORE, ("core.cpp", "order.cpp", "host_threads.cpp"), [], _CORE, "")
         linked = ["-L", str(work), "-lautosched_program", "-Wl,-rpath,$ORIGIN"]
 
         def runtime(soname: str) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,8 @@ from measurements.emulator.host_order import HOST, LEGACY, Clock, HostAccess, Ho
 from measurements.files.demangle import demangled
 
 _KINDS_OF_HOST = (1, 2)  # library/core.hpp: pinned, managed
-_HEADERS = ("cuda_runtime.h", "cuda_runtime_api.h", "/crt/", "cooperative_groups")
+# CUDA's own files, and those that nvcc generates: of a template it loses the program's line.
+_HEADERS = ("cuda_runtime.h", "cuda_runtime_api.h", "/crt/", "cooperative_groups", ".cudafe1.")
 _MOST_RANGES = 4096  # of one copy with rows
 
 UsedStretch = tuple[int, int, int]  # address, bytes, use (host_order.Use)
@@ -29,11 +30,13 @@ class CallSite:
         what: "cudaMemcpyAsync", "kernel fill(int*)", "the host".
         frames: Addresses of calls in the program's file, the nearest first.
         kernel: Name of the kernel, as demangled; "" for other work.
+        node: Of a node of a graph, the number of the graph's run and the frames where the program has made the node.
     """
 
     what: str
     frames: tuple[int, ...]
     kernel: str = ""
+    node: tuple[int, tuple[int, ...]] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,10 @@ class CallSites:
                 return function, file, line
         return "", "", 0
 
+    def called_at(self, frames: tuple[int, ...], kernel: str = "") -> str:
+        """Return the place of the nearest call that is the program's own, in words; "" where it is unknown."""
+        return ", ".join(_words(*self.place(frames, kernel)))
+
     def _places(self, frames: tuple[int, ...]) -> Iterator[tuple[str, str, int]]:
         path = shutil.which("addr2line")
         if path is None or not frames:
@@ -86,6 +93,73 @@ class CallSites:
             yield (function if known else "", file if "?" not in file else "", int(line) if line.isdecimal() else 0)
 
 
+@dataclass(eq=False)
+class _Node:
+    """A node of a graph that runs, on a timeline that may have nodes before it and behind it."""
+
+    timeline: int
+    run: int
+    frames: tuple[int, ...]
+    after: Clock | None = None  # what comes behind it comes after this; None until the node has ended
+
+
+class _Graphs:
+    """Timelines of the nodes of graphs that run: as many as their edges leave side by side."""
+
+    def __init__(self, order: HostOrder) -> None:
+        self._order = order
+        self._free: dict[int, list[int]] = {}  # by the timeline of the stream, or of the node whose child the graph is
+        self._begun: dict[int, tuple[int, Clock]] = {}  # graphs: by the same, number and clock
+        self._last: dict[int, int] = {}  # by timeline: the last node
+        self._runs = 0
+        self.nodes: dict[int, _Node] = {}
+        self.stream_of: dict[int, int] = {}  # by timeline of nodes
+
+    def begin(self, number: int, parent: int, after: Sequence[int], frames: tuple[int, ...]) -> int:
+        """Begin a node, and return its timeline.
+
+        Args:
+            number: Number of the node.
+            parent: Timeline of the stream, or of the node whose child the graph is.
+            after: Numbers of the nodes that it comes after.
+            frames: Where the program has made it.
+        """
+        if parent not in self._begun:
+            outer = self.nodes.get(self._last.get(parent, 0))  # the graph is a child of this one's
+            self._runs += outer is None
+            self._order.begin(parent)
+            self._begun[parent] = (outer.run if outer is not None else self._runs, self._order.clock(parent))
+        run, clock = self._begun[parent]
+        before = [self.nodes[n] for n in after]
+        follows = [node for n, node in zip(after, before, strict=True) if self._last.get(node.timeline) == n]
+        if follows:
+            timeline = follows[0].timeline
+        else:
+            free = self._free.setdefault(parent, [])
+            timeline = free.pop() if free else self._order.add_nodes()
+            self.stream_of[timeline] = self.stream_of.get(parent, parent)
+        self._order.begin_node(timeline, [clock, *(node.after for node in before if node.after is not None)])
+        self.nodes[number] = _Node(timeline, run, frames)
+        self._last[timeline] = number
+        return timeline
+
+    def end(self, number: int) -> None:
+        """End a node: others may come after it."""
+        self.nodes[number].after = self._order.clock(self.nodes[number].timeline)
+
+    def join(self, parent: int, numbers: Sequence[int]) -> None:
+        """End a graph: what its stream, or parent, does next comes after all nodes."""
+        nodes = [self.nodes.pop(n) for n in numbers]
+        for node in nodes:
+            if node.after is not None:
+                self._order.wait(parent, node.after)
+        timelines = {node.timeline for node in nodes}
+        for timeline in timelines:
+            self._last.pop(timeline, None)
+        self._free.setdefault(parent, []).extend(timelines)
+        self._begun.pop(parent, None)
+
+
 class ProgramOrder:
     """Follows the streams of a program, and makes findings of uses of memory that nothing orders.
 
@@ -98,7 +172,8 @@ class ProgramOrder:
         self.order = HostOrder()
         self.sites = CallSites(program)
         self._found = found
-        self._streams = {LEGACY: LEGACY}
+        self._streams = {LEGACY: LEGACY}  # timelines by number: of streams, and of nodes of graphs that run
+        self._graphs = _Graphs(self.order)
         self._events: dict[int, Clock] = {}
         self._blocks: dict[int, _Allocation] = {}
 
@@ -129,12 +204,24 @@ class ProgramOrder:
                     self.order.synchronize(self._streams[int(rest[0])])
                 case "device_done":
                     self.order.synchronize_device()
+                case "node":
+                    number, stream, site, *after = rest
+                    self._streams[int(number)] = self._graphs.begin(
+                        int(number), self._streams[int(stream)], [int(n) for n in after], frames_of(site)
+                    )
+                case "node_done":
+                    self._graphs.end(int(rest[0]))
+                case "joined":
+                    numbers = [int(n) for n in rest[1:]]
+                    self._graphs.join(self._streams[int(rest[0])], numbers)
+                    for n in numbers:
+                        self._streams.pop(n)
                 case "work":
                     self._work(rest)
 
     def _work(self, rest: list[str]) -> None:
         stream, end = self._streams[int(rest[0])], 4 + 6 * int(rest[3])
-        by = CallSite(" ".join(rest[end:]), frames_of(rest[2]))
+        by = CallSite(" ".join(rest[end:]), frames_of(rest[2]), node=self._node(int(rest[0])))
         self.order.begin(stream)
         numbers = [int(n) for n in rest[4:end]]
         for k in range(0, len(numbers), 6):
@@ -153,7 +240,7 @@ class ProgramOrder:
             frames: As of ``CallSite``.
             uses: What it has used.
         """
-        number, by = self._streams[stream], CallSite(f"kernel {kernel}", frames, kernel)
+        number, by = self._streams[stream], CallSite(f"kernel {kernel}", frames, kernel, self._node(stream))
         self.order.begin(number)
         starts = np.array(sorted(self._blocks), np.int64)
         by_block: dict[tuple[int, int], list[tuple[int, int]]] = {}
@@ -163,6 +250,10 @@ class ProgramOrder:
                 by_block.setdefault((int(starts[at]), use), []).append((address, address + count))
         for (block, use), ranges in by_block.items():
             self._judge(number, block, Use(use), np.array(ranges, np.int64), by)
+
+    def _node(self, number: int) -> tuple[int, tuple[int, ...]] | None:
+        node = self._graphs.nodes.get(number)
+        return (node.run, node.frames) if node is not None else None
 
     def touch(self, block: int, address: int, use: int, frames: tuple[int, ...]) -> bool:
         """Take a use of memory by the host.
@@ -186,22 +277,32 @@ class ProgramOrder:
         race = self.order.use(timeline, block, use, ranges, by)
         if race is None:
             return False
-        earlier, later = (self.sites.place(a.by.frames, a.by.kernel) for a in (race.earlier, race.later))
+        uses: tuple[CallSite, CallSite] = (race.earlier.by, race.later.by)
+        in_graph = uses[0].node is not None and uses[1].node is not None and uses[0].node[0] == uses[1].node[0]
+        # Nodes of one graph have been launched by one call.
+        earlier, later = (
+            self.sites.place(use.node[1] if in_graph and use.node is not None else use.frames, use.kernel)
+            for use in uses
+        )
         finding = Finding(
-            FindingKind.HOST_RACE, self._message(race, block, earlier, later), later[1], later[2],
+            FindingKind.HOST_RACE, self._message(race, block, earlier, later, in_graph), later[1], later[2],
             other=f"{earlier[1]}:{earlier[2]}" if earlier[1] else "",
         )  # fmt: skip
-        key = (finding.kind, race.earlier.by, race.later.by, block)
+        key = (finding.kind, race.earlier.by, race.later.by, block, earlier, later)
         self._found(finding, by.kernel, key)
         return True
 
-    def _message(self, race: HostRace, block: int, earlier: tuple[str, str, int], later: tuple[str, str, int]) -> str:
+    def _message(
+        self, race: HostRace, block: int, earlier: tuple[str, str, int], later: tuple[str, str, int], in_graph: bool
+    ) -> str:
         known = self._blocks.get(block)
         name = known.name if known is not None else "memory"
         first, end = race.first - block, race.end - block
         which = f"byte {first}" if end - first == 1 else f"bytes {first} to {end - 1}"
         by_host = race.later.timeline == HOST
         remedy = "the host has waited for neither stream, event nor device" if by_host else "no event orders the two"
+        if in_graph:
+            remedy = "no path along the graph's edges orders the two"
         return (
             f"{self._who(race.later, later)} {_verb(race.later.use)} {which} of {name}, which "
             f"{self._who(race.earlier, earlier)} {_verb(race.earlier.use)}: {remedy}"
@@ -212,17 +313,24 @@ class ProgramOrder:
         if access.timeline == LEGACY:
             stream = " on the default stream"
         elif access.timeline != HOST:
-            numbers = [number for number, timeline in self._streams.items() if timeline == access.timeline]
+            timeline = self._graphs.stream_of.get(access.timeline, access.timeline)
+            numbers = [number for number, known in self._streams.items() if known == timeline]
             stream = f" on stream {numbers[0] - LEGACY}" if numbers else " on a stream that is destroyed"
+        if access.by.node is not None:
+            stream = f" in a graph{stream}"
         function, file, line = place
         return f"{access.by.what}{stream}{where(function, file, line)}"
 
 
 def where(function: str, file: str, line: int) -> str:
     """Return the words for a place in the program's source, in brackets; "" where it is unknown."""
-    words = [f"{Path(file).name}:{line}"] if file else []
-    words += [f"in {demangled(function)}"] if function else []
+    words = _words(function, file, line)
     return f" ({', '.join(words)})" if words else ""
+
+
+def _words(function: str, file: str, line: int) -> list[str]:
+    words = [f"{Path(file).name}:{line}"] if file else []
+    return words + ([f"in {demangled(function)}"] if function else [])
 
 
 def frames_of(text: str) -> tuple[int, ...]:

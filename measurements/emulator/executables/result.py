@@ -34,7 +34,10 @@ class ExecutableOptions:
 
 @dataclass(frozen=True)
 class LaunchFinding:
-    """A finding of launch number ``launch`` (from 1) of ``kernel``; of a misuse of the interface, without either."""
+    """A finding of launch number ``launch`` (from 1) of ``kernel``, which the program calls at ``called_at``.
+
+    Without these: a misuse of the interface, or what the host does in no order.
+    """
 
     kind: str
     message: str
@@ -42,6 +45,7 @@ class LaunchFinding:
     kernel: str = ""
     launch: int = 0
     shape: str = ""
+    called_at: str = ""
 
     @property
     def is_fault(self) -> bool:

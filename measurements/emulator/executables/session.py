@@ -55,6 +55,7 @@ from measurements.emulator.executables.writes import Stretch, Writes, stretches
 from measurements.emulator.findings import Emulation, Finding, FindingKind, Grade, of_compiled_code
 from measurements.emulator.host.build import runner
 from measurements.emulator.host.work_folders import temporary_folder
+from measurements.emulator.host_order import Use
 from measurements.emulator.order import Order
 from measurements.emulator.ptx.build import CompiledBytecode, KernelCompileError, ptx_to_program
 from measurements.emulator.ptx.bytecode import FUNCTION_BASE
@@ -189,9 +190,10 @@ class _ExecutableSession:
         }
         self.refused_cubin = False
         self.heap_was_used = False
-        # By stream, what kernels write that a dependent launch behind them may overlap; only where there are such.
+        # By stream, what kernels write, and what they only read, that a dependent launch behind them may overlap; only
+        # where there are such.
         self.may_overlap = may_overlap
-        self.unfinished: dict[int, tuple[Stretch, ...]] = {}
+        self.unfinished: dict[int, tuple[tuple[Stretch, ...], tuple[Stretch, ...]]] = {}
         self.unread: list[tuple[LaunchFinding, tuple[object, ...]]] = []  # faults, if anything is read that they left
 
     def serve(self, connection: socket.socket) -> None:
@@ -386,7 +388,7 @@ class _ExecutableSession:
         asked = ExecutableLaunch.read(rest)
         self.may_overlap = self.may_overlap or asked.dependent
         if asked.dependent:
-            asked.unfinished = self.unfinished.get(asked.stream, ())
+            asked.unfinished, asked.unfinished_reads = self.unfinished.get(asked.stream, ((), ()))
         self.heap_was_used = self.heap_was_used or asked.kernel in self.modules[asked.module].of_heap
         doubts = [self.run(asked, order, kept=False)[1] for order in self.options.more_orders]
         done, doubt = self.run(asked, self.options.order, kept=True)
@@ -416,8 +418,12 @@ class _ExecutableSession:
             elif left is not None and not asked.textures and all(map(asked.is_on_device, left)):
                 doubt.memory = left
         if kept and self.may_overlap:
-            before = () if raw.waited else asked.unfinished
-            self.unfinished[asked.stream] = tuple(_joined((*before, *writes.pieces)))
+            written, read = ((), ()) if raw.waited else (asked.unfinished, asked.unfinished_reads)
+            reads = [(first, count) for first, count, use in raw.uses if use & Use.READ]
+            self.unfinished[asked.stream] = (
+                tuple(_joined((*written, *writes.pieces))),
+                tuple(_joined((*read, *reads))),
+            )
         if kept and not self.heap_was_used:
             self.write(writes)
         done = suppress(of_compiled_code(raw), self.options.suppressions)
@@ -425,8 +431,9 @@ class _ExecutableSession:
         if not kept:
             shape += f", order {order.name}"
         kernel = demangled(asked.kernel)
+        called_at = self.order.sites.called_at(asked.frames, kernel) if done.findings else ""
         for f in done.findings:
-            found = LaunchFinding(str(f.kind), f.message, f, kernel, self.result.launches, shape)
+            found = LaunchFinding(str(f.kind), f.message, f, kernel, self.result.launches, shape, called_at)
             key = (f.kind, f.file, f.line, asked.kernel)
             if doubt.memory and f.is_fault and f.kind in UNWRITTEN:
                 doubt.findings.append((found, key))

@@ -61,6 +61,13 @@ struct AddressInValue {
   Target target;
 };
 
+// Bytes that launches before this one may still write, or read: of a buffer, or of a program's memory (buffer -1).
+struct Unfinished {
+  std::int64_t buffer = -1;
+  std::uint64_t first = 0, bytes = 0;
+  bool only_read = false;
+};
+
 struct Job {
   std::vector<BufferSpec> buffers;
   std::vector<std::size_t> offsets;  // in DATA
@@ -77,7 +84,7 @@ struct Job {
   std::vector<std::pair<std::size_t, std::size_t>> defined;  // buffer, and where in DATA the flags of its bytes are
   std::vector<AddressInMemory> addresses;
   std::vector<AddressInValue> inside;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> unfinished;
+  std::vector<Unfinished> unfinished;
   bool lists_writes = false;  // whoever reads the data needs to know what was written
   double time_limit = 60;
 };
@@ -118,10 +125,9 @@ Job read_job(Machine& machine, const char* path) {
     } else if (key == "dependent") {
       file >> machine.launch.dependent;
     } else if (key == "unfinished") {
-      // Of a buffer (its number, and 0), or from an address on: what launches before may still write.
-      std::uint64_t place = 0, bytes = 0;
-      file >> place >> bytes;
-      job.unfinished.emplace_back(place, bytes);
+      Unfinished u;
+      file >> u.buffer >> u.first >> u.bytes >> u.only_read;
+      job.unfinished.push_back(u);
     } else if (key == "list_writes") {
       file >> job.lists_writes;
     } else if (key == "launches") {
@@ -487,12 +493,9 @@ int run(Machine& machine, int argc, char** argv) {
   for (std::size_t i = 0; i < buffers.size() && !machine.launch.sparse; ++i) {
     if (job.buffers[i].address == nullptr) transfer(data, buffers[i], job.buffers[i].bytes, job.offsets[i], true);
   }
-  for (const auto& [place, bytes] : job.unfinished) {
-    if (bytes != 0) {
-      add_unfinished(machine, reinterpret_cast<const void*>(place), bytes);
-    } else if (place < buffers.size()) {
-      add_unfinished(machine, buffers[place], job.buffers[place].bytes);
-    }
+  for (const Unfinished& u : job.unfinished) {
+    const std::uint64_t base = u.buffer < 0 ? 0 : reinterpret_cast<std::uint64_t>(buffers.at(static_cast<std::size_t>(u.buffer)));
+    add_unfinished(machine, reinterpret_cast<const void*>(base + u.first), u.bytes, u.only_read);
   }
   if (machine.garbage != 0) fill_unwritten(machine);
   for (const auto& [name, buffer] : job.fills) {

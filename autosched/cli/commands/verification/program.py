@@ -166,7 +166,8 @@ def _tell(found: LaunchFinding | str) -> None:
     if f is not None and f.callers:
         _line(f"    inlined at {', '.join(f.callers)}")
     if found.launch:
-        _line(f"    launch {found.launch}: {found.shape}")
+        called_at = f", launched at {found.called_at}" if found.called_at else ""
+        _line(f"    launch {found.launch}: {found.shape}{called_at}")
 
 
 def _conclusion(result: ExecutableResult) -> str:
@@ -190,4 +191,5 @@ def _to_json(f: LaunchFinding) -> dict[str, object]:
         "callers": list(found.callers),
     } if found is not None else {}  # fmt: skip
     place |= {"grade": found.grade} if found is not None else {}
-    return {"kind": f.kind, "message": f.message, "kernel": f.kernel, "launch": f.launch, "shape": f.shape, **place}
+    launch = {"launch": f.launch, "shape": f.shape, "called_at": f.called_at}
+    return {"kind": f.kind, "message": f.message, "kernel": f.kernel, **launch, **place}

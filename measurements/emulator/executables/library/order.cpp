@@ -12,6 +12,7 @@
 #include <sstream>
 #include <unordered_map>
 
+#include "host_threads.hpp"
 #include "intervals.hpp"
 
 namespace autosched::program {
@@ -72,6 +73,8 @@ struct Running {
   unsigned depth = 0;
 };
 thread_local Running running;
+thread_local unsigned graph_stream = 0;  // on which a graph runs: a stream's number, or of a child its node's; 0: none does
+thread_local std::string graph_site;     // where it was launched
 
 // Where the program's own file lies in memory.
 struct OwnFile {
@@ -98,7 +101,8 @@ const OwnFile& own_file() {
   return own;
 }
 
-// The calls in the program's own file that have led here, the nearest first.
+}  // namespace
+
 std::string call_site() {
   struct Found {
     std::string text;
@@ -121,6 +125,8 @@ std::string call_site() {
       &found);
   return found.text.empty() ? "-" : found.text;
 }
+
+namespace {
 
 void note(const std::string& line) {
   Books& b = books();
@@ -175,6 +181,7 @@ void on_touch(int signal, siginfo_t* info, void* context) {
       flush_order();
       text << "touch " << (a != nullptr ? a->address : 0) << " " << address << " " << (writes ? use_write : use_read) << " " << call_site();
       const bool stays = ask(text.str()) == "pending";
+      note_action();
       if (stays) {
         open_pages(address, address + 1);
       } else if (a != nullptr) {
@@ -227,7 +234,7 @@ void begin(const char* function, unsigned stream, bool asynchronous) {
   running.stream = stream;
   running.asynchronous = asynchronous;
   running.function = function;
-  running.site = call_site();
+  running.site = graph_stream != 0 ? graph_site : call_site();
   running.uses.clear();
   running.from_host = running.to_host = false;
   const std::lock_guard lock(session_mutex());
@@ -249,10 +256,7 @@ bool host_waits() {
   return host || pinned || !device;
 }
 
-void end() {
-  if (--running.depth != 0 || running.uses.empty()) return;
-  const std::lock_guard lock(session_mutex());
-  const bool waits = host_waits();
+void note_work(bool waits) {
   std::ostringstream text;
   text << "work " << running.stream << " " << waits << " " << running.site << " " << running.uses.size();
   for (const Noted& n : running.uses) {
@@ -266,6 +270,23 @@ void end() {
       guard(n.first, n.first + (n.rows - 1) * n.pitch + n.width, n.use);
     }
   }
+}
+
+void end() {
+  if (--running.depth != 0) return;
+  note_action();
+  if (running.uses.empty()) return;
+  const bool waits = host_waits(), delayed = waits && has_other_threads();
+  {
+    const std::lock_guard lock(session_mutex());
+    note_work(waits && !delayed);
+  }
+  if (!delayed) return;
+  const unsigned stream = running.stream;
+  let_others_act();
+  const std::lock_guard lock(session_mutex());
+  note("stream_done " + std::to_string(stream));
+  renew_guards();
 }
 
 }  // namespace
@@ -343,6 +364,7 @@ void wait_for_event(void* stream, void* event) {
   if (found != books().events.end()) note("wait " + std::to_string(number) + " " + std::to_string(found->second.number));
 }
 void host_waits_for_event(void* event) {
+  let_others_act();
   const std::lock_guard lock(session_mutex());
   const auto found = books().events.find(event);
   if (found == books().events.end()) return;
@@ -350,12 +372,14 @@ void host_waits_for_event(void* event) {
   renew_guards();
 }
 void host_waits_for_stream(void* stream) {
+  let_others_act();
   const unsigned number = stream_number(stream);
   const std::lock_guard lock(session_mutex());
   note("stream_done " + std::to_string(number));
   renew_guards();
 }
 void host_waits_for_device() {
+  let_others_act();
   const std::lock_guard lock(session_mutex());
   note("device_done");
   renew_guards();
@@ -368,7 +392,37 @@ Operation::Operation(const char* function) { begin(function, running.depth != 0 
 Operation::Operation(void* stream, const char* function) {
   begin(function, running.depth != 0 ? running.stream : stream_number(stream), true);
 }
+Operation::Operation(unsigned node) { begin("", node, true); }
 Operation::~Operation() { end(); }
+
+GraphLaunch::GraphLaunch(void* stream) {
+  graph_site = call_site();
+  graph_stream = stream_number(stream);
+}
+GraphLaunch::~GraphLaunch() { graph_stream = 0; }
+
+unsigned GraphRun::begin(const std::vector<std::size_t>& after, const std::string& site) {
+  const std::lock_guard lock(session_mutex());
+  const unsigned number = books().next_stream++;
+  std::string line = "node " + std::to_string(number) + " " + std::to_string(graph_stream) + " " + site;
+  for (const std::size_t k : after) line += " " + std::to_string(numbers_[k]);
+  note(line);
+  numbers_.push_back(number);
+  parent_ = graph_stream;
+  graph_stream = number;
+  return number;
+}
+void GraphRun::end() {
+  const std::lock_guard lock(session_mutex());
+  note("node_done " + std::to_string(graph_stream));
+  graph_stream = parent_;
+}
+GraphRun::~GraphRun() {
+  const std::lock_guard lock(session_mutex());
+  std::string line = "joined " + std::to_string(graph_stream);
+  for (const unsigned number : numbers_) line += " " + std::to_string(number);
+  note(line);
+}
 
 void note_use(const void* address, std::size_t bytes, Use use) {
   const std::lock_guard lock(session_mutex());
@@ -400,6 +454,10 @@ void note_allocation(const Allocation& a) {
 
 void note_free(const Allocation& a, bool in_stream_order) {
   const std::lock_guard lock(session_mutex());
+  if (in_stream_order) {  // another one may lie there from here on
+    note("work " + std::to_string(running.stream) + " 0 " + running.site + " 1 " + std::to_string(a.address) + " " +
+         std::to_string(a.address) + " " + std::to_string(a.bytes) + " 1 0 " + std::to_string(use_write) + " " + running.function);
+  }
   if (a.pooled && !in_stream_order) note("free_unordered " + std::to_string(a.address) + " " + std::to_string(a.bytes) + " " + call_site());
   lift_guards(a.address, a.address + a.bytes);
   note("free " + std::to_string(a.address));

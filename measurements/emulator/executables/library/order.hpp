@@ -46,10 +46,36 @@ class Operation {
   enum class Waits { no, yes };
   explicit Operation(const char* function);              // on the default stream; the host waits as the memory says
   Operation(void* stream, const char* function);         // asynchronous
+  explicit Operation(unsigned node);                     // of a graph that runs (GraphRun)
   ~Operation();
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
 };
+// Within, a graph runs on a stream: its nodes come after what the stream has been given, and after each other where edges
+// say so. Graphs within are children, and run as the node that is theirs.
+class GraphLaunch {
+ public:
+  explicit GraphLaunch(void* stream);
+  ~GraphLaunch();
+  GraphLaunch(const GraphLaunch&) = delete;
+  GraphLaunch& operator=(const GraphLaunch&) = delete;
+};
+class GraphRun {
+ public:
+  GraphRun() = default;
+  ~GraphRun();  // what the stream, or the parent, does next comes after all nodes
+  GraphRun(const GraphRun&) = delete;
+  GraphRun& operator=(const GraphRun&) = delete;
+  // The next node: those it comes after, counted from 0, and where the program has made it. Its number, as of a stream.
+  unsigned begin(const std::vector<std::size_t>& after, const std::string& site);
+  void end();
+
+ private:
+  std::vector<unsigned> numbers_;
+  unsigned parent_ = 0;
+};
+std::string call_site();  // the calls in the program's own file that have led here, the nearest first
+
 enum Use : unsigned { use_read = 1, use_write = 2 };
 // The running operation uses memory: pageable memory of the host, or bytes of an allocation.
 void note_use(const void* address, std::size_t bytes, Use use);

@@ -20,11 +20,12 @@ pytestmark = [
 ]
 
 CORPUS = Path(__file__).parent / "corpus"
-QUICK = ("streams", "managed", "reuse", "result")
+QUICK = ("streams", "managed", "reuse", "result", "edge", "fork", "threads")
 ORDERS = (
     "streams", "blocking", "halves", "atomics", "managed", "managed_write", "managed_read", "result", "reuse",
-    "pageable", "pool", "pool_free", "default", "rows", "graph", "graph_node", "device_copy",
-    "callback",
+    "pageable", "pool", "pool_free", "default", "rows", "graph", "graph_node", "edge",
+    "edge_around", "child", "fork", "join", "device_copy", "threads", "thread_reads", "thread_copies",
+    "result_of_thread", "callback",
 )  # fmt: skip
 
 

@@ -20,7 +20,19 @@ SOURCE = Path(__file__).parent / "corpus" / "dependent.cu"
 
 
 def built(program: Path, *options: str) -> Path:
-    command = ["nvcc", "-cudart", "shared", "-lineinfo", "-arch=sm_90", "-o", str(program), str(SOURCE), *options]
+    command = [
+        "nvcc",
+        "-cudart",
+        "shared",
+        "-lineinfo",
+        "-Xcompiler",
+        "-g",
+        "-arch=sm_90",
+        "-o",
+        str(program),
+        str(SOURCE),
+        *options,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return program
@@ -37,19 +49,24 @@ def run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 # In the last three the second kernel does not wait, and does not overlap the first.
-@pytest.mark.parametrize("how", ["", "ordinary", "synchronized", "copied"])
+@pytest.mark.parametrize("how", ["", "refilled", "ordinary", "synchronized", "copied"])
 def test_chains_that_wait(program: Path, how: str) -> None:
     done = run(program, how)
     assert done.stdout == "PASS\n" and done.returncode == 0, done.stderr
 
 
 # A kernel that lets the next one begin before it has waited itself does not wait for those in front of it.
-@pytest.mark.parametrize(("how", "kernel"), [("late", "second("), ("skipped", "third(")])
+# What was written before that is not visible behind it, either.
+@pytest.mark.parametrize(
+    ("how", "kernel"),
+    [("late", "second("), ("skipped", "third("), ("triggered", "second("), ("overwritten", "refill(")],
+)
 def test_a_dependent_launch_without_its_wait_is_a_race(program: Path, how: str, kernel: str) -> None:
     done = run(program, how)
     assert done.stdout == "PASS\n" and done.returncode == 1, done.stderr
     assert f"global_race in {kernel}" in done.stderr and "element" in done.stderr
     assert done.stderr.count("global_race") == 1
+    assert "dependent.cu:" in done.stderr.partition("launch ")[2], "where the host launches it"
 
 
 @pytest.mark.nightly

@@ -16,25 +16,39 @@ struct Node {
   Work kind;
   std::function<int()> work;
   std::vector<Node*> after;  // what comes before it
+  std::string site;          // where the program has made it
 };
 struct Graph {
   std::vector<std::unique_ptr<Node>> nodes;
 };
-// Nodes in an order in which each comes behind what it depends on; of each, the node that it was made of.
-struct Executable {
-  std::vector<std::pair<const Node*, std::function<int()>>> steps;
+// A node of an executable graph, and the node that it was made of. Each stands behind those it comes after.
+struct Step {
+  const Node* node;
+  Work kind;
+  std::function<int()> work;
+  std::vector<std::size_t> after;
+  std::string site;
 };
+struct Executable {
+  std::vector<Step> steps;
+};
+using Nodes = std::vector<Node*>;
 struct Capture {
   Graph* graph;
   void* origin;
   std::uint64_t id;
+  std::unordered_map<void*, Nodes> last = {};  // by stream: what its next node comes after
+};
+struct CapturedEvent {
+  Capture* capture;
+  Nodes after;
 };
 
 std::recursive_mutex graphs;
-std::unordered_map<void*, Capture*> captures;         // by stream
-std::unordered_map<void*, Capture*> recorded_events;  // by event
+std::unordered_map<void*, Capture*> captures;              // by stream
+std::unordered_map<void*, CapturedEvent> recorded_events;  // by event
 
-constexpr int capture_unsupported = 900, capture_unmatched = 903, capture_implicit = 906;
+constexpr int capture_unsupported = 900, capture_unmatched = 903, capture_unjoined = 904, capture_implicit = 906;
 
 void order(const Node* node, std::unordered_set<const Node*>& seen, std::vector<const Node*>& in_order) {
   if (!seen.insert(node).second) return;
@@ -47,29 +61,45 @@ std::vector<const Node*> ordered(const Graph& graph) {
   for (const auto& node : graph.nodes) order(node.get(), seen, in_order);
   return in_order;
 }
-int run_all(const std::vector<std::pair<const Node*, std::function<int()>>>& steps) {
-  for (const auto& [node, work] : steps) {
-    if (const int error = work ? work() : success; error != success) return error;
+int run_all(const std::vector<Step>& steps) {
+  GraphRun order;
+  for (const Step& step : steps) {
+    const unsigned number = order.begin(step.after, step.site);
+    int error = success;
+    if (step.kind == Work::graph) {
+      error = step.work();
+    } else if (step.work) {
+      const Operation operation(number);
+      error = step.work();
+    }
+    order.end();
+    if (error != success) return error;
   }
   return success;
 }
 void instantiate(Executable& to, const Graph& graph) {
   to.steps.clear();
-  for (const Node* node : ordered(graph)) to.steps.emplace_back(node, node->work);
+  std::unordered_map<const Node*, std::size_t> place;
+  for (const Node* node : ordered(graph)) {
+    Step step{node, node->kind, node->work, {}, node->site};
+    for (const Node* before : node->after) step.after.push_back(place.at(before));
+    place[node] = to.steps.size();
+    to.steps.push_back(std::move(step));
+  }
 }
 
 int add(Node** to, Graph* graph, Node* const* after, std::size_t count, Work kind, std::function<int()> work) {
   if (graph == nullptr || to == nullptr || (count != 0 && after == nullptr)) return failed(invalid_value);
   const std::lock_guard lock(graphs);
-  graph->nodes.push_back(std::make_unique<Node>(Node{kind, std::move(work), {}}));
+  graph->nodes.push_back(std::make_unique<Node>(Node{kind, std::move(work), {}, call_site()}));
   *to = graph->nodes.back().get();
   if (count != 0) (*to)->after.assign(after, after + count);
   return success;
 }
 int replace(Executable* executable, const Node* node, std::function<int()> work) {
   if (executable == nullptr || !work) return failed(invalid_value);
-  for (auto& [from, step] : executable->steps) {
-    if (from == node) return step = std::move(work), success;
+  for (Step& step : executable->steps) {
+    if (step.node == node) return step.work = std::move(work), success;
   }
   return failed(invalid_value);
 }
@@ -155,23 +185,31 @@ bool captured(void* stream) {
 }
 int keep(void* stream, Work kind, std::function<int()> work) {
   const std::lock_guard lock(graphs);
-  Graph& graph = *captures.at(stream)->graph;
-  Node* const last = graph.nodes.empty() ? nullptr : graph.nodes.back().get();
+  Capture& capture = *captures.at(stream);
+  Nodes& last = capture.last[stream];
   Node* made = nullptr;
-  // One after another, as all work here: an order that those of the streams allow.
-  return add(&made, &graph, &last, last != nullptr ? 1 : 0, kind, std::move(work));
+  const int error = add(&made, capture.graph, last.data(), last.size(), kind, std::move(work));
+  if (error == success) last = {made};
+  return error;
 }
 void record_in_capture(void* event, void* stream) {
   const std::lock_guard lock(graphs);
   if (const auto found = captures.find(stream); found != captures.end()) {
-    recorded_events[event] = found->second;
+    recorded_events[event] = {found->second, found->second->last[stream]};
   } else {
     recorded_events.erase(event);
   }
 }
 void wait_in_capture(void* stream, void* event) {
   const std::lock_guard lock(graphs);
-  if (const auto found = recorded_events.find(event); found != recorded_events.end()) captures[stream] = found->second;
+  const auto found = recorded_events.find(event);
+  if (found == recorded_events.end()) return;
+  const auto& [capture, after] = found->second;
+  captures[stream] = capture;
+  Nodes& last = capture->last[stream];
+  for (Node* node : after) {
+    if (std::find(last.begin(), last.end(), node) == last.end()) last.push_back(node);
+  }
 }
 
 }  // namespace autosched::program::runtime
@@ -191,11 +229,16 @@ API int cudaStreamEndCapture(void* stream, Graph** to) {
   const auto found = captures.find(stream);
   if (found == captures.end() || found->second->origin != stream) return failed(capture_unmatched);
   Capture* const capture = found->second;
-  *to = capture->graph;
+  std::unordered_set<const Node*> joined;
+  std::vector<const Node*> in_order;
+  for (const Node* node : capture->last[stream]) order(node, joined, in_order);
+  const bool whole = joined.size() == capture->graph->nodes.size();
+  if (!whole) delete capture->graph;
+  *to = whole ? capture->graph : nullptr;
   std::erase_if(captures, [&](const auto& c) { return c.second == capture; });
-  std::erase_if(recorded_events, [&](const auto& e) { return e.second == capture; });
+  std::erase_if(recorded_events, [&](const auto& e) { return e.second.capture == capture; });
   delete capture;
-  return success;
+  return failed(whole ? success : capture_unjoined);  // a fork that the stream has not waited for
 }
 API int cudaStreamIsCapturing(void* stream, int* status) { return *status = captured(stream) ? 1 : 0, success; }
 API int cudaThreadExchangeStreamCaptureMode(int*) { return success; }
@@ -293,7 +336,7 @@ API int cudaGraphClone(Graph** to, const Graph* from) {
   auto* const copied = new Graph;
   std::unordered_map<const Node*, Node*> made;
   for (const Node* node : ordered(*from)) {
-    copied->nodes.push_back(std::make_unique<Node>(Node{node->kind, node->work, {}}));
+    copied->nodes.push_back(std::make_unique<Node>(Node{node->kind, node->work, {}, node->site}));
     made[node] = copied->nodes.back().get();
     for (const Node* before : node->after) made[node]->after.push_back(made.at(before));
   }
@@ -314,7 +357,7 @@ API int cudaGraphUpload(Executable*, void*) { return success; }
 API int cudaGraphLaunch(Executable* executable, void* stream) {
   if (executable == nullptr) return failed(invalid_value);
   if (!captured(stream)) {
-    const Operation operation(stream, "");
+    const GraphLaunch launch(stream);
     return failed(run_all(executable->steps));
   }
   return keep(stream, Work::graph, [steps = executable->steps]() -> int { return run_all(steps); });
@@ -333,7 +376,7 @@ API int cudaGraphExecUpdate(Executable* executable, const Graph* graph, void*, i
     return failed(910);
   }
   // Who updates a node names that of the graph that was instantiated.
-  for (std::size_t k = 0; k < in_order.size(); ++k) executable->steps[k].second = in_order[k]->work;
+  for (std::size_t k = 0; k < in_order.size(); ++k) executable->steps[k].work = in_order[k]->work;
   return success;
 }
 API int cudaGraphExecKernelNodeSetParams(Executable* e, const Node* node, const KernelParameters* p) { return replace(e, node, work_of(p)); }

@@ -151,7 +151,7 @@ void for_marks(Machine& machine, const std::function<void(Mark*, std::size_t)>& 
   for_marks_apart(machine, visit);
 }
 
-Buffer* check_access(Machine& machine, const void* address, int bytes, const char* instruction) {
+Buffer* check_access(Machine& machine, const void* address, int bytes, const char* instruction, bool writes) {
   Buffer* b = buffer_at(machine, address, bytes);
   if (b == nullptr) {
     const std::string where = locate_global(machine, address);
@@ -160,7 +160,8 @@ Buffer* check_access(Machine& machine, const void* address, int bytes, const cha
             where.empty() ? "an address outside of every argument" : where.c_str());
     return nullptr;
   }
-  if (machine.launch.dependent && !machine.self->waited) [[unlikely]] check_dependence(machine, *b, address, bytes, instruction);
+  if (machine.launch.dependent && !machine.self->waited) [[unlikely]]
+    check_dependence(machine, *b, address, bytes, writes, instruction);
   if (!is_array(*b)) {
     return b->spec.role == BufferSpec::Role::heap && !check_heap(machine, address, bytes, instruction) ? nullptr : b;
   }

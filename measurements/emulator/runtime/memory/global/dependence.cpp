@@ -23,7 +23,7 @@ struct Dependence : Unit {
     Who who;
     Epoch epoch;
   };
-  std::vector<Stretch> unfinished;  // by address, once the launch begins
+  std::vector<Stretch> unfinished[2];  // what they write, and what they read; by address, once the launch begins
   bool sorted = false;
   bool waited = false;  // a block did, before it let later launches begin
   PerBlock<std::vector<Wait>> waits{parking};
@@ -31,9 +31,9 @@ struct Dependence : Unit {
   Parked<bool> parked_triggered{parking, triggered};
 };
 
-void add_unfinished(Machine& machine, const void* begin, std::size_t bytes) {
+void add_unfinished(Machine& machine, const void* begin, std::size_t bytes, bool only_read) {
   const auto* const first = static_cast<const char*>(begin);
-  machine.dependence.unfinished.push_back({first, first + bytes});
+  machine.dependence.unfinished[only_read ? 1 : 0].push_back({first, first + bytes});
 }
 
 void start_block_dependence(Machine& machine) {
@@ -52,16 +52,23 @@ void launch_dependents(Machine& machine) { machine.dependence.triggered = true; 
 
 bool waited_for_launches(Machine& machine) { return machine.dependence.waited; }
 
-void global_shadow::check_dependence(Machine& machine, const Buffer& b, const void* address, int bytes, const char* instruction) {
+void global_shadow::check_dependence(Machine& machine, const Buffer& b, const void* address, int bytes, bool writes,
+                                     const char* instruction) {
   Dependence& d = machine.dependence;
   if (!d.sorted) {
-    std::sort(d.unfinished.begin(), d.unfinished.end(), [](const auto& x, const auto& y) { return x.begin < y.begin; });
+    for (auto& stretches : d.unfinished) {
+      std::sort(stretches.begin(), stretches.end(), [](const auto& x, const auto& y) { return x.begin < y.begin; });
+    }
     d.sorted = true;
   }
   const auto* const first = static_cast<const char*>(address);
-  const auto behind = std::lower_bound(d.unfinished.begin(), d.unfinished.end(), first + bytes,
-                                       [](const Dependence::Stretch& s, const char* end) { return s.begin < end; });
-  if (behind == d.unfinished.begin() || std::prev(behind)->end <= first) return;
+  const auto in = [&](const std::vector<Dependence::Stretch>& stretches) {
+    const auto behind = std::lower_bound(stretches.begin(), stretches.end(), first + bytes,
+                                         [](const Dependence::Stretch& s, const char* end) { return s.begin < end; });
+    return behind != stretches.begin() && std::prev(behind)->end > first;
+  };
+  const bool is_written = in(d.unfinished[0]);
+  if (!is_written && !(writes && in(d.unfinished[1]))) return;
   const bool knows = std::any_of(d.waits.begin(), d.waits.end(), [&](const Dependence::Wait& w) {
     return machine.clocks.ordered(w.who, w.epoch, machine.self->who);
   });
@@ -70,9 +77,9 @@ void global_shadow::check_dependence(Machine& machine, const Buffer& b, const vo
     return;
   }
   FINDING(machine.report, global_race, machine.self->site,
-          "%s: %s at %s, which the launch before may still write: griddepcontrol.wait (cudaGridDependencySynchronize) must "
+          "%s: %s at %s, which the launch before may still %s: griddepcontrol.wait (cudaGridDependencySynchronize) must "
           "come before",
-          describe_self(machine).c_str(), instruction, element(b, address).c_str());
+          describe_self(machine).c_str(), instruction, element(b, address).c_str(), is_written ? "write" : "read");
   confirm_race(machine, Kind::global_race, machine.self->site);
 }
 

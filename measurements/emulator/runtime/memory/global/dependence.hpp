@@ -6,8 +6,8 @@ namespace autosched::emulator {
 
 struct Machine;
 
-// Before the launch: bytes that launches before it in its stream write, or may write.
-void add_unfinished(Machine& machine, const void* begin, std::size_t bytes);
+// Before the launch: bytes that launches before it in its stream write, or may write; with `only_read` bytes that they read.
+void add_unfinished(Machine& machine, const void* begin, std::size_t bytes, bool only_read);
 void start_block_dependence(Machine& machine);
 // The running thread waits for those launches: what they wrote is visible to who is ordered behind that.
 void wait_for_launches(Machine& machine);

@@ -376,7 +376,7 @@ void read_global_bulk(Machine& machine, void* to, const void* address, int bytes
 }
 
 void write_global_bulk(Machine& machine, void* address, const void* from, int bytes, const char* instruction) {
-  Buffer* b = check_access(machine, address, bytes, instruction);
+  Buffer* b = check_access(machine, address, bytes, instruction, true);
   if (b == nullptr) return;
   if (!b->writable()) {
     FINDING(machine.report, write_to_input, machine.self->site, "%s writes %s, which is an input", describe_self(machine).c_str(),
@@ -408,7 +408,7 @@ bool read_global(Machine& machine, void* to, const void* address, int bytes, con
 
 void write_global(Machine& machine, void* address, const void* from, int bytes, const char* instruction, bool relaxed,
                   bool narrow) {
-  Buffer* b = check_access(machine, address, bytes, instruction);
+  Buffer* b = check_access(machine, address, bytes, instruction, true);
   if (b == nullptr) return;
   if (!b->writable()) {
     FINDING(machine.report, write_to_input, machine.self->site, "%s writes %s, which is an input", describe_self(machine).c_str(),
@@ -435,7 +435,7 @@ void write_global(Machine& machine, void* address, const void* from, int bytes, 
 }
 
 unsigned char* update_global(Machine& machine, void* address, int bytes, const char* instruction, bool narrow) {
-  Buffer* b = check_access(machine, address, bytes, instruction);
+  Buffer* b = check_access(machine, address, bytes, instruction, true);
   if (b == nullptr) return nullptr;
   if (!b->writable()) {
     FINDING(machine.report, write_to_input, machine.self->site, "%s updates %s, which is an input", describe_self(machine).c_str(),

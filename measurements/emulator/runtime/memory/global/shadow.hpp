@@ -191,9 +191,9 @@ Buffer* buffer_at(Machine& machine, const void* address, int bytes);  // nullptr
 bool is_array(const Buffer& b);
 void touch(Machine& machine, Buffer& b, const void* address, int bytes);
 // Whether an access comes too early in a launch that may overlap those before it: a finding (dependence.cpp).
-void check_dependence(Machine& machine, const Buffer& b, const void* address, int bytes, const char* instruction);
+void check_dependence(Machine& machine, const Buffer& b, const void* address, int bytes, bool writes, const char* instruction);
 // The buffer of an access, or nullptr (and a finding) where it is in none.
-Buffer* check_access(Machine& machine, const void* address, int bytes, const char* instruction);
+Buffer* check_access(Machine& machine, const void* address, int bytes, const char* instruction, bool writes = false);
 // Garbage in what holds no value of the pages that are read. Once for each page.
 void fill_unknown(Machine& machine, Buffer& b, const void* address, int bytes);
 // A read of a variable that nothing has set, which is a finding, at the latest once the launch is over.

@@ -22,8 +22,14 @@ __device__ int before(bool wait, const int* x, int i) {
   return wait ? x[i] : early;
 }
 
-__global__ void first(int* x) {
+__global__ void first(int* x, bool triggers) {
   x[blockIdx.x * block + threadIdx.x] = blockIdx.x * block + threadIdx.x;
+  if (triggers) cudaTriggerProgrammaticLaunchCompletion();
+}
+// Writes what a kernel in front reads, and none writes.
+__global__ void refill(int* weight, bool wait) {
+  if (wait) cudaGridDependencySynchronize();
+  weight[blockIdx.x * block + threadIdx.x] = 0;
 }
 __global__ void second(const int* x, const int* weight, int* y, bool wait) {
   const int i = blockIdx.x * block + threadIdx.x;
@@ -70,12 +76,13 @@ int main(int count, char** words) {
     CHECK(cudaMemcpy(host, x, sizeof host, cudaMemcpyDeviceToHost));
     return std::puts(host[n - 1] == 4 ? "PASS" : "FAIL"), 0;
   }
-  CHECK(launch(stream, 0, first, x));
+  CHECK(launch(stream, 0, first, x, says("triggered")));
   if (says("synchronized")) CHECK(cudaStreamSynchronize(stream));
   if (says("copied")) CHECK(cudaMemcpyAsync(y, weight, sizeof host, cudaMemcpyDeviceToDevice, stream));
-  const bool late = says("late") || says("ordinary") || says("synchronized") || says("copied");
+  const bool late = says("late") || says("ordinary") || says("synchronized") || says("copied") || says("triggered");
   CHECK(launch(stream, !says("ordinary"), second, x, weight, y, !late));
   CHECK(launch(stream, 1, third, x, y, z, !says("skipped")));
+  if (says("refilled") || says("overwritten")) CHECK(launch(stream, 1, refill, weight, says("refilled")));
   CHECK(cudaMemcpy(host, z, sizeof host, cudaMemcpyDeviceToHost));
   for (int i = 0; i < n; ++i) {
     if (host[i] != 4 * i) return std::puts("FAIL"), 1;

@@ -1,5 +1,7 @@
 // Streams and the host use one array. The first argument names how, the second says "sound" where they wait for each other.
+#include <atomic>
 #include <cstring>
+#include <thread>
 
 #include "check.h"
 
@@ -9,10 +11,26 @@ __global__ void fill(int* to, int value) { to[threadIdx.x] = value; }
 __global__ void twice(const int* from, int* to) { to[threadIdx.x] = 2 * from[threadIdx.x]; }
 __global__ void tally(int* to) { atomicAdd(to, 1); }
 
+// Host threads hand over by it what they may have waited for, or not.
+static std::atomic<bool> ready{false};
+static void await() {
+  while (!ready) std::this_thread::yield();
+}
+
 static cudaStream_t stream(unsigned flags = cudaStreamNonBlocking) {
   cudaStream_t made;
   CHECK(cudaStreamCreateWithFlags(&made, flags));
   return made;
+}
+static cudaKernelNodeParams parameters(void* kernel, void** arguments) {
+  cudaKernelNodeParams made = {};
+  made.func = kernel, made.gridDim = dim3(1), made.blockDim = dim3(count), made.kernelParams = arguments;
+  return made;
+}
+static void launch(cudaGraph_t graph, cudaStream_t on, int times = 2) {
+  cudaGraphExec_t executable;
+  CHECK(cudaGraphInstantiate(&executable, graph, 0));
+  for (int k = 0; k < times; ++k) CHECK(cudaGraphLaunch(executable, on));
 }
 static void after(cudaStream_t later, cudaStream_t earlier) {
   cudaEvent_t event;
@@ -96,7 +114,7 @@ int main(int argc, char** argv) {
     int* p;
     CHECK(cudaMallocAsync((void**)&p, bytes, a));
     fill<<<1, count, 0, a>>>(p, 1);
-    if (sound) after(b, a);
+    after(b, a);
     twice<<<1, count, 0, b>>>(p, y);
     if (sound) after(a, b);
     CHECK(cudaFreeAsync(p, a));  // pool
@@ -137,6 +155,87 @@ int main(int argc, char** argv) {
     CHECK(cudaGraphLaunch(executable, a));
     if (sound) after(b, a);
     fill<<<1, count, 0, b>>>(y, 1);  // graph_node
+  } else if (is("edge") || is("edge_around") || is("child")) {
+    cudaGraph_t graph, inner;
+    cudaGraphNode_t first, between, side;
+    int value = 1;
+    void *of_fill[] = {&x, &value}, *of_twice[] = {&x, &y}, *of_refill[] = {&y, &value};
+    const cudaKernelNodeParams filling = parameters((void*)fill, of_fill), doubling = parameters((void*)twice, of_twice),
+                               refilling = parameters((void*)fill, of_refill);
+    CHECK(cudaGraphCreate(&graph, 0));
+    if (is("edge")) {  // between two nodes
+      CHECK(cudaGraphAddKernelNode(&first, graph, nullptr, 0, &filling));
+      CHECK(cudaGraphAddKernelNode(&side, graph, &first, sound ? 1 : 0, &doubling));  // edge
+    } else if (is("edge_around")) {  // a path of edges orders, side by side does not
+      CHECK(cudaGraphAddKernelNode(&first, graph, nullptr, 0, &filling));
+      CHECK(cudaGraphAddEmptyNode(&between, graph, &first, 1));
+      CHECK(cudaGraphAddKernelNode(&side, graph, &between, 1, &doubling));
+      CHECK(cudaGraphAddKernelNode(&first, graph, sound ? &side : &between, 1, &refilling));  // edge_around
+    } else {  // a graph within a graph, and a node beside it
+      CHECK(cudaGraphCreate(&inner, 0));
+      CHECK(cudaGraphAddKernelNode(&first, inner, nullptr, 0, &filling));
+      CHECK(cudaGraphAddChildGraphNode(&between, graph, nullptr, 0, inner));
+      CHECK(cudaGraphAddKernelNode(&side, graph, &between, sound ? 1 : 0, &doubling));  // child
+    }
+    launch(graph, stream());
+  } else if (is("fork")) {  // a captured stream's, and its join
+    cudaStream_t a = stream(), b = stream();
+    cudaEvent_t forked, joined;
+    cudaGraph_t graph;
+    CHECK(cudaEventCreate(&forked));
+    CHECK(cudaEventCreate(&joined));
+    CHECK(cudaStreamBeginCapture(a, cudaStreamCaptureModeGlobal));
+    if (!sound) CHECK(cudaEventRecord(forked, a));
+    fill<<<1, count, 0, a>>>(x, 1);
+    if (sound) CHECK(cudaEventRecord(forked, a));
+    CHECK(cudaStreamWaitEvent(b, forked, 0));
+    twice<<<1, count, 0, b>>>(x, y);  // fork
+    CHECK(cudaEventRecord(joined, b));
+    CHECK(cudaStreamWaitEvent(a, joined, 0));
+    CHECK(cudaMemsetAsync(y, 0, bytes, a));
+    CHECK(cudaStreamEndCapture(a, &graph));
+    launch(graph, a);
+  } else if (is("join")) {  // work behind the fork that comes before the join
+    cudaStream_t a = stream(), b = stream();
+    cudaEvent_t forked, joined;
+    cudaGraph_t graph;
+    CHECK(cudaEventCreate(&forked));
+    CHECK(cudaEventCreate(&joined));
+    CHECK(cudaStreamBeginCapture(a, cudaStreamCaptureModeGlobal));
+    CHECK(cudaEventRecord(forked, a));
+    CHECK(cudaStreamWaitEvent(b, forked, 0));
+    fill<<<1, count, 0, b>>>(y, 1);
+    CHECK(cudaEventRecord(joined, b));
+    if (sound) CHECK(cudaStreamWaitEvent(a, joined, 0));
+    CHECK(cudaMemsetAsync(y, 0, bytes, a));  // join
+    if (!sound) CHECK(cudaStreamWaitEvent(a, joined, 0));
+    CHECK(cudaStreamEndCapture(a, &graph));
+    launch(graph, a);
+  } else if (is("threads") || is("thread_reads") || is("thread_copies") || is("result_of_thread")) {
+    cudaStream_t a = stream(), b = stream();
+    int* const used = is("thread_reads") ? managed : x;
+    std::thread other([&] {
+      await();
+      if (is("threads")) {
+        twice<<<1, count, 0, b>>>(x, y);  // threads
+      } else if (is("thread_reads")) {
+        plain[0] = managed[7];  // thread_reads
+      } else if (is("thread_copies")) {
+        CHECK(cudaMemcpyAsync(y, x, bytes, cudaMemcpyDeviceToDevice, b));  // thread_copies
+      } else {
+        CHECK(cudaMemcpyAsync(plain, x, bytes, cudaMemcpyDeviceToHost, b));  // result_of_thread
+      }
+      CHECK(cudaStreamSynchronize(b));
+    });
+    fill<<<1, count, 0, a>>>(used, 1);
+    if (!sound) ready = true;
+    if (is("result_of_thread")) {  // a copy to pageable memory waits for its stream, too
+      CHECK(cudaMemcpyAsync(plain + count / 2, used, 4, cudaMemcpyDeviceToHost, a));
+    } else {
+      CHECK(cudaStreamSynchronize(a));
+    }
+    ready = true;
+    other.join();
   } else if (is("device_copy")) {  // between places of the device the host does not wait
     cudaStream_t b = stream();
     CHECK(cudaMemcpy(y, x, bytes, cudaMemcpyDeviceToDevice));

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ from search_spaces.hardware.devices import device as device_named
 from search_spaces.launches.launch import BytesArgument
 
 _HOST_RACE = FindingKind.HOST_RACE
+_DEPENDENT_SINCE = 90  # compute capability of programmatic dependent launch
 
 
 class FaultsFound(AssertionError):
@@ -217,6 +218,10 @@ class Session:
         where = f"{site[0]}:{site[1]}"
         arguments, described = described_launch(launch, self.storages)
         inputs, memory = arguments.inputs(), arguments.memory()
+        stream, overlaps = self._streams.current, self._streams.overlaps
+        if self.device.sm >= _DEPENDENT_SINCE and getattr(launch.metadata, "launch_pdl", False):
+            described = replace(described, dependent=True)
+            memory = replace(memory, unfinished=overlaps.unfinished(stream, arguments.tensors))
 
         sample = Sample(described.grid, sampled(described.grid, self.plan.blocks))
 
@@ -262,6 +267,7 @@ class Session:
             raise LaunchFailed(f"{launch.name}, launched at {where}: {done.status}: {done.reason}")
         used = [(storage, done.used[name]) for name, storage in arguments.tensors.items() if name in done.used]
         self._streams.launch(launch.name, site, used)
+        overlaps.launched(stream, used, after_all=not described.dependent or done.waited)
         for name, storage in arguments.tensors.items():
             after = done.outputs[name].reshape(-1).view(np.uint8)
             before = storage_bytes(storage)

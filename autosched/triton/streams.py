@@ -18,6 +18,8 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from autosched.triton.call_site import call_site
+from autosched.triton.host_threads import HostThreads
+from autosched.triton.overlaps import Overlaps, stretches
 from autosched.triton.storages import Storages
 from measurements.emulator.host_order import (
     HOST,
@@ -75,6 +77,8 @@ class StreamOrder:
 
     def __init__(self, storages: Storages, raced: Raced) -> None:
         self.order = HostOrder()
+        self.overlaps = Overlaps()
+        self._host_threads = HostThreads()
         self._storages = storages
         self._raced = raced
         self._lock = threading.RLock()
@@ -121,17 +125,21 @@ class StreamOrder:
     def record(self, stream: int) -> Clock:
         """Return the work that an event recorded on a stream represents."""
         with self._lock:
+            self.overlaps.end(stream)
             return self.order.record(stream)
 
     def wait(self, stream: int, event: Clock) -> None:
         """Have a stream wait for an event."""
         with self._lock:
+            self.overlaps.end(stream)
             self.order.wait(stream, event)
 
     def synchronize(self, stream: int | None = None) -> None:
         """Have the host wait for a stream, or for all."""
+        self._let_others_act()
         with self._lock:
             self._waited = self._work
+            self.overlaps.end(stream)
             if self.is_active and stream is not None:
                 self.order.synchronize(stream)
             elif self.is_active:
@@ -139,15 +147,23 @@ class StreamOrder:
 
     def synchronize_event(self, clock: Clock) -> None:
         """Have the host wait for an event."""
+        self._let_others_act()
         with self._lock:
+            self.overlaps.end()
             self.order.synchronize_event(clock)
             if not self.is_active:
                 self._waited = self._work
+
+    def _let_others_act(self) -> None:
+        if self.is_active:
+            self._host_threads.let_others_act(call_site())
 
     # Uses -----------------------------------------------------------------------------------------------------------
 
     def operator(self, what: str, read: Sequence[torch.Tensor], written: Sequence[torch.Tensor]) -> None:
         """Record an operator of torch on the current stream, and on the host's memory."""
+        if any(self._storages.host_of(t) is None for t in written):
+            self.overlaps.end(self.current)
         if not self.is_active:
             if any(self._storages.host_of(t) is None for t in written):
                 self._note(written, what)
@@ -163,11 +179,13 @@ class StreamOrder:
                     host = self._storages.host_of(tensor)
                     if host != "plain":
                         self._use(stream if host is None else HOST, tensor, use, by)
+            self._host_threads.note_action()
 
     def copy(self, source: torch.Tensor, target: torch.Tensor, *, non_blocking: bool) -> None:
         """Record a copy between the host and the device on the current stream."""
         hosts = [self._storages.host_of(t) for t in (source, target)]
         asynchronous = non_blocking and "pinned" in hosts and "plain" not in hosts
+        self.overlaps.end(self.current)
         if not self.is_active and not asynchronous:
             self._waited = self._work
             return
@@ -177,8 +195,9 @@ class StreamOrder:
             self.order.begin(self.current)
             self._use(self.current, source, Use.READ, by)
             self._use(self.current, target, Use.WRITE, by)
-            if not asynchronous:
-                self.synchronize(self.current)
+            self._host_threads.note_action()
+        if not asynchronous:
+            self.synchronize(self.current)
 
     def launch(self, kernel: str, at: tuple[str, int], uses: Sequence[tuple[torch.UntypedStorage, Any]]) -> None:
         """Record a launch on the current stream.
@@ -199,14 +218,16 @@ class StreamOrder:
             self.order.begin(self.current)
             for storage, used in uses:
                 for use in np.unique(used[used != 0]).tolist():
-                    ranges = storage.data_ptr() + _stretches(used == use)
+                    ranges = storage.data_ptr() + stretches(used == use)
                     self._judge(self.current, self._number(storage), Use(use), ranges, by)
+            self._host_threads.note_action()
 
     def host_reads(self, tensor: torch.Tensor) -> None:
         """Record a read of a tensor by the host outside an operator, as by numpy."""
         if self.is_active and self._storages.host_of(tensor) == "pinned":
             with self._lock:
                 self._use(HOST, tensor, Use.READ, Work("the host", *call_site()))
+                self._host_threads.note_action()
 
     def made(self, tensor: torch.Tensor) -> None:
         """Register a new tensor of the device, which may reuse memory freed on the current stream."""
@@ -292,12 +313,6 @@ def _who(access: HostAccess) -> str:
 
 def _verb(access: HostAccess) -> str:
     return "writes" if access.use & Use.WRITE else "reads"
-
-
-def _stretches(used: Any) -> Ranges:
-    """Return the flagged bytes as ranges."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([False], used, [False])).astype(np.int8)))
-    return edges.reshape(-1, 2).astype(np.int64)
 
 
 def _rows(tensor: torch.Tensor) -> Ranges | None:

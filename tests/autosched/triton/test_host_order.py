@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from pathlib import Path
 
 import pytest
@@ -168,9 +169,46 @@ def of_backward(sound):
     y.backward() if sound else (y + 1).backward()
 
 
+def in_another_thread(act, wait, sound):
+    """Call ``act`` in a thread that does or does not wait until ``wait`` has returned in this one."""
+    may_act = threading.Event()
+
+    def other():
+        may_act.wait()
+        act()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    if not sound:
+        may_act.set()
+    wait()
+    may_act.set()
+    thread.join()
+
+
+def streams_of_two_threads(sound):
+    x = torch.ones(N, device="cuda")
+    torch.cuda.synchronize()
+    a, b = torch.cuda.Stream(), torch.cuda.Stream()
+    with a:
+        x.add_(1)
+
+    def act():
+        with torch.cuda.stream(b):
+            scaled(x)
+
+    in_another_thread(act, a.synchronize, sound)
+
+
+def pinned_result_in_a_thread(sound):
+    result = torch.ones(N, device="cuda").to("cpu", non_blocking=True)
+    in_another_thread(lambda: result.numpy(), torch.cuda.synchronize, sound)
+
+
 PROGRAMS = (
     between_streams, by_event, work_before_the_first_stream, halves, halves_by_kernels, columns, pinned_result,
     pinned_result_by_copy, pinned_reused, pageable_reused, reused_memory, freed_after_a_wait, of_backward,
+    streams_of_two_threads, pinned_result_in_a_thread,
 )  # fmt: skip
 
 

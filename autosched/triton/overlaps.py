@@ -1,0 +1,69 @@
+"""Memory that launches in front of a dependent one (``launch_pdl``) may still use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from measurements.emulator.host_order import Ranges, Use
+from measurements.emulator.memory import Unfinished
+
+UsedBytes = npt.NDArray[np.integer[Any]]  # the use of each byte (host_order.Use); 0 if unused
+
+
+class Overlaps:
+    """Uses of memory, by stream, by the last launch and by all in front of it that it may overlap."""
+
+    def __init__(self) -> None:
+        self._uses: dict[int, dict[int, tuple[StorageWeakRef, UsedBytes]]] = {}  # by stream, by address
+
+    def unfinished(self, stream: int, tensors: Mapping[str, torch.UntypedStorage]) -> tuple[Unfinished, ...]:
+        """Return what the launches in front may still use of tensors, which are named as the arrays of a launch."""
+        uses = self._uses.get(stream, {})
+        return tuple(
+            Unfinished(name, first, end, only_read)
+            for name, storage in tensors.items()
+            if (known := uses.get(storage.data_ptr())) is not None and not known[0].expired()
+            for only_read, flags in _written_and_read(known[1])
+            for first, end in stretches(flags).tolist()
+        )
+
+    def launched(self, stream: int, uses: Sequence[tuple[torch.UntypedStorage, UsedBytes]], *, after_all: bool) -> None:
+        """Take a launch.
+
+        Args:
+            stream: The stream of the launch.
+            uses: Storages with the use of each byte.
+            after_all: All launches in front have ended before a dependent one behind this may begin.
+        """
+        before = {} if after_all else self._uses.get(stream, {})
+        for storage, used in uses:
+            known = before.get(storage.data_ptr())
+            if known is not None and not known[0].expired():
+                used = used | known[1]
+            before[storage.data_ptr()] = (StorageWeakRef(storage), used)
+        self._uses[stream] = before
+
+    def end(self, stream: int | None = None) -> None:
+        """Take other work of a stream, or a wait for it; None: for all. A launch behind that overlaps none in front."""
+        if stream is None:
+            self._uses.clear()
+        else:
+            self._uses.pop(stream, None)
+
+
+def _written_and_read(used: UsedBytes) -> Iterator[tuple[bool, npt.NDArray[np.bool_]]]:
+    written = (used & Use.WRITE) != 0
+    yield False, written
+    yield True, ((used & Use.READ) != 0) & ~written
+
+
+def stretches(flags: npt.NDArray[np.bool_]) -> Ranges:
+    """Return the flagged bytes as ranges."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], flags, [False])).astype(np.int8)))
+    return edges.reshape(-1, 2).astype(np.int64)

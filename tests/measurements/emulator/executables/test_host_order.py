@@ -24,8 +24,8 @@ QUICK = ("streams", "managed", "reuse", "result", "edge", "fork", "threads")
 ORDERS = (
     "streams", "blocking", "halves", "atomics", "managed", "managed_write", "managed_read", "result", "reuse",
     "pageable", "pool", "pool_free", "default", "rows", "graph", "graph_node", "edge",
-    "edge_around", "child", "fork", "join", "device_copy", "threads", "thread_reads", "thread_copies",
-    "result_of_thread", "callback",
+    "edge_around", "child", "host_node", "executable", "fork", "join", "device_copy", "threads",
+    "thread_reads", "thread_copies", "result_of_thread", "callback",
 )  # fmt: skip
 
 

@@ -31,6 +31,7 @@ struct Step {
 };
 struct Executable {
   std::vector<Step> steps;
+  void* launched = nullptr;  // the event of its last launch, behind which the next one comes in any stream
 };
 using Nodes = std::vector<Node*>;
 struct Capture {
@@ -163,7 +164,7 @@ std::function<int()> work_of(const FillParameters* p) {
 }
 std::function<int()> work_of(const HostParameters* p) {
   if (p == nullptr || p->call == nullptr) return nullptr;
-  return [h = *p]() -> int { return h.call(h.data), success; };
+  return [h = *p]() -> int { return callback_done(), h.call(h.data), success; };
 }
 std::function<int()> work_of(const Copy3D* p) {
   if (p == nullptr) return nullptr;
@@ -357,12 +358,22 @@ API int cudaGraphUpload(Executable*, void*) { return success; }
 API int cudaGraphLaunch(Executable* executable, void* stream) {
   if (executable == nullptr) return failed(invalid_value);
   if (!captured(stream)) {
-    const GraphLaunch launch(stream);
-    return failed(run_all(executable->steps));
+    if (executable->launched == nullptr) executable->launched = add_event();
+    wait_for_event(stream, executable->launched);
+    int error = success;
+    {
+      const GraphLaunch launch(stream);
+      error = run_all(executable->steps);
+    }
+    record_event(executable->launched, stream);
+    return failed(error);
   }
   return keep(stream, Work::graph, [steps = executable->steps]() -> int { return run_all(steps); });
 }
-API int cudaGraphExecDestroy(Executable* executable) { return delete executable, success; }
+API int cudaGraphExecDestroy(Executable* executable) {
+  if (executable != nullptr && executable->launched != nullptr) destroy_event(executable->launched);
+  return delete executable, success;
+}
 #if VERSION >= 12
 API int cudaGraphExecUpdate(Executable* executable, const Graph* graph, int* result) {
 #else

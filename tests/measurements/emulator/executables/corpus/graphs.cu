@@ -46,6 +46,14 @@ int main() {
   CHECK(cudaStreamSynchronize(s));
   CHECK(cudaMemcpy(out, x, bytes, cudaMemcpyDeviceToHost));
   good = good && out[0] == 24 && calls == 2;
+  // A fork that nobody has waited for.
+  cudaGraph_t unjoined;
+  CHECK(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
+  CHECK(cudaEventRecord(fork, s));
+  CHECK(cudaStreamWaitEvent(t, fork, 0));
+  scale<<<1, n, 0, t>>>(y, by);
+  good = good && cudaStreamEndCapture(s, &unjoined) == cudaErrorStreamCaptureUnjoined && unjoined == nullptr;
+  good = good && cudaGetLastError() == cudaErrorStreamCaptureUnjoined;
   std::size_t count = 0;
   CHECK(cudaGraphGetNodes(captured, nullptr, &count));
   good = good && count == 5;

@@ -178,6 +178,32 @@ int main(int argc, char** argv) {
       CHECK(cudaGraphAddKernelNode(&side, graph, &between, sound ? 1 : 0, &doubling));  // child
     }
     launch(graph, stream());
+  } else if (is("host_node")) {  // the host's function comes behind the kernel, or beside it
+    cudaGraph_t graph;
+    cudaGraphNode_t first, second;
+    int value = 1;
+    void* of_fill[] = {&managed, &value};
+    const cudaKernelNodeParams filling = parameters((void*)fill, of_fill);
+    cudaHostNodeParams adding = {};
+    adding.fn = [](void* data) {
+      static_cast<int*>(data)[0] = 1;  // host_node
+    };
+    adding.userData = managed;
+    CHECK(cudaGraphCreate(&graph, 0));
+    CHECK(cudaGraphAddKernelNode(&first, graph, nullptr, 0, &filling));
+    CHECK(cudaGraphAddHostNode(&second, graph, &first, sound ? 1 : 0, &adding));
+    launch(graph, stream());
+  } else if (is("executable")) {  // one comes after its own last launch, on any stream; two come in no order
+    cudaStream_t a = stream(), b = stream();
+    cudaGraph_t graph;
+    cudaGraphExec_t one, two;
+    CHECK(cudaStreamBeginCapture(a, cudaStreamCaptureModeGlobal));
+    fill<<<1, count, 0, a>>>(x, 1);
+    CHECK(cudaStreamEndCapture(a, &graph));
+    CHECK(cudaGraphInstantiate(&one, graph, 0));
+    CHECK(cudaGraphInstantiate(&two, graph, 0));
+    CHECK(cudaGraphLaunch(one, a));
+    CHECK(cudaGraphLaunch(sound ? one : two, b));  // executable
   } else if (is("fork")) {  // a captured stream's, and its join
     cudaStream_t a = stream(), b = stream();
     cudaEvent_t forked, joined;

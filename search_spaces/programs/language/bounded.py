@@ -22,6 +22,7 @@ Bounded = tuple[FloatArray, FloatArray]  # values, and how far a kernel's may be
 _LARGEST = float(np.finfo(np.float32).max)
 _ORDINARY = 2.0**8  # a number of every type
 _UNDERFLOW = SMALLEST["f32"]
+_ROUNDED = 1 + 2.0**-10  # at most, of what roundings make larger: those of 2^14 terms
 
 
 def certain(
@@ -62,6 +63,9 @@ def applied(row: ElementFunction, type_: DType, given: Sequence[Bounded]) -> Bou
     bounds = np.asarray(row.bound(numbers, errors, values))
     if not type_.is_float:
         return values, bounds
+    if row.on_numpy in (np.add, np.subtract):  # perhaps the last terms of a sum, whose order a schedule chooses
+        overflows = _summed(errors[0]) + _summed(errors[1]) > _LARGEST
+        bounds = np.where(overflows, np.inf, bounds)
     sure = np.ones(values.shape, dtype=np.bool_)
     vague = ~np.isfinite(values) & np.logical_or.reduce([error > 0 for error in errors])
     if vague.any():
@@ -105,14 +109,13 @@ def reduced(operation: ir.ReduceTile, parts: FloatArray, errors: FloatArray, axi
         return result, np.where((errors > 0).any(axis), np.inf, 0.0)
     sure = np.asarray(np.isfinite(errors).all(axis))
     if operation.kind == "add":
-        sizes = np.abs(parts)
-        bound = errors.sum(axis) + sum_growth(operation.size) * U * sizes.sum(axis)
-        largest = np.where(np.isfinite(parts), sizes + errors, 0.0).sum(axis)
-        return _in_any_order(type_, result, bound, largest, sure)
+        bound = errors.sum(axis) + sum_growth(operation.size) * U * np.abs(parts).sum(axis)
+        above, below = (_terms(sign * parts, errors).sum(axis) for sign in (1.0, -1.0))
+        return _in_any_order(type_, result, bound, above, below, sure)
     if operation.kind == "mul":
-        largest = np.prod(np.abs(parts) + errors, axis=axis)
-        bound = largest * (1 + U) ** operation.size - np.abs(result) + operation.size * _UNDERFLOW
-        return _in_any_order(type_, result, bound, np.where(np.isfinite(largest), largest, np.inf), sure)
+        most, largest, least = (np.prod(x, axis=axis) for x in _factors(parts, errors))
+        bound = most * (1 + U) ** operation.size - np.abs(result) + operation.size * _UNDERFLOW * largest
+        return _products_in_any_order(type_, result, bound, largest, least, sure)
     return certain(type_, result, errors.max(axis), sure)
 
 
@@ -153,15 +156,13 @@ def scanned(operation: ir.Scan, given: Bounded) -> Bounded:
         return _from_first(operation, result), _from_first(operation, bound)
     sure = np.asarray(np.logical_and.accumulate(np.isfinite(errors), axis=axis))
     if kind == "add":
-        sizes = np.abs(values)
-        bound = np.cumsum(errors, axis=axis) + sum_growth(count) * U * np.cumsum(sizes, axis=axis)
-        largest = np.cumsum(np.where(np.isfinite(values), sizes + errors, 0.0), axis=axis)
-        found = _in_any_order(type_, result, bound, largest, sure)
+        bound = np.cumsum(errors, axis=axis) + sum_growth(count) * U * np.cumsum(np.abs(values), axis=axis)
+        above, below = (np.cumsum(_terms(sign * values, errors), axis=axis) for sign in (1.0, -1.0))
+        found = _in_any_order(type_, result, bound, above, below, sure)
     elif kind == "mul":
-        largest = np.cumprod(np.maximum(np.abs(values) + errors, 1.0), axis=axis)  # of any neighbours, at most
-        most = np.cumprod(np.abs(values) + errors, axis=axis)
-        bound = most * (1 + U) ** count - np.abs(result) + count * _UNDERFLOW * np.maximum(largest, 1.0)
-        found = _in_any_order(type_, result, bound, np.where(np.isfinite(largest), largest, np.inf), sure)
+        most, largest, least = (np.cumprod(x, axis=axis) for x in _factors(values, errors))
+        bound = most * (1 + U) ** count - np.abs(result) + count * _UNDERFLOW * largest
+        found = _products_in_any_order(type_, result, bound, largest, least, sure)
     else:
         found = certain(type_, result, np.maximum.accumulate(errors, axis=axis), sure)
     return _from_first(operation, found[0]), _from_first(operation, found[1])
@@ -191,14 +192,19 @@ def product(operation: ir.Mma, left: Bounded, right: Bounded, added: Bounded) ->
     bound = np.abs(a) @ b_bound + a_bound @ (np.abs(b) + b_bound) + c_bound
     bound += sum_growth(a.shape[1]) * U * size
     bound += np.where(bound > 0, a.shape[1] * _UNDERFLOW, 0.0)
-    if np.isfinite(size).all() and size.max(initial=0.0) < _LARGEST / 2:
+    summed = _summed(c_bound)
+    if np.isfinite(size).all() and (size + summed).max(initial=0.0) < _LARGEST / 2:
         return certain(type_, result, bound)
-    (finite_a, open_a, turns_a), (finite_b, open_b, turns_b) = (_parts(*of) for of in ((a, a_bound), (b, b_bound)))
+    (open_a, turns_a), (open_b, turns_b) = (_parts(*of) for of in ((a, a_bound), (b, b_bound)))
     vague = open_a @ turns_b + turns_a @ open_b  # infinite times what may have either sign
     unknown = np.isinf(a_bound).any(axis=1, keepdims=True) | np.isinf(b_bound).any(axis=0, keepdims=True)
     unknown = unknown | np.isinf(c_bound)
-    largest = finite_a @ finite_b + np.where(np.isfinite(c), np.abs(c), 0.0)
-    return _in_any_order(type_, result, bound, largest, ~unknown & (vague == 0))
+    up_a, up_b, down_a, down_b = (
+        _terms(sign * values, bounds) for sign in (1.0, -1.0) for values, bounds in ((a, a_bound), (b, b_bound))
+    )
+    above = up_a @ up_b + down_a @ down_b + _terms(c, c_bound) + summed
+    below = up_a @ down_b + down_a @ up_b + _terms(-c, c_bound) + summed
+    return _in_any_order(type_, result, bound, above, below, ~unknown & (vague == 0))
 
 
 def _of_tf32(values: FloatArray, bounds: FloatArray) -> FloatArray:
@@ -207,21 +213,70 @@ def _of_tf32(values: FloatArray, bounds: FloatArray) -> FloatArray:
     return np.where(np.isfinite(values), np.where(np.abs(values) + found > _LARGEST, np.inf, found), bounds)
 
 
-def _parts(values: FloatArray, bounds: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return sizes of finite factors, 1 where one is not finite, and 1 where one may have either sign."""
-    finite = np.isfinite(values)
-    sizes = np.where(finite & np.isfinite(bounds), np.abs(values) + bounds, 0.0)
-    return sizes, (~finite).astype(np.float64), ((bounds > 0) & (np.abs(values) <= bounds)).astype(np.float64)
+def _parts(values: FloatArray, bounds: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return 1 where factors are not finite, and 1 where they may have either sign."""
+    return (~np.isfinite(values)).astype(np.float64), ((bounds > 0) & (np.abs(values) <= bounds)).astype(np.float64)
+
+
+def _terms(values: FloatArray, bounds: FloatArray) -> FloatArray:
+    """Return how far above zero finite terms may be."""
+    known = np.isfinite(values) & np.isfinite(bounds)
+    return np.where(known, np.maximum(values + np.where(known, bounds, 0.0), 0.0), 0.0)
+
+
+def _factors(values: FloatArray, bounds: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the largest sizes of factors, then factors of the largest and of the least partial product."""
+    most = np.abs(values) + bounds
+    finite = np.where(np.isfinite(values), most, 1.0)
+    least = np.where(np.isfinite(values), np.abs(values) - bounds, 1.0)
+    return most, np.maximum(finite, 1.0), np.clip(least, 0.0, 1.0)
+
+
+def _summed(bounds: FloatArray) -> FloatArray:
+    """Return the largest size of all terms that a sum with these bounds may have so far: each has left at least 16
+    roundings in them (``sum_growth``)."""
+    return np.where(np.isfinite(bounds), bounds / (16 * U), 0.0)
 
 
 def _in_any_order(
-    type_: DType, values: FloatArray, bounds: FloatArray, largest: FloatArray, sure: BoolArray
+    type_: DType,
+    values: FloatArray,
+    bounds: FloatArray,
+    above: FloatArray,
+    below: FloatArray,
+    sure: FloatArray | BoolArray | bool,
 ) -> Bounded:
-    """As ``certain``: a partial result of finite terms up to ``largest`` may overflow, whatever the whole is."""
-    overflows = largest > _LARGEST
-    one_sign = np.isfinite(values) & (np.abs(values) * (1 + 2 * U) >= largest)
-    bounds = np.where(overflows & ~one_sign & np.isfinite(values), np.inf, bounds)
-    return certain(type_, values, bounds, sure & ~overflows)
+    """As ``certain``, of sums whose partial sums may overflow in some order of the terms.
+
+    Args:
+        type_: Of the sums.
+        values: As float64 computes them.
+        bounds: Of finite sums, with their roundings.
+        above: Sum of the finite terms above zero, at most: no partial sum of them is larger.
+        below: Sum of the sizes of those below zero, at most.
+        sure: Where a value that is not finite is one if no partial sum overflows.
+    """
+    up, down = (~(side * _ROUNDED <= _LARGEST) for side in (above, below))
+    finite = np.isfinite(values)
+    least = np.abs(values) - bounds
+    surely = np.where(values > 0, ~down, ~up) & (~finite | (least > _LARGEST))  # infinite, in every order
+    unsure = (up | down) & ~surely & ~np.isnan(values)
+    return certain(type_, values, np.where(unsure & finite, np.inf, bounds), np.asarray(sure) & ~unsure)
+
+
+def _products_in_any_order(
+    type_: DType,
+    values: FloatArray,
+    bounds: FloatArray,
+    largest: FloatArray,
+    least: FloatArray,
+    sure: FloatArray | BoolArray | bool,
+) -> Bounded:
+    """As ``certain``, of products whose partial products are up to ``largest`` and down to ``least`` in some order: one
+    that overflows is followed by one that vanishes."""
+    grows, vanishes = ~(largest * _ROUNDED <= _LARGEST), ~(least > _UNDERFLOW)
+    unsure = np.where(np.isfinite(values), grows & (least < 1.0), vanishes) & ~np.isnan(values)
+    return certain(type_, values, np.where(unsure & np.isfinite(values), np.inf, bounds), np.asarray(sure) & ~unsure)
 
 
 def rounded(type_: DType, value: Bounded) -> Bounded:

@@ -76,7 +76,12 @@ class Added:
         else:
             growth = (1.0 + type_.unit_roundoff) ** np.arange(most + 1) - 1.0
         found: FloatArray = growth[self.counts.astype(np.int64)] * self.sizes
-        return found if type_ == F32 or not type_.is_float else found + self.counts * SMALLEST[type_.name]
+        if not type_.is_float:
+            return found
+        found = found if type_ == F32 else found + self.counts * SMALLEST[type_.name]
+        with np.errstate(over="ignore"):
+            reached = type_.load(type_.store(self.sizes + found))  # the largest partial sum of any order
+        return np.where(np.isfinite(reached) | ~np.isfinite(self.sizes), found, np.inf)
 
 
 @dataclass

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from autosched.programs.loading import load_program, problem
-from search_spaces.hardware.dtypes import BF16, F16, I32
+from search_spaces.hardware.dtypes import BF16, F16, F32, I32
+from search_spaces.programs.builder import Builder, InOut, Input, program
 from search_spaces.programs.language import ir
-from search_spaces.programs.language.bounded import product, reduced
+from search_spaces.programs.language.bounded import applied, product, reduced, scanned
+from search_spaces.programs.language.functions import FUNCTIONS
 from search_spaces.programs.language.interpret import interpret, rounded
 
 GEMM, GATED = "examples/programs/gemm_relu.py", "examples/programs/gated_mlp.py"
@@ -74,3 +76,83 @@ def test_products_of_whole_numbers_keep_the_bounds() -> None:
     zeros = np.zeros((2, 1))
     values, bounds = product(operation, (a, off[0]), (b, off[1]), (zeros, zeros))
     assert values.tolist() == [[16.0], [57.0]] and bounds.tolist() == [[12.0], [1.0]]
+
+
+LARGE = float(np.finfo(np.float32).max)
+
+
+def real(number: int, shape: ir.Shape) -> ir.Value:
+    return ir.Value(number, shape, F32)
+
+
+@pytest.mark.parametrize(
+    ("terms", "value", "bound"),
+    [
+        ((1e77, 1e77), np.inf, 0.0),
+        ((-1e77, -1e77), -np.inf, 0.0),
+        ((-1e77, 1e60), None, np.inf),  # inf - inf in every order, though the sum is far below zero
+        ((-0.9 * LARGE, -0.9 * LARGE, 0.9 * LARGE, 0.0), None, np.inf),  # -inf, or a number
+        ((-0.9 * LARGE, -0.9 * LARGE, -0.9 * LARGE, 0.9 * LARGE), -np.inf, 0.0),
+        ((-np.inf, 1e60), None, np.inf),
+        ((-np.inf, -1e60), -np.inf, 0.0),
+        ((-np.inf, np.inf), np.nan, 0.0),
+    ],
+)
+def test_sums_whose_order_decides_whether_they_overflow_have_no_bound(
+    terms: tuple[float, ...], value: float | None, bound: float
+) -> None:
+    row, ones = np.array([terms]), np.ones((len(terms), 1))
+    zeros = np.zeros((1, 1))
+    shape = row.shape
+    mma = ir.Mma(real(3, (1, 1)), real(0, shape), real(1, ones.shape), None, SOURCE)
+    total = ir.ReduceTile(real(1, (1, 1)), "add", real(0, shape), 1, SOURCE)
+    upto = ir.Scan(real(1, shape), "add", real(0, shape), 1, False, False, SOURCE)
+    with np.errstate(all="ignore"):
+        found = [
+            product(mma, (row, 0 * ones.T), (ones, 0 * ones), (zeros, zeros)),
+            reduced(total, row, np.zeros(shape), 1),
+            tuple(x[:, -1:] for x in scanned(upto, (row, np.zeros(shape)))),
+        ]
+    for values, bounds in found:
+        assert bounds.item() == bound
+        assert value is None or np.array_equal(values.item(), value, equal_nan=True)
+
+
+def test_sums_over_a_loop_remember_how_large_their_terms_were() -> None:
+    """Schedules that split the loop add up its first and its last terms before the second."""
+    one = np.ones((1, 1))
+    mma = ir.Mma(real(3, (1, 1)), real(0, (1, 1)), real(1, (1, 1)), real(2, (1, 1)), SOURCE)
+    by_product = by_sum = (0 * one, 0 * one)
+    for term in (-0.9, 0.9, -0.9):
+        term_ = np.full((1, 1), term * LARGE)
+        by_product = product(mma, (term_, 0 * one), (one, 0 * one), by_product)
+        total = reduced(
+            ir.ReduceTile(real(1, (1, 1)), "add", real(0, (1, 1)), 1, SOURCE), term_[None], 0 * term_[None], 2
+        )
+        by_sum = applied(FUNCTIONS["add"], F32, [by_sum, total])
+    assert by_product[1].item() == by_sum[1].item() == np.inf
+
+
+@pytest.mark.parametrize(
+    ("factors", "bound"),
+    [((1e30, 1e30, 1e-30), np.inf), ((1e30, 1e30, 2.0), 0.0), ((1e30, 1e30, 0.0), np.inf), ((np.inf, 2.0), 0.0)],
+)
+def test_products_whose_order_decides_whether_they_overflow_have_no_bound(
+    factors: tuple[float, ...], bound: float
+) -> None:
+    row = np.array([factors])
+    operation = ir.ReduceTile(real(1, (1, 1)), "mul", real(0, row.shape), 1, SOURCE)
+    with np.errstate(all="ignore"):
+        assert reduced(operation, row, np.zeros(row.shape), 1)[1].item() == bound
+
+
+def test_atomic_sums_that_may_overflow_in_some_order_have_no_bound() -> None:
+    @program(x=Input("n", "f32"), total=InOut("one", "f32"))
+    def summed(p: Builder, x: ir.Array, total: ir.Array) -> None:
+        (i,) = p.blocks(x.shape, (1,))
+        p.atomic_add(p.load(p.window(x, (0, i), (1, 1))), p.window(total, (0, 0), (1, 1)))
+
+    p, zero = problem(summed, n=4, one=1), np.zeros(1, dtype=np.float32)
+    for terms, bound in (((0.9, -0.9, 0.9, -0.9), np.inf), ((0.1, 0.2, 0.1, 0.1), None)):
+        _, bounds = p.expected({"x": np.float32(np.array(terms) * LARGE), "total": zero})
+        assert bounds["total"].item() == bound if bound else np.isfinite(bounds["total"].item())

@@ -4,7 +4,19 @@
 """
 
 from search_spaces.programs.beside import Beside
-from search_spaces.programs.builder import Argument, Builder, InOut, Input, Output, Program, program, wg_map
+from search_spaces.programs.builder import Argument, Builder, InOut, Input, Output, Program, Scalar, program, wg_map
 from search_spaces.programs.language.ir import ProgramError
 
-__all__ = ["Argument", "Beside", "Builder", "InOut", "Input", "Output", "Program", "ProgramError", "program", "wg_map"]
+__all__ = [
+    "Argument",
+    "Beside",
+    "Builder",
+    "InOut",
+    "Input",
+    "Output",
+    "Program",
+    "ProgramError",
+    "Scalar",
+    "program",
+    "wg_map",
+]

@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autosched.dispatch.given_arrays import arguments
-from autosched.dispatch.kernel import LoadedKernel
+from autosched.dispatch.given_arrays import arguments, torch_of, torch_type
+from autosched.dispatch.kernel import LoadedKernel, gpu_library
 from autosched.programs.loading import problem
+from search_spaces.hardware.dtypes import DType
 from search_spaces.programs.builder import Program
 
 
@@ -18,6 +19,8 @@ class KernelOfAnySize:
 
     Call it like a ``LoadedKernel``; the shapes of the arrays give the sizes. The first call at a size looks up the
     nearest tuned schedule. One kernel is compiled per schedule and per divisor of a size (16, 8, or none).
+
+    If a dynamic size is 0, nothing is launched, and outputs keep what they hold.
 
     Args:
         kernel_of: Returns the kernel of a program at all its sizes, like ``Database.kernel``.
@@ -43,7 +46,15 @@ class KernelOfAnySize:
         Raises:
             ValueError: Arrays are missing or disagree about a size; also everything that ``Database.kernel`` raises.
         """
-        given = arguments(self._inputs, arrays, named)
+        sizes = self._sizes_of(arrays, named)
+        key = tuple(sizes.values())
+        if key not in self._kernels:
+            self._kernels[key] = self._kernel_of(self._program, **self._sizes, **sizes)
+        return self._kernels[key]
+
+    def _sizes_of(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, int]:
+        """Return the dynamic sizes of a call. Raises ValueError as ``of`` does."""
+        given = arguments(self._inputs, arrays, self._without_scalars(named))
         said = dict(self._program.arguments)
         found: dict[str, tuple[int, str]] = {}
         for operand in self._inputs:
@@ -57,12 +68,47 @@ class KernelOfAnySize:
         missing = [name for name in self._program.dynamic if name not in found]
         if missing:
             raise ValueError(f"no input says the size {missing[0]}: call kernel({self._program.name}, {missing[0]}=..)")
-        sizes = {name: size for name, (size, _) in found.items()}
-        key = tuple(sizes.values())
-        if key not in self._kernels:
-            self._kernels[key] = self._kernel_of(self._program, **self._sizes, **sizes)
-        return self._kernels[key]
+        return {name: size for name, (size, _) in found.items()}
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
-        """Launch the kernel. Raises ValueError as ``of`` and ``LoadedKernel`` do."""
-        return self.of(*arrays, **named)(*arrays, out=out, **named)
+        """Launch the kernel, or nothing where a size is 0.
+
+        Raises:
+            ValueError: As ``of`` and ``LoadedKernel`` do. Also if a size is 0, but an output that is not given has
+                elements, which no launch would write.
+        """
+        sizes = self._sizes_of(arrays, named)
+        if 0 not in sizes.values():
+            return self.of(*arrays, **named)(*arrays, out=out, **named)
+        for name, scalar in self._program.scalars:
+            scalar.checked(name, named.get(name, scalar.default))
+        return self._nothing(sizes, arguments(self._inputs, arrays, self._without_scalars(named)), out)
+
+    def _without_scalars(self, named: Mapping[str, Any]) -> dict[str, Any]:
+        scalars = dict(self._program.scalars)
+        return {name: array for name, array in named.items() if name not in scalars}
+
+    def _nothing(self, sizes: Mapping[str, int], given: Mapping[str, Any], out: Any) -> Any:
+        """Return the outputs of a call with a size of 0."""
+        empty, known = next(name for name, size in sizes.items() if size == 0), {**self._sizes, **sizes}
+        outputs = [(name, a) for name, a in self._program.arguments if a.role == "output"]
+        if out is None and outputs:
+            shapes = {name: tuple(known[size] for size in a.sizes) for name, a in outputs}
+            full = next((name for name, shape in shapes.items() if 0 not in shape), None)
+            if full is not None:
+                raise ValueError(f"{empty} is 0, so no launch writes {full}: pass out=, which keeps what it holds")
+            first = given[self._inputs[0].name]
+            found = tuple(_empty(first, shape, a.dtype) for shape, (_, a) in zip(shapes.values(), outputs, strict=True))
+            return found if len(found) > 1 else found[0]
+        if out is not None:
+            return out
+        written = tuple(given[name] for name, a in self._program.arguments if a.role == "inout")
+        return written if len(written) > 1 else written[0]
+
+
+def _empty(like: Any, shape: tuple[int, ...], dtype: DType) -> Any:
+    """Return an array without elements of the library of ``like``."""
+    torch = torch_of(like)
+    if torch is not None:
+        return like.new_empty(shape, dtype=getattr(torch, torch_type(dtype)))
+    return gpu_library().empty(shape, dtype.storage)

@@ -28,7 +28,8 @@ from autosched.dispatch.provenance import KernelProvenance
 from measurements.runners.cuda.core_gpu import CoreGpu
 from measurements.runners.driver_steps import DriverStep, driver_steps
 from measurements.runners.launch import LoadedLaunch
-from search_spaces.launches.launch import Launch
+from search_spaces.arrays import Array
+from search_spaces.launches.launch import Launch, ScalarArgument
 from search_spaces.launches.operand import Operand
 
 # Shapes and types of new outputs; after the arrays of a call were checked also the torch module, if the first array is
@@ -50,7 +51,8 @@ class LoadedKernel(ABC):
     ``out``, written in place, or a new array of the first input's library (cupy by default). If the problem has several
     outputs, both are tuples. Arrays that a kernel reads and writes are inputs; without other outputs they are also the
     result. Types that numpy lacks (bfloat16, float8_e4m3fn and float8_e5m2) are those of torch or ml_dtypes, or
-    unsigned integers of the same bits.
+    unsigned integers of the same bits. Scalars that a kernel takes by value are passed by name
+    (``kernel(x, eps=1e-6)``), and are those that it was tuned with if left out.
 
     Work is queued on cupy's current stream, or on torch's if the first input is a tensor. No call waits for it. The
     first call on a stream also makes the kernel's workspaces: call it once before a CUDA graph captures it.
@@ -69,25 +71,38 @@ class LoadedKernel(ABC):
         self._names, self._bytes = tuple(o.name for o in arrays), tuple(o.bytes for o in arrays)
         self._written = tuple(i for i, o in enumerate(arrays) if o.role != "input")
         self._accepted: dict[tuple[Any, ...], _Accepted] = {}  # by signature of a call's arrays
+        self.scalars: tuple[ScalarArgument, ...] = ()
 
     @abstractmethod
-    def _launch(self, starts: Sequence[int]) -> None:
-        """Queue the kernel for arrays at these addresses (inputs, then outputs) on cupy's current stream."""
+    def _launch(self, starts: Sequence[Any]) -> None:
+        """Queue the kernel for arrays at these addresses (inputs, then outputs) on cupy's current stream, with values
+        of its scalars behind them; without any, with their default values.
+        """
 
     @abstractmethod
-    def _bound(self, starts: Sequence[int]) -> Callable[[], None]:
+    def _bound(self, starts: Sequence[Any]) -> Callable[[], None]:
         """Return ``_launch`` for these addresses, prepared as far as possible."""
+
+    def _passed(self, named: dict[str, Any]) -> list[Array]:
+        """Take the scalars of a call out of its named arguments; return their values as the kernel gets them.
+
+        Raises ValueError for a value of another type or outside of its range.
+        """
+        return [(s.passing(named.pop(s.name)) if s.name in named else s).stored for s in self.scalars]
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Launch the kernel. Raises ValueError for an array on another GPU, or of the wrong type, shape, layout or
-        alignment.
+        alignment, and for a scalar outside of its range.
         """
+        passed = self._passed(named) if self.scalars else ()
         starts, outs, torch = self._checked(arrays, out, named)
+        if passed:
+            starts = [*starts, *passed]
         self.launch_at(starts, torch)
         return outs if len(outs) > 1 else outs[0]
 
-    def launch_at(self, starts: Sequence[int], torch: Any) -> None:
-        """Launch the kernel for arrays at these addresses, inputs then outputs, without checks.
+    def launch_at(self, starts: Sequence[Any], torch: Any) -> None:
+        """Launch the kernel for arrays at these addresses, inputs then outputs, and perhaps scalars, without checks.
 
         Runs on the current stream of ``torch``, or of cupy if that is None.
         """
@@ -121,14 +136,15 @@ class LoadedKernel(ABC):
     def bind(self, *arrays: Any, out: Any = None, **named: Any) -> BoundKernel:
         """Return a function without arguments that launches the kernel on these arrays and returns the result.
 
-        All checks of a call are made once, here. The outputs may follow the inputs in order; otherwise they are
-        allocated here, and every call writes them. Raises ValueError and TypeError as a call does.
+        All checks of a call are made once, here, and scalars are fixed. The outputs may follow the inputs in order;
+        otherwise they are allocated here, and every call writes them. Raises ValueError and TypeError as a call does.
         """
         count = len(self.inputs)
         if out is None and len(arrays) == count + len(self.outputs) > count:
             arrays, out = arrays[:count], arrays[count] if len(self.outputs) == 1 else arrays[count:]
+        passed = self._passed(named) if self.scalars else ()
         starts, outs, torch = self._checked(arrays, out, named)
-        bound = self._bound(starts)
+        bound = self._bound([*starts, *passed])
 
         def elsewhere() -> None:
             with self._context(torch):
@@ -142,7 +158,7 @@ class LoadedKernel(ABC):
 
     def _checked(
         self, arrays: tuple[Any, ...], out: Any, named: Mapping[str, Any]
-    ) -> tuple[Sequence[int], tuple[Any, ...], Any]:
+    ) -> tuple[Sequence[Any], tuple[Any, ...], Any]:
         """Return the addresses of inputs then outputs, the outputs as passed or allocated, and torch if the first input
         is its.
         """
@@ -292,21 +308,30 @@ class CubinKernel(LoadedKernel):
         self._loaded = LoadedLaunch(cp, launch, cubin, overlapping=True)
         self._wanted = tuple(o for o in launch.operands if o.role == "workspace")
         self._fills = bool(launch.symbols)
-        self._parameters = self._loaded.encoder((*self._names, *(o.name for o in self._wanted)))
+        passed = [a for a in launch.arguments if isinstance(a, ScalarArgument) and a.limits is not None]
+        self.scalars = tuple(passed)
+        self._usual = [scalar.stored for scalar in passed]
+        behind = (*(scalar.name for scalar in passed), *(o.name for o in self._wanted))
+        self._parameters = self._loaded.encoder((*self._names, *behind))
         self._run = self._loaded.launch_with
         # By stream, since launches on two streams must not share workspaces. The per-thread default stream has the same
         # handle in every thread, hence the thread.
         self._workspaces: dict[tuple[int, int], list[Any]] = {}
 
-    def _launch(self, starts: Sequence[int]) -> None:
+    def _launch(self, starts: Sequence[Any]) -> None:
         if self._fills:
-            self._loaded.fill_symbols(dict(zip(self._names, starts, strict=True)))
+            self._loaded.fill_symbols(dict(zip(self._names, starts, strict=False)))
+        starts = self._with_scalars(starts)
         self._run(self._parameters([*starts, *self._workspace()] if self._wanted else starts))
 
-    def _bound(self, starts: Sequence[int]) -> Callable[[], None]:
+    def _bound(self, starts: Sequence[Any]) -> Callable[[], None]:
         if self._wanted or self._fills:
             return partial(self._launch, starts)
-        return partial(self._run, self._parameters(starts))
+        return partial(self._run, self._parameters(self._with_scalars(starts)))
+
+    def _with_scalars(self, starts: Sequence[Any]) -> Sequence[Any]:
+        """Return addresses of arrays followed by scalars, those of a call without any by default."""
+        return [*starts, *self._usual] if self._usual and len(starts) == len(self._names) else starts
 
     @property
     def by_stream(self) -> bool:

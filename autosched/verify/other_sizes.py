@@ -1,4 +1,4 @@
-"""Runs of one kernel at other values of its dynamic sizes."""
+"""Runs of one kernel at other values of its dynamic sizes and scalars."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from search_spaces.templates.template import KernelTemplate
 def runs_of_other_sizes(
     template: KernelTemplate, problem: Problem, schedule: Schedule, device: Device, settings: VerifySettings
 ) -> Iterator[PlannedRun]:
-    """Yield a run of ``schedule`` at each of the problem's other dynamic sizes, if it has any.
+    """Yield a run of ``schedule`` at each of the problem's other dynamic sizes and scalars, if it has any.
 
     Args:
         template: Generates the kernels.
@@ -33,7 +33,8 @@ def runs_of_other_sizes(
     order, sources = quick_orders(settings.seed)[1], dict[tuple[int, ...], str]()
     for other in (problem, *problem.at_other_sizes(schedule.values)):
         sizes = {name: getattr(other, name) for name in problem.dynamic_sizes}
-        name = " ".join(f"{size}={value}" for size, value in sizes.items())
+        passed = {name: getattr(other, name) for name in problem.scalar_fields}
+        name = " ".join(f"{size}={value}" for size, value in (sizes | passed).items())
         try:
             kernel = template.kernel(other, schedule, device)
         except ValueError as error:  # such as accesses wider than this size's divisor

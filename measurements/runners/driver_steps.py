@@ -101,7 +101,7 @@ def _parameters(
 ) -> tuple[DriverParameter, ...] | None:
     parameters = []
     for name, maps, given in step.slots:
-        if name is None:
+        if name is None or (maps is None and given is not None):  # a scalar that no call of this kind passes anew
             parameters.append(DriverParameter("value", content=given.tobytes()))
             continue
         if isinstance(given, LinearTexture):

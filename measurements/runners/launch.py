@@ -26,7 +26,7 @@ _PORTABLE_CLUSTER = 8  # blocks supported by every GPU with clusters
 
 
 _Slot = tuple[str | None, dict[int, Array] | None, Any]
-Encoder = Callable[[Sequence[int]], tuple[Any, ...]]  # of addresses
+Encoder = Callable[[Sequence[Any]], tuple[Any, ...]]  # of addresses and scalars
 
 
 class NoEncoder(LaunchRefused):
@@ -100,7 +100,7 @@ class LoadedLaunch:
     def _parameters(self, slots: Sequence[_Slot], arrays: Mapping[str, Any]) -> tuple[Any, ...]:
         found = []
         for name, maps, given in slots:
-            if name is None:
+            if name is None or (maps is None and given is not None and name not in arrays):
                 found.append(given)
                 continue
             array = arrays[name]
@@ -113,7 +113,10 @@ class LoadedLaunch:
         return tuple(found)
 
     def encoder(self, names: Sequence[str]) -> Encoder:
-        """Return ``parameters`` as a function of the addresses of the arrays of these names, in this order."""
+        """Return ``parameters`` as a function of the addresses of the arrays of these names, in this order.
+
+        Among them may be scalars that each call passes: an array of one element in place of an address.
+        """
         own = self._encoder(self._slots, names)
         if not self._then:
             return own
@@ -121,12 +124,16 @@ class LoadedLaunch:
         return lambda starts: (*own(starts), *(encoded(starts) for encoded in further))
 
     def _encoder(self, slots_by_name: Sequence[_Slot], names: Sequence[str]) -> Encoder:
-        slots = [(None if name is None else names.index(name), maps, given) for name, maps, given in slots_by_name]
+        slots = [
+            (None if name is None or (maps is None and given is not None and name not in names) else names.index(name),
+             maps, given)
+            for name, maps, given in slots_by_name
+        ]  # fmt: skip
         at = [position for position, maps, _ in slots if position is not None and maps is None]
         if len(at) == len(slots) > 1:  # only pointers
             return itemgetter(*at)
 
-        def encoded(starts: Sequence[int]) -> tuple[Any, ...]:
+        def encoded(starts: Sequence[Any]) -> tuple[Any, ...]:
             found = []
             for position, maps, given in slots:
                 if position is None:
@@ -222,8 +229,11 @@ class LoadedStep:
 
 
 def _slot(argument: Argument) -> _Slot:
-    if isinstance(argument, ScalarArgument | BytesArgument):
+    """Return the name by which a call passes it, cached maps by address, and what is passed if the call does not."""
+    if isinstance(argument, BytesArgument):
         return None, None, argument.stored
+    if isinstance(argument, ScalarArgument):
+        return None if argument.limits is None else argument.name, None, argument.stored
     if isinstance(argument, TensorMap | LinearTexture):
         return argument.operand.name, {}, argument
     return argument.name, None, None

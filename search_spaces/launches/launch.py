@@ -25,11 +25,16 @@ _MAX_CLUSTER = 16  # blocks; 8 on every GPU that has clusters
 
 @dataclass(frozen=True)
 class ScalarArgument:
-    """A parameter passed by value. Raises ValueError for a value that ``dtype`` cannot represent."""
+    """A parameter passed by value. Raises ValueError for a value that ``dtype`` cannot represent.
+
+    With ``limits`` every call may pass another value between them, both included; ``value`` is that of a call without
+    one.
+    """
 
     name: str
     dtype: DType
     value: int | float | bool
+    limits: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         kind = "f" if self.dtype.is_float else np.dtype(self.dtype.storage).kind
@@ -44,6 +49,17 @@ class ScalarArgument:
     def stored(self) -> Array:
         """The value as the kernel gets it: an array of one element."""
         return np.ascontiguousarray(self.dtype.store(np.asarray([self.value])))
+
+    def passing(self, value: Any) -> Self:
+        """Return the argument of a call with another value. Raises ValueError for one outside of ``limits``."""
+        low, high = self.limits or (self.value, self.value)
+        number = value.item() if isinstance(value, np.generic) else value
+        if self.dtype.is_float and isinstance(number, int) and not isinstance(number, bool):
+            number = float(number)
+        found = replace(self, value=number)
+        if not low <= number <= high:
+            raise ValueError(f"{self.name} must be from {low} to {high}, not {value!r}")
+        return found
 
 
 @dataclass(frozen=True)
@@ -215,8 +231,9 @@ def argument_json(argument: Argument) -> dict[str, Any]:
     match argument:
         case Operand():
             return {"kind": "operand", **operand_json(argument)}
-        case ScalarArgument(name, dtype, value):
-            return {"kind": "scalar", "name": name, "dtype": dtype.name, "value": value}
+        case ScalarArgument(name, dtype, value, limits):
+            ends = {} if limits is None else {"limits": [str(end) for end in limits]}  # infinities are not JSON
+            return {"kind": "scalar", "name": name, "dtype": dtype.name, "value": value, **ends}
         case BytesArgument(name, content):
             return {"kind": "bytes", "name": name, "content": content.hex()}
         case LinearTexture():
@@ -235,7 +252,9 @@ def argument_from_json(data: Mapping[str, Any]) -> Argument:
         case "operand":
             return operand_from_json(data)
         case "scalar":
-            return ScalarArgument(data["name"], SCALAR_DTYPES[data["dtype"]], data["value"])
+            ends = data.get("limits")
+            limits = None if ends is None else (float(ends[0]), float(ends[1]))
+            return ScalarArgument(data["name"], SCALAR_DTYPES[data["dtype"]], data["value"], limits)
         case "bytes":
             return BytesArgument(data["name"], bytes.fromhex(data["content"]))
         case "tensor_map":

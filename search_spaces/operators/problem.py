@@ -146,9 +146,14 @@ class Problem(ABC):
         """Names of the fields of which one kernel serves every value: a launch says it."""
         return ()
 
+    @property
+    def scalar_fields(self) -> tuple[str, ...]:
+        """Names of the fields that a launch passes by value: one kernel serves every value, without a hint."""
+        return ()
+
     def at_other_sizes(self, values: Mapping[str, Any]) -> tuple[Self, ...]:
         """Return problems that the kernel of a schedule with these ``values`` must serve, too: with dynamic sizes at
-        and around the edges of its tiles."""
+        and around the edges of its tiles, and scalars at the ends of their ranges."""
         return ()
 
     def _take_defaults(self, **values: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from search_spaces.arrays import FloatArray
-from search_spaces.hardware.dtypes import DType, dtype
+from search_spaces.hardware.dtypes import F32, DType, dtype
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.operators.problem import divisor_of
 from search_spaces.programs.language import ir
@@ -16,11 +16,12 @@ from search_spaces.programs.language.depths import pad_depths
 from search_spaces.programs.language.index import Index, constant
 from search_spaces.programs.language.ir import ProgramError
 from search_spaces.programs.language.memory import ARRAY_DTYPES
+from search_spaces.programs.language.parameters import Number, Scalar
 from search_spaces.programs.language.tracing import Builder
-from search_spaces.programs.language.values import located
+from search_spaces.programs.language.values import Tile, located
 from search_spaces.short_repr import short_repr
 
-__all__ = ["ARRAY_DTYPES", "Argument", "Builder", "InOut", "Input", "Output", "Program", "program", "wg_map"]
+__all__ = ["ARRAY_DTYPES", "Argument", "Builder", "InOut", "Input", "Output", "Program", "Scalar", "program", "wg_map"]
 
 Role = Literal["input", "output", "inout"]
 # Of sizes, inputs as float64, and the shapes of outputs: what these must be.
@@ -96,6 +97,8 @@ class Program:
     notes: tuple[str, ...] = ()  # readings of a text that were taken
     reference: Reference | None = None  # the user's own, in place of the interpreter's numbers
     dynamic: tuple[str, ...] = ()  # sizes that a launch says
+    scalars: tuple[tuple[str, Scalar], ...] = ()  # numbers that a launch passes by value
+    parameters: tuple[str, ...] = ()  # names of arrays and scalars in the function's order; empty for the arrays alone
 
     __repr__ = short_repr
 
@@ -104,12 +107,13 @@ class Program:
         """Names of the extents, in the order in which the arrays name them."""
         return tuple(dict.fromkeys(s for _, a in self.arguments for s in a.sizes))
 
-    def domains(self, sizes: Mapping[str, int]) -> Mapping[str, tuple[int, ...]]:
+    def domains(self, sizes: Mapping[str, Number]) -> Mapping[str, tuple[int, ...]]:
         """Return what ``p.choose`` leaves open, by name. Raises ProgramError as ``trace`` does."""
         return self._run(sizes, {})[0].domains
 
-    def trace(self, sizes: Mapping[str, int], chosen: Mapping[str, int]) -> ir.Trace:
-        """Return the program at these sizes and choices. Raises ProgramError for one that breaks a rule."""
+    def trace(self, sizes: Mapping[str, Number], chosen: Mapping[str, int]) -> ir.Trace:
+        """Return the program at these sizes and choices; ``sizes`` may also have values of scalars, in place of their
+        defaults. Raises ProgramError for one that breaks a rule."""
         builder, arrays = self._run(sizes, chosen)
         if builder.extent is None:
             raise ProgramError(f"{self.name}: a program cuts its result into blocks: call p.blocks")
@@ -125,23 +129,39 @@ class Program:
             builder.dynamic,
         )
 
-    def _size(self, name: str, sizes: Mapping[str, int]) -> Index | None:
+    def _size(self, name: str, sizes: Mapping[str, Number]) -> Index | None:
         """Return a dynamic size, of whose value a kernel knows only what divides it."""
         if name not in self.dynamic:
             return None
-        value = sizes[name]
+        value = int(sizes[name])
         return Index("size", self.sizes.index(name), (constant(value), constant(divisor_of(value))))
 
-    def _run(self, sizes: Mapping[str, int], chosen: Mapping[str, int]) -> tuple[Builder, tuple[ir.Array, ...]]:
+    def _scalar(self, builder: Builder, number: int, sizes: Mapping[str, Number]) -> Tile | Index:
+        """Return what the function computes with in place of a scalar."""
+        name, scalar = self.scalars[number]
+        value, (low, high) = sizes.get(name, scalar.default), scalar.limits
+        if scalar.dtype == "i32":
+            return Index("argument", number, tuple(constant(int(n)) for n in (value, low, high)))
+        source = ir.Source(Path(self.function.__code__.co_filename).name, self.function.__code__.co_firstlineno)
+        return builder.result((1, 1), F32, lambda v: ir.Parameter(v, name, float(value), source))
+
+    def _run(self, sizes: Mapping[str, Number], chosen: Mapping[str, int]) -> tuple[Builder, tuple[ir.Array, ...]]:
         builder = Builder(chosen)
         arrays = tuple(
             ir.Array(
-                name, a.role, a.dtype, a.sizes, tuple(sizes[s] for s in a.sizes), dynamic=self._size(a.sizes[0], sizes)
+                name,
+                a.role,
+                a.dtype,
+                a.sizes,
+                tuple(int(sizes[s]) for s in a.sizes),
+                dynamic=self._size(a.sizes[0], sizes),
             )
             for name, a in self.arguments
         )
+        passed: dict[str, object] = {a.name: a for a in arrays}
+        passed |= {name: self._scalar(builder, at, sizes) for at, (name, _) in enumerate(self.scalars)}
         try:
-            self.function(builder, *arrays)
+            self.function(builder, *(passed[name] for name in self.parameters or passed))
         except Exception as error:  # the user's code may raise anything
             raise located(error, self.function) from error
         if len(builder.scopes) != 1:
@@ -149,20 +169,28 @@ class Program:
         return builder, arrays
 
 
-def program(*, dynamic: str = "", **arguments: Argument) -> Callable[[Callable[..., None]], Program]:
+def program(*, dynamic: str = "", **parameters: Argument | Scalar) -> Callable[[Callable[..., None]], Program]:
     """Make a function a tile program: ``@program(a=Input("m k", "f16"), .., c=Output("m n", "f32"))``.
 
-    The function is called with ``p`` and the arrays in this order.
+    The function is called with ``p`` and the parameters in this order.
 
     Args:
         dynamic: Names of sizes, such as "m", of which one kernel serves every value. Each is the first extent of its
             arrays, which have at most two. In the function such a size is an index, not a whole number.
-        arguments: The arrays.
+        parameters: The arrays, and the scalars that a launch passes by value.
 
     Raises:
-        ProgramError: Without an output, and for a dynamic size of another extent.
+        ProgramError: Without an output, for a dynamic size of another extent, and for a scalar with the name of a size.
     """
     sizes = tuple(dynamic.split())
+    arguments = {name: a for name, a in parameters.items() if isinstance(a, Argument)}
+    scalars = {name: a for name, a in parameters.items() if isinstance(a, Scalar)}
+    for name in parameters:
+        if name not in arguments and name not in scalars:
+            raise ProgramError(f"{name} must be an Input, Output, InOut or Scalar, not {parameters[name]!r}")
+    for name in scalars:
+        if any(name in a.sizes for a in arguments.values()):
+            raise ProgramError(f"the scalar {name} has the name of a size: rename one of them")
     for name, argument in arguments.items():
         for size in sizes:
             if size in argument.sizes[1:] or (size in argument.sizes and len(argument.sizes) > 2):
@@ -181,8 +209,17 @@ def program(*, dynamic: str = "", **arguments: Argument) -> Callable[[Callable[.
             content = Path(function.__code__.co_filename).read_text("utf-8")
         except OSError:  # typed into a prompt
             content = repr((function.__code__.co_code, function.__code__.co_consts, function.__code__.co_names))
-        told = f"{arguments}\0{content}" + (f"\0{sizes}" if sizes else "")
+        told = f"{arguments}\0{content}" + (f"\0{sizes}" if sizes else "") + (f"\0{scalars}" if scalars else "")
         summary = (function.__doc__ or "a tile program").strip().splitlines()[0]
-        return Program(function.__name__, function, tuple(arguments.items()), told, summary, dynamic=sizes)
+        return Program(
+            function.__name__,
+            function,
+            tuple(arguments.items()),
+            told,
+            summary,
+            dynamic=sizes,
+            scalars=tuple(scalars.items()),
+            parameters=tuple(parameters) if scalars else (),
+        )
 
     return made

@@ -25,6 +25,7 @@ from search_spaces.programs.language.edge_inputs import edge_inputs
 from search_spaces.programs.language.independence import independent
 from search_spaces.programs.language.interpret import interpret
 from search_spaces.programs.language.ir import Trace
+from search_spaces.programs.language.parameters import Number
 from search_spaces.programs.language.place_inputs import PlaceInput, place_inputs
 from search_spaces.programs.language.scalar_inputs import ScalarInput, scalar_inputs
 
@@ -40,9 +41,17 @@ class ProgramProblem(Problem):
     def sizes(self) -> dict[str, int]:
         return {name: getattr(self, name) for name in self.program.sizes}
 
+    @property
+    def values(self) -> dict[str, Number]:
+        """Sizes, and values of scalars."""
+        return {**self.sizes, **{name: getattr(self, name) for name in self.scalar_fields}}
+
     def __post_init__(self) -> None:
-        """Raise ValueError for sizes that are no whole numbers from 1 up, and where the program refuses them."""
+        """Raise ValueError for sizes that are no whole numbers from 1 up, for scalars outside of their range, and where
+        the program refuses them."""
         self._take_extents(*self.program.sizes)
+        for name, scalar in self.program.scalars:
+            object.__setattr__(self, name, scalar.checked(name, getattr(self, name)))
         self.usual_trace()
 
     def usual_trace(self) -> Trace:
@@ -51,7 +60,9 @@ class ProgramProblem(Problem):
 
     @property
     def described(self) -> str:
-        return " ".join((self.operator, *(f"{name}={size}" for name, size in self.sizes.items())))
+        usual = {name: scalar.default for name, scalar in self.program.scalars}
+        stated = {name: value for name, value in self.values.items() if usual.get(name) != value}
+        return " ".join((self.operator, *(f"{name}={value}" for name, value in stated.items())))
 
     def operands(self) -> tuple[Operand, ...]:
         return tuple(
@@ -75,20 +86,34 @@ class ProgramProblem(Problem):
     def dynamic_sizes(self) -> tuple[str, ...]:
         return self.program.dynamic
 
+    @property
+    def scalar_fields(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.program.scalars)
+
     def at_other_sizes(self, values: Mapping[str, Any]) -> tuple[Self, ...]:
-        if not self.program.dynamic:
+        if not self.program.dynamic and not self.program.scalars:
             return ()
-        chosen = {name: values[name] for name in self.program.domains(self.sizes) if name in values}
-        trace = self.program.trace(self.sizes, chosen)
+        chosen = {name: values[name] for name in self.program.domains(self.values) if name in values}
+        trace = self.program.trace(self.values, chosen)
         tiles = {size.number: tile for size, tile in zip(trace.dynamic, trace.tile, strict=False) if size is not None}
+        edges = {name: scalar.edges for name, scalar in self.program.scalars}
         found = list[Self]()
         for at in range(len(AROUND_TILES)):
-            sizes = {}
+            other: dict[str, Number] = {}
             for place, name in enumerate(self.program.dynamic):  # another edge for each size
                 tiles_, more = AROUND_TILES[(at + place) % len(AROUND_TILES)]
-                sizes[name] = max(1, tiles_ * tiles.get(self.program.sizes.index(name), 1) + more)
-            found.append(dataclasses.replace(self, **sizes))
-        return tuple(dict.fromkeys(p for p in found if p != self))
+                other[name] = max(1, tiles_ * tiles.get(self.program.sizes.index(name), 1) + more)
+            for place, (name, ends) in enumerate(edges.items()):
+                other[name] = ends[(at + place) % len(ends)]
+            found.append(dataclasses.replace(self, **other))
+        return tuple(dict.fromkeys(p for p in found if p != self and p._is_defined()))
+
+    def _is_defined(self) -> bool:
+        """Return whether a program with scalars has a result of random inputs that every kernel gives."""
+        if not self.program.scalars:
+            return True
+        _, bounds = interpret(self.usual_trace(), self.random_inputs(0))
+        return all(bool(np.isfinite(bound).all()) for bound in bounds.values())
 
     @property
     def _unordered(self) -> tuple[str, ...]:
@@ -197,7 +222,10 @@ class ProgramProblem(Problem):
         return _flops_of_products(self) or float(sum(o.size for o in self.operands() if o.role == "input"))
 
     def to_json(self) -> dict[str, Any]:
-        return {**super().to_json(), "computes": computes(self.program)}
+        """Return the sizes, scalars that differ from their defaults, and ``computes`` for the program."""
+        usual = {name: scalar.default for name, scalar in self.program.scalars}
+        fields = {name: v for name, v in super().to_json().items() if name not in usual or v != usual[name]}
+        return {**fields, "computes": computes(self.program)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -220,8 +248,8 @@ def _joined(arrays: Mapping[str, FloatArray]) -> FloatArray:
 @lru_cache(maxsize=256)
 def _trace(problem: ProgramProblem, least: bool) -> Trace:
     """Return the program with the least, or the largest, of its tile sizes."""
-    chosen = {name: values[0 if least else -1] for name, values in problem.program.domains(problem.sizes).items()}
-    return problem.program.trace(problem.sizes, chosen)
+    chosen = {name: values[0 if least else -1] for name, values in problem.program.domains(problem.values).items()}
+    return problem.program.trace(problem.values, chosen)
 
 
 @lru_cache(maxsize=256)
@@ -264,10 +292,14 @@ def computes(program: Program) -> str:
 
 @cache
 def problem_type(program: Program) -> type[ProgramProblem]:
-    """Return a frozen dataclass with a field for each size."""
+    """Return a frozen dataclass with a field for each size and each scalar."""
     known = dict(program.defaults)
     fields = [
         (name, "int", option(f"the size {name}", *([known[name]] if name in known else []))) for name in program.sizes
+    ]
+    fields += [
+        (name, "int" if scalar.dtype == "i32" else "float", option(f"the scalar {name}", scalar.default))
+        for name, scalar in program.scalars
     ]
     namespace = {"operator": program.name, "summary": program.summary, "program": program, "__module__": __name__}
     return dataclasses.make_dataclass(

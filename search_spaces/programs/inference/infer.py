@@ -124,7 +124,7 @@ def _is_light(found: Inference, operation: ir.Computing) -> bool:
     match operation:
         case ir.Broadcast():
             return not _cuts_across(found, operation)
-        case ir.Fill() | ir.Coordinates():
+        case ir.Fill() | ir.Parameter() | ir.Coordinates():
             return True
         case ir.LoadTile() | ir.Map() | ir.TransposeTile() | ir.Reshape():
             return all(found.light[v.id] for v in ir.inputs(operation))

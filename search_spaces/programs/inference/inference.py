@@ -185,7 +185,16 @@ class Inference:
         """Values that take registers of their own beside states."""
         of_states = {o.value.id for o, _ in self.trace.walk() if isinstance(o, ir.Set)}
         of_states |= {o.c.id for o in self.made.values() if isinstance(o, ir.Mma) and o.c is not None}
-        cheap = ir.Read | ir.LoadTile | ir.Fill | ir.Coordinates | ir.Broadcast | ir.TransposeTile | ir.Reshape
+        cheap = (
+            ir.Read
+            | ir.LoadTile
+            | ir.Fill
+            | ir.Parameter
+            | ir.Coordinates
+            | ir.Broadcast
+            | ir.TransposeTile
+            | ir.Reshape
+        )
         return [id_ for id_, o in self.made.items() if not isinstance(o, cheap) and id_ not in of_states]
 
     @cached_property

@@ -113,7 +113,7 @@ def reduced(operation: ir.ReduceTile, parts: FloatArray, errors: FloatArray, axi
         above, below = (_terms(sign * parts, errors).sum(axis) for sign in (1.0, -1.0))
         return _in_any_order(type_, result, bound, above, below, sure)
     if operation.kind == "mul":
-        most, largest, least = (np.prod(x, axis=axis) for x in _factors(parts, errors))
+        most, largest, least = (np.asarray(np.prod(x, axis=axis)) for x in _factors(parts, errors))
         bound = most * (1 + U) ** operation.size - np.abs(result) + operation.size * _UNDERFLOW * largest
         return _products_in_any_order(type_, result, bound, largest, least, sure)
     return certain(type_, result, errors.max(axis), sure)
@@ -160,7 +160,7 @@ def scanned(operation: ir.Scan, given: Bounded) -> Bounded:
         above, below = (np.cumsum(_terms(sign * values, errors), axis=axis) for sign in (1.0, -1.0))
         found = _in_any_order(type_, result, bound, above, below, sure)
     elif kind == "mul":
-        most, largest, least = (np.cumprod(x, axis=axis) for x in _factors(values, errors))
+        most, largest, least = (np.asarray(np.cumprod(x, axis=axis)) for x in _factors(values, errors))
         bound = most * (1 + U) ** count - np.abs(result) + count * _UNDERFLOW * largest
         found = _products_in_any_order(type_, result, bound, largest, least, sure)
     else:

@@ -1,7 +1,7 @@
 """Where a window begins, and how far a loop goes: whole numbers that are the same for all threads of a block.
 
 An index is made of constants, the block's coordinates, the counters of loops, numbers that the block loads, and sizes
-that a launch says. All other problem sizes are constants.
+and arguments that a launch says. All other problem sizes are constants.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from math import gcd
 from typing import Literal
 
 Kind = Literal[
-    "constant", "block", "loop", "scalar", "size", "add", "multiply", "floordiv", "mod", "minimum", "maximum"
-]
+    "constant", "block", "loop", "scalar", "size", "argument",
+    "add", "multiply", "floordiv", "mod", "minimum", "maximum",
+]  # fmt: skip
 MOST_SIZE = 2**31 - 1  # of a dynamic size
 Interval = tuple[int, int]
 
@@ -22,7 +23,8 @@ Interval = tuple[int, int]
 class Index:
     """``number``: the constant, the axis of the grid, the number of the loop or of the loaded scalar, or the factor or
     divisor of ``args``. Those of a scalar are its least, largest and usual value, and its position in its array. A
-    dynamic size has its number among the program's sizes, and as ``args`` its value here and what divides it always.
+    dynamic size has its number among the program's sizes, and as ``args`` its value here and what divides it always; an
+    argument its number among the program's scalars, and its value here, its least and its largest value.
 
     Python's ``+ - * // %`` and ``minimum`` work on indices and whole numbers; products and quotients need a whole
     number on the right. Raises TypeError for others.
@@ -98,7 +100,7 @@ class Index:
             return block[self.number]
         if self.kind == "loop":
             return loops[self.number]
-        if self.kind == "size":
+        if self.kind in ("size", "argument"):
             return self.args[0].number
         if self.kind == "scalar":
             return loops[self.number] if self.number in loops else self.args[2].at(block, loops)
@@ -116,6 +118,8 @@ class Index:
             return self.args[0].number, self.args[1].number
         if self.kind == "size":
             return 1, MOST_SIZE
+        if self.kind == "argument":
+            return self.args[1].number, self.args[2].number
         inner = [a.interval(blocks, turns) for a in self.args]
         if self.kind == "mod":
             low, high = inner[0]
@@ -132,7 +136,7 @@ class Index:
         """A number that divides it in every block and turn; 0 for zero itself."""
         if self.kind == "constant":
             return abs(self.number)
-        if self.kind in ("block", "loop", "scalar"):
+        if self.kind in ("block", "loop", "scalar", "argument"):
             return 1
         if self.kind == "size":
             return self.args[1].number
@@ -164,14 +168,20 @@ class Index:
         return own.union(*(a.scalars for a in self.args))
 
     @property
+    def arguments(self) -> frozenset[int]:
+        """The arguments passed by value that it depends on."""
+        own = frozenset((self.number,)) if self.kind == "argument" else frozenset()
+        return own.union(*(a.arguments for a in self.args))
+
+    @property
     def code(self) -> str:
         """The value in CUDA C++: ``block_0``, ``turn_3`` and ``scalar_5`` are the block's coordinate, the turn of loop
-        3 and the value of scalar 5."""
+        3 and the value of scalar 5, ``argument_0`` the value of the first argument within its range."""
         if self.kind == "constant":
             return str(self.number)
         if self.kind in ("block", "loop"):
             return f"{'block' if self.kind == 'block' else 'turn'}_{self.number}"
-        if self.kind in ("scalar", "size"):
+        if self.kind in ("scalar", "size", "argument"):
             return f"{self.kind}_{self.number}"
         inner = [a.code for a in self.args]
         signs = {"multiply": "*", "floordiv": "/", "mod": "%"}

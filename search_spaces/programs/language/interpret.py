@@ -162,6 +162,8 @@ class _Block:
                 return self._loaded(self.arrays, window, padding), np.zeros(result.shape)
             case ir.Fill(result, number):
                 return rounded(result.dtype, (np.full(result.shape, number), np.zeros(result.shape)))
+            case ir.Parameter(result, _, number):
+                return rounded(result.dtype, (np.full(result.shape, np.float32(number)), np.zeros(result.shape)))
             case ir.Coordinates(result, _, base):
                 first = base.at(self.block, self.loops)
                 return first + np.arange(max(result.shape), dtype=np.float64).reshape(result.shape), np.zeros(

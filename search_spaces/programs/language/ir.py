@@ -283,6 +283,16 @@ class Fill:
 
 
 @dataclass(frozen=True)
+class Parameter:
+    """The number that a launch passes by value under ``name``; here it is ``number``."""
+
+    result: Value
+    name: str
+    number: float
+    source: Source
+
+
+@dataclass(frozen=True)
 class Coordinates:
     """The places along ``dimension``, from ``base`` on: an index vector of one row or one column."""
 
@@ -419,14 +429,14 @@ class If:
 
 
 Operation = (
-    LoadTile | StoreTile | AtomicRmw | AtomicFetch | Prefetch | Move | TransposeTile | Reshape | Mma | Fill
+    LoadTile | StoreTile | AtomicRmw | AtomicFetch | Prefetch | Move | TransposeTile | Reshape | Mma | Fill | Parameter
     | Coordinates | Map | ReduceTile | Scan | Broadcast | Convert | Read | Set | Loop | If | Scalar | Uniform
     | FetchPart
 )  # fmt: skip
 Region = Loop | If
 Computing = (
-    LoadTile | AtomicFetch | TransposeTile | Reshape | Mma | Fill | Coordinates | Map | ReduceTile | Scan | Broadcast
-    | Convert | Read
+    LoadTile | AtomicFetch | TransposeTile | Reshape | Mma | Fill | Parameter | Coordinates | Map | ReduceTile | Scan
+    | Broadcast | Convert | Read
 )  # fmt: skip
 
 

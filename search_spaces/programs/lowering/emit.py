@@ -19,7 +19,7 @@ from search_spaces.programs.lowering.emit_boxes import by_kind
 from search_spaces.programs.lowering.emit_splits import SharedLoops
 from search_spaces.programs.lowering.in_place import read_in_place
 from search_spaces.programs.lowering.placed import copy_type, place_lines
-from search_spaces.programs.lowering.refs import Ref, constant, register_type
+from search_spaces.programs.lowering.refs import Ref, argument_name, constant, register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers
 from search_spaces.programs.planning.opaque import read_behind
 from search_spaces.programs.planning.staging import StagedNumbers
@@ -110,6 +110,8 @@ class Emitter(SharedLoops):
                 return self._load(operation, spread)
             case ir.Fill(_, number):
                 return constant(number, result.dtype)
+            case ir.Parameter(_, name):
+                return Ref("constant", argument_name(name), result.dtype)
             case ir.Coordinates(_, dimension, base):
                 of = self.of(spread)
                 start = self.coordinate(of, dimension)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from search_spaces.hardware.devices import Device
-from search_spaces.hardware.dtypes import I32
+from search_spaces.hardware.dtypes import F32, I32
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.launches.headers import Headers, include_dir
 from search_spaces.launches.launch import Argument, ScalarArgument
@@ -17,6 +17,7 @@ from search_spaces.programs.language.functions import ATOMICS
 from search_spaces.programs.lowering.emit import Emitter
 from search_spaces.programs.lowering.grid import grid_code
 from search_spaces.programs.lowering.placed import by_turn
+from search_spaces.programs.lowering.refs import argument_name
 from search_spaces.programs.planning.boxes import BoxedNumbers, box_map, box_struct
 from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.planning.staging import operand_struct
@@ -69,7 +70,11 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedK
         ScalarArgument(f"size_{problem.program.sizes[number]}", I32, size.args[0].number)
         for number, size in sorted(sizes.items())
     ]
-    arguments: tuple[Argument, ...] = (*problem.operands(), *maps, *emitter.workspaces, *scalars)
+    passed = [
+        ScalarArgument(name, I32 if scalar.dtype == "i32" else F32, getattr(problem, name), scalar.limits)
+        for name, scalar in problem.program.scalars
+    ]
+    arguments: tuple[Argument, ...] = (*problem.operands(), *maps, *emitter.workspaces, *scalars, *passed)
     entry = f"autosched_{problem.program.name}"
     parameters = ", ".join(
         [
@@ -79,6 +84,7 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedK
         + [f"const __grid_constant__ ptx::TensorMap {m.name}" for m in maps]
         + [f"{o.dtype.c_name}* __restrict__ {o.name}" for o in emitter.workspaces]
         + [f"const int {sizes[number].code}" for number in sorted(sizes)]
+        + [f"const {o.dtype.c_name} {argument_name(o.name)}" for o in passed]
     )
     row = emitter.row
     includes = list(INCLUDES)
@@ -106,6 +112,7 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedK
     )
     head = [
         "[[maybe_unused]] const unsigned shared = ptx::shared_memory();",
+        *_within_limits(passed),
         *grid_code(found, config, emitter.split),
         *(emitter.head or [THREAD]),
     ]
@@ -136,6 +143,18 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedK
         chained=streamed > 0,
     )
     return kernel if row is None else with_header_of(kernel, row)
+
+
+def _within_limits(scalars: Sequence[ScalarArgument]) -> list[str]:
+    """Return the indices that whole numbers passed by value are: the nearest of their range, so that no access leaves
+    an array."""
+    lines = list[str]()
+    for number, scalar in enumerate(scalars):
+        if scalar.dtype == I32 and scalar.limits is not None:
+            low, high = (int(end) for end in scalar.limits)
+            nearest = f"tile::minimum(tile::maximum({argument_name(scalar.name)}, {low}), {high})"
+            lines.append(f"[[maybe_unused]] const int argument_{number} = {nearest};")
+    return lines
 
 
 def _last_place(lines: Sequence[str]) -> list[str]:

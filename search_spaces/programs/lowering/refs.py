@@ -71,5 +71,10 @@ def register_type(dtype: DType) -> str:
     return "bool" if dtype.name == "bool" else "float" if dtype.is_float else "int"
 
 
+def argument_name(name: str) -> str:
+    """Return the name of a kernel's parameter that is passed by value."""
+    return f"{name}_argument"
+
+
 def constant(number: float, dtype: DType) -> Ref:
     return Ref("constant", number_code(number, dtype), dtype)

@@ -71,7 +71,7 @@ class Choices:
 def choices(problem: ProgramProblem) -> Choices:
     """Traces the program with every combination. Raises ProgramError for one that the compiler refuses, and for a
     program that is another one with other tile sizes."""
-    program, sizes = problem.program, problem.sizes
+    program, sizes = problem.program, problem.values
     domains = program.domains(sizes)
     if math.prod(map(len, domains.values())) > MOST_CHOICES:
         raise ProgramError(f"{program.name}: p.choose leaves more than {MOST_CHOICES} combinations of sizes open")

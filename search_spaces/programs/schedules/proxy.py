@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from itertools import product
@@ -44,7 +45,7 @@ def _cut(
 ) -> ProgramProblem | None:
     """Return the problem of these sizes, or None where it has no such schedule."""
     try:
-        smaller = type(problem)(**sizes)
+        smaller = dataclasses.replace(problem, **sizes)
         if choices(smaller).domains != choices(problem).domains:
             return None
         staged = choices(smaller).inference(schedule.values).staged.values()
@@ -84,7 +85,7 @@ def _with_partial_wave(
     for name, axis in axes.items():
         rest = problem.sizes[name] % trace.tile[axis] or trace.tile[axis]
         sizes[name] = min(problem.sizes[name], (tiles[axis] - 1) * trace.tile[axis] + rest)
-    return type(problem)(**sizes)
+    return dataclasses.replace(problem, **sizes)
 
 
 def dealt_out(problem: ProgramProblem, schedule: Schedule) -> dict[str, int]:

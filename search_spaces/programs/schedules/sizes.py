@@ -19,8 +19,8 @@ from search_spaces.spaces.rules import Attribute
 # Those that join values of lanes must be looked at before they are listed.
 _OF_ANY_LANES = (
     ir.LoadTile, ir.StoreTile, ir.AtomicRmw, ir.Prefetch, ir.Move, ir.TransposeTile, ir.Reshape, ir.Mma, ir.Fill,
-    ir.Coordinates, ir.Map, ir.Broadcast, ir.Convert, ir.Read, ir.Set, ir.Loop, ir.If, ir.Scalar, ir.Uniform,
-    ir.FetchPart,
+    ir.Parameter, ir.Coordinates, ir.Map, ir.Broadcast, ir.Convert, ir.Read, ir.Set, ir.Loop, ir.If, ir.Scalar,
+    ir.Uniform, ir.FetchPart,
 )  # fmt: skip
 
 

@@ -99,7 +99,7 @@ class _Printer:
             return self.places[index]
         if index.kind == "constant":
             return index.number
-        if index.kind in ("block", "loop"):
+        if index.kind in ("block", "loop", "size", "argument"):
             raise ir.ProgramError(f"the place {index} has no name in text")
         args = tuple(self.place(a) for a in index.args)
         if index.kind in ("multiply", "floordiv", "mod"):
@@ -177,6 +177,8 @@ class _Printer:
                 return Statement("xetile.get", (self.value(result),), (self.states[state],))
             case ir.Fill(result, number):
                 return self.of("arith.constant", result, (number,))
+            case ir.Parameter():
+                raise ir.ProgramError(f"{operation.source}: {operation.name}: the listings have no scalar arguments")
             case ir.Coordinates(result, dimension, base):
                 return self.of("linalg.index", result, (dimension,), index=((self.place(base),),))
             case ir.Map():

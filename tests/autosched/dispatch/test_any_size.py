@@ -10,7 +10,7 @@ import pytest
 from autosched.dispatch.any_size import KernelOfAnySize
 from autosched.dispatch.distance import problem_distance
 from autosched.programs.loading import problem
-from search_spaces.programs.builder import Builder, Input, Output, Program, program
+from search_spaces.programs.builder import Builder, InOut, Input, Output, Program, Scalar, program
 from search_spaces.programs.language.ir import Array
 
 
@@ -53,6 +53,38 @@ def test_arrays_that_disagree_are_refused() -> None:
     (a, _, b), (_, v, _) = shapes(7), shapes(8)
     with pytest.raises(ValueError, match="m is 8 in v, but 7 in a"):
         kernel(a, v, b)
+
+
+@program(dynamic="m", x=Input("m n", "f32"), by=Scalar("f32", 2.0, high=9.0), out=Output("m n", "f32"))
+def scaled(p: Builder, x: Array, by: Any, out: Array) -> None:
+    (i,) = p.blocks(x.shape[:1], (8,))
+    p.store(p.load(p.window(x, (i, 0), (8, 32))) * by, p.window(out, (i, 0), (8, 32)))
+
+
+@program(dynamic="m", x=Input("m n", "f32"), total=Output("n", "f32"), last=InOut("m n", "f32"))
+def summed(p: Builder, x: Array, total: Array, last: Array) -> None:
+    (i,) = p.blocks((1,), (1,))
+    p.store(p.load(p.window(x, (i, 0), (1, 32))), p.window(total, (0, 0), (1, 32)))
+    p.store(p.load(p.window(x, (i, 0), (1, 32))), p.window(last, (0, 0), (1, 32)))
+
+
+def test_nothing_is_launched_for_a_size_of_zero() -> None:
+    torch, asked = pytest.importorskip("torch"), Asked()
+    kernel = KernelOfAnySize(asked, scaled, {"n": 32})
+    found = kernel(torch.zeros(0, 32), by=3.0)
+    assert tuple(found.shape) == (0, 32) and found.dtype == torch.float32 and not asked.sizes
+    with pytest.raises(ValueError, match="by"):
+        kernel(torch.zeros(0, 32), by=10.0)
+    of_sum = KernelOfAnySize(asked, summed, {"n": 32})
+    with pytest.raises(ValueError, match="total"):
+        of_sum(torch.zeros(0, 32), torch.zeros(0, 32))
+    kept = torch.full((32,), 7.0)
+    assert of_sum(torch.zeros(0, 32), torch.zeros(0, 32), out=kept) is kept and kept.eq(7.0).all()
+
+
+def test_scalars_are_passed_on() -> None:
+    kernel = KernelOfAnySize(Asked(), scaled, {"n": 32})
+    assert kernel(np.zeros((5, 32), np.float32), by=3.0) == (5, 2, None)
 
 
 @pytest.mark.parametrize("sizes", [{}, {"k": 64}, {"k": 64, "n": 96, "m": 5}])

@@ -55,6 +55,34 @@ def same(array: Any) -> Any:
     return array
 
 
+class TestScalars:
+    """Numbers that every call passes by value."""
+
+    def test_a_call_passes_them_by_name(self, cupy: PretendedCupy, cubin: str) -> None:
+        takes = (
+            *PROBLEM.operands(),
+            ScalarArgument("eps", F32, 0.5, (0.0, 4.0)),
+            Operand("partial", "workspace", F32, (4,)),
+            ScalarArgument("size_m", U32, 7),
+            ScalarArgument("count", U32, 3, (0, 9)),
+        )
+        kernel = loaded(cupy, cubin, takes=takes)
+        a, b, out = arrays(cupy)
+        for named, wanted in (({}, (0.5, 3)), ({"count": 4, "eps": 1}, (1.0, 4)), ({"eps": np.float32(2)}, (2.0, 3))):
+            kernel(a, b, out=out, **named)
+            parameters = cupy.launches[-1].parameters
+            assert [float(parameters[i].item()) for i in (3, 5, 6)] == [wanted[0], 7.0, float(wanted[1])]
+        kernel.bind(a, b, out=out, eps=3.0)()
+        assert cupy.launches[-1].parameters[3].item() == 3.0
+        names = [o.name for o in (*kernel.inputs, *kernel.outputs)]
+        steps = kernel.driver_steps(names, [256, 512, 1024], None)
+        assert steps is not None
+        assert np.frombuffer(steps[0].parameters[3].content, np.float32).tolist() == [0.5]
+        for wrong in ({"eps": -1.0}, {"count": 10}, {"count": 1.5}, {"count": True}, {"eps": "a lot"}):
+            with pytest.raises((ValueError, TypeError)):
+                kernel(a, b, out=out, **wrong)
+
+
 class TestLaunch:
     def test_what_is_launched(self, cupy: PretendedCupy, cubin: str) -> None:
         kernel = loaded(cupy, cubin)

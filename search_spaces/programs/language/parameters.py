@@ -1,0 +1,94 @@
+"""Numbers that a launch of a tile program passes by value: their types, ranges, and what a program computes with."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from search_spaces.programs.language.ir import ProgramError
+
+TYPES = ("f32", "i32")
+LEAST, MOST = -(2**31), 2**31 - 1
+Number = int | float
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A number that each launch passes by value: ``eps=Scalar("f32", 1e-5, low=0.0)``. One compiled kernel serves every
+    value.
+
+    A program computes with an f32 as with a tile of one number. An i32 is an index, as a block's place is: the end of
+    a loop, the start of a window, and in arithmetic with tiles a number. A kernel takes the nearest number of the
+    range in place of an i32 outside of it, so that no access leaves an array; calls refuse it.
+
+    Attributes:
+        dtype: "f32" or "i32".
+        default: The value that is tuned, and that calls without one pass.
+        low: The smallest value. Default: none for f32, 0 for i32.
+        high: The largest value. Default: none for f32; required for i32. Verification tries both ends.
+
+    Raises:
+        ProgramError: For another type, an i32 without ``high``, or a default outside of the range.
+    """
+
+    dtype: Literal["f32", "i32"]
+    default: Number
+    low: Number | None = None
+    high: Number | None = None
+
+    def __post_init__(self) -> None:
+        if self.dtype not in TYPES:
+            raise ProgramError(f"a scalar is f32 or i32, not {self.dtype!r}")
+        if self.dtype == "i32" and self.high is None:
+            raise ProgramError('an i32 scalar needs its largest value, such as Scalar("i32", 64, high=4096)')
+        for name in ("low", "high"):
+            bound = getattr(self, name)
+            if bound is not None and not self._is_number(bound):
+                raise ProgramError(f"{name} of a scalar must be a number of {self.dtype}, not {bound!r}")
+        low, high = self.limits
+        if low > high:
+            raise ProgramError(f"the range {low} to {high} is empty: low must not exceed high")
+        self.checked("default", self.default)
+
+    @property
+    def limits(self) -> tuple[Number, Number]:
+        """The smallest and the largest value."""
+        if self.dtype == "i32":
+            assert self.high is not None
+            return (0 if self.low is None else self.low), self.high
+        return (-math.inf if self.low is None else self.low), (math.inf if self.high is None else self.high)
+
+    def checked(self, name: str, value: object) -> Number:
+        """Return a value as its type holds it. Raises ProgramError for one of another type or outside of the range."""
+        low, high = self.limits
+        if not isinstance(value, int | float) or not self._is_number(value) or not low <= value <= high:
+            kind = "whole number" if self.dtype == "i32" else "number"
+            raise ProgramError(f"{name} must be a {kind} from {low} to {high}, not {value!r}")
+        return int(value) if self.dtype == "i32" else float(value)
+
+    def _is_number(self, value: Number) -> bool:
+        if isinstance(value, bool):
+            return False
+        if self.dtype == "i32":
+            return isinstance(value, int | np.integer) and LEAST <= value <= MOST
+        return isinstance(value, int | float | np.floating) and (math.isinf(value) or _held(float(value)))
+
+    @property
+    def edges(self) -> tuple[Number, ...]:
+        """Values that a verification tries: the ends of the range and what is next to them."""
+        low, high = self.limits
+        if self.dtype == "i32":
+            found: tuple[Number, ...] = (low, high, low + 1, high - 1, (int(low) + int(high)) // 2)
+        else:
+            found = (low, high, 0.0, 1.0, -1.0)
+        kept = (value for value in found if low <= value <= high and math.isfinite(value))
+        return tuple(dict.fromkeys(kept))
+
+
+def _held(value: float) -> bool:
+    """Return whether f32 holds a number of this size."""
+    with np.errstate(over="ignore"):
+        return bool(np.isfinite(np.float32(value)))

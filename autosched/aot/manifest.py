@@ -81,7 +81,8 @@ def _argument(argument: Argument, expressions: PortableLaunch) -> dict[str, Any]
             return {"kind": "array", "operand": argument.name}
         case ScalarArgument():
             value = expressions.scalars[argument.name]
-            return {"kind": "scalar", "name": argument.name, "dtype": argument.dtype.name, "value": value}
+            ends = {} if argument.limits is None else {"limits": [str(end) for end in argument.limits]}
+            return {"kind": "scalar", "name": argument.name, "dtype": argument.dtype.name, "value": value, **ends}
         case BytesArgument():
             raise ValueError(f"{argument.name} is a struct, which the launchers of an export do not pass")
         case LinearTexture():

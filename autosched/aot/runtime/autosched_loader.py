@@ -413,13 +413,18 @@ class ShippedKernel:
         operands = [o for o in entry["operands"] if o["role"] != "workspace"]
         self.arrays = [o["name"] for outputs in (False, True) for o in operands if (o["role"] == "output") == outputs]
         self.shapes = {o["name"]: tuple(int(evaluate(t, self.sizes)) for t in o["shape"]) for o in entry["operands"]}
+        passed = [a for step in self._steps for a in step["arguments"] if a["kind"] == "scalar" and "limits" in a]
+        self.scalars = {a["name"]: (a["dtype"], *map(float, a["limits"])) for a in passed}
 
-    def __call__(self, *arrays: Any, stream: Any = None) -> None:
+    def __call__(self, *arrays: Any, stream: Any = None, **scalars: float) -> None:
         """Queue the kernel on ``stream``, on arrays in the order of ``arrays``.
 
         The stream may be of any library, or a handle; the default is the default stream. The call does not wait for the
-        kernel. Raises ValueError for unsuitable arrays, and KernelError if the driver rejects the launch.
+        kernel. ``scalars`` are numbers that the kernel takes by value, in place of those of the manifest. Raises
+        ValueError for unsuitable arrays and scalars, and KernelError if the driver rejects the launch.
         """
+        for name, value in scalars.items():
+            self._check_scalar(name, value)
         if len(arrays) != len(self.arrays):
             raise ValueError(f"{self.problem} takes {', '.join(self.arrays)}, not {len(arrays)} arrays")
         at = {name: _address(name, array) for name, array in zip(self.arrays, arrays, strict=True)}
@@ -429,7 +434,7 @@ class ShippedKernel:
             at |= self._workspaces(context, queue)
             self._fill_constants(context, queue, at)
         for function, step in zip(functions, self._steps, strict=True):
-            kept, parameters = self._parameters(step["arguments"], at)
+            kept, parameters = self._parameters(step["arguments"], at, scalars)
             sizes = [[self._number(t) for t in step["launch"][name]] for name in ("grid", "block", "cluster")]
             shared = self._number(step["launch"]["dynamic_shared_bytes"])
             config = _Config((ctypes.c_uint * 3)(*sizes[0]), (ctypes.c_uint * 3)(*sizes[1]), shared, queue)
@@ -447,6 +452,14 @@ class ShippedKernel:
                     )
                 _check(library, "launch_failed", code, f"the launch of {step['entry']}")
             del kept
+
+    def _check_scalar(self, name: str, value: Any) -> None:
+        if name not in self.scalars:
+            raise ValueError(f"{self.problem} takes no scalar {name}: it has {', '.join(self.scalars) or 'none'}")
+        dtype, low, high = self.scalars[name]
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if not (whole or (isinstance(value, float) and dtype == "f32")) or not low <= value <= high:
+            raise ValueError(f"{name} must be a {dtype} from {low:g} to {high:g}, not {value!r}")
 
     def _number(self, text: str) -> int:
         number = int(evaluate(text, self.sizes))
@@ -518,14 +531,17 @@ class ShippedKernel:
         self._own[context, stream] = made
         return made
 
-    def _parameters(self, arguments: Sequence[Any], at: Mapping[str, int]) -> tuple[list[Any], Any]:
+    def _parameters(
+        self, arguments: Sequence[Any], at: Mapping[str, int], scalars: Mapping[str, float]
+    ) -> tuple[list[Any], Any]:
         """Return the parameters for the driver, and the objects they point to."""
         kept: list[Any] = []
         for a in arguments:
             if a["kind"] == "array":
                 kept.append(ctypes.c_uint64(at[a["operand"]]))
             elif a["kind"] == "scalar":
-                kept.append(_packed(a["dtype"], evaluate(a["value"], self.sizes)))
+                passed = scalars.get(a["name"]) if "limits" in a else None
+                kept.append(_packed(a["dtype"], evaluate(a["value"], self.sizes) if passed is None else passed))
             else:
                 kept.append(_tensor_map(a, at[a["operand"]]))
         pointers = [ctypes.addressof(k) + getattr(k, "start", 0) for k in kept]

@@ -55,7 +55,8 @@ def emulate(
             (``numpy.void`` and bytes are structs without pointers), ``TensorMapOf`` a tensor map; ``Texture`` and
             ``Surface`` are such objects. The arrays are not modified. Triton's global scratch memory is allocated if
             the kernel needs it; other pointers that a compiler adds are null. An array must have the type of its
-            parameter if the source or a mangled name declares it. A tile program takes its arrays in its own order.
+            parameter if the source or a mangled name declares it. A tile program takes its arrays and scalars in its
+            own order.
         base: Options whose fields the keywords replace. Default: ``EmulatedLaunchOptions()``.
         keywords: Fields of ``EmulatedLaunchOptions`` by name, such as ``grid=2``.
 
@@ -135,7 +136,7 @@ def emulate(
 
 
 def _emulated_program(program: Program, arguments: Sequence[Any], options: EmulatedLaunchOptions) -> EmulatedLaunch:
-    from autosched.verify.emulate.tile_program import inputs_of, kernel_of  # imports spaces and time models
+    from autosched.verify.emulate.tile_program import inputs_of, kernel_of, parameters_of  # imports spaces and models
 
     problem, kernel = kernel_of(program, arguments, options.device or "h200", options.schedule)
     inputs = inputs_of(problem, arguments)
@@ -144,7 +145,7 @@ def _emulated_program(program: Program, arguments: Sequence[Any], options: Emula
     left = verdict.emulation.outputs
     arrays = tuple(
         left[name].view(given.dtype).reshape(given.shape) if name in left else given if left else None
-        for (name, _), given in zip(program.arguments, arguments, strict=True)
+        for name, given in zip(parameters_of(program), arguments, strict=True)
     )
     return EmulatedLaunch(verdict, arrays)
 

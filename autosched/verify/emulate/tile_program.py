@@ -26,7 +26,7 @@ def kernel_of(
 
     Args:
         program: The tile program.
-        arguments: Its arrays in their order, which determine its sizes.
+        arguments: Its arrays and scalars in their order; the arrays determine its sizes.
         device: Name of the GPU that the kernel is for.
         schedule: Schedule of the program, or its values by name; None for the time model's choice.
 
@@ -36,7 +36,7 @@ def kernel_of(
     Raises:
         ValueError: Arrays that do not fit the program, or a schedule that breaks a validity rule.
     """
-    problem, row = problem_of(program, **_sizes(program, arguments)), device_row(device)
+    problem, row = problem_of(program, **_values(program, arguments)), device_row(device)
     own = template(program)
     if schedule is None:
         why = own.why_not(problem, row)
@@ -56,17 +56,25 @@ def inputs_of(problem: ProgramProblem, arguments: Sequence[Any]) -> dict[str, Ar
     roles = {o.name: o for o in problem.operands() if o.role != "output"}
     return {
         name: np.ascontiguousarray(array).view(roles[name].dtype.storage)
-        for (name, _), array in zip(problem.program.arguments, arguments, strict=True)
+        for name, array in zip(parameters_of(problem.program), arguments, strict=True)
         if name in roles
     }
 
 
-def _sizes(program: Program, arguments: Sequence[Any]) -> dict[str, int]:
-    if len(arguments) != len(program.arguments):
-        names = ", ".join(name for name, _ in program.arguments)
-        raise ValueError(f"{program.name} takes the arrays {names}, not {len(arguments)} arguments")
-    sizes: dict[str, int] = {}
-    for (name, wanted), array in zip(program.arguments, arguments, strict=True):
+def parameters_of(program: Program) -> tuple[str, ...]:
+    """Return the names of a program's arrays and scalars, in their order."""
+    return program.parameters or tuple(name for name, _ in program.arguments)
+
+
+def _values(program: Program, arguments: Sequence[Any]) -> dict[str, Any]:
+    """Return the sizes that the arrays have, and the values of scalars."""
+    names = parameters_of(program)
+    if len(arguments) != len(names):
+        raise ValueError(f"{program.name} takes {', '.join(names)}, not {len(arguments)} arguments")
+    given = dict(zip(names, arguments, strict=True))
+    sizes: dict[str, Any] = {}
+    for name, wanted in program.arguments:
+        array = given[name]
         if not isinstance(array, np.ndarray):
             raise ValueError(f"{name} is an array, not {type(array).__name__}")
         if array.ndim != len(wanted.sizes) or array.dtype.itemsize != wanted.dtype.bytes:
@@ -77,4 +85,4 @@ def _sizes(program: Program, arguments: Sequence[Any]) -> dict[str, int]:
         for size, extent in zip(wanted.sizes, array.shape, strict=True):
             if sizes.setdefault(size, extent) != extent:
                 raise ValueError(f"{name} has {extent} along {size}, which is {sizes[size]} in an array before it")
-    return sizes
+    return {**sizes, **{name: given[name] for name, _ in program.scalars}}

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import struct
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from autosched.programs.loading import problem
+from autosched import emulate as emulate_launch
+from autosched.aot.runtime.autosched_loader import ShippedKernel
+from autosched.programs.loading import load_program, problem
 from autosched.verify.schedules import ScheduleVerifier
 from measurements.emulator import emulate
 from measurements.trials.comparison import check
@@ -108,6 +113,40 @@ def test_a_verification_tries_the_ends_of_the_ranges() -> None:
     assert verdict.ok, verdict.reason
     named = " ".join(run.name for run in verdict.runs)
     assert all(f"{name}={value}" in named for name, value in (("used", 0), ("used", 80), ("rows", -4), ("first", 40)))
+
+
+def test_emulate_takes_scalars_in_the_programs_order() -> None:
+    x, out = np.random.default_rng(0).normal(size=(5, 24)).astype(np.float32), np.zeros((5, 24), np.float32)
+    run = emulate_launch(normed, arguments=[x, 0.25, 3.0, out], device="a100")
+    wanted = 3.0 * x / np.sqrt((x * x).mean(1, keepdims=True) + 0.25)
+    np.testing.assert_allclose(run.arrays[-1], wanted, rtol=1e-5)
+    with pytest.raises(ValueError, match="eps"):
+        emulate_launch(normed, arguments=[x, -0.25, 3.0, out], device="a100")
+
+
+@pytest.mark.parametrize("where", ["t4", "a100", "h100", "b200"])
+def test_the_example(where: str) -> None:
+    made, gpu = load_program("examples/programs/any_rows_rmsnorm.py"), device(where)
+    p, own = problem(made, m=12, n=72), template(made)
+    (schedule,) = own.space(p, gpu).sample(1, 1)
+    for other in (p, *p.at_other_sizes(schedule.values)):
+        inputs = other.random_inputs(2)
+        run = emulate(own.kernel(other, schedule, gpu), inputs, time_limit=60.0)
+        assert run.status == "ok" and check(other, inputs, run.outputs).ok, other
+
+
+def test_exported_kernels_take_other_scalars() -> None:
+    scalar = {"kind": "scalar", "name": "eps", "dtype": "f32", "value": "0.5", "limits": ["0.0", "inf"]}
+    count = {"kind": "scalar", "name": "count", "dtype": "i32", "value": "3", "limits": ["0", "8"]}
+    launch = {"grid": ["1"] * 3, "block": ["1"] * 3, "cluster": ["1"] * 3, "dynamic_shared_bytes": "0"}
+    entry = {"problem": "x", "proof": None, "provenance": {}, "launch": launch, "operands": []}
+    kernel = ShippedKernel(Path("."), {**entry, "arguments": [scalar, count]}, {}, "exact", 0.0, False)
+    for passed, wanted in (({}, (0.5, 3)), ({"eps": 2, "count": 8}, (2.0, 8)), ({"eps": 1.5}, (1.5, 3))):
+        kept, _ = kernel._parameters([scalar, count], {}, passed)
+        assert (struct.unpack("<f", kept[0])[0], struct.unpack("<i", kept[1])[0]) == wanted
+    for wrong in ({"eps": -1.0}, {"count": 9}, {"count": 1.0}, {"other": 1}, {"eps": True}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            kernel(**wrong)
 
 
 def test_usual_values_are_no_part_of_a_problems_key() -> None:

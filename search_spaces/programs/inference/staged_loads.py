@@ -49,7 +49,7 @@ def _staged(found: Inference, load: ir.LoadTile, spread: Spread, turned: bool, n
     window, around = load.window, found.inside[load.result.id]
     if window.array.role != "input" or any(number not in found.loops for number in around):
         return None
-    if load.padding != 0.0 or len(around) > 1:
+    if load.padding != 0.0 or len(around) > 1 or window.dynamic(line_dimension(window)) is not None:
         return None
     indices = _indices(found, window)
     if indices is None or (window.index is not None and not around):

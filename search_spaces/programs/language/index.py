@@ -16,6 +16,7 @@ Kind = Literal[
     "add", "multiply", "floordiv", "mod", "minimum", "maximum",
 ]  # fmt: skip
 MOST_SIZE = 2**31 - 1  # of a dynamic size
+FIRST_OUTSIDE = 2**30  # the number of the first line outside of an array whose lines a launch says
 Interval = tuple[int, int]
 
 

@@ -77,7 +77,7 @@ class Boxes(MemoryAccess):
             return f"{{&{staged.name}_map, place_{staged.name}}}" if n.tma else f"{{place_{staged.name}, thread}}"
         window, places = staged.load.window, ", ".join(self.places(staged))
         if not n.tma:
-            return f"{{{self.base(window.array)}, {places}, thread}}"
+            return f"{{{', '.join(self._tile_place(staged))}, thread}}"
         lead = lead_code(window.array.lead, window.array.full)
         return f"{{&{staged.name}_map, {lead}, {places}}}"
 

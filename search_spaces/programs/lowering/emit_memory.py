@@ -10,12 +10,13 @@ from search_spaces.programs.inference.inference import Spread, Staged, of_index
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import Distribution, fold, turned
 from search_spaces.programs.language.functions import ATOMICS, REDUCTIONS
+from search_spaces.programs.language.index import FIRST_OUTSIDE
 from search_spaces.programs.language.ir import line_dimension
 from search_spaces.programs.lowering.emit_shared import WIDEST, SharedTiles
 from search_spaces.programs.lowering.placed import by_turn
 from search_spaces.programs.lowering.refs import Ref, constant, register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers
-from search_spaces.programs.planning.staging import FIRST_OUTSIDE, StagedNumbers
+from search_spaces.programs.planning.staging import StagedNumbers
 
 
 class MemoryAccess(SharedTiles):
@@ -25,14 +26,17 @@ class MemoryAccess(SharedTiles):
         """Return a TileCopy of the operand's tile, where it begins."""
         if by_turn(staged):
             return f"{{place_{staged.name}, thread}}"
-        places = ", ".join(self.places(staged))
-        base, array = self.base(staged.load.window.array), staged.load.window.array
-        if array.dynamic is not None:  # lines are counted such that the first one outside is FIRST_OUTSIDE
-            before = f"({FIRST_OUTSIDE} - {array.dynamic.code})"
-            lines, along = self.places(staged)
-            base = f"{base} - static_cast<long long>({before}) * {array.matrix[1]}"
-            places = f"{before} + {lines}, {along}"
-        return f"Operand_{staged.name}::Copy({base}, {places}, thread)"
+        return f"Operand_{staged.name}::Copy({', '.join(self._tile_place(staged))}, thread)"
+
+    def _tile_place(self, staged: Staged) -> tuple[str, str, str]:
+        """Return the matrix of an operand for what copies its tiles, and where the first one begins along lines and
+        across them. Lines of a dynamic size are counted such that the first one outside is FIRST_OUTSIDE."""
+        array = staged.load.window.array
+        base, (lines, along) = self.base(array), self.places(staged)
+        if array.dynamic is None:
+            return base, lines, along
+        before = f"({FIRST_OUTSIDE} - {array.dynamic.code})"
+        return f"{base} - static_cast<long long>({before}) * {array.matrix[1]}", f"{before} + {lines}", along
 
     def _access(self, window: ir.Window, of: Distribution, source: ir.Source) -> tuple[str, list[int], list[str]]:
         """Return a pointer to the thread's register 0; the distance of each register; and of each dimension a name for

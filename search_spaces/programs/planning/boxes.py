@@ -11,6 +11,7 @@ from search_spaces.launches.operand import Operand
 from search_spaces.launches.tensor_map import MOST_BOX, TensorMap
 from search_spaces.layouts.shared_layout import hardware_swizzle
 from search_spaces.programs.inference.inference import Staged
+from search_spaces.programs.language.index import FIRST_OUTSIDE
 from search_spaces.programs.planning.numbers import Numbers
 from search_spaces.programs.planning.ways import BOX_ALIGNMENT, MOST_COLUMNS
 from search_spaces.spaces.parameters import Value
@@ -92,7 +93,7 @@ def line_bytes(staged: Staged) -> int:
 def pitch_bytes(staged: Staged) -> int:
     """Return what the distance of lines is a multiple of: 16 bytes at most."""
     array = staged.load.window.array
-    return gcd(array.matrix[1] * array.dtype.bytes, TMA_BYTES)
+    return gcd(array.places_of_line * array.dtype.bytes, TMA_BYTES)
 
 
 def takes_tma(staged: Staged) -> bool:
@@ -131,7 +132,7 @@ def box_struct(n: BoxedNumbers, numbers: Numbers) -> str:
         "int extent": staged.shape[0 if left else 1],
         "int depth": staged.shape[1 if left else 0],
         "int swizzle": n.swizzle,
-        "int array_major": array.matrix[0],
+        "int array_major": array.matrix[0] if array.dynamic is None else FIRST_OUTSIDE,
         "int array_minor": array.matrix[1],
         "int threads": numbers.warps * 32,
         "bool tma": n.tma,

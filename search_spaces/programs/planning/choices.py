@@ -14,7 +14,7 @@ from search_spaces.programs.inference.infer import infer
 from search_spaces.programs.inference.inference import Inference, Staged
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.ir import ProgramError
-from search_spaces.programs.planning.ways import is_boxed, rows_of_intrinsics
+from search_spaces.programs.planning.ways import rows_of_intrinsics
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.parameters import Value
 
@@ -48,8 +48,7 @@ class Choices:
         """Return what multiplies on ``device``."""
         if self.element is None:
             return ()
-        ways = rows_of_intrinsics(self.element, self.tf32, device)
-        return tuple(way for way in ways if not self.first.trace.is_dynamic or not is_boxed(way))
+        return tuple(rows_of_intrinsics(self.element, self.tf32, device))
 
     def inference(self, values: Mapping[str, Value]) -> Inference:
         """Of one schedule."""

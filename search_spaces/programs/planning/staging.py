@@ -13,6 +13,7 @@ from search_spaces.hardware.tensor_intrinsic import TensorIntrinsic
 from search_spaces.layouts.shared_layout import SharedLayout, parse_layout
 from search_spaces.programs.inference.inference import Inference, Spread, Staged
 from search_spaces.programs.language import ir
+from search_spaces.programs.language.index import FIRST_OUTSIDE
 from search_spaces.programs.planning.boxes import BoxedNumbers, boxed_numbers
 from search_spaces.programs.planning.numbers import Numbers
 from search_spaces.programs.planning.splits import accumulating
@@ -22,7 +23,6 @@ from search_spaces.templates.common.shared_tiles import stage_bytes
 
 Answer = TypeVar("Answer")
 SHARED, REGISTERS = "shared", "registers"  # homes of a tile that is loaded once
-FIRST_OUTSIDE = 2**30  # the number of the first line outside of an array whose lines a launch says
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from search_spaces.operators.problem import divisor_of
 from search_spaces.programs.builder import Argument, Builder, InOut, Input, Output, Program, program
 from search_spaces.programs.language.ir import Array, ProgramError
 from search_spaces.programs.template import template
+from search_spaces.spaces.schedule import Schedule
 
 
 @program(dynamic="m", x=Input("m n", "f32"), v=Input("m", "f32"), out=Output("m n", "f32"), total=Output("m", "f32"))
@@ -61,21 +62,35 @@ def rows_of_table(p: Builder, x: Array, ids: Array, out: Array, sums: Array) -> 
 
 def check_sizes(made: Program, where: str, sizes: list[dict[str, int]], seed: int, schedules: int = 1) -> None:
     """Sample schedules of the first sizes, and run each at all sizes: one source for each divisibility."""
-    gpu, own = device(where), template(made)
     tuned = problem(made, **sizes[0])
-    assert own.why_not(tuned, gpu) is None
-    for schedule in own.space(tuned, gpu).sample(schedules, seed):
-        sources: dict[tuple[int, ...], str] = {}
-        for each in sizes:
-            p = problem(made, **each)
-            kernel = own.kernel(p, schedule, gpu)
-            key = tuple(divisor_of(each[name]) for name in made.dynamic)
-            assert sources.setdefault(key, kernel.source) == kernel.source, each
-            inputs = p.random_inputs(seed)
-            run = emulate(kernel, inputs, time_limit=60.0, order=Order("random", seed=seed))
-            assert run.status == "ok", (run.reason, each, schedule)
-            judged = check(p, inputs, run.outputs)
-            assert judged.ok, (judged.reason, each, schedule)
+    assert template(made).why_not(tuned, device(where)) is None
+    for schedule in template(made).space(tuned, device(where)).sample(schedules, seed):
+        run_at_sizes(made, where, sizes, seed, schedule)
+
+
+def run_at_sizes(made: Program, where: str, sizes: list[dict[str, int]], seed: int, schedule: Schedule) -> None:
+    sources: dict[tuple[int, ...], str] = {}
+    for each in sizes:
+        p = problem(made, **each)
+        kernel = template(made).kernel(p, schedule, device(where))
+        key = tuple(divisor_of(each[name]) for name in made.dynamic)
+        assert sources.setdefault(key, kernel.source) == kernel.source, each
+        inputs = p.random_inputs(seed)
+        run = emulate(kernel, inputs, time_limit=60.0, order=Order("random", seed=seed))
+        assert run.status == "ok", (run.reason, each, schedule)
+        judged = check(p, inputs, run.outputs)
+        assert judged.ok, (judged.reason, each, schedule)
+
+
+def by_wgmma(made: Program, sizes: dict[str, int], filled_by: str) -> Schedule:
+    """Return a schedule of wgmma whose boxes are filled in some way."""
+    space = template(made).space(problem(made, **sizes), device("h100"))
+    for found in space.sample(1500, 3):
+        if found["intrinsic"] == "wgmma_m64k16_f16":
+            schedule = Schedule.from_json(made.name, {**found.values, "filled_by": filled_by})
+            if not space.explain(schedule):
+                return schedule
+    raise AssertionError("no schedule is as wanted")
 
 
 def around(tile: int, **fixed: int) -> list[dict[str, int]]:
@@ -103,6 +118,45 @@ def test_products(where: str) -> None:
 
 
 DEVICE_SEEDS = {"t4": 1, "a100": 2, "h100": 3, "b200": 4}
+
+
+@program(
+    dynamic="m k", a=Input("m k0", "f16"), b=Input("k n", "f16"), out=Output("k0 n", "f32"), c=Input("k k0", "f16")
+)
+def of_columns(p: Builder, a: Array, b: Array, out: Array, c: Array) -> None:
+    """c.T @ b, whose depth is dynamic; a is only there for its size."""
+    (k, k0), n = c.shape, b.shape[1]
+    i, j = p.blocks((k0, n), (64, 64))
+    acc = p.state(p.zeros((64, 64)))
+    for at in p.steps(k, 64):
+        left = p.transpose(p.load(p.window(c, (at, i), (64, 64))))
+        acc.set(p.mma(left, p.load(p.window(b, (at, j), (64, 64))), acc))
+    first = p.load(p.window(a, (0, 0), (1, 1))).cast("f32") * 0.0
+    p.store(acc + first, p.window(out, (i, j), (64, 64)))
+
+
+@program(dynamic="m", a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
+def wide_product(p: Builder, a: Array, b: Array, out: Array) -> None:
+    (m, n), k = out.shape, a.shape[1]
+    i, j = p.blocks((m, n), (64, 64))
+    acc = p.state(p.zeros((64, 64)))
+    for at in p.steps(k, 64):
+        acc.set(p.mma(p.load(p.window(a, (i, at), (64, 64))), p.load(p.window(b, (at, j), (64, 64))), acc))
+    p.store(acc, p.window(out, (i, j), (64, 64)))
+
+
+@pytest.mark.parametrize("filled_by", ["threads", "tma", "warp"])
+def test_products_by_wgmma(filled_by: str) -> None:
+    """Tensor maps have the size of the launch; copies by threads compare lines with the kernel's argument."""
+    sizes = around(64, n=76, k=134) if filled_by == "threads" else around(64, n=72, k=136)
+    run_at_sizes(wide_product, "h100", sizes, 3, by_wgmma(wide_product, sizes[0], filled_by))
+
+
+@pytest.mark.parametrize("filled_by", ["threads", "tma"])
+def test_a_dynamic_depth_by_wgmma(filled_by: str) -> None:
+    rows, columns = (76, 60) if filled_by == "threads" else (72, 64)
+    sizes = [{"m": 8, "k": k, "k0": rows, "n": columns} for k in (128, 1, 63, 64, 200)]
+    run_at_sizes(of_columns, "h100", sizes, 2, by_wgmma(of_columns, sizes[0], filled_by))
 
 
 @pytest.mark.nightly

@@ -27,9 +27,10 @@ def grid_code(found: Inference, values: Mapping[str, Value], split: Split | None
     if split is not None and split.launched:
         lines, index = ["const int tile_place = part.tile, first_turn = part.first;"], "tile_place"
     elif split is not None:
+        tiles = f"({' * '.join(blocks)})" if any(sizes) else str(trace.block_count)
         lines = [
-            f"const int tile_place = int(blockIdx.x) % {trace.block_count};",
-            f"const int split = int(blockIdx.x) / {trace.block_count}"
+            f"const int tile_place = int(blockIdx.x) % {tiles};",
+            f"const int split = int(blockIdx.x) / {tiles}"
             f"{';' if split.combined else f', first_turn = split * {split.each};'}",
         ]
         index = "tile_place"

@@ -52,7 +52,7 @@ def _accumulates(found: Inference, loop: ir.Loop) -> bool:
 def splittable(found: Inference) -> ir.Loop | None:
     """Return the only loop of a program, if it adds up products from zero and blocks may share its turns: nothing else
     that could be seen happens before it ends."""
-    if found.trace.is_dynamic or len(found.loops) != 1 or not accumulating(found):
+    if len(found.loops) != 1 or not accumulating(found):
         return None
     (loop,) = found.loops.values()
     zero: set[int] = set()

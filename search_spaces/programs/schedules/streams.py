@@ -31,7 +31,8 @@ def stream_k(found: Choices) -> tuple[Parameter, ...]:
     if not is_splittable(found):
         return ()
     doc = "whether the turns of the last tiles are dealt out to all blocks, so that they end together"
-    return (ordinal("stream_k", (0, 1), doc, before=0),)
+    # How many tiles are dealt out is a constant of the kernel, which a dynamic size must not change.
+    return (ordinal("stream_k", (0,) if found.first.trace.is_dynamic else (0, 1), doc, before=0),)
 
 
 def stream_attributes(found: Choices, device: Device) -> tuple[Attribute, ...]:

@@ -159,6 +159,33 @@ def test_a_dynamic_depth_by_wgmma(filled_by: str) -> None:
     run_at_sizes(of_columns, "h100", sizes, 2, by_wgmma(of_columns, sizes[0], filled_by))
 
 
+@program(dynamic="m k", a=Input("m d", "f16"), b=Input("k d", "f16"), c=Input("k n", "f16"), out=Output("m n", "f32"))
+def shared_depth(p: Builder, a: Array, b: Array, c: Array, out: Array) -> None:
+    """(a @ b.T) @ c, whose dynamic depth blocks share."""
+    (m, n), k, d = out.shape, b.shape[0], a.shape[1]
+    i, j = p.blocks((m, n), (32, 32))
+    rows = p.load(p.window(a, (i, 0), (32, d)))
+    acc = p.state(p.zeros((32, 32)))
+    for at in p.split(k, 16, parts=p.choose(parts=(2, 3)), states=(acc,), combine="add"):
+        z = p.mma(rows, p.transpose(p.load(p.window(b, (at, 0), (16, d)))))
+        acc.set(p.mma(z.cast("f16"), p.load(p.window(c, (at, j), (16, 32))), acc))
+    p.store(acc, p.window(out, (i, j), (32, 32)))
+
+
+@pytest.mark.parametrize("where", ["t4", "a100", "h100", "b200"])
+def test_blocks_share_a_constant_depth(where: str) -> None:
+    sizes = around(64, n=72, k=136)
+    space = template(product).space(problem(product, **sizes[0]), device(where))
+    schedule = next(s for s in space.sample(200, 1) if s["split_k"] == 2)
+    run_at_sizes(product, where, sizes, 1, schedule)
+
+
+@pytest.mark.parametrize("where", ["a100", "h100"])
+def test_blocks_share_a_dynamic_depth(where: str) -> None:
+    sizes = [{"m": m, "k": k, "d": 32, "n": 40} for m, k in ((64, 96), (1, 1), (33, 15), (31, 17), (70, 100))]
+    check_sizes(shared_depth, where, sizes, 2)
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("where", ["t4", "a100", "h100", "b200"])
 def test_many_products(where: str) -> None:

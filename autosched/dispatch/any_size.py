@@ -11,6 +11,7 @@ from autosched.dispatch.given_arrays import arguments, torch_of, torch_type
 from autosched.dispatch.kernel import LoadedKernel, gpu_library
 from autosched.programs.loading import problem
 from search_spaces.hardware.dtypes import DType
+from search_spaces.launches.operand import stride_of
 from search_spaces.programs.builder import Program
 
 
@@ -36,7 +37,7 @@ class KernelOfAnySize:
         constants = [name for name in program.sizes if name not in program.dynamic]
         if sorted(sizes) != sorted(constants):
             raise ValueError(f"{program.name} needs the sizes {', '.join(constants)}, not {', '.join(sizes) or 'none'}")
-        known = {**sizes, **{name: 1 for name in program.dynamic}}
+        known = {**sizes, **{name: 0 if name in program.strides.values() else 1 for name in program.dynamic}}
         self._inputs = tuple(o for o in problem(program, **known).operands() if o.role != "output")
         self._kernels: dict[tuple[int, ...], LoadedKernel] = {}
 
@@ -65,6 +66,9 @@ class KernelOfAnySize:
                 size, by = found.setdefault(names[0], (shape[0], operand.name))
                 if size != shape[0]:
                     raise ValueError(f"{names[0]} is {shape[0]} in {operand.name}, but {size} in {by}")
+            if said[operand.name].strided and len(given[operand.name].shape) == len(names):
+                stride = _stride(operand.name, given[operand.name])
+                found[self._program.strides[operand.name]] = stride, operand.name
         missing = [name for name in self._program.dynamic if name not in found]
         if missing:
             raise ValueError(f"no input says the size {missing[0]}: call kernel({self._program.name}, {missing[0]}=..)")
@@ -104,6 +108,13 @@ class KernelOfAnySize:
             return out
         written = tuple(given[name] for name, a in self._program.arguments if a.role == "inout")
         return written if len(written) > 1 else written[0]
+
+
+def _stride(name: str, array: Any) -> int:
+    """Return how many elements lie from one row of an array to the next. Raises ValueError as ``stride_of`` does."""
+    if torch_of(array) is not None:
+        return stride_of(name, tuple(array.shape), array.stride(), 1)
+    return stride_of(name, array.shape, array.strides, array.dtype.itemsize)
 
 
 def _empty(like: Any, shape: tuple[int, ...], dtype: DType) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 from search_spaces.hardware.dtypes import NAMES, DType
 from search_spaces.launches.operand import Operand
+from search_spaces.operators.problem import divisor_of
 
 ALIGNMENT = 16  # bytes: the widest access of any kernel; allocations of cupy and torch start at multiples of 256
 _CUDA = 2  # DLPack's kDLCUDA
@@ -116,12 +117,15 @@ def check_array(operand: Operand, shape: tuple[int, ...], dtype: str, c_contiguo
     name, wanted = operand.name, operand.shape
     if dtype not in (operand.dtype.storage, torch_type(operand.dtype)):
         raise ValueError(f"{name} must hold {operand.dtype.name}, not {dtype}: convert it")
+    if operand.columns is not None:
+        wanted = (*wanted[:-1], operand.columns)
     if shape != wanted and (1, *shape) != wanted:
         raise ValueError(f"{name} must have the shape {wanted} in memory, not {shape}: the kernel is made for one size")
     if not c_contiguous:
         raise ValueError(f"{name} must be dense and C-contiguous: copy it, or pass a column-major operand transposed")
-    if address % ALIGNMENT:
-        raise ValueError(f"{name} must start at a multiple of {ALIGNMENT} bytes, which a view may not do: copy it")
+    aligned = ALIGNMENT if operand.columns is None or divisor_of(operand.shape[-1]) > 1 else operand.dtype.bytes
+    if address % aligned:
+        raise ValueError(f"{name} must start at a multiple of {aligned} bytes, which a view may not do: copy it")
 
 
 def torch_type(dtype: DType) -> str:

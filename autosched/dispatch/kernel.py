@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 import threading
 from abc import ABC, abstractmethod
@@ -30,7 +31,7 @@ from measurements.runners.driver_steps import DriverStep, driver_steps
 from measurements.runners.launch import LoadedLaunch
 from search_spaces.arrays import Array
 from search_spaces.launches.launch import Launch, ScalarArgument
-from search_spaces.launches.operand import Operand
+from search_spaces.launches.operand import Operand, stride_of
 
 # Shapes and types of new outputs; after the arrays of a call were checked also the torch module, if the first array is
 # a tensor, and the outputs.
@@ -215,10 +216,13 @@ class LoadedKernel(ABC):
         for operand, array in zip((*self.inputs, *self.outputs), arrays, strict=False):
             if torch_of(array) is not None:
                 kind, gpu, start = str(array.dtype).removeprefix("torch."), array.get_device(), array.data_ptr()
-                dense = array.is_contiguous()
+                dense, strides, unit = array.is_contiguous(), array.stride(), 1
             else:
                 kind, gpu, start = array.dtype.name, array.data.device_id, array.data.ptr
-                dense = array.flags.c_contiguous
+                dense, strides, unit = array.flags.c_contiguous, array.strides, operand.dtype.bytes
+            if operand.columns is not None and len(array.shape) == len(operand.shape):
+                stride = stride_of(operand.name, array.shape, strides, unit)
+                dense = stride == operand.shape[-1] or math.prod(array.shape[:-1]) == 1
             if gpu != self._gpu:
                 raise ValueError(f"{operand.name} is on GPU {gpu}, and the kernel on GPU {self._gpu}: move one")
             check_array(operand, tuple(array.shape), kind, dense, int(start))

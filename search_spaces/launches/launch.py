@@ -211,19 +211,24 @@ class Launch:
 
 def operand_json(operand: Operand) -> dict[str, Any]:
     """Return what ``operand_from_json`` reads."""
+    columns = {} if operand.columns is None else {"columns": operand.columns}
     return {
         "name": operand.name,
         "role": operand.role,
         "dtype": operand.dtype.name,
         "shape": list(operand.shape),
         "zeroed": operand.zeroed,
+        **columns,
     }
 
 
 def operand_from_json(data: Mapping[str, Any]) -> Operand:
     """Raise KeyError and ValueError for anything else."""
     shape = tuple(int(n) for n in data["shape"])
-    return Operand(data["name"], data["role"], SCALAR_DTYPES[data["dtype"]], shape, bool(data["zeroed"]))
+    dtype, columns = SCALAR_DTYPES[data["dtype"]], data.get("columns")
+    return Operand(
+        data["name"], data["role"], dtype, shape, bool(data["zeroed"]), None if columns is None else int(columns)
+    )
 
 
 def argument_json(argument: Argument) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,7 +18,8 @@ class Operand:
 
     An ``inout`` array is both: it holds its input before a launch that is checked, and is compared after it.
     ``workspace`` arrays belong to the kernel; with ``zeroed`` they must be zero before the first launch, and every
-    launch leaves them zero again.
+    launch leaves them zero again. ``columns``: of an input whose lines lie apart in memory, how many elements of each
+    line of ``shape[-1]`` belong to it; the kernel reads no other ones.
     """
 
     name: str
@@ -25,6 +27,7 @@ class Operand:
     dtype: DType
     shape: tuple[int, ...]
     zeroed: bool = False
+    columns: int | None = None
 
     @property
     def size(self) -> int:
@@ -33,3 +36,26 @@ class Operand:
     @property
     def bytes(self) -> int:
         return self.size * self.dtype.bytes
+
+
+def stride_of(name: str, shape: Sequence[int], strides: Sequence[int], unit: int) -> int:
+    """Return how many elements lie from one row of an array to the next.
+
+    Args:
+        name: Name of the array, for the error.
+        shape: Its extents.
+        strides: Its strides; those of extents of 1 may be any.
+        unit: Stride of neighbouring elements: their bytes, or 1.
+
+    Raises:
+        ValueError: Elements of a row are apart, or matrices do not follow each other.
+    """
+    columns = shape[-1]
+    stride = columns if shape[-2] == 1 else strides[-2] // unit
+    wanted = [unit, stride * unit]
+    for extent in shape[-2:0:-1]:
+        wanted.append(wanted[-1] * extent)
+    fits = all(n == 1 or s == w for n, s, w in zip(reversed(shape), reversed(strides), wanted, strict=False))
+    if not fits or stride < columns:
+        raise ValueError(f"{name} may have a row stride of its own, but rows are dense and matrices follow each other")
+    return stride

@@ -156,7 +156,9 @@ class TensorMap:
         columns = operand.shape[-1]
         rows = operand.shape[-2] if len(operand.shape) > 1 else 1
         whole = Operand(operand.name, operand.role, operand.dtype, (math.prod(operand.shape[:-2]), rows, columns))
-        return replace(cls.dense(name, whole, (1, *box), swizzle=swizzle), operand=operand)
+        found = cls.dense(name, whole, (1, *box), swizzle=swizzle)
+        sizes = found.sizes if operand.columns is None else (operand.columns, *found.sizes[1:])
+        return replace(found, operand=operand, sizes=sizes)
 
     def __post_init__(self) -> None:
         for reason in self._complaints():

@@ -33,12 +33,13 @@ Reference = Callable[
 @dataclass(frozen=True)
 class Argument:
     """An array of a program: names of its one to four extents, and its type. ``unordered``: its elements are right in
-    any order."""
+    any order. ``strided``: a launch says how far its lines lie apart."""
 
     sizes: tuple[str, ...]
     dtype: DType
     role: Role
     unordered: bool = False
+    strided: bool = False
 
 
 def _argument(sizes: str, type_: str, role: Role) -> Argument:
@@ -51,9 +52,22 @@ def _argument(sizes: str, type_: str, role: Role) -> Argument:
         raise ProgramError(str(error)) from error
 
 
-def Input(sizes: str, dtype: str) -> Argument:
-    """Return an array that the program reads: ``Input("m k", "f16")``. Raises ProgramError."""
-    return _argument(sizes, dtype, "input")
+def Input(sizes: str, dtype: str, *, strided: bool = False) -> Argument:
+    """Return an array that the program reads: ``Input("m k", "f16")``.
+
+    Args:
+        sizes: Names of its extents, such as "m k".
+        dtype: Type of its elements.
+        strided: Whether a call may pass part of the columns of a larger array, such as ``x[:, :n]``. How many elements
+            lie from one row to the next is then a dynamic size, called NAME_stride for the array NAME.
+
+    Raises:
+        ProgramError: For an unknown type, another number of extents, or a vector that is strided.
+    """
+    found = _argument(sizes, dtype, "input")
+    if strided and len(found.sizes) < 2:
+        raise ProgramError(f"a strided array has rows, and this one has the extent {sizes} alone")
+    return replace(found, strided=bool(strided))
 
 
 def Output(sizes: str, dtype: str) -> Argument:
@@ -104,8 +118,13 @@ class Program:
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        """Names of the extents, in the order in which the arrays name them."""
-        return tuple(dict.fromkeys(s for _, a in self.arguments for s in a.sizes))
+        """Names of the extents, in the order in which the arrays name them, and those of strides."""
+        return tuple(dict.fromkeys([*(s for _, a in self.arguments for s in a.sizes), *self.strides.values()]))
+
+    @property
+    def strides(self) -> Mapping[str, str]:
+        """Names of the sizes that are strides, by the arrays'."""
+        return {name: f"{name}_stride" for name, a in self.arguments if a.strided}
 
     def domains(self, sizes: Mapping[str, Number]) -> Mapping[str, tuple[int, ...]]:
         """Return what ``p.choose`` leaves open, by name. Raises ProgramError as ``trace`` does."""
@@ -155,6 +174,7 @@ class Program:
                 a.sizes,
                 tuple(int(sizes[s]) for s in a.sizes),
                 dynamic=self._size(a.sizes[0], sizes),
+                pitch=self._size(self.strides[name], sizes) if a.strided else None,
             )
             for name, a in self.arguments
         )
@@ -198,6 +218,10 @@ def program(*, dynamic: str = "", **parameters: Argument | Scalar) -> Callable[[
                     f"{name}: a dynamic size is the first extent of an array of one or two, and {size} is not: "
                     "transpose the array, or make the size a constant"
                 )
+    strides = {name: f"{name}_stride" for name, a in arguments.items() if a.strided}
+    for name, size in strides.items():
+        if size in parameters or any(size in a.sizes for a in arguments.values()):
+            raise ProgramError(f"{size} is the stride of the array {name}: rename what has that name")
     unknown = [size for size in sizes if all(size not in a.sizes for a in arguments.values())]
     if unknown:
         raise ProgramError(f"no array has the dynamic size {unknown[0]}")
@@ -217,7 +241,7 @@ def program(*, dynamic: str = "", **parameters: Argument | Scalar) -> Callable[[
             tuple(arguments.items()),
             told,
             summary,
-            dynamic=sizes,
+            dynamic=(*sizes, *strides.values()),
             scalars=tuple(scalars.items()),
             parameters=tuple(parameters) if scalars else (),
         )

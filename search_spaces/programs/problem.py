@@ -32,6 +32,9 @@ from search_spaces.programs.language.scalar_inputs import ScalarInput, scalar_in
 AROUND_TILES = ((0, 1), (1, -1), (1, 0), (1, 1), (3, 5))  # dynamic sizes to be verified: tiles, and elements more
 
 
+MORE_COLUMNS = (0, 1, 8, 16, 5)  # between lines of strided arrays to be verified: of each divisor
+
+
 class ProgramProblem(Problem):
     """The base of the types that ``problem_type`` makes. Their JSON holds the sizes, and ``computes`` for the rest."""
 
@@ -49,10 +52,25 @@ class ProgramProblem(Problem):
     def __post_init__(self) -> None:
         """Raise ValueError for sizes that are no whole numbers from 1 up, for scalars outside of their range, and where
         the program refuses them."""
+        for array, stride in self.program.strides.items():
+            least = getattr(self, self._sizes_of(array)[-1])
+            if getattr(self, stride) == 0:
+                object.__setattr__(self, stride, least)
+            if isinstance(least, int) and self._whole(stride) < least:
+                raise ValueError(
+                    f"{stride} must be at least {least}, the columns of {array}, not {getattr(self, stride)}"
+                )
         self._take_extents(*self.program.sizes)
         for name, scalar in self.program.scalars:
             object.__setattr__(self, name, scalar.checked(name, getattr(self, name)))
         self.usual_trace()
+
+    def _whole(self, name: str) -> int:
+        self._take_extents(name)
+        return int(getattr(self, name))
+
+    def _sizes_of(self, array: str) -> tuple[str, ...]:
+        return dict(self.program.arguments)[array].sizes
 
     def usual_trace(self) -> Trace:
         """Return the program with the largest of its tile sizes, which computes the same as with all others."""
@@ -65,10 +83,13 @@ class ProgramProblem(Problem):
         return " ".join((self.operator, *(f"{name}={value}" for name, value in stated.items())))
 
     def operands(self) -> tuple[Operand, ...]:
-        return tuple(
-            Operand(name, a.role, a.dtype, tuple(self.sizes[s] for s in a.sizes))
-            for name, a in sorted(self.program.arguments, key=lambda item: item[1].role != "input")
-        )
+        strides, found = self.program.strides, list[Operand]()
+        for name, a in sorted(self.program.arguments, key=lambda item: item[1].role != "input"):
+            shape, columns = tuple(self.sizes[s] for s in a.sizes), None
+            if name in strides:
+                shape, columns = (*shape[:-1], self.sizes[strides[name]]), shape[-1]
+            found.append(Operand(name, a.role, a.dtype, shape, columns=columns))
+        return tuple(found)
 
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
         """Return what the interpreter gives, or the user's own reference, and the interpreter's bound with the rounding
@@ -100,7 +121,12 @@ class ProgramProblem(Problem):
         found = list[Self]()
         for at in range(len(AROUND_TILES)):
             other: dict[str, Number] = {}
+            strides = {stride: array for array, stride in self.program.strides.items()}
             for place, name in enumerate(self.program.dynamic):  # another edge for each size
+                if name in strides:
+                    least = getattr(self, self._sizes_of(strides[name])[-1])
+                    other[name] = -(-least // 16) * 16 + MORE_COLUMNS[(at + place) % len(MORE_COLUMNS)]
+                    continue
                 tiles_, more = AROUND_TILES[(at + place) % len(AROUND_TILES)]
                 other[name] = max(1, tiles_ * tiles.get(self.program.sizes.index(name), 1) + more)
             for place, (name, ends) in enumerate(edges.items()):
@@ -201,7 +227,7 @@ class ProgramProblem(Problem):
         trace, (out, *more) = self.usual_trace(), [o for o in self.operands() if o.role != "input"]
         names = dict(self.program.arguments)[out.name].sizes
         free = independent(trace)
-        if more or out.role != "output" or len(names) != 2 or not free.keys() & set(names):
+        if self.program.strides or more or out.role != "output" or len(names) != 2 or not free.keys() & set(names):
             return
         for rows, columns in rectangles(places, out.shape[1]):
             chosen = {n: at for n, at in zip(names, (rows, columns), strict=True) if n in free}
@@ -293,7 +319,7 @@ def computes(program: Program) -> str:
 @cache
 def problem_type(program: Program) -> type[ProgramProblem]:
     """Return a frozen dataclass with a field for each size and each scalar."""
-    known = dict(program.defaults)
+    known = {**dict(program.defaults), **dict.fromkeys(program.strides.values(), 0)}  # 0 stands for dense lines
     fields = [
         (name, "int", option(f"the size {name}", *([known[name]] if name in known else []))) for name in program.sizes
     ]

@@ -12,6 +12,7 @@ from autosched.samplers.first_choices.model_choice import default_choice
 from search_spaces.arrays import Array
 from search_spaces.hardware.devices import device as device_row
 from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.operand import Operand, stride_of
 from search_spaces.programs.builder import Program
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.template import template
@@ -55,10 +56,20 @@ def inputs_of(problem: ProgramProblem, arguments: Sequence[Any]) -> dict[str, Ar
     """Return the kernel's input arrays by name, in their storage types."""
     roles = {o.name: o for o in problem.operands() if o.role != "output"}
     return {
-        name: np.ascontiguousarray(array).view(roles[name].dtype.storage)
+        name: _lines_of(roles[name], array)
         for name, array in zip(parameters_of(problem.program), arguments, strict=True)
         if name in roles
     }
+
+
+def _lines_of(operand: Operand, array: Array) -> Array:
+    """Return an array in its storage type, with zeros between lines that lie apart."""
+    stored = np.ascontiguousarray(array).view(operand.dtype.storage)
+    if operand.columns is None:
+        return stored
+    found = np.zeros(operand.shape, stored.dtype)
+    found[..., : operand.columns] = stored
+    return found
 
 
 def parameters_of(program: Program) -> tuple[str, ...]:
@@ -85,4 +96,6 @@ def _values(program: Program, arguments: Sequence[Any]) -> dict[str, Any]:
         for size, extent in zip(wanted.sizes, array.shape, strict=True):
             if sizes.setdefault(size, extent) != extent:
                 raise ValueError(f"{name} has {extent} along {size}, which is {sizes[size]} in an array before it")
+        if wanted.strided:
+            sizes[program.strides[name]] = stride_of(name, array.shape, array.strides, array.itemsize)
     return {**sizes, **{name: given[name] for name, _ in program.scalars}}

@@ -40,7 +40,9 @@ def interpret(
         Outputs, and the largest absolute error allowed for each element. Elements that no block stores are NaN.
     """
     arrays = {
-        a.name: a.dtype.load(np.asarray(inputs[a.name])).reshape(a.full) for a in trace.arrays if a.role != "output"
+        a.name: a.dtype.load(np.asarray(inputs[a.name])[..., : a.full[-1]]).reshape(a.full)
+        for a in trace.arrays
+        if a.role != "output"
     }
     outputs = {a.name: np.full(a.full, np.nan) for a in trace.arrays if a.role == "output"}
     outputs |= {a.name: arrays[a.name].copy() for a in trace.arrays if a.role == "inout"}

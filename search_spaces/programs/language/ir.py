@@ -55,6 +55,7 @@ class Array:
     full: tuple[int, ...]
     lead: tuple[Index, ...] = ()
     dynamic: Index | None = None  # the first extent, where a launch says it
+    pitch: Index | None = None  # elements from one line to the next, where a launch says it
 
     @property
     def matrix(self) -> Shape:
@@ -70,8 +71,15 @@ class Array:
 
     @property
     def places_of_line(self) -> int:
-        """What divides the elements of a line in every launch."""
+        """What divides the elements of a line in every launch, and those from one line to the next."""
+        if self.pitch is not None:
+            return math.gcd(self.matrix[1], self.pitch.divisor)
         return self.matrix[1] if self.dynamic is None or len(self.full) > 1 else self.dynamic.divisor
+
+    @property
+    def pitch_code(self) -> str:
+        """Elements from one line to the next, in CUDA C++."""
+        return str(self.matrix[1]) if self.pitch is None else self.pitch.code
 
     def __getitem__(self, place: Index | int) -> Array:
         """Return the array at a place of its first dimension. Raises MisusedArray where only a matrix is left."""
@@ -134,10 +142,10 @@ class Window:
         return (columns, rows) if self.turned else (rows, columns)
 
     @property
-    def strides(self) -> Shape:
-        """Elements in memory from a row of the window to the next, and from a column to the next."""
-        line = self.array.matrix[1]
-        return (1, line) if self.turned else (line, 1)
+    def strides(self) -> tuple[str, str]:
+        """Elements in memory from a row of the window to the next, and from a column to the next, in CUDA C++."""
+        line = self.array.pitch_code
+        return ("1", line) if self.turned else (line, "1")
 
     @property
     def indexed(self) -> tuple[int, ...]:
@@ -471,8 +479,8 @@ class Trace:
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether a launch says some size."""
-        return any(array.dynamic is not None for array in self.arrays)
+        """Whether a launch says some size, or how far lines of an array lie apart."""
+        return any(array.dynamic is not None or array.pitch is not None for array in self.arrays)
 
     @property
     def block_count(self) -> int:

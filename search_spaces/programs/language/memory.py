@@ -148,7 +148,7 @@ class ArrayOperations(NamedFunctions, Recorder):
         """Return a window of which tiles say the row and the column of each element: a window on all of the matrix as
         one line, where -1 stands for what lies outside."""
         rows, columns = array.matrix
-        if array.dynamic is not None:
+        if array.dynamic is not None or array.pitch is not None:
             fail("window", f"tiles say rows or elements of {array.name} alone where all its sizes are constants")
         for name, tile in (("rows", row), ("columns", column)):
             if tile.value.dtype != I32 or any(n not in (1, size) for n, size in zip(tile.shape, shape, strict=True)):

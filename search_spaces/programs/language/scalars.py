@@ -53,6 +53,8 @@ class Scalars(NamedFunctions):
             fail("load_scalar", f"it takes an array of the program, not {array!r}")
         if array.role != "input" or array.dtype != I32:
             fail("load_scalar", f"{array.name} must be an Input of i32, not {array.role} {array.dtype.name}")
+        if array.pitch is not None:
+            fail("load_scalar", f"{array.name} is strided: load numbers from a dense array")
         at = (*array.lead, *(place_of("load_scalar", place) for place in position))
         if len(at) != len(array.full):
             fail("load_scalar", f"{array.name} needs {len(array.shape)} positions, not {len(position)}")

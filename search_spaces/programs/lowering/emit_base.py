@@ -203,10 +203,11 @@ class EmitterBase:
     def base(self, array: ir.Array) -> str:
         """Return a pointer to the matrix that is left of an array."""
         name = f"{array.name}_array"
-        stride = math.prod(array.full[-2:])
+        stride = math.prod(array.full[-2:]) if array.pitch is None else array.full[-2]
+        pitch = "" if array.pitch is None else f" * {array.pitch.code}"
         terms = []
         for extent, place in reversed(list(zip(array.full[: len(array.lead)], array.lead, strict=True))):
-            terms.append(f"static_cast<long long>({place.code}) * {stride}")
+            terms.append(f"static_cast<long long>({place.code}) * {stride}{pitch}")
             stride *= extent
         return " + ".join([name, *reversed(terms)])
 

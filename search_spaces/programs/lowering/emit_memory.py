@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from search_spaces.hardware.dtypes import F32
 from search_spaces.hardware.fragments import WARP
@@ -12,11 +13,41 @@ from search_spaces.programs.language.distribution import Distribution, fold, tur
 from search_spaces.programs.language.functions import ATOMICS, REDUCTIONS
 from search_spaces.programs.language.index import FIRST_OUTSIDE
 from search_spaces.programs.language.ir import line_dimension
+from search_spaces.programs.lowering.elements import Code
 from search_spaces.programs.lowering.emit_shared import WIDEST, SharedTiles
 from search_spaces.programs.lowering.placed import by_turn
 from search_spaces.programs.lowering.refs import Ref, constant, register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers
 from search_spaces.programs.planning.staging import StagedNumbers
+
+
+@dataclass(frozen=True)
+class Distances:
+    """How far the registers of a thread lie from its register 0 in an array: lines, and elements along them."""
+
+    lines: tuple[int, ...]
+    along: tuple[int, ...]
+    array: ir.Array
+
+    def code(self, code: Code, index: str) -> str:
+        """Return the distance of a register in CUDA C++."""
+        if self.array.pitch is None:
+            line = self.array.matrix[1]
+            return code.at(tuple(a * line + b for a, b in zip(self.lines, self.along, strict=True)), index)
+        return _pitched(code.at(self.lines, index), code.at(self.along, index), self.array.pitch.code)
+
+    @property
+    def first_step(self) -> str:
+        """The distance of register 1 from register 0."""
+        lines, along = (x[1] - x[0] for x in (self.lines, self.along))
+        if self.array.pitch is None:
+            return str(lines * self.array.matrix[1] + along)
+        return _pitched(str(lines), str(along), self.array.pitch.code)
+
+
+def _pitched(lines: str, along: str, pitch: str) -> str:
+    terms = [] if lines == "0" else [f"static_cast<long long>({lines}) * {pitch}"]
+    return " + ".join([*terms, *([along] if along != "0" or not terms else [])])
 
 
 class MemoryAccess(SharedTiles):
@@ -26,7 +57,9 @@ class MemoryAccess(SharedTiles):
         """Return a TileCopy of the operand's tile, where it begins."""
         if by_turn(staged):
             return f"{{place_{staged.name}, thread}}"
-        return f"Operand_{staged.name}::Copy({', '.join(self._tile_place(staged))}, thread)"
+        pitch = staged.load.window.array.pitch
+        apart = "" if pitch is None else f", {pitch.code}"
+        return f"Operand_{staged.name}::Copy({', '.join(self._tile_place(staged))}, thread{apart})"
 
     def _tile_place(self, staged: Staged) -> tuple[str, str, str]:
         """Return the matrix of an operand for what copies its tiles, and where the first one begins along lines and
@@ -36,9 +69,9 @@ class MemoryAccess(SharedTiles):
         if array.dynamic is None:
             return base, lines, along
         before = f"({FIRST_OUTSIDE} - {array.dynamic.code})"
-        return f"{base} - static_cast<long long>({before}) * {array.matrix[1]}", f"{before} + {lines}", along
+        return f"{base} - static_cast<long long>({before}) * {array.pitch_code}", f"{before} + {lines}", along
 
-    def _access(self, window: ir.Window, of: Distribution, source: ir.Source) -> tuple[str, list[int], list[str]]:
+    def _access(self, window: ir.Window, of: Distribution, source: ir.Source) -> tuple[str, Distances, list[str]]:
         """Return a pointer to the thread's register 0; the distance of each register; and of each dimension a name for
         the coordinate in the array, "" where all of it is inside."""
         lines, inside = [], []
@@ -58,7 +91,7 @@ class MemoryAccess(SharedTiles):
             else:
                 inside.append("")
             if place != "0":
-                lines.append(f"static_cast<long long>({place}) * {strides[d]}" if strides[d] != 1 else f"({place})")
+                lines.append(f"static_cast<long long>({place}) * {strides[d]}" if strides[d] != "1" else f"({place})")
         pointer = self.new("p")
         constness = "const " if window.array.role == "input" else ""
         self.code.add(
@@ -66,9 +99,9 @@ class MemoryAccess(SharedTiles):
             f"{' + '.join([self.base(window.array), *lines])};",
             source,
         )
-        steps = [0 if d in window.indexed else strides[d] for d in (0, 1)]
-        distance = [a * steps[0] + b * steps[1] for a, b in zip(of.of_registers(0), of.of_registers(1), strict=True)]
-        return pointer, distance, inside
+        along = line_dimension(window)
+        numbers = [tuple(0 if d in window.indexed else n for n in of.of_registers(d)) for d in (1 - along, along)]
+        return pointer, Distances(numbers[0], numbers[1], window.array), inside
 
     def _places(self, window: ir.Window, spread: Spread) -> Ref | None:
         """Return the places that a tile says, for each register of ``spread``."""
@@ -84,7 +117,7 @@ class MemoryAccess(SharedTiles):
         """Return how far a register's element lies from the pointer because of a place that a tile says."""
         if places is None:
             return ""
-        stride = 1 if len(window.indexed) == 2 else window.array.matrix[1]
+        stride = "1" if len(window.indexed) == 2 else window.array.pitch_code
         return f" + static_cast<long long>({places.text(self.code, index)}) * {stride}"
 
     def _inside(
@@ -144,7 +177,7 @@ class MemoryAccess(SharedTiles):
         type_, function = window.array.dtype, "load_written" if written else "load"
 
         def offset(r: str) -> str:
-            return self.code.at(tuple(distance), r)
+            return distance.code(self.code, r)
 
         base = spread.of if spread.kind == "swap" and spread.of is not None else spread
         places = self._places(window, spread)
@@ -178,7 +211,7 @@ class MemoryAccess(SharedTiles):
         operation: ir.LoadTile,
         of: Distribution,
         pointer: str,
-        distance: list[int],
+        distance: Distances,
         names: list[str],
         places: Ref | None,
     ) -> Ref:
@@ -186,12 +219,12 @@ class MemoryAccess(SharedTiles):
         window, type_ = operation.window, operation.window.array.dtype
         width = self._width(window, of, 2)
         name = self.declare("w", "unsigned", of.registers // 2)
-        apart = distance[1] - distance[0]
+        apart = distance.first_step
         self.code.each(
             of.registers,
             lambda r: (
                 f"{name}[{r} / 2] = tile::load_pair<{type_.c_name}, {width}>({pointer} + "
-                f"{self.code.at(tuple(distance), r)}{self._far(window, places, r)}, {apart}, "
+                f"{distance.code(self.code, r)}{self._far(window, places, r)}, {apart}, "
                 f"{self._inside(window, of, names, r, places)}, "
                 f"{self._inside(window, of, names, f'({r} + 1)', places)});"
             ),
@@ -258,7 +291,7 @@ class MemoryAccess(SharedTiles):
             scattered = (*raw.scattered, *(() if places is None else places.scattered))
 
             def fetched(r: str) -> str:
-                to = f"{pointer} + {self.code.at(tuple(distance), r)}{self._far(window, places, r)}"
+                to = f"{pointer} + {distance.code(self.code, r)}{self._far(window, places, r)}"
                 kept = f"{old}[{r}] = "
                 return f"{kept}0; {self._combining(operation, to, tested(r), ref.text(self.code, r), kept)}"
 
@@ -270,7 +303,7 @@ class MemoryAccess(SharedTiles):
             return
 
         def text(r: str) -> str:
-            to = f"{pointer} + {self.code.at(tuple(distance), r)}{self._far(window, places, r)}"
+            to = f"{pointer} + {distance.code(self.code, r)}{self._far(window, places, r)}"
             if isinstance(operation, ir.AtomicRmw) and not halves:
                 return self._combining(operation, to, tested(r), ref.text(self.code, r))
             call = f"tile::store<{type_.c_name}, {width}>({to}"

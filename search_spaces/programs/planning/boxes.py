@@ -101,6 +101,11 @@ def takes_tma(staged: Staged) -> bool:
     return pitch_bytes(staged) == TMA_BYTES and staged.advance != "gathered"
 
 
+def needs_tma(staged: Staged) -> bool:
+    """Return whether threads cannot fill boxes of an operand, since a launch says how far its lines lie apart."""
+    return staged.load.window.array.pitch is not None
+
+
 def boxed_numbers(staged: Staged, values: Mapping[str, Value]) -> BoxedNumbers:
     """Raise ValueError where the rules of the space refuse the schedule."""
     layout = str(values[f"layout_{staged.name}"])

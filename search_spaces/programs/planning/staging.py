@@ -152,6 +152,8 @@ def operand_struct(
     }
     if n.access.leading_dimension is not None:
         values["unsigned leading_dimension"] = n.access.leading_dimension
+    if array.pitch is not None:
+        values["bool pitched"] = True
     if whole is not None:
         values["int whole"] = values["int advance"] if whole else 0
     lines = [

@@ -20,6 +20,7 @@ from search_spaces.programs.planning.boxes import (
     TMA_BYTES,
     WARP,
     line_bytes,
+    needs_tma,
     pitch_bytes,
     takes_tma,
     why_no_boxes,
@@ -105,6 +106,12 @@ def why_not_wgmma(found: Inference) -> str | None:
         made = found.made[operation.b.id]
         source = made.value if isinstance(made, ir.TransposeTile) else operation.b
         key = (source.id, spread.swap() if isinstance(made, ir.TransposeTile) else spread)
+        strided = next((s for s in found.staged.values() if needs_tma(s) and not takes_tma(s)), None)
+        if strided is not None:
+            return (
+                f"the boxes of {strided.name}, whose row stride a launch says, are copied by TMA, which needs a stride "
+                f"that is a multiple of {TMA_BYTES} bytes"
+            )
         if key not in found.staged:
             return (
                 f"wgmma takes b from shared memory, where loads alone put it: that of the mma at {operation.source} is "
@@ -214,6 +221,8 @@ def _filling_rule(found: Choices) -> Rule:
         if filled_by != BY_THREADS and not by_tma:
             return f"TMA takes lines that are multiples of {TMA_BYTES} bytes apart, and no operand has such"
         for s in by_threads:
+            if needs_tma(s):
+                return f"threads fill boxes from lines whose distance is a constant, but a launch says that of {s.name}"
             if line_bytes(s) < LEAST_BYTES:
                 return f"cp.async copies {LEAST_BYTES} bytes or more, but lines of {s.name} have {line_bytes(s)}"
             if filled_by == WARP and s.advance == "gathered":

@@ -82,6 +82,31 @@ def test_nothing_is_launched_for_a_size_of_zero() -> None:
     assert of_sum(torch.zeros(0, 32), torch.zeros(0, 32), out=kept) is kept and kept.eq(7.0).all()
 
 
+@program(x=Input("m n", "f32", strided=True), out=Output("m n", "f32"))
+def copied(p: Builder, x: Array, out: Array) -> None:
+    i, j = p.blocks(out.shape, (8, 32))
+    p.store(p.load(p.window(x, (i, j), (8, 32))), p.window(out, (i, j), (8, 32)))
+
+
+def test_arrays_say_their_row_stride() -> None:
+    torch = pytest.importorskip("torch")
+    found: list[dict[str, int]] = []
+
+    def kernel_of(made: Program, **sizes: int) -> Any:
+        found.append(sizes)
+        return lambda *arrays, out=None: None
+
+    kernel = KernelOfAnySize(kernel_of, copied, {"m": 5, "n": 32})
+    for wide in (np.zeros((5, 48), np.float32), torch.zeros(5, 48)):
+        kernel(wide[:, 8:40])
+        kernel(wide[:, :32])
+    kernel(np.zeros((5, 32), np.float32))
+    assert [sizes["x_stride"] for sizes in found] == [48, 32]
+    for wrong in (np.zeros((5, 64), np.float32)[:, ::2], np.zeros((32, 5), np.float32).T):
+        with pytest.raises(ValueError, match="stride"):
+            kernel(wrong)
+
+
 def test_scalars_are_passed_on() -> None:
     kernel = KernelOfAnySize(Asked(), scaled, {"n": 32})
     assert kernel(np.zeros((5, 32), np.float32), by=3.0) == (5, 2, None)

@@ -55,6 +55,27 @@ def same(array: Any) -> Any:
     return array
 
 
+class TestStridedInputs:
+    """Columns of larger arrays, at the row stride that the kernel is launched for."""
+
+    @pytest.mark.parametrize(("stride", "offset", "ok"), [(24, 0, True), (24, 4, True), (24, 1, False), (25, 1, True)])
+    def test_views(self, cupy: PretendedCupy, cubin: str, stride: int, offset: int, ok: bool) -> None:
+        takes = (Operand("x", "input", F32, (4, stride), columns=8), Operand("out", "output", F32, (4, 8)))
+        kernel = loaded(cupy, cubin, takes=takes)
+        wide = cupy.zeros((4, stride), "float32")
+        view = wide._as(wide.host[:, offset : offset + 8])
+        if ok:
+            kernel(view)
+            assert cupy.launches[-1].parameters[0] == wide.data.ptr + 4 * offset
+        else:
+            with pytest.raises(ValueError, match="16 bytes"):
+                kernel(view)
+        other = cupy.zeros((4, stride + 1), "float32")
+        for wrong in (other._as(other.host[:, :8]), wide, wide._as(wide.host[:, :16:2])):
+            with pytest.raises(ValueError, match="x"):
+                kernel(wrong)
+
+
 class TestScalars:
     """Numbers that every call passes by value."""
 

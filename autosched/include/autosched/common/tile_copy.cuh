@@ -17,8 +17,9 @@ namespace autosched {
 // MinorIsColumn: minor is the tile's column (a row-major array). StoreVector: elements that the layout keeps
 // together and aligned, at most Vector. Anywhere: tiles begin at any place, so that those of an array that they would
 // divide may reach beyond its end as well.
+// Pitched: a launch says how many elements lie from one line to the next, at least ArrayMinor.
 template <class T_, class Layout, int TileMajor, int TileMinor, int ArrayMajor, int ArrayMinor, bool MinorIsColumn,
-          int Threads, int Columns, int Vector, int StoreVector, bool Async, bool Anywhere = false>
+          int Threads, int Columns, int Vector, int StoreVector, bool Async, bool Anywhere = false, bool Pitched = false>
 struct TileCopy {
   using T = T_;
   static constexpr bool async = Async;
@@ -35,20 +36,29 @@ struct TileCopy {
   const T* source;     // this thread's first vector of the current tile
   int major, minor;    // this thread's first coordinates inside the tile
   int major_origin, minor_origin;  // where the current tile starts in the array
+  int pitch_of_launch;
   AlignedVector<bytes> staged[Async ? 1 : major_passes * minor_passes];
 
-  __device__ __forceinline__ TileCopy(const T* array, int major_origin_, int minor_origin_, int thread)
+  __device__ __forceinline__ TileCopy(const T* array, int major_origin_, int minor_origin_, int thread,
+                                      int pitch_ = ArrayMinor)
       : major(thread / Columns),
         minor(thread % Columns * Vector),
         major_origin(major_origin_),
-        minor_origin(minor_origin_) {
-    source = array + static_cast<long long>(major_origin + major) * ArrayMinor + minor_origin + minor;
+        minor_origin(minor_origin_),
+        pitch_of_launch(pitch_) {
+    source = array + static_cast<long long>(major_origin + major) * pitch() + minor_origin + minor;
+  }
+
+  // Elements from one line to the next.
+  __device__ __forceinline__ int pitch() const {
+    if constexpr (Pitched) return pitch_of_launch;
+    return ArrayMinor;
   }
 
   // On to the next tile along major or minor.
   __device__ __forceinline__ void advance_major() {
     major_origin += TileMajor;
-    source += static_cast<long long>(TileMajor) * ArrayMinor;
+    source += static_cast<long long>(TileMajor) * pitch();
   }
   __device__ __forceinline__ void advance_minor() {
     minor_origin += TileMinor;
@@ -64,7 +74,7 @@ struct TileCopy {
     return major_ok && minor_ok;
   }
   __device__ __forceinline__ const T* address(int i, int j) const {
-    return source + static_cast<long long>(i) * major_step * ArrayMinor + j * minor_step;
+    return source + static_cast<long long>(i) * major_step * pitch() + j * minor_step;
   }
   // Whether the places of all threads and what lies between the vectors of one share no bit of the layout's period.
   __host__ __device__ static constexpr int low_bits(int a, int b) {

@@ -19,6 +19,16 @@ __host__ __device__ constexpr int fragment_at(int i, int size, int groups, int g
   return i / each * groups * group_size + i % each * size;
 }
 
+// Whether a launch says the distance of an operand's lines, where L has a member `pitched`.
+template <class L>
+constexpr bool is_pitched(...) {
+  return false;
+}
+template <class L>
+constexpr bool is_pitched(decltype(L::pitched)*) {
+  return L::pitched;
+}
+
 template <class L>
 struct Operand : L {
   using I = typename L::I;
@@ -28,7 +38,7 @@ struct Operand : L {
   static constexpr int vector = L::access_vector;  // of the intrinsic's own loads
   using Copy = TileCopy<T, Layout, L::row_major ? rows : columns, L::row_major ? columns : rows, L::array_major,
                         L::array_minor, L::row_major, L::threads, L::copy_columns, L::vector, L::copy_store,
-                        L::copy_async, L::anywhere>;
+                        L::copy_async, L::anywhere, is_pitched<L>(nullptr)>;
   // Fragments of B that one ldmatrix fills.
   static constexpr int group = L::group_size / I::n % I::b_group == 0 ? I::b_group : 1;
 

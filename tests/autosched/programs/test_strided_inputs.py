@@ -1,0 +1,136 @@
+"""Inputs whose rows lie apart in memory: one source for all strides of a divisor, and right numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autosched import emulate as emulate_launch
+from autosched.programs.loading import load_program, problem
+from autosched.verify.schedules import ScheduleVerifier
+from measurements.emulator import Order, emulate
+from measurements.trials.comparison import check
+from search_spaces.hardware.devices import device
+from search_spaces.launches.launch import launch_from_json
+from search_spaces.operators.problem import divisor_of
+from search_spaces.programs.builder import Builder, Input, Output, Program, program
+from search_spaces.programs.language.ir import Array, ProgramError
+from search_spaces.programs.template import template
+from search_spaces.spaces.schedule import Schedule
+
+
+@program(
+    a=Input("m k", "f16", strided=True), b=Input("n k", "f16", strided=True), v=Input("m n", "f32", strided=True),
+    out=Output("m n", "f32"),
+)  # fmt: skip
+def product(p: Builder, a: Array, b: Array, v: Array, out: Array) -> None:
+    (m, n), k = out.shape, a.shape[1]
+    i, j = p.blocks((m, n), (64, 64))
+    acc = p.state(p.zeros((64, 64)))
+    for at in p.steps(k, 32):
+        right = p.transpose(p.load(p.window(b, (j, at), (64, 32))))
+        acc.set(p.mma(p.load(p.window(a, (i, at), (64, 32))), right, acc))
+    p.store(acc + p.load(p.window(v, (i, j), (64, 64))), p.window(out, (i, j), (64, 64)))
+
+
+@program(
+    dynamic="r", x=Input("h m n", "f16", strided=True), ids=Input("r", "i32"), w=Input("m n", "f32", strided=True),
+    out=Output("r n", "f32"), turned=Output("h m", "f32"),
+)  # fmt: skip
+def rows_of_matrices(p: Builder, x: Array, ids: Array, w: Array, out: Array, turned: Array) -> None:
+    """Look up rows of w, and write columns of each x: registers that lie across lines."""
+    (i,) = p.blocks((out.shape[0],), (16,))
+    rows = p.load(p.window(ids, (i, 0), (16, 1), column=True), padding=-1)
+    p.store(p.load(p.window(w, (rows, 0), (16, 32))), p.window(out, (i, 0), (16, 32)))
+    with p.when(i):
+        for head in p.steps(x.shape[0], 1):
+            columns = p.load(p.window(x[head], (3, 0), (1, 32), turned=True)).cast("f32")
+            p.store(columns, p.window(turned, (head, 0), (1, 32)))
+
+
+def run_at_strides(made: Program, where: str, sizes: dict[str, int], schedule: Schedule | None, seed: int) -> None:
+    own, gpu = template(made), device(where)
+    usual = problem(made, **sizes)
+    assert own.why_not(usual, gpu) is None
+    chosen = schedule or own.space(usual, gpu).sample(1, seed)[0]
+    sources: dict[tuple[int, ...], str] = {}
+    ran = 0
+    for p in (usual, *usual.at_other_sizes(chosen.values)):
+        try:
+            kernel = own.kernel(p, chosen, gpu)
+        except ValueError:  # accesses of this schedule are wider than the stride's divisor
+            continue
+        key = tuple(divisor_of(getattr(p, name)) for name in made.dynamic)
+        assert sources.setdefault(key, kernel.source) == kernel.source
+        inputs = p.random_inputs(seed)
+        run = emulate(kernel, inputs, time_limit=60.0, order=Order("random", seed=seed))
+        assert run.status == "ok", (run.reason, p)
+        judged = check(p, inputs, run.outputs)
+        assert judged.ok, (judged.reason, p)
+        ran += p != usual
+    assert ran
+
+
+@pytest.mark.parametrize("where", ["t4", "a100", "h100", "b200"])
+def test_products(where: str) -> None:
+    run_at_strides(product, where, {"m": 70, "n": 72, "k": 80}, None, {"t4": 1, "a100": 2, "h100": 3, "b200": 4}[where])
+
+
+@pytest.mark.parametrize("where", ["a100", "h100"])
+def test_rows_and_columns(where: str) -> None:
+    run_at_strides(rows_of_matrices, where, {"h": 3, "m": 32, "n": 32, "r": 40}, None, 5)
+
+
+@pytest.mark.parametrize("filled_by", ["tma", "warp"])
+def test_boxes_of_tma(filled_by: str) -> None:
+    """A tensor map has the stride of the launch, and the columns of the program: others are zero."""
+    space = template(product).space(problem(product, m=70, n=72, k=80), device("h100"))
+    found = (s for s in space.sample(3000, 3) if s["intrinsic"] == "wgmma_m64k16_f16")
+    schedule = next(s for s in found if s["filled_by"] == filled_by)
+    run_at_strides(product, "h100", {"m": 70, "n": 72, "k": 80}, schedule, 1)
+
+
+@pytest.mark.parametrize("where", ["a100", "h100"])
+def test_the_example(where: str) -> None:
+    made = load_program("examples/programs/columns_matmul.py")
+    run_at_strides(made, where, {"m": 40, "n": 72, "k": 80, "x_stride": 112}, None, 1)
+
+
+def test_a_view_is_emulated_as_numpy_has_it() -> None:
+    rng = np.random.default_rng(0)
+    wide = rng.normal(size=(40, 100)).astype(np.float16)
+    a, b = wide[:, :48], rng.normal(size=(24, 48)).astype(np.float16)
+    v, out = rng.normal(size=(40, 24)).astype(np.float32), np.zeros((40, 24), np.float32)
+    run = emulate_launch(product, arguments=[a, b, v, out], device="a100")
+    np.testing.assert_allclose(run.arrays[-1], a.astype(np.float64) @ b.T + v, rtol=1e-2, atol=1e-2)
+    with pytest.raises(ValueError, match="stride"):
+        emulate_launch(product, arguments=[wide[:, :96:2], b, v, out], device="a100")
+
+
+def test_a_verification_tries_other_strides() -> None:
+    p, gpu = problem(product, m=70, n=72, k=80), device("a100")
+    own = template(product)
+    (schedule,) = own.space(p, gpu).sample(1, 1)
+    verdict = ScheduleVerifier(own, p, gpu).verify(schedule)
+    assert verdict.ok, verdict.reason
+    assert any("a_stride=80" not in run.name and "a_stride" in run.name for run in verdict.runs)
+
+
+def test_sizes_and_launches_have_the_stride() -> None:
+    p = problem(product, m=4, n=8, k=16, a_stride=20)
+    assert (p.a_stride, p.b_stride, p.v_stride) == (20, 16, 8)  # type: ignore[attr-defined]
+    first = p.operands()[0]
+    assert (first.shape, first.columns) == ((4, 20), 16)
+    with pytest.raises(ValueError, match="a_stride"):
+        problem(product, m=4, n=8, k=16, a_stride=15)
+    gpu, own = device("a100"), template(product)
+    kernel = own.kernel(p, own.space(p, gpu).sample(1, 1)[0], gpu)
+    again = launch_from_json(kernel.launch_json())
+    assert again.operands[0] == first
+
+
+def test_vectors_and_other_names_are_refused() -> None:
+    with pytest.raises(ProgramError, match="rows"):
+        Input("n", "f16", strided=True)
+    with pytest.raises(ProgramError, match="rename"):
+        program(x=Input("m n", "f16", strided=True), x_stride=Input("m", "f16"), out=Output("m", "f16"))(lambda p: None)

@@ -29,6 +29,7 @@ class Code:
     _written: set[str] = field(default_factory=set)
     _tables: dict[tuple[int, ...], str] = field(default_factory=dict)
     source: Source | None = None  # of the operation that is emitted now
+    prefix: str = ""  # of the names of tables
 
     @contextmanager
     def standing(self, source: Source) -> Iterator[None]:
@@ -121,7 +122,7 @@ class Code:
 
     def table(self, numbers: tuple[int, ...]) -> str:
         """Return the name of a table of constants."""
-        return self._tables.setdefault(numbers, f"table_{len(self._tables) + 1}")
+        return self._tables.setdefault(numbers, f"{self.prefix}table_{len(self._tables) + 1}")
 
     def at(self, numbers: tuple[int, ...], index: str) -> str:
         """``numbers[index]`` in CUDA C++."""

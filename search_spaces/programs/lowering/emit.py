@@ -32,7 +32,10 @@ class Emitter(SharedLoops):
     """Writes the body of one schedule's kernel."""
 
     def run(self) -> None:
-        self._operations(self.found.trace.operations)
+        operations = self.found.trace.operations
+        if self.split is not None and self.split.launches > 1:
+            operations = operations[: operations.index(self.split.loop) + 1]  # the second launch goes on
+        self._operations(operations)
         self.finish()
         self.code.flush()
 

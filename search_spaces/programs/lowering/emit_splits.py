@@ -51,6 +51,8 @@ class SharedLoops(Products):
             at = f"parts + split * {apart} + {before * threads}"
             self.code.add(f"tile::put_part<{count}, {threads}>({at}, {self.states[state]}, thread);")
             before += count
+        if split.launches > 1:
+            return
         self.code.add(f"if (!is_last_block<{only}>({COUNTERS} + tile_place, shared + {place}u)) return;")
         if split.combined:
             for state in split.states:

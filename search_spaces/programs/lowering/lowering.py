@@ -11,9 +11,10 @@ from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import F32, I32
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.launches.headers import Headers, include_dir
-from search_spaces.launches.launch import Argument, ScalarArgument
+from search_spaces.launches.launch import Argument, Launch, ScalarArgument
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.functions import ATOMICS
+from search_spaces.programs.lowering.combining import CombiningEmitter
 from search_spaces.programs.lowering.emit import Emitter
 from search_spaces.programs.lowering.grid import grid_code
 from search_spaces.programs.lowering.placed import by_turn
@@ -121,6 +122,9 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedK
     body = [*(f"  {line}" for line in head), *emitter.code.lines]
     if streamed:
         body = _over_parts(trace, emitter, head)
+    second, then = "", tuple[Launch, ...]()
+    if emitter.split is not None and emitter.split.launches > 1:
+        second, then = _second_launch(emitter, config, device, entry, parameters, arguments)
     source = (
         "".join(f"#include <{header}>\n" for header in dict.fromkeys(includes))
         + "\nusing namespace autosched;\n\n"
@@ -131,6 +135,7 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedK
         + f"{entry}({parameters}) {{\n"
         + "\n".join([*body, *_last_place(body)])
         + "\n}\n"
+        + second
     )
     kernel = GeneratedKernel(
         entry=entry,
@@ -140,10 +145,44 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedK
         grid=(streamed or trace.block_count * splits, 1, 1),
         block=(threads, 1, 1),
         dynamic_shared_bytes=shared_bytes,
-        cooperating=(splits, trace.block_count if splits > 1 else 1),
+        cooperating=(splits, trace.block_count) if splits > 1 and not then else (1, 1),
         chained=streamed > 0,
+        then=then,
     )
     return kernel if row is None else with_header_of(kernel, row)
+
+
+def _second_launch(
+    first: Emitter, config: Config, device: Device, entry: str, parameters: str, arguments: tuple[Argument, ...]
+) -> tuple[str, tuple[Launch, ...]]:
+    """Return the source of the kernel that combines what the parts of a shared loop have left, and its launch."""
+    emitter = CombiningEmitter(first, config, device)
+    emitter.run()
+    threads, passed = first.numbers.warps * 32, [a for a in arguments if isinstance(a, ScalarArgument) and a.limits]
+    head = [
+        "[[maybe_unused]] const unsigned shared = ptx::shared_memory();",
+        *_within_limits(passed),
+        *grid_code(first.found, config, first.split),
+        *(emitter.head or [THREAD]),
+    ]
+    body = [*(f"  {line}" for line in head), *emitter.code.lines]
+    source = (
+        "\n"
+        + "".join(f"{line}\n" for line in emitter.code.tables)
+        + emitter.structs
+        + f'extern "C" __global__ void __launch_bounds__({threads}, {config.integer("min_blocks")})\n'
+        + f"{entry}_combine({parameters}) {{\n"
+        + "\n".join([*body, *_last_place(body)])
+        + "\n}\n"
+    )
+    launch = Launch(
+        entry=f"{entry}_combine",
+        arguments=arguments,
+        grid=(first.found.trace.block_count, 1, 1),
+        block=(threads, 1, 1),
+        dynamic_shared_bytes=config.integer("shared_bytes"),
+    )
+    return source, (launch,)
 
 
 def _within_limits(scalars: Sequence[ScalarArgument]) -> list[str]:

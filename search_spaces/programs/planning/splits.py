@@ -14,6 +14,8 @@ from search_spaces.spaces.parameters import Value
 
 SPLITS = (1, 2, 3, 4, 6, 8, 16)
 PARTIALS, COUNTERS = "split_partials", "split_counters"
+PARTS = "split_parts"  # the attribute: how many blocks share the loop
+LAUNCHES = "split_launches"  # the parameter: 1, or 2 with a launch that combines what the parts have left
 
 
 @cache
@@ -86,7 +88,8 @@ class Split:
     """``count`` blocks share the ``turns`` of a loop, ``each`` of them but the last as many as the others.
 
     ``combined``: the states that the program combines, where it says that the loop is shared. With stream-K
-    ``launched`` blocks compute all tiles, one behind another, and two share one that is cut; 0 without.
+    ``launched`` blocks compute all tiles, one behind another, and two share one that is cut; 0 without. ``launches``: 1
+    where the block that comes last combines the states, 2 where a second launch does.
     """
 
     loop: ir.Loop
@@ -94,6 +97,7 @@ class Split:
     turns: int
     launched: int = 0
     combined: tuple[int, ...] = ()
+    launches: int = 1
 
     @property
     def each(self) -> int:
@@ -111,10 +115,10 @@ class Split:
                 Operand(PARTIALS, "workspace", F32, (self.launched, registers, threads)),
                 Operand(COUNTERS, "workspace", U32, (self.launched, 2), zeroed=True),
             )
-        return (
-            Operand(PARTIALS, "workspace", F32, (blocks, self.count, registers, threads)),
-            Operand(COUNTERS, "workspace", U32, (blocks,), zeroed=True),
-        )
+        parts = Operand(PARTIALS, "workspace", F32, (blocks, self.count, registers, threads))
+        if self.launches > 1:
+            return (parts,)
+        return parts, Operand(COUNTERS, "workspace", U32, (blocks,), zeroed=True)
 
 
 def split_of(found: Inference, values: Mapping[str, Value]) -> Split | None:
@@ -122,7 +126,8 @@ def split_of(found: Inference, values: Mapping[str, Value]) -> Split | None:
     shared = shared_loop(found)
     if shared is not None:
         loop, fetch = shared
-        return None if loop.parts == 1 else Split(loop, loop.parts, found.trace.turns()[loop.number], 0, fetch.states)
+        turns, launches = found.trace.turns()[loop.number], int(values.get(LAUNCHES, 1))
+        return None if loop.parts == 1 else Split(loop, loop.parts, turns, 0, fetch.states, launches)
     count, streams = int(values.get("split_k", 1)), bool(values.get("stream_k", 0))
     summed = splittable(found) if count > 1 or streams else None
     if summed is None:

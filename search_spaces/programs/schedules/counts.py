@@ -396,7 +396,9 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
     row = fragments(config.text("intrinsic")) if found.products else None
     boxed = bool(found.products) and is_boxed(config.text("intrinsic"))
     ending = _ending(found, made) if boxed else 0.0
-    trips = 0.0 if split is None else TRIPS_OF_SPLIT + _trips_to_combine(found, split, config)
+    trips = 0.0 if split is None else _trips_to_combine(found, split, config)
+    if split is not None and split.launches == 1:
+        trips += TRIPS_OF_SPLIT
     tiles, ends, exchanged, dram = 1.0, int(boxed), 0.0, _dram_bytes(problem, config, device, work.load_bytes, blocks)
     if split is not None and streamed:
         # Nothing else of a block runs beside the end of a tile, and the exchange of sums.
@@ -435,6 +437,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         barriers_per_iteration=_barriers(config, made, stages[main], boxed) if main is not None else 0,
         restarts=max(ends - 1, 0) if streamed and not config.get(EARLY_COPIES, 0) else 0,
         drains=ends,
+        launches=1 if split is None else split.launches,
         round_trips=trips,
         drain_instructions=ending,
         chained=main is not None and _chained(found, main),

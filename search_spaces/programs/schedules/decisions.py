@@ -17,7 +17,7 @@ from search_spaces.programs.planning.memory import (
     SHARED_LAYOUTS,
     stage_names,
 )
-from search_spaces.programs.planning.splits import SPLITS
+from search_spaces.programs.planning.splits import LAUNCHES, SPLITS, shared_loop
 from search_spaces.programs.planning.staging import REGISTERS, SHARED
 from search_spaces.programs.planning.tails import MASKED, PEELED, peelable, tail_names
 from search_spaces.programs.planning.unrolling import UNROLLS, unrollable
@@ -99,6 +99,9 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
     for name in unrollable(first).values():
         listed.append(ordinal(name, UNROLLS, "how often the body of the loop stands behind itself", before=4))
     listed += filling(found, device)
+    if shared_loop(first) is not None:
+        doc = "launches of the loop that blocks share: with 2, a second one combines what the parts leave"
+        listed.append(ordinal(LAUNCHES, (1, 2), doc, before=1))
     if is_splittable(found):
         listed.append(ordinal("split_k", SPLITS, "blocks that share the turns of the loop, of which the last adds up"))
         listed += stream_k(found)

@@ -11,6 +11,7 @@ from search_spaces.hardware.requirements import Refusal
 from search_spaces.layouts.shared_layout import Axis, parse_layout
 from search_spaces.programs.inference.inference import Staged
 from search_spaces.programs.planning.choices import Choices
+from search_spaces.programs.planning.splits import LAUNCHES, PARTS, shared_loop
 from search_spaces.programs.planning.ways import fragments
 from search_spaces.programs.schedules.decisions import COPY_COLUMNS, operand_names
 from search_spaces.programs.schedules.streams import is_splittable
@@ -77,6 +78,15 @@ def operand_pruning(staged: Staged, threads: str, device: Device) -> tuple[Rule,
 
 
 def split_rules(found: Choices) -> tuple[Rule, ...]:
+    if shared_loop(found.first) is not None:
+        return (
+            Rule(
+                "split_launches",
+                lambda launches, parts: (launches == 1) | (parts > 1),
+                "one block has all iterations of the loop, so that a second launch has nothing to combine",
+                names={"launches": LAUNCHES, "parts": PARTS},
+            ),
+        )
     if not is_splittable(found):
         return ()
     return (

@@ -12,6 +12,7 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.functions import REDUCTIONS
 from search_spaces.programs.planning.choices import Choices, choices, unique_operands
 from search_spaces.programs.planning.memory import stage_names
+from search_spaces.programs.planning.splits import PARTS, shared_loop
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.each import each
 from search_spaces.spaces.rules import Attribute
@@ -93,10 +94,17 @@ def derived_sizes(problem: ProgramProblem) -> tuple[Sizes, ...]:
                 "turns of the loop, at most",
             )
         )
+    if shared_loop(found.first) is not None:
+        sizes.append(Sizes(PARTS, _parts, "blocks that share the loop"))
     if len(found.first.trace.blocks) > 1:
         for d, axis in ((-2, "rows"), (-1, "columns")):
             sizes.append(Sizes(f"grid_{axis}", lambda i, d=d: i.trace.blocks[d], f"{axis} of the grid of tiles"))  # type: ignore[misc]
     return tuple(sizes)
+
+
+def _parts(found: Inference) -> int:
+    shared = shared_loop(found)
+    return 1 if shared is None else shared[0].parts
 
 
 def _depth(found: Inference, number: int) -> int:

@@ -9,7 +9,9 @@ import pytest
 from program_outcome import outcome
 
 from autosched.programs.loading import problem
+from autosched.verify.schedules import ScheduleVerifier
 from search_spaces.hardware.devices import device
+from search_spaces.launches.launch import launch_from_json
 from search_spaces.programs.builder import Input, Output, Program, program
 from search_spaces.programs.language.ir import ProgramError
 from search_spaces.programs.planning.choices import choices
@@ -27,7 +29,8 @@ def schedules_of(p: ProgramProblem, gpu: str, count: int = 200) -> dict[tuple[ob
     assert own.why_not(p, device(gpu)) is None
     for schedule in own.space(p, device(gpu)).sample(count, 1):
         values = schedule.values
-        key = values["parts"], values.get("intrinsic"), values.get("filled_by")
+        of_launches = values["split_launches"] if gpu == "a100" else 1  # on others, one or the other
+        key = values["parts"], values.get("intrinsic"), values.get("filled_by"), of_launches
         found.setdefault(key, schedule)
     return found
 
@@ -60,7 +63,7 @@ def sums_and_maxima(p: Any, x: Any, out: Any, most: Any) -> None:
     p.store(largest, p.window(most, (i, 0), (8, 1), column=True))
 
 
-@pytest.mark.parametrize("n", [1, 40, 200])
+@pytest.mark.parametrize("n", [1, 200])
 def test_blocks_that_share_a_row_join_its_sum_and_its_maximum(n: int) -> None:
     p = problem(sums_and_maxima, m=19, n=n)
     assert verified(p, "a100") == {1, 2, 3, 8}
@@ -137,16 +140,37 @@ def test_attention_whose_keys_are_shared(gpu: str, bm: int, length: bool) -> Non
 def test_lengths_of_no_key_one_key_and_all_keys() -> None:
     p = problem(attention(16, True), b=5, r=4, s=150, d=32)
     own, a100 = template(p.program), device("a100")
-    schedule = next(s for s in own.space(p, a100).sample(20, 1) if s.values["parts"] == 4)
-    kernel = own.kernel(p, schedule, a100)
+    drawn = own.space(p, a100).sample(60, 1)
     inputs = {**p.random_inputs(2), "lengths": np.array([0, 150, 1, 33, 149], dtype=np.int32)}
-    assert outcome(p, kernel, inputs) == "ok"
+    for launches in (1, 2):
+        schedule = next(s for s in drawn if (s.values["parts"], s.values["split_launches"]) == (4, launches))
+        assert outcome(p, own.kernel(p, schedule, a100), inputs) == "ok"
+
+
+@pytest.mark.parametrize("gpu", ["a100", "t4", "h100", "b200"])
+def test_a_second_launch_combines_what_the_parts_leave(gpu: str) -> None:
+    """Both orders of launches are two functions of one kernel: only partial results lie between them."""
+    p, where = problem(shared_product, m=72, n=72, k=152), device(gpu)
+    own = template(shared_product)
+    drawn = own.space(p, where).sample(60, 2)
+    assert all(s.values["split_launches"] == 1 for s in drawn if s.values["parts"] == 1)
+    schedule = next(s for s in drawn if s.values["split_launches"] == 2)
+    kernel = own.kernel(p, schedule, where)
+    first, second = kernel.steps
+    assert (first.grid[0], len({first.entry, second.entry})) == (3 * second.grid[0], 2)
+    assert [a.name for a in kernel.arguments if getattr(a, "role", "") == "workspace"] == ["split_partials"]
+    assert launch_from_json(kernel.launch_json()).then == kernel.then
+    verdict = ScheduleVerifier(own, p, where).verify(schedule)
+    assert verdict.ok, verdict.reason
+    assert own.counts is not None
+    assert own.counts(p, own.config(p, schedule, where), where).launches == 2
 
 
 def test_a_shared_loop_has_workspaces_and_blocks_for_each_part() -> None:
     p = problem(shared_product, m=72, n=72, k=152)
     own, a100 = template(shared_product), device("a100")
-    schedules = {s.values["parts"]: s for s in own.space(p, a100).sample(40, 1)}
+    drawn = own.space(p, a100).sample(80, 1)
+    schedules = {s.values["parts"]: s for s in drawn if s.values["split_launches"] == 1}
     found = choices(p)
     one, three = (split_of(found.inference(schedules[parts].values), schedules[parts].values) for parts in (1, 3))
     assert one is None

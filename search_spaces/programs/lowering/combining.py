@@ -1,0 +1,84 @@
+"""The second launch of a loop that blocks share: one block for each tile combines what all parts have left."""
+
+from __future__ import annotations
+
+from search_spaces.hardware.devices import Device
+from search_spaces.programs.language import ir
+from search_spaces.programs.lowering.elements import Code
+from search_spaces.programs.lowering.emit import Emitter
+from search_spaces.programs.lowering.refs import register_type
+from search_spaces.programs.planning.splits import PARTIALS
+from search_spaces.spaces.config import Config
+
+
+class CombiningEmitter(Emitter):
+    """Writes the program without its shared loop: states begin as the first part has left them.
+
+    Args:
+        first: What wrote the first launch, with whose tables and structs these share a source.
+        config: The schedule.
+        device: The GPU.
+    """
+
+    def __init__(self, first: Emitter, config: Config, device: Device) -> None:
+        super().__init__(first.found, config, device)
+        self.code = Code(prefix="combined_")
+        self._of_first = first.structs
+
+    def structs_add(self, text: str) -> None:
+        if text not in self._of_first:
+            super().structs_add(text)
+
+    def run(self) -> None:
+        assert self.split is not None
+        operations, loop = self.found.trace.operations, self.split.loop
+        at = operations.index(loop)
+        self._operations(needed_before(operations, at, self.split.states))
+        for reduce in self.found.sums.values():  # lanes' parts have been joined before they were left
+            if loop.number in self.found.inside[reduce.result.id]:
+                self.partial.pop(reduce.result.id, None)
+        self._begin_with_first_part(loop)
+        self._operations(operations[at + 1 :])
+        self.finish()
+        self.code.flush()
+
+    def _begin_with_first_part(self, loop: ir.Loop) -> None:
+        assert self.split is not None
+        apart = sum(self._part_registers(self.split).values()) * self.numbers.warps * 32 * self.split.count
+        self.code.add(
+            f"const float* const parts = {PARTIALS} + static_cast<long long>(tile_place) * {apart};", loop.source
+        )
+        types = {o.state: o.value.dtype for o in ir.walk_body(loop.body) if isinstance(o, ir.Set)}
+        for state in self.split.states:
+            if state not in self.states:
+                registers = self.of(self.found.states[state]).registers
+                self.states[state] = self.declare("state", register_type(types[state]), registers)
+            self._get_part(state, self.states[state], "0", loop.source)
+
+
+def needed_before(operations: tuple[ir.Operation, ...], at: int, combined: list[int]) -> tuple[ir.Operation, ...]:
+    """Return the operations before a shared loop, at position ``at``, whose results what follows it takes.
+
+    Args:
+        operations: The program's.
+        at: The position of the loop.
+        combined: States that the second launch loads.
+    """
+    before, behind = operations[:at], operations[at + 1 :]
+    if any(isinstance(o, ir.Region) for o in before):  # what they set may depend on any of them
+        return before
+    values = {value.id for o in ir.walk_body(behind) for value in ir.inputs(o)}
+    states = {o.state for o in ir.walk_body(behind) if isinstance(o, ir.Read)} - set(combined)
+    kept = list[ir.Operation]()
+    for operation in reversed(before):
+        needed = not isinstance(operation, ir.Prefetch)  # such as scalars, on which places may depend
+        if isinstance(operation, ir.Set):
+            needed = operation.state in states
+        elif isinstance(operation, ir.Computing):
+            needed = operation.result.id in values
+        if needed and isinstance(operation, ir.Read):
+            states.add(operation.state)
+        if needed:
+            values |= {value.id for value in ir.inputs(operation)}
+            kept.append(operation)
+    return tuple(reversed(kept))

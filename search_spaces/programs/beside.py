@@ -37,7 +37,8 @@ class Beside:
     The program's name is that of the template, and its arrays are the operator's, by name, type and number of elements:
     it may see the same dense memory in another shape. The problem's own reference judges what it computes.
     ``reduce`` gives the smaller problem that is emulated for a schedule; without it sizes are cut whose names are
-    fields of the problem.
+    fields of the problem. ``content`` is what else the program is made from, such as the text of a file: the version of
+    the template covers it.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Beside:
     summary: str
     make: Callable[[Any], Made | str]
     reduce: Callable[[Any, Schedule], Problem] | None = None
+    content: str = ""
 
     def problem(self, problem: Problem) -> ProgramProblem | str:
         """Return the program's problem, or why there is none."""
@@ -62,7 +64,8 @@ class Beside:
             supports=self._why_not,
             counts=self._counts,
             proxy=self._proxy,
-            content=f"{self.make.__module__}.{self.make.__qualname__}",
+            content=f"{self.make.__module__}.{self.make.__qualname__}{self.content}",
+            packages=programs.PACKAGES,
         )
 
     def _own(self, problem: Problem) -> ProgramProblem:
@@ -82,7 +85,8 @@ class Beside:
                 return dataclasses.replace(argument, operand=operands[argument.operand.name])
             return operands.get(argument.name, argument)
 
-        return dataclasses.replace(kernel, arguments=tuple(map(of_operator, kernel.arguments)))
+        then = tuple(dataclasses.replace(s, arguments=tuple(map(of_operator, s.arguments))) for s in kernel.then)
+        return dataclasses.replace(kernel, arguments=tuple(map(of_operator, kernel.arguments)), then=then)
 
     def _counts(self, problem: Problem, config: Config, device: Device) -> Any:
         return counts(self._own(problem), config, device)

@@ -18,6 +18,9 @@ from search_spaces.programs.schedules.space import space
 from search_spaces.templates.device_source import DeviceSource
 from search_spaces.templates.template import KernelTemplate
 
+PACKAGES = tuple(
+    f"search_spaces.programs.{room}" for room in ("language", "inference", "planning", "schedules", "lowering")
+)  # whose code decides on schedules and kernels
 SOURCE = DeviceSource("autosched/tile/ring.cuh", "autosched::tile::pipeline")
 
 
@@ -40,6 +43,7 @@ def template(program: Program) -> KernelTemplate:
         counts=counts,
         proxy=proxy,
         content=program.content,
+        packages=PACKAGES,
     )
 
 

@@ -39,7 +39,8 @@ class KernelTemplate:
     ``walk`` tells which tiles each block computes (``autosched/kernels/matmul/walk.cuh``); its configs have the
     attributes of ``Tiling``. ``compile_options`` are those of all its kernels. ``sum_order`` states in which order
     schedules add, for rules on equal bits; without one the order is unknown. The version covers ``content``, the code
-    of these functions but for ``sum_order``, and the device source, if any.
+    of these functions but for ``sum_order``, that of ``packages``, names of further ones that they use, and the device
+    source, if any.
     """
 
     name: str
@@ -57,6 +58,7 @@ class KernelTemplate:
     walk: DeviceSource | None = None
     compile_options: tuple[str, ...] = ()
     sum_order: Callable[[Any, Device], tuple[OrderPart, ...]] | None = None
+    packages: tuple[str, ...] = ()
 
     def why_not(self, problem: Problem, device: Device) -> str | None:
         """Why this template cannot compute ``problem`` on ``device``; None where it can."""
@@ -85,6 +87,7 @@ class KernelTemplate:
         part of it: neither the packages that they are in, nor what they import from where."""
         functions = (self.space, self.lower, self.supports, self.counts, self.proxy)
         texts = dict(m for f in functions if f is not None and f.__module__ != __name__ for m in _modules(f.__module__))
+        texts |= {module: text for package in self.packages for module, text in _package(package)}
         shared = dict(_package(_SHARED))
         while used := [n for n in shared if n not in texts and any(n in text for text in texts.values())]:
             texts |= {name: shared[name] for name in used}

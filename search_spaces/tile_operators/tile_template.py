@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 from search_spaces.operators.problem import Problem
 from search_spaces.programs.beside import Beside
@@ -15,13 +16,17 @@ from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem
 
 @cache
 def tile_template(problem: type[TileProblem]) -> KernelTemplate:
-    """Return the kernel template of a problem type: the schedules of its tile program."""
+    """Return the kernel template of a problem type: the schedules of its tile program.
+
+    Its version covers the file that states the program.
+    """
     return Beside(
         name=problem.operator,
         operator=problem.operator,
         summary="a tile program",
         make=TileProblem.tile_problem,
         reduce=_reduced,
+        content=Path(problem.compute.__code__.co_filename).read_text("utf-8"),
     ).template()
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from program_outcome import outcome
 
+from autosched.aot.portable import portable
 from autosched.programs.loading import problem
 from autosched.verify.schedules import ScheduleVerifier
 from search_spaces.hardware.devices import device
@@ -160,6 +161,7 @@ def test_a_second_launch_combines_what_the_parts_leave(gpu: str) -> None:
     assert (first.grid[0], len({first.entry, second.entry})) == (3 * second.grid[0], 2)
     assert [a.name for a in kernel.arguments if getattr(a, "role", "") == "workspace"] == ["split_partials"]
     assert launch_from_json(kernel.launch_json()).then == kernel.then
+    assert [step.grid[0] for step in portable(p, schedule, kernel, where).steps] == ["12", "4"]  # as it is exported
     verdict = ScheduleVerifier(own, p, where).verify(schedule)
     assert verdict.ok, verdict.reason
     assert own.counts is not None

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from search_spaces.catalogue import BUILT_IN_TEMPLATES
+from search_spaces.catalogue import BUILT_IN_TEMPLATES, template
 from search_spaces.hardware.devices import device
 from search_spaces.launches.headers import include_dir
 from search_spaces.operators.copy import Copy
@@ -142,6 +142,23 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
 
     yield imported
     forget()
+
+
+@pytest.mark.parametrize("package", ["language", "inference", "planning", "schedules", "lowering"])
+@pytest.mark.parametrize("name", ["grouped_matmul", "decode_attention"])
+def test_versions_of_tile_programs_cover_their_compiler(
+    package: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An edit of any of these packages outdates stored trials."""
+    made = template(name)
+    before, read = replace(made).version, template_module._package
+
+    def edited(of: str) -> Iterator[tuple[str, str]]:
+        for module, text in read(of):
+            yield module, f"{text}# edited\n" if of == f"search_spaces.programs.{package}" else text
+
+    monkeypatch.setattr(template_module, "_package", edited)
+    assert replace(made).version != before
 
 
 def test_a_version_follows_from_content_and_not_from_the_place(load: Callable[..., KernelTemplate]) -> None:

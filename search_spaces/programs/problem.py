@@ -26,13 +26,16 @@ from search_spaces.programs.language.independence import independent
 from search_spaces.programs.language.interpret import interpret
 from search_spaces.programs.language.ir import Trace
 from search_spaces.programs.language.parameters import Number
-from search_spaces.programs.language.place_inputs import PlaceInput, place_inputs
+from search_spaces.programs.language.place_inputs import PlaceInput, place_inputs, scale_inputs
 from search_spaces.programs.language.scalar_inputs import ScalarInput, scalar_inputs
 
 AROUND_TILES = ((0, 1), (1, -1), (1, 0), (1, 1), (3, 5))  # dynamic sizes to be verified: tiles, and elements more
 
 
 MORE_COLUMNS = (0, 1, 8, 16, 5)  # between lines of strided arrays to be verified: of each divisor
+
+
+BIAS = 127  # of exponents that are scales
 
 
 class ProgramProblem(Problem):
@@ -183,11 +186,14 @@ class ProgramProblem(Problem):
             **scalar_inputs(self.usual_trace()),
         }
         found: dict[str, Array] = {}
+        scales = scale_inputs(self.usual_trace())
         for o in self.operands():
             if o.role == "output":
                 continue
             if o.dtype.is_float:
                 found[o.name] = standard_normal(rng, o.shape, o.dtype)
+            elif o.name in scales:  # powers of two near one
+                found[o.name] = rng.integers(BIAS - 6, BIAS + 7, o.shape).astype(o.dtype.storage)
             elif o.name in saying:
                 found[o.name] = saying[o.name].draw(rng, o.shape).astype(o.dtype.storage)
             else:

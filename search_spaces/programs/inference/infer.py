@@ -12,7 +12,7 @@ import itertools
 from functools import lru_cache
 
 from search_spaces.layouts.wg_map import WgMap
-from search_spaces.programs.inference.inference import Anchor, Inference, Product, Spread, of_index
+from search_spaces.programs.inference.inference import Anchor, Inference, Product, Spread, of_index, scale_spreads
 from search_spaces.programs.inference.staged_loads import stage_loads
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.functions import ONE_OF_GROUP
@@ -309,6 +309,8 @@ def _want_inputs(found: Inference, operation: ir.Computing, spread: Spread) -> N
             _want(found, b, Spread("right", b.shape, number))
             if c is not None:
                 _want(found, c, spread)
+            for scale, scaled in scale_spreads(operation, number):
+                _want(found, scale, scaled)
         case ir.ReduceTile(result):
             for value in ir.inputs(operation):
                 _want(found, value, found.sources[result.id])

@@ -101,6 +101,16 @@ class Spread:
         return f"{self.kind}_{self.number}"
 
 
+def scale_spreads(operation: ir.Mma, number: int) -> list[tuple[ir.Value, Spread]]:
+    """Return the scales of a product's blocks and who holds them: whoever has a number of the block."""
+    if operation.scales is None:
+        return []
+    of_a, of_b = operation.scales
+    left, right = Spread("left", operation.a.shape, number), Spread("right", operation.b.shape, number)
+    size = operation.a.shape[1] // of_a.shape[1]
+    return [(of_a, left.group(1, size)), (of_b, right.group(0, size))]
+
+
 def of_index(window: ir.Window, spread: Spread) -> Spread:
     """Return the distribution of a window's places, where its elements have ``spread``."""
     if len(window.indexed) == 2:

@@ -179,6 +179,15 @@ def _shifted(x: FloatArray, axis: int, start: float) -> FloatArray:
     return np.concatenate([first, np.delete(x, -1, axis)], axis)
 
 
+def block_scaled(values: Bounded, exponents: Bounded, axis: int) -> Bounded:
+    """Return numbers times the scales of their blocks along ``axis``: powers of two, biased by 127; 255 is NaN."""
+    numbers, errors = values
+    size = numbers.shape[axis] // exponents[0].shape[axis]
+    places, unsure = (x.repeat(size, axis) for x in exponents)
+    scales = np.where(places == 255, np.nan, np.exp2(places - 127.0))
+    return numbers * scales, np.where(unsure > 0, np.inf, errors * np.where(np.isnan(scales), 0.0, scales))
+
+
 def product(operation: ir.Mma, left: Bounded, right: Bounded, added: Bounded) -> Bounded:
     """Return ``a @ b + c``, added up in any order."""
     (a, a_bound), (b, b_bound), (c, c_bound) = left, right, added
@@ -190,7 +199,8 @@ def product(operation: ir.Mma, left: Bounded, right: Bounded, added: Bounded) ->
     result = a @ b + c
     size = np.abs(a) @ np.abs(b) + np.abs(c)
     bound = np.abs(a) @ b_bound + a_bound @ (np.abs(b) + b_bound) + c_bound
-    bound += sum_growth(a.shape[1]) * U * size
+    blocks = 0 if operation.scales is None else operation.scales[0].shape[1]  # each of which may have a sum of its own
+    bound += sum_growth(a.shape[1] + 2 * blocks) * U * size
     bound += np.where(bound > 0, a.shape[1] * _UNDERFLOW, 0.0)
     summed = _summed(c_bound)
     if np.isfinite(size).all() and (size + summed).max(initial=0.0) < _LARGEST / 2:

@@ -104,6 +104,8 @@ class _Along:
                 if own == dimension:
                     raise _Mixed
                 return own
+            case ir.Mma() if operation.scales is not None:
+                raise _Mixed
             case ir.Mma(_, a, b, c):
                 left, right = self.axes[a.id], self.axes[b.id]
                 if left == 1 or right == 0:

@@ -18,7 +18,17 @@ from search_spaces.arrays import Array, BoolArray, FloatArray, IntArray
 from search_spaces.hardware.dtypes import F32, SMALLEST, DType
 from search_spaces.operators.problem import sum_growth
 from search_spaces.programs.language import ir
-from search_spaces.programs.language.bounded import Bounded, applied, cast, picked, product, reduced, rounded, scanned
+from search_spaces.programs.language.bounded import (
+    Bounded,
+    applied,
+    block_scaled,
+    cast,
+    picked,
+    product,
+    reduced,
+    rounded,
+    scanned,
+)
 from search_spaces.programs.language.functions import ATOMICS, FUNCTIONS, REDUCTIONS, U
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.places import resolve
@@ -218,6 +228,9 @@ class _Block:
         a, b = self.values[operation.a.id], self.values[operation.b.id]
         zeros = np.zeros(operation.result.shape)
         c = (zeros, zeros) if operation.c is None else self.values[operation.c.id]
+        if operation.scales is not None:
+            by_a, by_b = (self.values[scale.id] for scale in operation.scales)
+            a, b = block_scaled(a, by_a, 1), block_scaled(b, by_b, 0)
         return product(operation, a, b, c)
 
     def _place(self, window: ir.Window) -> tuple[tuple[int | slice, ...], tuple[slice, slice]]:

@@ -273,7 +273,8 @@ class Reshape:
 
 @dataclass(frozen=True)
 class Mma:
-    """``result = a @ b + c``; without ``c``, a @ b (tile_mma). ``tf32``: factors may be rounded to it."""
+    """``result = a @ b + c``; without ``c``, a @ b (tile_mma). ``tf32``: factors may be rounded to it. ``scales``: of a
+    and of b, for every 32 numbers along k an exponent that is biased by 127 (mxf8)."""
 
     result: Value
     a: Value
@@ -281,6 +282,7 @@ class Mma:
     c: Value | None
     source: Source
     tf32: bool = False
+    scales: tuple[Value, Value] | None = None
 
 
 @dataclass(frozen=True)
@@ -563,7 +565,7 @@ def inputs(operation: Operation) -> tuple[Value, ...]:
         case Map():
             return tuple(a for a in operation.arguments if isinstance(a, Value))
         case Mma(_, a, b, c):
-            return (a, b) if c is None else (a, b, c)
+            return (a, b, *(() if c is None else (c,)), *(operation.scales or ()))
         case LoadTile(_, window):
             return () if window.index is None else (window.index,)
         case StoreTile(value, window) | AtomicRmw(_, value, window):

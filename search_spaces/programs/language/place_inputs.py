@@ -50,6 +50,13 @@ def place_inputs(trace: ir.Trace) -> Mapping[str, PlaceInput]:
     return found
 
 
+def scale_inputs(trace: ir.Trace) -> set[str]:
+    """Return the names of the arrays that scales of products are loaded from."""
+    made = {o.result.id: o for o, _ in trace.walk() if isinstance(o, ir.Computing)}
+    products = [o for o in made.values() if isinstance(o, ir.Mma) and o.scales is not None]
+    return set[str]().union(*(_loaded(scale, made) for o in products for scale in o.scales or ()))
+
+
 def _count(index: ir.Value, made: Mapping[int, ir.Computing], name: str, extent: int) -> int:
     """Return how many numbers from 0 up are places, of which there are at most ``extent``."""
 

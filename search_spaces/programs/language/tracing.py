@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NoReturn
 
-from search_spaces.hardware.dtypes import BF16, E4M3, E5M2, F16, F32, I8, I32, DType, dtype
+from search_spaces.hardware.block_scaling import BLOCK_FORMATS
+from search_spaces.hardware.dtypes import BF16, E4M3, E5M2, F16, F32, I8, I32, U8, DType, dtype
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.language import ir
@@ -34,6 +35,7 @@ from search_spaces.programs.language.values import (
     value_text,
 )
 
+BLOCK = BLOCK_FORMATS["mxf8"].block
 MULTIPLIED = (F16, BF16, F32, E4M3, E5M2, I8)
 
 
@@ -170,6 +172,8 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         *,
         map: WgMap | None = None,
         tf32: bool = False,
+        scale_a: Tile | State | None = None,
+        scale_b: Tile | State | None = None,
     ) -> Tile:
         """Return a @ b + c, added up in f32, or of i8 in i32 (RFC, tile_mma).
 
@@ -179,6 +183,9 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
             c: (m, n), of the sums' type; None for zeros.
             map: Which subgroups have which part of the result; None leaves that to the schedule.
             tf32: Factors of f32 may lose all but 11 bits on their way to tensor cores.
+            scale_a: (m, k / 32) of u8, for an ``a`` of e4m3 whose blocks of 32 numbers along k share a scale (mxf8):
+                its exponent, biased by 127; 255 is NaN.
+            scale_b: (k / 32, n) of u8, likewise.
 
         Raises:
             ProgramError: Shapes or types that do not fit.
@@ -202,7 +209,27 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         if map is not None:
             self._verify_map("mma", map, (m, n))
         last = None if added is None else added.value
-        return self.result((m, n), sums, lambda v: ir.Mma(v, left.value, right.value, last, caller(), tf32), map)
+        scales = self._scales(left, right, scale_a, scale_b)
+        return self.result(
+            (m, n), sums, lambda v: ir.Mma(v, left.value, right.value, last, caller(), tf32, scales), map
+        )
+
+    def _scales(
+        self, left: Tile, right: Tile, scale_a: Tile | State | None, scale_b: Tile | State | None
+    ) -> tuple[ir.Value, ir.Value] | None:
+        """Return the scales of a product's blocks, if it has any."""
+        if scale_a is None and scale_b is None:
+            return None
+        if scale_a is None or scale_b is None:
+            fail("mma", "both factors have scales, or none: give scale_a and scale_b")
+        (m, k), n = left.shape, right.shape[1]
+        if left.value.dtype != E4M3 or k % BLOCK:
+            fail("mma", f"blocks of {BLOCK} e4m3 along k have scales, not {value_text(left.value)}")
+        found = tile_of("mma", scale_a).value, tile_of("mma", scale_b).value
+        for name, value, shape in zip(("a", "b"), found, ((m, k // BLOCK), (k // BLOCK, n)), strict=True):
+            if (value.shape, value.dtype) != (shape, U8):
+                fail("mma", f"scale_{name} must be {shape_text(shape)} u8, not {value_text(value)}")
+        return found
 
     def transpose(self, value: Tile | State, *, map: WgMap | None = None) -> Tile:
         """Rows become columns (RFC, transpose)."""

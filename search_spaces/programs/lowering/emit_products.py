@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from search_spaces.hardware.devices import Device
-from search_spaces.programs.inference.inference import Inference, Spread, Staged
+from search_spaces.programs.inference.inference import Inference, Spread, Staged, scale_spreads
 from search_spaces.programs.language import ir
 from search_spaces.programs.lowering.emit_boxes import Boxes, Waiting
 from search_spaces.programs.lowering.in_place import read_in_place, summed, uses
@@ -116,6 +116,7 @@ class Products(Boxes):
             for value, spread in sides(self.found, w.operation):
                 if (value.id, spread) not in operands:
                     operands[value.id, spread] = self._operand(value, spread, w.operation.source, loaded)
+        scales = [self._scales(w.operation) for w in waiting]
         self.code.flush()
         staged = all(self.refs[key].kind == "staged" for key in operands)  # no register is indexed by the step
         self.code.add(f"#pragma unroll {UNROLLED_FMA}" if row.unit == "fma" and staged else "#pragma unroll")
@@ -123,7 +124,7 @@ class Products(Boxes):
         self.code.open(f"for (int step = 0; step < {first.a.shape[1] // row.k}; ++step) {{", first.source)
         for line in loaded:
             self.code.add(line)
-        for w in waiting:
+        for w, scaled in zip(waiting, scales, strict=True):
             o = w.operation
             n = self.numbers.products[number[o.result.id]]
             fragments_m, fragments_n = n.fragments
@@ -132,6 +133,11 @@ class Products(Boxes):
             types = [type_, str(fragments_m), str(fragments_n)]
             if self.opaque:
                 types += [f"Operand_{self.refs[v.id, s].name}" for v, s in sides(self.found, o)]
+            if scaled:
+                own = [f"{name} + step * {count}" for name, count in zip(scaled, n.fragments, strict=True)]
+                call = f"tile::multiply_scaled<{', '.join(types)}>({w.array}, {a}, {b}, {', '.join(own)}, lane);"
+                self.code.add(call, o.source)
+                continue
             self.code.add(f"tile::multiply<{', '.join(types)}>({w.array}, {a}, {b});", o.source)
         self.code.close()
         self._scopes.pop()
@@ -139,6 +145,29 @@ class Products(Boxes):
             for w in waiting:
                 if read_behind(self.found, w.operation) is None:
                     self._read_sums(w.operation, w.array)
+
+    def _scales(self, operation: ir.Mma) -> list[str]:
+        """Return arrays of the scales of a and b: a word for each step of k and each fragment, whose bytes are those of
+        the lines that a lane has of it; nothing without scales."""
+        assert self.row is not None
+        found, number = list[str](), self.found.product_of[operation.result.id]
+        scales, operands = scale_spreads(operation, number), sides(self.found, operation)
+        for d, ((scale, spread), (value, whole)) in enumerate(zip(scales, operands[: len(scales)], strict=True)):
+            ref, of, held = self.ref(scale, spread), self.of(spread), self.of(whole)
+            size, steps = value.shape[1 - d] // scale.shape[1 - d], value.shape[1 - d] // self.row.k
+            fragments = self.numbers.products[number].fragments[d]
+            each = held.registers // (steps * fragments)
+            lines, along = held.of_registers(d), held.of_registers(1 - d)
+            places = list(zip(of.of_registers(d), of.of_registers(1 - d), strict=True))
+            name = self.declare("scales", "unsigned", steps * fragments)
+            self.code.flush()
+            for word in range(steps * fragments):
+                own = range(word * each, (word + 1) * each)
+                registers = [places.index((line, along[own[0]] // size)) for line in sorted({lines[r] for r in own})]
+                parts = [f"unsigned({ref.text(self.code, str(r))}) << {8 * b}" for b, r in enumerate(registers)]
+                self.code.add(f"{name}[{word}] = {' | '.join(parts)};", operation.source)
+            found.append(name)
+        return found
 
     def _buffer_fragments(self, loop: ir.Loop) -> tuple[int, list[str], list[tuple[str, ir.Source]]]:
         """Declare two buffers of the fragments of a turn's products. Return the steps of a turn, the lines that read a

@@ -49,6 +49,7 @@ OF_UNITS = {
     "wmma": "autosched/intrinsics/wmma.cuh",
     "fma": "autosched/intrinsics/fma.cuh",
 }
+OF_SCALES = "autosched/tile/scaled.cuh"
 OF_OPAQUE = "autosched/tile/opaque.cuh"
 
 
@@ -97,6 +98,8 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedK
         includes.append(row.header or OF_UNITS[row.unit])
         if emitter.opaque:
             includes.append(OF_OPAQUE)
+        if any(isinstance(o, ir.Mma) and o.scales for o in found.made.values()):
+            includes.append(OF_SCALES)
     threads, splits = config.integer("threads"), emitter.split.count if emitter.split is not None else 1
     atomics = [s for s in found.stores if isinstance(s, ir.AtomicRmw)]
     if any(not ATOMICS[s.kind].red or s.window.array.dtype.bits == 16 for s in atomics):

@@ -14,7 +14,7 @@ from search_spaces.programs.inference.infer import infer
 from search_spaces.programs.inference.inference import Inference, Staged
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.ir import ProgramError
-from search_spaces.programs.planning.ways import rows_of_intrinsics
+from search_spaces.programs.planning.ways import rows_of_intrinsics, scaled_rows
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.parameters import Value
 
@@ -44,10 +44,17 @@ class Choices:
         """Whether products may round their factors to tf32."""
         return all(o.tf32 for o, _ in self.first.trace.walk() if isinstance(o, ir.Mma))
 
+    @property
+    def scaled(self) -> bool:
+        """Whether factors of products have scales for blocks along k."""
+        return any(o.scales is not None for o, _ in self.first.trace.walk() if isinstance(o, ir.Mma))
+
     def ways(self, device: Device) -> tuple[str, ...]:
         """Return what multiplies on ``device``."""
         if self.element is None:
             return ()
+        if self.scaled:
+            return scaled_rows(self.element, device)
         return tuple(rows_of_intrinsics(self.element, self.tf32, device))
 
     def inference(self, values: Mapping[str, Value]) -> Inference:
@@ -89,6 +96,8 @@ def choices(problem: ProgramProblem) -> Choices:
     types = {o.a.dtype for o, _ in found.first.trace.walk() if isinstance(o, ir.Mma)}
     if len(types) > 1:
         raise ProgramError(f"{program.name}: mma: all products of a program need one type")
+    if len({o.scales is None for o, _ in found.first.trace.walk() if isinstance(o, ir.Mma)}) > 1:
+        raise ProgramError(f"{program.name}: mma: all products of a program have scales, or none")
     if any(_signature(i) != _signature(found.first) for i in inferences.values()):
         raise ProgramError(f"{program.name}: the chosen sizes must not change which operations there are")
     return found

@@ -11,6 +11,7 @@ import dataclasses
 from functools import cache
 
 from search_spaces.hardware import intrinsics
+from search_spaces.hardware.block_scaling import UNIT_SCALED_AS
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import DType
 from search_spaces.hardware.fragments import Fragment
@@ -62,6 +63,15 @@ def rows_of_intrinsics(element: DType, tf32: bool = False, device: Device | None
     units = ("mma", "wmma", "fma") if element.name == "f32" else ("mma", "wmma")
     names = tuple(row.name for kind in units for row in found if row.unit == kind and not row.unit_scales)
     return (*names, wgmma_name(element)) if has_boxes(element, device) else names
+
+
+def scaled_rows(element: DType, device: Device) -> tuple[str, ...]:
+    """Return what multiplies blocks that have scales: an instruction that has them, else that of the plain type, whose
+    sums of a block are scaled by themselves."""
+    row = next(r for r in intrinsics.intrinsics_for(UNIT_SCALED_AS, False) if r.unit == "mma")
+    if row.why_not(device) is None:
+        return (row.name,)
+    return tuple(n for n in rows_of_intrinsics(element, device=device) if intrinsics.intrinsic(n).unit == "mma")
 
 
 def has_boxes(element: DType | None, device: Device | None) -> bool:

@@ -1,0 +1,52 @@
+// Products whose factors have scales for blocks of numbers along k (mxf8): of the instruction, or, where it has none, the
+// sums of each block times its scales.
+#pragma once
+#include <autosched/ptx/warp/shuffle.cuh>
+#include <autosched/tile/values.cuh>
+
+namespace autosched::tile {
+
+// Whether an intrinsic scales blocks.
+template <class I>
+__host__ __device__ constexpr auto has_scales(int) -> decltype(I::scales, true) {
+  return true;
+}
+template <class I>
+__host__ __device__ constexpr bool has_scales(long) {
+  return false;
+}
+
+// 2^(exponent - 127); NaN for 255.
+__device__ __forceinline__ float scale_of(unsigned exponent) {
+  const unsigned bits = exponent == 0 ? 0x00400000u : exponent << 23;
+  return ptx::float_of(exponent == 255 ? 0x7fffffffu : bits);
+}
+
+// acc += (a * scales) @ (b * scales) for FM x FN fragments that are one block deep. The lowest bytes of scales_a[i] are the
+// exponents of this lane's two rows of fragment i; scales_b[j] is that of its column of fragment j of b.
+template <class I, int FM, int FN, class Sum>
+__device__ __forceinline__ void multiply_scaled(Sum* acc, const typename I::FragmentA* a, const typename I::FragmentB* b,
+                                                const unsigned* scales_a, const unsigned* scales_b, int lane) {
+#pragma unroll
+  for (int i = 0; i < FM; ++i) {
+#pragma unroll
+    for (int j = 0; j < FN; ++j) {
+      auto& sums = *reinterpret_cast<typename I::FragmentC*>(acc + (i * FN + j) * I::c_registers);
+      if constexpr (has_scales<I>(0)) {
+        I::template multiply_scaled<0, 0>(sums, a[i], b[j], scales_a[i] >> (lane % 2 * 8) & 255u, scales_b[j]);
+      } else {
+        typename I::FragmentC block{};
+        I::template multiply<void, void>(block, a[i], b[j]);
+        float of_columns[2];
+#pragma unroll
+        for (int c = 0; c < 2; ++c) of_columns[c] = scale_of(ptx::shfl_idx(scales_b[j], lane % 4 * 8 + c * 4));
+#pragma unroll
+        for (int r = 0; r < 4; ++r) {
+          sums.x[r] += block.x[r] * scale_of(scales_a[i] >> (r / 2 * 8) & 255u) * of_columns[r % 2];
+        }
+      }
+    }
+  }
+}
+
+}  // namespace autosched::tile

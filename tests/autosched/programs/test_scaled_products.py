@@ -1,0 +1,103 @@
+"""Products whose factors have scales for blocks along k, by the instruction and block by block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosched.programs.loading import load_program, problem
+from autosched.verify.schedules import ScheduleVerifier
+from measurements.emulator import Order, emulate
+from measurements.trials.comparison import check
+from search_spaces.hardware.devices import device
+from search_spaces.hardware.dtypes import BF16, E4M3
+from search_spaces.programs.builder import Builder, Input, Output, program
+from search_spaces.programs.language.ir import Array, ProgramError
+from search_spaces.programs.template import template
+
+MXF8 = load_program("examples/programs/mxf8_matmul.py")
+SIZES = {"m": 70, "n": 72, "k": 160, "blocks": 5}
+
+
+@pytest.mark.parametrize("where", ["rtx5090", "b200", "h100", "l40s"])
+def test_mxf8(where: str) -> None:
+    p, gpu, own = problem(MXF8, **SIZES), device(where), template(MXF8)
+    assert own.why_not(p, gpu) is None
+    drawn = own.space(p, gpu).sample(40, 3)
+    wanted = "mma_m16n8k32_mxf8" if where == "rtx5090" else "mma_m16n8k32_e4m3"
+    assert {s["intrinsic"] for s in drawn} == {wanted}
+    for schedule in {s["bk"]: s for s in drawn}.values():
+        inputs = p.random_inputs(1)
+        run = emulate(own.kernel(p, schedule, gpu), inputs, time_limit=60.0, order=Order("random", seed=2))
+        assert run.status == "ok", run.reason
+        judged = check(p, inputs, run.outputs)
+        assert judged.ok, (judged.reason, schedule)
+
+
+def test_numbers_are_numpys() -> None:
+    p = problem(MXF8, **SIZES)
+    inputs = p.random_inputs(3)
+    a, b = (E4M3.load(inputs[name]) * np.exp2(inputs[f"scale_{name}"].repeat(32, 1) - 127.0) for name in ("a", "b"))
+    values, bounds = p.expected(inputs)
+    assert np.all(np.abs(values["out"] - a @ b.T) <= bounds["out"])
+    assert np.all(bounds["out"] <= BF16.unit_roundoff * 2 * (np.abs(a) @ np.abs(b).T) + 1e-3)
+
+
+@pytest.mark.parametrize("where", ["rtx5090", "b200"])
+def test_the_least_and_the_largest_scales(where: str) -> None:
+    """Exponents of 0, which is a subnormal number, and 255, which is NaN."""
+    p, gpu, own = problem(MXF8, m=64, n=64, k=32, blocks=1), device(where), template(MXF8)
+    schedule = own.space(p, gpu).sample(1, 1)[0]
+    inputs = {
+        **p.random_inputs(1),
+        "scale_a": np.full((64, 1), 0, np.uint8),
+        "scale_b": np.full((64, 1), 180, np.uint8),
+    }
+    inputs["scale_a"][3], inputs["scale_b"][5] = 255, 255
+    run = emulate(own.kernel(p, schedule, gpu), inputs, time_limit=60.0)
+    assert run.status == "ok", run.reason
+    assert check(p, inputs, run.outputs).ok
+    assert np.isnan(BF16.load(run.outputs["out"])[3]).all()
+
+
+def test_a_verification_draws_scales_near_one() -> None:
+    p, gpu = problem(MXF8, **SIZES), device("rtx5090")
+    own = template(MXF8)
+    assert set(np.unique(p.random_inputs(2)["scale_a"])) <= set(range(121, 134))
+    verdict = ScheduleVerifier(own, p, gpu).verify(own.space(p, gpu).sample(1, 5)[0])
+    assert verdict.ok, verdict.reason
+
+
+def refused(scale_a: Any, scale_b: Any, type_: str = "e4m3", depth: int = 64) -> str:
+    def body(p: Builder, a: Array, s: Array, out: Array) -> None:
+        p.blocks((64,), (64,))
+        x = p.load(p.window(a, (0, 0), (64, depth)))
+
+        def scales(shape: tuple[int, int] | None) -> Any:
+            return None if shape is None else p.load(p.window(s, (0, 0), shape))
+
+        p.store(
+            p.mma(x, p.transpose(x), scale_a=scales(scale_a), scale_b=scales(scale_b)), p.window(out, (0, 0), (64, 64))
+        )
+
+    made = program(a=Input("m k", type_), s=Input("m b", "u8"), out=Output("m m", "f32"))(body)
+    with pytest.raises(ProgramError) as raised:
+        problem(made, m=64, k=depth, b=64)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "token"),
+    [
+        (((64, 2), None), "scale_b"),
+        (((64, 1), (2, 64)), "64x2 u8"),
+        (((64, 2), (64, 2)), "2x64 u8"),
+        (((64, 2), (2, 64), "f16"), "e4m3"),
+        (((64, 1), (1, 64), "e4m3", 48), "32"),
+    ],
+)
+def test_scales_that_do_not_fit_are_refused_in_one_line(given: tuple[Any, ...], token: str) -> None:
+    text = refused(*given)
+    assert "test_scaled_products.py:" in text and token in text and "\n" not in text

@@ -15,7 +15,7 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.depths import pad_depths
 from search_spaces.programs.language.index import Index, constant
 from search_spaces.programs.language.ir import ProgramError
-from search_spaces.programs.language.memory import ARRAY_DTYPES
+from search_spaces.programs.language.memory import ARRAY_DTYPES, INPUT_DTYPES
 from search_spaces.programs.language.parameters import Number, Scalar
 from search_spaces.programs.language.tracing import Builder
 from search_spaces.programs.language.values import Tile, located
@@ -47,7 +47,7 @@ def _argument(sizes: str, type_: str, role: Role) -> Argument:
     if not 1 <= len(names) <= 4 or not all(name.isidentifier() for name in names):
         raise ProgramError(f'an array has one to four extents with names, such as "m k", not {sizes!r}')
     try:
-        return Argument(names, dtype(type_, ARRAY_DTYPES), role)
+        return Argument(names, dtype(type_, INPUT_DTYPES if role == "input" else ARRAY_DTYPES), role)
     except ValueError as error:
         raise ProgramError(str(error)) from error
 

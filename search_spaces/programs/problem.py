@@ -35,9 +35,6 @@ AROUND_TILES = ((0, 1), (1, -1), (1, 0), (1, 1), (3, 5))  # dynamic sizes to be 
 MORE_COLUMNS = (0, 1, 8, 16, 5)  # between lines of strided arrays to be verified: of each divisor
 
 
-BIAS = 127  # of exponents that are scales
-
-
 class ProgramProblem(Problem):
     """The base of the types that ``problem_type`` makes. Their JSON holds the sizes, and ``computes`` for the rest."""
 
@@ -192,8 +189,8 @@ class ProgramProblem(Problem):
                 continue
             if o.dtype.is_float:
                 found[o.name] = standard_normal(rng, o.shape, o.dtype)
-            elif o.name in scales:  # powers of two near one
-                found[o.name] = rng.integers(BIAS - 6, BIAS + 7, o.shape).astype(o.dtype.storage)
+            elif o.name in scales:
+                found[o.name] = scales[o.name].store(np.exp2(rng.uniform(-4.0, 4.0, o.shape))).astype(o.dtype.storage)
             elif o.name in saying:
                 found[o.name] = saying[o.name].draw(rng, o.shape).astype(o.dtype.storage)
             else:
@@ -293,7 +290,7 @@ def _flops_of_products(problem: ProgramProblem) -> float:
     for operation, around in trace.walk():
         if isinstance(operation, ir.Mma):
             (m, k), n = operation.a.shape, operation.b.shape[1]
-            total += 2.0 * m * n * k * inside * _turns(trace, around)
+            total += 2.0 * m * n * k * operation.a.dtype.values * inside * _turns(trace, around)
     return total
 
 

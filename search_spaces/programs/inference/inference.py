@@ -102,13 +102,17 @@ class Spread:
 
 
 def scale_spreads(operation: ir.Mma, number: int) -> list[tuple[ir.Value, Spread]]:
-    """Return the scales of a product's blocks and who holds them: whoever has a number of the block."""
+    """Return the scales of a product's blocks and who holds them: who has a number of a line, all of the line's."""
     if operation.scales is None:
         return []
     of_a, of_b = operation.scales
     left, right = Spread("left", operation.a.shape, number), Spread("right", operation.b.shape, number)
-    size = operation.a.shape[1] // of_a.shape[1]
-    return [(of_a, left.group(1, size)), (of_b, right.group(0, size))]
+    blocks = of_a.shape[1]
+    lines = left.drop(1), right.drop(0)
+    return [
+        (scale, own if blocks == 1 else own.expand(along, blocks))
+        for scale, own, along in zip((of_a, of_b), lines, (1, 0), strict=True)
+    ]
 
 
 def of_index(window: ir.Window, spread: Spread) -> Spread:

@@ -7,11 +7,12 @@ the bound 0. Where a kernel may give one and the reference does not, or the othe
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from search_spaces.arrays import BoolArray, FloatArray
+from search_spaces.hardware.block_scaling import BlockFormat
 from search_spaces.hardware.dtypes import F32, SMALLEST, DType
 from search_spaces.operators.problem import sum_growth
 from search_spaces.programs.language import ir
@@ -179,13 +180,20 @@ def _shifted(x: FloatArray, axis: int, start: float) -> FloatArray:
     return np.concatenate([first, np.delete(x, -1, axis)], axis)
 
 
-def block_scaled(values: Bounded, exponents: Bounded, axis: int) -> Bounded:
-    """Return numbers times the scales of their blocks along ``axis``: powers of two, biased by 127; 255 is NaN."""
-    numbers, errors = values
-    size = numbers.shape[axis] // exponents[0].shape[axis]
-    places, unsure = (x.repeat(size, axis) for x in exponents)
-    scales = np.where(places == 255, np.nan, np.exp2(places - 127.0))
-    return numbers * scales, np.where(unsure > 0, np.inf, errors * np.where(np.isnan(scales), 0.0, scales))
+def block_scaled(row: BlockFormat, values: Bounded, scales: Bounded, axis: int) -> Bounded:
+    """Return numbers times the scales of their blocks along ``axis``, both as they are stored."""
+    (numbers, errors), (codes, unsure) = values, scales
+    if row.element.values > 1:
+        numbers = _along_last(numbers, axis, lambda x: row.element.load(x.astype(np.uint8)))
+        errors = errors.repeat(row.element.values, axis)
+    by = row.scale.load(codes.astype(np.uint8)).repeat(row.block, axis)
+    unknown = unsure.repeat(row.block, axis) > 0
+    return numbers * by, np.where(unknown, np.inf, errors * np.where(np.isnan(by), 0.0, np.abs(by)))
+
+
+def _along_last(x: FloatArray, axis: int, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
+    """Return ``function`` of an array whose last axis is ``axis``."""
+    return np.moveaxis(function(np.ascontiguousarray(np.moveaxis(x, axis, -1))), -1, axis)
 
 
 def product(operation: ir.Mma, left: Bounded, right: Bounded, added: Bounded) -> Bounded:

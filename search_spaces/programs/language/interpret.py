@@ -50,7 +50,7 @@ def interpret(
         Outputs, and the largest absolute error allowed for each element. Elements that no block stores are NaN.
     """
     arrays = {
-        a.name: a.dtype.load(np.asarray(inputs[a.name])[..., : a.full[-1]]).reshape(a.full)
+        a.name: _numbers(a.dtype, np.asarray(inputs[a.name])[..., : a.full[-1]]).reshape(a.full)
         for a in trace.arrays
         if a.role != "output"
     }
@@ -66,6 +66,11 @@ def interpret(
     for name, added in combined.items():
         bounds[name] += added.bound(types[name])
     return outputs, bounds
+
+
+def _numbers(dtype: DType, stored: Array) -> FloatArray:
+    """Return stored numbers; of pairs their bytes, which products alone take apart."""
+    return stored.astype(np.float64) if dtype.values > 1 else dtype.load(stored)
 
 
 @dataclass(frozen=True)
@@ -228,9 +233,10 @@ class _Block:
         a, b = self.values[operation.a.id], self.values[operation.b.id]
         zeros = np.zeros(operation.result.shape)
         c = (zeros, zeros) if operation.c is None else self.values[operation.c.id]
-        if operation.scales is not None:
+        row = operation.blocks
+        if operation.scales is not None and row is not None:
             by_a, by_b = (self.values[scale.id] for scale in operation.scales)
-            a, b = block_scaled(a, by_a, 1), block_scaled(b, by_b, 0)
+            a, b = block_scaled(row, a, by_a, 1), block_scaled(row, b, by_b, 0)
         return product(operation, a, b, c)
 
     def _place(self, window: ir.Window) -> tuple[tuple[int | slice, ...], tuple[slice, slice]]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
+from search_spaces.hardware.block_scaling import BLOCK_FORMATS, BlockFormat
 from search_spaces.hardware.dtypes import DType
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.wg_map import WgMap
@@ -274,7 +275,7 @@ class Reshape:
 @dataclass(frozen=True)
 class Mma:
     """``result = a @ b + c``; without ``c``, a @ b (tile_mma). ``tf32``: factors may be rounded to it. ``scales``: of a
-    and of b, for every 32 numbers along k an exponent that is biased by 127 (mxf8)."""
+    and of b, one for each block along k (``hardware.block_scaling``)."""
 
     result: Value
     a: Value
@@ -283,6 +284,11 @@ class Mma:
     source: Source
     tf32: bool = False
     scales: tuple[Value, Value] | None = None
+
+    @property
+    def blocks(self) -> BlockFormat | None:
+        """The format of a and b; None without scales."""
+        return None if self.scales is None else block_format(self.a, self.scales[0])
 
 
 @dataclass(frozen=True)
@@ -448,6 +454,14 @@ Computing = (
     LoadTile | AtomicFetch | TransposeTile | Reshape | Mma | Fill | Parameter | Coordinates | Map | ReduceTile | Scan
     | Broadcast | Convert | Read
 )  # fmt: skip
+
+
+def block_format(factor: Value, scale: Value) -> BlockFormat | None:
+    """Return the format of a left factor and its scales; None if there is none for their types and numbers."""
+    for row in BLOCK_FORMATS.values():
+        if row.element == factor.dtype and factor.shape[1] == scale.shape[1] * row.block_elements:
+            return row
+    return None
 
 
 def spelled(operation: Operation) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 
-from search_spaces.hardware.dtypes import BF16, E4M3, E5M2, F16, F32, I8, I32, U8, DType, dtype
+from search_spaces.hardware.dtypes import BF16, E2M1X2, E4M3, E5M2, F16, F32, I8, I32, U8, DType, dtype
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.language import index, ir
 from search_spaces.programs.language.functions import ATOMICS
@@ -26,6 +26,7 @@ from search_spaces.programs.language.values import (
 )
 
 ARRAY_DTYPES = {t.name: t for t in (F16, BF16, F32, E4M3, E5M2, I32, I8, U8)}
+INPUT_DTYPES = ARRAY_DTYPES | {E2M1X2.name: E2M1X2}  # pairs of numbers, which products with scales take
 LOCALITIES = (0, 1, 2, 3)
 MOST_PLACES = 2**31  # of a matrix whose elements a tile says
 

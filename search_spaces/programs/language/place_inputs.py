@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from search_spaces.arrays import IntArray
+from search_spaces.hardware.dtypes import DType
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.functions import FUNCTIONS
 
@@ -50,11 +51,15 @@ def place_inputs(trace: ir.Trace) -> Mapping[str, PlaceInput]:
     return found
 
 
-def scale_inputs(trace: ir.Trace) -> set[str]:
-    """Return the names of the arrays that scales of products are loaded from."""
+def scale_inputs(trace: ir.Trace) -> Mapping[str, DType]:
+    """Return the types of scales of products, by the names of the arrays that they are loaded from."""
     made = {o.result.id: o for o, _ in trace.walk() if isinstance(o, ir.Computing)}
-    products = [o for o in made.values() if isinstance(o, ir.Mma) and o.scales is not None]
-    return set[str]().union(*(_loaded(scale, made) for o in products for scale in o.scales or ()))
+    found: dict[str, DType] = {}
+    for operation in made.values():
+        if isinstance(operation, ir.Mma) and operation.blocks is not None:
+            names = (_loaded(scale, made) for scale in operation.scales or ())
+            found |= dict.fromkeys(set[str]().union(*names), operation.blocks.scale)
+    return found
 
 
 def _count(index: ir.Value, made: Mapping[int, ir.Computing], name: str, extent: int) -> int:

@@ -35,7 +35,7 @@ from search_spaces.programs.language.values import (
     value_text,
 )
 
-BLOCK = BLOCK_FORMATS["mxf8"].block
+DEPTH = 32  # stored elements along k of an instruction that scales blocks
 MULTIPLIED = (F16, BF16, F32, E4M3, E5M2, I8)
 
 
@@ -183,9 +183,9 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
             c: (m, n), of the sums' type; None for zeros.
             map: Which subgroups have which part of the result; None leaves that to the schedule.
             tf32: Factors of f32 may lose all but 11 bits on their way to tensor cores.
-            scale_a: (m, k / 32) of u8, for an ``a`` of e4m3 whose blocks of 32 numbers along k share a scale (mxf8):
-                its exponent, biased by 127; 255 is NaN.
-            scale_b: (k / 32, n) of u8, likewise.
+            scale_a: (m, blocks) of u8, the scales of blocks along k: for 32 e4m3 (mxf8) or 16 pairs of e2m1 (mxf4)
+                exponents, biased by 127, of which 255 is NaN; for 8 pairs of e2m1 (nvf4) numbers of e4m3.
+            scale_b: (blocks, n) of u8, likewise.
 
         Raises:
             ProgramError: Shapes or types that do not fit.
@@ -199,7 +199,7 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
             )
         if left.value.dtype != right.value.dtype:
             fail("mma", f"a and b need one type, not {left.value.dtype.name} and {right.value.dtype.name}")
-        if left.value.dtype not in MULTIPLIED:
+        if left.value.dtype not in MULTIPLIED and (scale_a is None or left.value.dtype.values == 1):
             fail("mma", f"a and b are {' or '.join(t.name for t in MULTIPLIED)}, not {left.value.dtype.name}")
         if tf32 and left.value.dtype != F32:
             fail("mma", f"tf32 is how f32 is multiplied, not {left.value.dtype.name}")
@@ -223,13 +223,20 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         if scale_a is None or scale_b is None:
             fail("mma", "both factors have scales, or none: give scale_a and scale_b")
         (m, k), n = left.shape, right.shape[1]
-        if left.value.dtype != E4M3 or k % BLOCK:
-            fail("mma", f"blocks of {BLOCK} e4m3 along k have scales, not {value_text(left.value)}")
-        found = tile_of("mma", scale_a).value, tile_of("mma", scale_b).value
-        for name, value, shape in zip(("a", "b"), found, ((m, k // BLOCK), (k // BLOCK, n)), strict=True):
+        of_a, of_b = (tile_of("mma", scale).value for scale in (scale_a, scale_b))
+        row = ir.block_format(left.value, of_a)
+        if row is None or k % DEPTH:
+            known = ", ".join(f"{r.block_elements} {r.element.name} ({r.name})" for r in BLOCK_FORMATS.values())
+            fail(
+                "mma",
+                f"a scale is of {known} along k, whose depth is a multiple of {DEPTH}, not {value_text(left.value)} "
+                f"with {value_text(of_a)}",
+            )
+        blocks = k // row.block_elements
+        for name, value, shape in (("a", of_a, (m, blocks)), ("b", of_b, (blocks, n))):
             if (value.shape, value.dtype) != (shape, U8):
                 fail("mma", f"scale_{name} must be {shape_text(shape)} u8, not {value_text(value)}")
-        return found
+        return of_a, of_b
 
     def transpose(self, value: Tile | State, *, map: WgMap | None = None) -> Tile:
         """Rows become columns (RFC, transpose)."""
@@ -339,6 +346,8 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         (``p.round`` before it takes the nearest); i8, u8, e4m3 and e5m2 hold their largest number in place of what is
         beyond."""
         tile = tile_of("cast", value)
+        if tile.value.dtype.values > 1:
+            fail("cast", f"pairs of {tile.value.dtype.name} are multiplied with scales alone")
         try:
             type_ = dtype(to, ARRAY_DTYPES)
         except ValueError as error:

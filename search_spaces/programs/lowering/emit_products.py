@@ -134,7 +134,8 @@ class Products(Boxes):
             if self.opaque:
                 types += [f"Operand_{self.refs[v.id, s].name}" for v, s in sides(self.found, o)]
             if scaled:
-                own = [f"{name} + step * {count}" for name, count in zip(scaled, n.fragments, strict=True)]
+                counts = 2 * fragments_m, fragments_n  # a lane has two rows of a fragment of a, and a column of b
+                own = [f"{name} + step * {count}" for name, count in zip(scaled, counts, strict=True)]
                 call = f"tile::multiply_scaled<{', '.join(types)}>({w.array}, {a}, {b}, {', '.join(own)}, lane);"
                 self.code.add(call, o.source)
                 continue
@@ -147,25 +148,29 @@ class Products(Boxes):
                     self._read_sums(w.operation, w.array)
 
     def _scales(self, operation: ir.Mma) -> list[str]:
-        """Return arrays of the scales of a and b: a word for each step of k and each fragment, whose bytes are those of
-        the lines that a lane has of it; nothing without scales."""
+        """Return arrays of the scales of a and b: for each step of k, each fragment and each of its lines that a lane
+        has, a word whose bytes are those of the blocks of the step. Nothing without scales."""
         assert self.row is not None
         found, number = list[str](), self.found.product_of[operation.result.id]
         scales, operands = scale_spreads(operation, number), sides(self.found, operation)
         for d, ((scale, spread), (value, whole)) in enumerate(zip(scales, operands[: len(scales)], strict=True)):
             ref, of, held = self.ref(scale, spread), self.of(spread), self.of(whole)
-            size, steps = value.shape[1 - d] // scale.shape[1 - d], value.shape[1 - d] // self.row.k
-            fragments = self.numbers.products[number].fragments[d]
+            depth, steps = value.shape[1 - d], value.shape[1 - d] // self.row.k
+            blocks, fragments = scale.shape[1 - d] // steps, self.numbers.products[number].fragments[d]
             each = held.registers // (steps * fragments)
-            lines, along = held.of_registers(d), held.of_registers(1 - d)
+            lines = held.of_registers(d)
             places = list(zip(of.of_registers(d), of.of_registers(1 - d), strict=True))
-            name = self.declare("scales", "unsigned", steps * fragments)
+            words = list[str]()
+            for word in range(depth // self.row.k * fragments):
+                first, step = word * each, word // fragments
+                for line in sorted(set(lines[first : first + each])):
+                    registers = [places.index((line, step * blocks + block)) for block in range(blocks)]
+                    parts = [f"unsigned({ref.text(self.code, str(r))}) << {8 * b}" for b, r in enumerate(registers)]
+                    words.append(" | ".join(parts))
+            name = self.declare("scales", "unsigned", len(words))
             self.code.flush()
-            for word in range(steps * fragments):
-                own = range(word * each, (word + 1) * each)
-                registers = [places.index((line, along[own[0]] // size)) for line in sorted({lines[r] for r in own})]
-                parts = [f"unsigned({ref.text(self.code, str(r))}) << {8 * b}" for b, r in enumerate(registers)]
-                self.code.add(f"{name}[{word}] = {' | '.join(parts)};", operation.source)
+            for position, text in enumerate(words):
+                self.code.add(f"{name}[{position}] = {text};", operation.source)
             found.append(name)
         return found
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from search_spaces.hardware.block_scaling import BlockFormat
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import DType
 from search_spaces.programs.inference.infer import infer
@@ -45,16 +46,16 @@ class Choices:
         return all(o.tf32 for o, _ in self.first.trace.walk() if isinstance(o, ir.Mma))
 
     @property
-    def scaled(self) -> bool:
-        """Whether factors of products have scales for blocks along k."""
-        return any(o.scales is not None for o, _ in self.first.trace.walk() if isinstance(o, ir.Mma))
+    def blocks(self) -> BlockFormat | None:
+        """The format of factors that have scales for blocks along k."""
+        return next((o.blocks for o, _ in self.first.trace.walk() if isinstance(o, ir.Mma)), None)
 
     def ways(self, device: Device) -> tuple[str, ...]:
         """Return what multiplies on ``device``."""
         if self.element is None:
             return ()
-        if self.scaled:
-            return scaled_rows(self.element, device)
+        if self.blocks is not None:
+            return scaled_rows(self.blocks, device)
         return tuple(rows_of_intrinsics(self.element, self.tf32, device))
 
     def inference(self, values: Mapping[str, Value]) -> Inference:
@@ -96,8 +97,8 @@ def choices(problem: ProgramProblem) -> Choices:
     types = {o.a.dtype for o, _ in found.first.trace.walk() if isinstance(o, ir.Mma)}
     if len(types) > 1:
         raise ProgramError(f"{program.name}: mma: all products of a program need one type")
-    if len({o.scales is None for o, _ in found.first.trace.walk() if isinstance(o, ir.Mma)}) > 1:
-        raise ProgramError(f"{program.name}: mma: all products of a program have scales, or none")
+    if len({o.blocks for o, _ in found.first.trace.walk() if isinstance(o, ir.Mma)}) > 1:
+        raise ProgramError(f"{program.name}: mma: all products of a program have scales of one format, or none")
     if any(_signature(i) != _signature(found.first) for i in inferences.values()):
         raise ProgramError(f"{program.name}: the chosen sizes must not change which operations there are")
     return found

@@ -11,7 +11,7 @@ import dataclasses
 from functools import cache
 
 from search_spaces.hardware import intrinsics
-from search_spaces.hardware.block_scaling import UNIT_SCALED_AS
+from search_spaces.hardware.block_scaling import UNIT_SCALED_AS, BlockFormat
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import DType
 from search_spaces.hardware.fragments import Fragment
@@ -65,13 +65,14 @@ def rows_of_intrinsics(element: DType, tf32: bool = False, device: Device | None
     return (*names, wgmma_name(element)) if has_boxes(element, device) else names
 
 
-def scaled_rows(element: DType, device: Device) -> tuple[str, ...]:
-    """Return what multiplies blocks that have scales: an instruction that has them, else that of the plain type, whose
-    sums of a block are scaled by themselves."""
-    row = next(r for r in intrinsics.intrinsics_for(UNIT_SCALED_AS, False) if r.unit == "mma")
-    if row.why_not(device) is None:
+def scaled_rows(blocks: BlockFormat, device: Device) -> tuple[str, ...]:
+    """Return what multiplies blocks that have scales: an instruction that has them, or of mxf8 that of the plain type,
+    whose sums of a block are scaled by themselves."""
+    row = next(r for r in intrinsics.intrinsics_for(blocks.name, False) if r.unit == "mma")
+    if row.why_not(device) is None or blocks.name != UNIT_SCALED_AS:
         return (row.name,)
-    return tuple(n for n in rows_of_intrinsics(element, device=device) if intrinsics.intrinsic(n).unit == "mma")
+    names = rows_of_intrinsics(blocks.element, device=device)
+    return tuple(name for name in names if intrinsics.intrinsic(name).unit == "mma")
 
 
 def has_boxes(element: DType | None, device: Device | None) -> bool:

@@ -159,7 +159,7 @@ class _Counter(BlockWork):
         product, row = self.made.products[number], fragments(str(self.values["intrinsic"]))
         fragments_m, fragments_n = product.fragments
         (m, k), n = operation.a.shape, operation.b.shape[1]
-        self.flops += 2.0 * m * n * k * times
+        self.flops += 2.0 * m * n * k * operation.a.dtype.values * times
         if is_boxed(product.intrinsic):
             self._boxed_product(operation, times)
             return

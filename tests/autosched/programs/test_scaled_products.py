@@ -12,12 +12,14 @@ from autosched.verify.schedules import ScheduleVerifier
 from measurements.emulator import Order, emulate
 from measurements.trials.comparison import check
 from search_spaces.hardware.devices import device
-from search_spaces.hardware.dtypes import BF16, E4M3
-from search_spaces.programs.builder import Builder, Input, Output, program
+from search_spaces.hardware.dtypes import BF16, E2M1X2, E4M3, UE4M3, UE8M0
+from search_spaces.programs.builder import Builder, Input, Output, Program, program
 from search_spaces.programs.language.ir import Array, ProgramError
 from search_spaces.programs.template import template
 
-MXF8 = load_program("examples/programs/mxf8_matmul.py")
+MXF8, MXF4, NVF4 = (
+    load_program(f"examples/programs/block_scaled_matmul.py:{name}_matmul") for name in ("mxf8", "mxf4", "nvf4")
+)
 SIZES = {"m": 70, "n": 72, "k": 160, "blocks": 5}
 
 
@@ -34,6 +36,48 @@ def test_mxf8(where: str) -> None:
         assert run.status == "ok", run.reason
         judged = check(p, inputs, run.outputs)
         assert judged.ok, (judged.reason, schedule)
+
+
+@pytest.mark.parametrize(("made", "blocks"), [(MXF4, 10), (NVF4, 20)], ids=["mxf4", "nvf4"])
+def test_four_bits(made: Program, blocks: int) -> None:
+    p, own = problem(made, m=70, n=72, pairs=160, blocks=blocks), template(made)
+    gpu = device("rtx5090")
+    assert own.why_not(p, gpu) is None
+    for where in ("b200", "h100"):
+        assert "sm_120" in (own.why_not(p, device(where)) or "")
+    for schedule in {s["bk"]: s for s in own.space(p, gpu).sample(20, 4)}.values():
+        assert schedule["intrinsic"] == f"mma_m16n8k64_{made.name.removesuffix('_matmul')}"
+        inputs = p.random_inputs(1)
+        run = emulate(own.kernel(p, schedule, gpu), inputs, time_limit=60.0, order=Order("random", seed=2))
+        assert run.status == "ok", run.reason
+        judged = check(p, inputs, run.outputs)
+        assert judged.ok, (judged.reason, schedule)
+    verdict = ScheduleVerifier(own, p, gpu).verify(own.space(p, gpu).sample(1, 5)[0])
+    assert verdict.ok, verdict.reason
+
+
+@pytest.mark.parametrize(("made", "block"), [(MXF4, 16), (NVF4, 8)], ids=["mxf4", "nvf4"])
+def test_numbers_of_four_bits_are_numpys(made: Program, block: int) -> None:
+    p = problem(made, m=9, n=10, pairs=64, blocks=64 // block)
+    inputs = p.random_inputs(3)
+    type_ = UE8M0 if block == 16 else UE4M3
+    a, b = (E2M1X2.load(inputs[name]) * type_.load(inputs[f"scale_{name}"]).repeat(2 * block, 1) for name in ("a", "b"))
+    values, bounds = p.expected(inputs)
+    assert a.shape == (9, 128)
+    assert np.all(np.abs(values["out"] - a @ b.T) <= bounds["out"])
+    assert p.flops == 2.0 * 9 * 10 * 128
+
+
+def test_pairs_are_multiplied_with_scales_alone() -> None:
+    def body(p: Builder, a: Array, out: Array) -> None:
+        p.blocks((64,), (64,))
+        p.load(p.window(a, (0, 0), (64, 64))).cast("f32")
+
+    made = program(a=Input("m k", "e2m1x2"), out=Output("m", "f32"))(body)
+    with pytest.raises(ProgramError, match="scales"):
+        problem(made, m=64, k=64)
+    with pytest.raises(ProgramError, match="e2m1x2"):
+        Output("m k", "e2m1x2")
 
 
 def test_numbers_are_numpys() -> None:
@@ -92,7 +136,7 @@ def refused(scale_a: Any, scale_b: Any, type_: str = "e4m3", depth: int = 64) ->
     ("given", "token"),
     [
         (((64, 2), None), "scale_b"),
-        (((64, 1), (2, 64)), "64x2 u8"),
+        (((64, 1), (2, 64)), "64x1 u8"),
         (((64, 2), (64, 2)), "2x64 u8"),
         (((64, 2), (2, 64), "f16"), "e4m3"),
         (((64, 1), (1, 64), "e4m3", 48), "32"),

@@ -22,8 +22,8 @@ __device__ __forceinline__ float scale_of(unsigned exponent) {
   return ptx::float_of(exponent == 255 ? 0x7fffffffu : bits);
 }
 
-// acc += (a * scales) @ (b * scales) for FM x FN fragments that are one block deep. The lowest bytes of scales_a[i] are the
-// exponents of this lane's two rows of fragment i; scales_b[j] is that of its column of fragment j of b.
+// acc += (a * scales) @ (b * scales) for FM x FN fragments of one step of k. A word has the scales of a line, one for each
+// block: scales_a[2 * i] and the word behind it those of this lane's two rows of fragment i, scales_b[j] those of its column.
 template <class I, int FM, int FN, class Sum>
 __device__ __forceinline__ void multiply_scaled(Sum* acc, const typename I::FragmentA* a, const typename I::FragmentB* b,
                                                 const unsigned* scales_a, const unsigned* scales_b, int lane) {
@@ -33,7 +33,7 @@ __device__ __forceinline__ void multiply_scaled(Sum* acc, const typename I::Frag
     for (int j = 0; j < FN; ++j) {
       auto& sums = *reinterpret_cast<typename I::FragmentC*>(acc + (i * FN + j) * I::c_registers);
       if constexpr (has_scales<I>(0)) {
-        I::template multiply_scaled<0, 0>(sums, a[i], b[j], scales_a[i] >> (lane % 2 * 8) & 255u, scales_b[j]);
+        I::template multiply_scaled<0, 0>(sums, a[i], b[j], lane % 2 == 0 ? scales_a[2 * i] : scales_a[2 * i + 1], scales_b[j]);
       } else {
         typename I::FragmentC block{};
         I::template multiply<void, void>(block, a[i], b[j]);
@@ -42,7 +42,7 @@ __device__ __forceinline__ void multiply_scaled(Sum* acc, const typename I::Frag
         for (int c = 0; c < 2; ++c) of_columns[c] = scale_of(ptx::shfl_idx(scales_b[j], lane % 4 * 8 + c * 4));
 #pragma unroll
         for (int r = 0; r < 4; ++r) {
-          sums.x[r] += block.x[r] * scale_of(scales_a[i] >> (r / 2 * 8) & 255u) * of_columns[r % 2];
+          sums.x[r] += block.x[r] * scale_of(scales_a[2 * i + r / 2]) * of_columns[r % 2];
         }
       }
     }

@@ -1,0 +1,56 @@
+"""Products whose factors have a scale for every block along k: mxf8 of e4m3, and mxf4 and nvf4 of e2m1, two to a byte.
+
+GeForce cards of Blackwell multiply so by one instruction. On other GPUs that multiply e4m3, the sums of each block of
+mxf8 are scaled by themselves.
+
+Run: autosched tune --program examples/programs/block_scaled_matmul.py:nvf4_matmul --device rtx5090
+    --size m=256 --size n=4096 --size pairs=2048 --size blocks=256
+"""
+
+from autosched.tile import Input, Output, program
+
+
+def product(p, a, b, scale_a, scale_b, block):
+    """The block's places, and its tile of (a * scale_a) @ (b * scale_b).T; ``block`` stored elements share a scale."""
+    (m, k), n = a.shape, b.shape[0]
+    bm, bn, bk = p.choose(bm=(64, 128), bn=(64, 128), bk=(32, 64, 128))
+    i, j = p.blocks((m, n), (bm, bn))
+    acc = p.state(p.zeros((bm, bn)))
+    for at in p.steps(k, bk):
+        x, y = p.load(p.window(a, (i, at), (bm, bk))), p.load(p.window(b, (j, at), (bn, bk)))
+        of_x, of_y = (
+            p.load(p.window(scales, (place, at // block), (size, bk // block)))
+            for scales, place, size in ((scale_a, i, bm), (scale_b, j, bn))
+        )
+        acc.set(p.mma(x, p.transpose(y), acc, scale_a=of_x, scale_b=p.transpose(of_y)))
+    return i, j, acc.read()
+
+
+@program(
+    a=Input("m k", "e4m3"), b=Input("n k", "e4m3"), scale_a=Input("m blocks", "u8"), scale_b=Input("n blocks", "u8"),
+    out=Output("m n", "bf16"),
+)  # fmt: skip
+def mxf8_matmul(p, a, b, scale_a, scale_b, out):
+    """a @ b.T of e4m3; scales of 32 numbers are exponents, biased by 127 (ue8m0)"""
+    i, j, acc = product(p, a, b, scale_a, scale_b, 32)
+    p.store(acc.cast("bf16"), p.window(out, (i, j), acc.shape))
+
+
+@program(
+    a=Input("m pairs", "e2m1x2"), b=Input("n pairs", "e2m1x2"), scale_a=Input("m blocks", "u8"),
+    scale_b=Input("n blocks", "u8"), out=Output("m n", "bf16"),
+)  # fmt: skip
+def mxf4_matmul(p, a, b, scale_a, scale_b, out):
+    """a @ b.T of e2m1; scales of 32 numbers are exponents, biased by 127 (ue8m0)"""
+    i, j, acc = product(p, a, b, scale_a, scale_b, 16)
+    p.store(acc.cast("bf16"), p.window(out, (i, j), acc.shape))
+
+
+@program(
+    a=Input("m pairs", "e2m1x2"), b=Input("n pairs", "e2m1x2"), scale_a=Input("m blocks", "u8"),
+    scale_b=Input("n blocks", "u8"), out=Output("m n", "bf16"),
+)  # fmt: skip
+def nvf4_matmul(p, a, b, scale_a, scale_b, out):
+    """a @ b.T of e2m1; scales of 16 numbers are e4m3 without a sign"""
+    i, j, acc = product(p, a, b, scale_a, scale_b, 8)
+    p.store(acc.cast("bf16"), p.window(out, (i, j), acc.shape))

@@ -139,7 +139,7 @@ def test_exported_kernels_take_other_scalars() -> None:
     scalar = {"kind": "scalar", "name": "eps", "dtype": "f32", "value": "0.5", "limits": ["0.0", "inf"]}
     count = {"kind": "scalar", "name": "count", "dtype": "i32", "value": "3", "limits": ["0", "8"]}
     launch = {"grid": ["1"] * 3, "block": ["1"] * 3, "cluster": ["1"] * 3, "dynamic_shared_bytes": "0"}
-    entry = {"problem": "x", "proof": None, "provenance": {}, "launch": launch, "operands": []}
+    entry = {"problem": "x", "verification": None, "provenance": {}, "launch": launch, "operands": []}
     kernel = ShippedKernel(Path("."), {**entry, "arguments": [scalar, count]}, {}, "exact", 0.0, False)
     for passed, wanted in (({}, (0.5, 3)), ({"eps": 2, "count": 8}, (2.0, 8)), ({"eps": 1.5}, (1.5, 3))):
         kept, _ = kernel._parameters([scalar, count], {}, passed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -121,6 +122,7 @@ def _kernel(kernel: ExportedKernel, number: int, module: int) -> list[str]:
         assert isinstance(a, TensorMap)  # exports have no textures
         return f"{{Pass::tensor_map, {maps.index(a)}}}"
 
+    lines += _table("Scalar", f"passed_{number}", [_passed(a) for a in scalars])
     lines += _table("TensorMap", f"maps_{number}", [_map(m, operands.index(m.operand)) for m in maps])
     then = []
     for position, (step, texts_of) in enumerate(zip(launch.steps, expressions.steps, strict=True)):
@@ -164,6 +166,7 @@ def _kernel(kernel: ExportedKernel, number: int, module: int) -> list[str]:
         str(len(scalars)), str(launch.launches), _bool(launch.grid_may_shrink),
         f"cubin_{module}", "nullptr" if kernel.ptx is None else f"ptx_{module}", f"{kernel.seconds!r}",
         *(f"{name}_{number}" for name in ("shape", "bytes", "scalars", "refuses")), *_list(f"then_{number}", then),
+        f"passed_{number}" if scalars else "nullptr",
     ]  # fmt: skip
     lines.append(f"inline const Kernel kernel_{number}{{{', '.join(values)}}};")
     return lines
@@ -202,6 +205,20 @@ def _map(m: TensorMap, operand: int) -> str:
     head = f"{operand}, {_ELEMENTS.index(m.element)}, {len(m.sizes)}"
     lists = ", ".join(map(numbers, (m.sizes, m.strides, m.box, m.element_strides)))
     return f"{{{head}, {lists}, {', '.join(map(str, choices))}}}"
+
+
+def _passed(scalar: ScalarArgument) -> str:
+    """Return the name, kind and range of a scalar that launches may pass; without a name of others."""
+    if scalar.limits is None:
+        return '{"", false, 0, 0}'
+    low, high = (_double(end) for end in scalar.limits)
+    return f"{{{_literal(scalar.name)}, {_bool(not scalar.dtype.is_float)}, {low}, {high}}}"
+
+
+def _double(number: float) -> str:
+    if math.isinf(number):
+        return f"{'-' if number < 0 else ''}std::numeric_limits<double>::infinity()"
+    return repr(float(number))
 
 
 def _scalar(scalar: ScalarArgument, text: str, cpp: Callable[[str], str]) -> str:

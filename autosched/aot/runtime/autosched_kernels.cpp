@@ -35,6 +35,13 @@ int autosched_select(const char* problem, int gpu, double growth, autosched_sele
   return 0;
 }
 
+// Lets launches of the selection pass another value of a scalar, such as eps.
+int autosched_pass(const autosched_selection* selection, const char* name, double value, char* message, unsigned message_bytes) {
+  const autosched::Error error = autosched::pass(*static_cast<autosched::Selection*>(selection->handle), name, value);
+  if (message != nullptr && message_bytes != 0) std::snprintf(message, message_bytes, "%s", error.message.c_str());
+  return static_cast<int>(error.status);
+}
+
 int autosched_launch(const autosched_selection* selection, void* const* arrays, void* stream, char* message, unsigned message_bytes) {
   const autosched::Error error = autosched::launch(*static_cast<autosched::Selection*>(selection->handle), arrays, selection->arrays, stream);
   if (message != nullptr && message_bytes != 0) std::snprintf(message, message_bytes, "%s", error.message.c_str());

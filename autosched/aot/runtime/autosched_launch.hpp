@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -76,6 +77,12 @@ struct Text {
   const char *name, *value;
   bool is_default;
 };
+// A number that a kernel takes by value, and that a launch may pass anew; "" for one that follows from the sizes.
+struct Scalar {
+  const char* name;
+  bool whole;  // an int32, else a float
+  double low, high;
+};
 // A further launch, behind the first one: what it alone has.
 struct Step {
   const char* entry;
@@ -108,6 +115,7 @@ struct Kernel {
   const char* (*refuses)(const std::int64_t*);              // why the kernel cannot have these sizes, or nullptr
   const Step* then;                                         // the launches behind the first, of a pipeline
   unsigned then_count;
+  const Scalar* passed;  // the scalars in their order
 };
 struct Kernels {
   const Kernel* first;
@@ -186,6 +194,7 @@ struct Selection {
   std::vector<std::int64_t> sizes;  // that the kernel computes, in the order of kernel->sizes
   double doublings = 0;             // from the problem that it was tuned for: the sum of |log2| of the ratios of sizes
   bool by_ptx = false;              // the driver compiles the kernel's PTX for this GPU
+  std::map<unsigned, double> scalars;  // that launches pass, by their place among the kernel's; others keep their values
 };
 struct Device {
   int sm = 0;  // 90 for compute capability 9.0
@@ -632,6 +641,26 @@ inline std::vector<const Operand*> arrays_of(const Kernel& k) {
   return found;
 }
 
+// Let launches of the selection pass another value of a scalar, such as eps.
+inline Error pass(Selection& s, const char* name, double value) {
+  if (s.kernel == nullptr) return {Status::bad_argument, 0, "no kernel was selected"};
+  const Kernel& k = *s.kernel;
+  std::string known;
+  for (unsigned n = 0; n < k.scalar_count; ++n) {
+    const Scalar& scalar = k.passed[n];
+    if (std::string(scalar.name).empty()) continue;
+    known += std::string(known.empty() ? "" : ", ") + scalar.name;
+    if (std::string(name) != scalar.name) continue;
+    if (!(value >= scalar.low && value <= scalar.high) || (scalar.whole && value != std::floor(value))) {
+      return {Status::bad_argument, 0,
+              std::string(name) + " must be a " + (scalar.whole ? "whole " : "") + "number from " + std::to_string(scalar.low) + " to " + std::to_string(scalar.high) + ", not " + std::to_string(value)};
+    }
+    s.scalars[n] = value;
+    return {};
+  }
+  return {Status::bad_argument, 0, std::string(k.problem) + " takes no scalar " + name + ": it has " + (known.empty() ? "none" : known)};
+}
+
 // Queue the kernel on `stream` (a CUstream or cudaStream_t of the current GPU; nullptr: the default one), on device
 // pointers in the order of `arrays_of`. The first launch in a context loads the module. Safe from any number of threads.
 inline Error launch(const Selection& s, void* const* arrays, unsigned count, void* stream = nullptr) {
@@ -653,6 +682,13 @@ inline Error launch(const Selection& s, void* const* arrays, unsigned count, voi
   std::vector<unsigned char> scalar_bytes(8u * (k.scalar_count + 1));
   auto* scalars = reinterpret_cast<unsigned char(*)[8]>(scalar_bytes.data());
   if (k.scalars != nullptr) k.scalars(s.sizes.data(), scalars);
+  for (const auto& [n, value] : s.scalars) {
+    if (k.passed[n].whole) {
+      expression::store(scalars[n], static_cast<std::int32_t>(value));
+    } else {
+      expression::store(scalars[n], static_cast<float>(value));
+    }
+  }
   std::vector<Shape> shapes(1 + k.then_count);
   for (unsigned n = 0; n <= k.then_count; ++n) {
     (n == 0 ? k.shape : k.then[n - 1].shape)(s.sizes.data(), shapes[n]);

@@ -10,6 +10,7 @@ char contexts[2];
 void* current = nullptr;
 int loads[2], launches = 0, failing = 0;
 char failing_name[64] = "";
+unsigned passed[16];  // the first four bytes of each parameter of the last launch
 int result(const char* name) { return std::strcmp(name, failing_name) == 0 ? failing : 0; }
 }  // namespace
 
@@ -17,6 +18,7 @@ API void fake_fail(const char* name, int code) { std::strncpy(failing_name, name
 API void fake_context(int n) { current = &contexts[n]; }
 API int fake_loads(int n) { return loads[n]; }
 API int fake_launches() { return launches; }
+API unsigned fake_parameter(int n) { return passed[n]; }
 
 API int cuInit(unsigned) { return result("cuInit"); }
 API int cuDeviceGetCount(int* n) { return *n = 2, 0; }
@@ -32,5 +34,8 @@ API int cuModuleGetFunction(void** to, void*, const char*) { return *to = &conte
 API int cuFuncSetAttribute(void*, int, int) { return result("cuFuncSetAttribute"); }
 API int cuMemAlloc_v2(std::uint64_t* to, std::size_t) { return *to = 4096, result("cuMemAlloc"); }
 API int cuMemsetD8Async(std::uint64_t, unsigned char, std::size_t, void*) { return 0; }
-API int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**) { return ++launches, result("cuLaunchKernel"); }
+API int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void** given, void**) {
+  for (int n = 0; n < 16 && given[n] != nullptr; ++n) std::memcpy(&passed[n], given[n], 4);
+  return ++launches, result("cuLaunchKernel");
+}
 API int cuGetErrorName(int, const char** to) { return *to = "CUDA_ERROR_OF_THE_FAKE", 0; }

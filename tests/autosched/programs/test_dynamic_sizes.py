@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from cases import representative
 
 from autosched.programs.loading import load_program, problem
 from autosched.verify.schedules import ScheduleVerifier
@@ -145,14 +146,14 @@ def wide_product(p: Builder, a: Array, b: Array, out: Array) -> None:
     p.store(acc, p.window(out, (i, j), (64, 64)))
 
 
-@pytest.mark.parametrize("filled_by", ["threads", "tma", "warp"])
+@pytest.mark.parametrize("filled_by", representative(["threads", "tma", "warp"], "threads", "warp"))
 def test_products_by_wgmma(filled_by: str) -> None:
     """Tensor maps have the size of the launch; copies by threads compare lines with the kernel's argument."""
     sizes = around(64, n=76, k=134) if filled_by == "threads" else around(64, n=72, k=136)
     run_at_sizes(wide_product, "h100", sizes, 3, by_wgmma(wide_product, sizes[0], filled_by))
 
 
-@pytest.mark.parametrize("filled_by", ["threads", "tma"])
+@pytest.mark.parametrize("filled_by", representative(["threads", "tma"], "tma"))
 def test_a_dynamic_depth_by_wgmma(filled_by: str) -> None:
     rows, columns = (76, 60) if filled_by == "threads" else (72, 64)
     sizes = [{"m": 8, "k": k, "k0": rows, "n": columns} for k in (128, 1, 63, 64, 200)]
@@ -172,7 +173,7 @@ def shared_depth(p: Builder, a: Array, b: Array, c: Array, out: Array) -> None:
     p.store(acc, p.window(out, (i, j), (32, 32)))
 
 
-@pytest.mark.parametrize("where", ["t4", "a100", "h100", "b200"])
+@pytest.mark.parametrize("where", representative(["t4", "a100", "h100", "b200"], "a100"))
 def test_blocks_share_a_constant_depth(where: str) -> None:
     sizes = around(64, n=72, k=136)
     space = template(product).space(problem(product, **sizes[0]), device(where))
@@ -180,7 +181,7 @@ def test_blocks_share_a_constant_depth(where: str) -> None:
     run_at_sizes(product, where, sizes, 1, schedule)
 
 
-@pytest.mark.parametrize("where", ["a100", "h100"])
+@pytest.mark.parametrize("where", representative(["a100", "h100"], "h100"))
 def test_blocks_share_a_dynamic_depth(where: str) -> None:
     sizes = [{"m": m, "k": k, "d": 32, "n": 40} for m, k in ((64, 96), (1, 1), (33, 15), (31, 17), (70, 100))]
     check_sizes(shared_depth, where, sizes, 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from cases import representative
 
 from autosched import emulate as emulate_launch
 from autosched.programs.loading import load_program, problem
@@ -71,17 +72,17 @@ def run_at_strides(made: Program, where: str, sizes: dict[str, int], schedule: S
     assert ran
 
 
-@pytest.mark.parametrize("where", ["t4", "a100", "h100", "b200"])
+@pytest.mark.parametrize("where", representative(["t4", "a100", "h100", "b200"], "a100"))
 def test_products(where: str) -> None:
     run_at_strides(product, where, {"m": 70, "n": 72, "k": 80}, None, {"t4": 1, "a100": 2, "h100": 3, "b200": 4}[where])
 
 
-@pytest.mark.parametrize("where", ["a100", "h100"])
+@pytest.mark.parametrize("where", representative(["a100", "h100"], "a100"))
 def test_rows_and_columns(where: str) -> None:
     run_at_strides(rows_of_matrices, where, {"h": 3, "m": 32, "n": 32, "r": 40}, None, 5)
 
 
-@pytest.mark.parametrize("filled_by", ["tma", "warp"])
+@pytest.mark.parametrize("filled_by", representative(["tma", "warp"], "warp"))
 def test_boxes_of_tma(filled_by: str) -> None:
     """A tensor map has the stride of the launch, and the columns of the program: others are zero."""
     space = template(product).space(problem(product, m=70, n=72, k=80), device("h100"))
@@ -90,7 +91,7 @@ def test_boxes_of_tma(filled_by: str) -> None:
     run_at_strides(product, "h100", {"m": 70, "n": 72, "k": 80}, schedule, 1)
 
 
-@pytest.mark.parametrize("where", ["a100", "h100"])
+@pytest.mark.parametrize("where", representative(["a100", "h100"], "h100"))
 def test_the_example(where: str) -> None:
     made = load_program("examples/programs/columns_matmul.py")
     run_at_strides(made, where, {"m": 40, "n": 72, "k": 80, "x_stride": 112}, None, 1)

@@ -34,6 +34,7 @@ class QkNormRope(TileProblem):
     optional_inputs: ClassVar[tuple[str, ...]] = ("weight",)
     call_options: ClassVar[Mapping[str, Any]] = {"eps": 1e-6}
     size_fields: ClassVar[tuple[str, ...]] = ("tokens", "heads", "head_size", "length")
+    scalar_fields: ClassVar[tuple[str, ...]] = ("eps",)
 
     tokens: int = option("rows of x")
     heads: int = option("heads of a row")

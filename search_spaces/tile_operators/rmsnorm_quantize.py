@@ -37,6 +37,7 @@ class RmsNormQuantize(TileProblem):
     outputs: ClassVar[int] = 3
     call_options: ClassVar[Mapping[str, Any]] = {"eps": 1e-5}
     size_fields: ClassVar[tuple[str, ...]] = ("rows", "columns")
+    scalar_fields: ClassVar[tuple[str, ...]] = ("eps",)
 
     rows: int = option("rows of x")
     columns: int = option("columns of x")

@@ -57,6 +57,8 @@ class TileProblem(Problem):
         call_options: Keywords of a call with their defaults, which become fields of the problem.
         size_fields: Fields that the program knows as extents of its arrays alone. The program gets all others as
             ``options``, so that equal options share one program.
+        scalar_fields: Fields of f32 that a launch passes by value, so that one kernel serves all their values. In the
+            program's options they are tiles of one number.
     """
 
     inputs: ClassVar[tuple[str, ...]]
@@ -64,6 +66,7 @@ class TileProblem(Problem):
     outputs: ClassVar[int] = 1
     call_options: ClassVar[Mapping[str, Any]] = {}
     size_fields: ClassVar[tuple[str, ...]]
+    scalar_fields: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     @abstractmethod
@@ -91,8 +94,9 @@ class TileProblem(Problem):
         the names of the operands."""
 
     def options(self) -> Mapping[str, Any]:
-        """Return what the program gets as its options: all fields that are no sizes."""
-        fields = (f.name for f in dataclasses.fields(self) if f.name not in self.size_fields)
+        """Return what the program gets as its options: all fields that are neither sizes nor scalars."""
+        others = (*self.size_fields, *self.scalar_fields)
+        fields = (f.name for f in dataclasses.fields(self) if f.name not in others)
         return {name: getattr(self, name) for name in fields}
 
     def reduced(self, turns: ReducedLoops) -> Self:
@@ -175,7 +179,8 @@ def _tile_problem(problem: TileProblem) -> ProgramProblem:
         count = math.prod(extents[extent] for extent in view.split())
         if count != problem.operand(name).size:
             raise ValueError(f"the view {view} of {name} has {count} elements, not {problem.operand(name).size}")
-    return problem_type(program)(**{name: extents[name] for name in program.sizes})
+    scalars = {name: getattr(problem, name) for name in own.scalar_fields}
+    return problem_type(program)(**{name: extents[name] for name in program.sizes}, **scalars)
 
 
 @lru_cache(maxsize=256)
@@ -183,13 +188,14 @@ def _program(
     own: type[TileProblem], arguments: tuple[tuple[str, str, DType, str], ...], options: tuple[tuple[str, Any], ...]
 ) -> Program:
     """Return the program of some options; the same object for the same ones."""
-    from search_spaces.programs.builder import Argument, Program
+    from search_spaces.programs.builder import Argument, Program, Scalar
 
     names = [name for name, *_ in arguments]
-    chosen = SimpleNamespace(**dict(options))
+    usual: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(own)}
 
-    def function(p: Any, *arrays: Any) -> None:
-        own.compute(p, chosen, **dict(zip(names, arrays, strict=True)))
+    def function(p: Any, *given: Any) -> None:
+        arrays, scalars = given[: len(names)], dict(zip(own.scalar_fields, given[len(names) :], strict=True))
+        own.compute(p, SimpleNamespace(**dict(options), **scalars), **dict(zip(names, arrays, strict=True)))
 
     return Program(
         name=own.operator,
@@ -200,4 +206,5 @@ def _program(
         ),
         content=f"{arguments}\0{options}\0{Path(own.compute.__code__.co_filename).read_text('utf-8')}",
         summary=own.summary,
+        scalars=tuple((name, Scalar("f32", float(usual[name]))) for name in own.scalar_fields),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tile_operator_checks import interpreted, is_found, kernel_of, outcome, sampled
@@ -39,6 +41,17 @@ def test_the_interpreter_agrees_with_numpy(name: str) -> None:
 def test_a_sampled_schedule(name: str) -> None:
     for schedule in sampled(CASES[name], "h100", 1):
         assert outcome(CASES[name], kernel_of(CASES[name], "h100", schedule)) == "ok", schedule
+
+
+@pytest.mark.parametrize("name", ["norm and quantisation", "norm and rotary positions"])
+def test_one_kernel_serves_every_eps(name: str) -> None:
+    """It is passed by value: kernels of other values differ in their launch alone."""
+    problem = CASES[name]
+    (schedule,) = sampled(problem, "h100", 1)
+    other = replace(problem, eps=0.75)  # type: ignore[call-arg]
+    kernel = kernel_of(other, "h100", schedule)
+    assert kernel.source == kernel_of(problem, "h100", schedule).source
+    assert outcome(other, kernel) == "ok"
 
 
 @pytest.mark.nightly

@@ -37,7 +37,8 @@ class CombiningEmitter(Emitter):
         for reduce in self.found.sums.values():  # lanes' parts have been joined before they were left
             if loop.number in self.found.inside[reduce.result.id]:
                 self.partial.pop(reduce.result.id, None)
-        self._begin_with_first_part(loop)
+        with self.code.standing(loop.source):
+            self._begin_with_first_part(loop)
         self._operations(operations[at + 1 :])
         self.finish()
         self.code.flush()

@@ -168,16 +168,19 @@ def _second_launch(
         *grid_code(first.found, config, first.split),
         *(emitter.head or [THREAD]),
     ]
-    body = [*(f"  {line}" for line in head), *emitter.code.lines]
-    source = (
-        "\n"
-        + "".join(f"{line}\n" for line in emitter.code.tables)
-        + emitter.structs
-        + f'extern "C" __global__ void __launch_bounds__({threads}, {config.integer("min_blocks")})\n'
-        + f"{entry}_combine({parameters}) {{\n"
-        + "\n".join([*body, *_last_place(body)])
-        + "\n}\n"
-    )
+    assert first.split is not None
+    place = first.split.loop.source
+    own = [
+        *emitter.code.tables,
+        *emitter.structs.splitlines(),
+        f'extern "C" __global__ void __launch_bounds__({threads}, {config.integer("min_blocks")})',
+        f"{entry}_combine({parameters}) {{",
+        *(f"  {line}" for line in head),
+    ]
+    # Behind the first kernel each line says where it stands, or the compiler would count on from that one's last.
+    begun = [text for line in own for text in (f'#line {place.line} "{place.file}"', line)]
+    body = emitter.code.lines
+    source = "\n".join([*begun, *body, *_last_place(body), "}"]) + "\n"
     launch = Launch(
         entry=f"{entry}_combine",
         arguments=arguments,

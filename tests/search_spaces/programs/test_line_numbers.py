@@ -34,7 +34,7 @@ PROGRAMS = sorted(
     for path in (EXAMPLES / folder).glob("*.py")
     for name in re.findall(r"^@program\(.*?^def (\w+)\(p", path.read_text("utf-8"), re.M | re.S)
 )
-A100, H100 = device("a100"), device("h100")
+A100, H100, RTX5090 = device("a100"), device("h100"), device("rtx5090")
 
 
 def places(source: str) -> list[tuple[str, str]]:
@@ -57,7 +57,7 @@ def of_example(place: str) -> ProgramProblem:
 def test_each_line_of_a_kernel_stands_at_one_of_its_operations(place: str) -> None:
     p = of_example(place)
     own = template(p.program)
-    where = A100 if own.why_not(p, A100) is None else H100
+    where = next(gpu for gpu in (A100, H100, RTX5090) if own.why_not(p, gpu) is None)
     for schedule in own.space(p, where).sample(3, 1):
         operations = choices(p).inference(schedule).trace.walk()
         known = {f'#line {o.source.line} "{o.source.file}"' for o, _ in operations}

@@ -16,6 +16,7 @@ from measurements.files.bounded import read_bounded
 from search_spaces.arrays import FloatArray
 from search_spaces.programs.builder import Program
 from search_spaces.programs.language.ir import ProgramError
+from search_spaces.programs.language.parameters import Number
 
 _MOST_BYTES = 1 << 22  # of a file
 
@@ -37,7 +38,7 @@ def with_reference(program: Program, place: str) -> Program:
     outputs = [name for name, a in program.arguments if a.role != "input"]
 
     def reference(
-        sizes: Mapping[str, int], inputs: Mapping[str, FloatArray], shapes: Mapping[str, tuple[int, ...]]
+        sizes: Mapping[str, Number], inputs: Mapping[str, FloatArray], shapes: Mapping[str, tuple[int, ...]]
     ) -> dict[str, FloatArray]:
         told = f"the reference {place}"
         count = sum(int(np.prod(shape)) for shape in shapes.values())

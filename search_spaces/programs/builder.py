@@ -24,9 +24,9 @@ from search_spaces.short_repr import short_repr
 __all__ = ["ARRAY_DTYPES", "Argument", "Builder", "InOut", "Input", "Output", "Program", "Scalar", "program", "wg_map"]
 
 Role = Literal["input", "output", "inout"]
-# Of sizes, inputs as float64, and the shapes of outputs: what these must be.
+# Of sizes and scalars, inputs as float64, and the shapes of outputs: what these must be.
 Reference = Callable[
-    [Mapping[str, int], Mapping[str, FloatArray], Mapping[str, tuple[int, ...]]], Mapping[str, FloatArray]
+    [Mapping[str, Number], Mapping[str, FloatArray], Mapping[str, tuple[int, ...]]], Mapping[str, FloatArray]
 ]
 
 

@@ -96,9 +96,10 @@ class ProgramProblem(Problem):
         to the outputs' types."""
         values, bounds = interpret_in_any_order(self.usual_trace(), inputs, self._unordered)
         if self.program.reference is not None:
-            given = {o.name: o.dtype.load(np.asarray(inputs[o.name])) for o in self.operands() if o.role != "output"}
+            stored = {o: np.asarray(inputs[o.name])[..., : o.columns] for o in self.operands() if o.role != "output"}
+            given = {o.name: o.dtype.load(np.ascontiguousarray(array)) for o, array in stored.items()}
             shapes = {o.name: o.shape for o in self.operands() if o.role != "input"}
-            values = {**values, **self.program.reference(self.sizes, given, shapes)}
+            values = {**values, **self.program.reference(self.values, given, shapes)}
         types = {o.name: o.dtype for o in self.operands()}
         both = {name: rounded(types[name], (values[name], bound)) for name, bound in bounds.items()}
         return {name: value for name, (value, _) in both.items()}, {name: bound for name, (_, bound) in both.items()}

@@ -40,6 +40,20 @@ def test_results_are_compared_with_it(
     assert told in said.out + said.err and "Traceback" not in said.err
 
 
+def test_a_reference_gets_scalars_and_the_columns_of_strided_inputs(tmp_path: Path) -> None:
+    program = (
+        PROGRAM.replace("import Input, Output", "import Input, Output, Scalar")
+        .replace('"m n", "f32"), out', '"m n", "f32", strided=True), by=Scalar("f32", 2.0, low=1.0, high=3.0), out')
+        .replace("(p, x, out)", "(p, x, by, out)")
+        .replace("* 2.0", "* by")
+    )
+    (tmp_path / "doubled.py").write_text(program)
+    (tmp_path / "reference.py").write_text("def f(x, by, n): assert x.shape[1] == n; return by * x")
+    sizes = ["--size", "m=9", "--size", "n=40", "--size", "x_stride=44", "--device", "a100", "--sample", "1"]
+    place = ["--program", str(tmp_path / "doubled.py"), "--reference", f"{tmp_path / 'reference.py'}:f"]
+    assert main(["verify", *place, *sizes]) == 0
+
+
 def test_a_place_without_a_function_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "doubled.py").write_text(PROGRAM)
     place = ["--program", str(tmp_path / "doubled.py"), "--size", "m=9", "--size", "n=40"]

@@ -10,6 +10,7 @@ from tile_operator_checks import interpreted, is_found, kernel_of, outcome, samp
 
 from search_spaces.catalogue import problem_from_json
 from search_spaces.hardware.devices import device
+from search_spaces.hardware.dtypes import BF16
 from search_spaces.tile_operators.grouped_matmul import GroupedMatmul
 from search_spaces.tile_operators.tile_template import tile_template
 
@@ -100,3 +101,21 @@ def test_refusals() -> None:
             replace(SMALL, **wrong)
     with pytest.raises(ValueError, match="tokens"):
         replace(CASES["masked"], tokens=3)
+
+
+def test_sums_that_overflow_in_some_order_are_not_bounded() -> None:
+    """The largest numbers of both signs give inf - inf in one order; of one sign they give an infinity in each."""
+    problem = GroupedMatmul(m=8, n=64, k=96, groups=2, dtype="bf16", rows="masked")
+    largest = float.fromhex("0x1.fep127")
+    inputs = problem.random_inputs(1)
+    rows = np.full((2, 8, 96), -largest)
+    rows[0, 0, 5] = 1e-9 * largest  # far less than the others, and beyond f32 once it is multiplied
+    rows[0, 2, ::2] = largest
+    inputs |= {
+        "x": BF16.store(rows),
+        "w": BF16.store(np.full((2, 96, 64), largest)),
+        "ends": np.array([8, 8], np.int32),
+    }
+    values, bounds = problem.expected(inputs)
+    assert np.isinf(bounds["out"][0, [0, 2]]).all()
+    assert (values["out"][0, 1] == -np.inf).all() and not bounds["out"][0, 1].any()

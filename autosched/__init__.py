@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from autosched.dispatch.database import Database, NotTuned, StaleSchedule
     from autosched.dispatch.functions import layernorm, matmul, matvec, reduce, rmsnorm, softmax, transpose, use
     from autosched.dispatch.kernel import RuntimeUnavailable
+    from autosched.dispatch.packing import pack_weights
     from autosched.dispatch.provenance import NoSchedule
     from autosched.dispatch.tile_functions import (
         attention,
@@ -122,6 +123,7 @@ __all__ = [
     "matmul",
     "matvec",
     "pack_int4",
+    "pack_weights",
     "qk_norm_rope",
     "quantized_matmul",
     "reduce",
@@ -182,6 +184,7 @@ _HOMES = {
         ),
         "autosched.dispatch.tile_functions",
     ),
+    "pack_weights": "autosched.dispatch.packing",
     **dict.fromkeys(("int4_from_awq", "int4_from_gptq", "pack_int4"), "search_spaces.tile_operators.packed_weights"),
     "CrossEntropy": "search_spaces.tile_operators.cross_entropy",
     "QkNormRope": "search_spaces.tile_operators.qk_norm_rope",

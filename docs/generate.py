@@ -74,7 +74,7 @@ API = {
         "transpose",
         *("attention", "decode_attention", "quantized_matmul", "grouped_matmul"),
         *("rmsnorm_quantize", "qk_norm_rope", "router_topk", "cross_entropy"),
-        *("pack_int4", "int4_from_awq", "int4_from_gptq"),
+        *("pack_int4", "pack_weights", "int4_from_awq", "int4_from_gptq"),
     ),
     "PyTorch": ("torch.patch", "+torch.Calls", "torch.emulated"),
     "Problems and kernels": (

@@ -164,6 +164,7 @@ class Database:
         """
         from autosched.dispatch.kernel import CubinKernel, RuntimeUnavailable, gpu_library
         from measurements.runners.cuda.device import gpu_here, missing_driver
+        from search_spaces.tile_operators.tile_problem import TileProblem
 
         problem = _problem(problem, sizes)
         cp = gpu_library()
@@ -187,6 +188,7 @@ class Database:
             kernel = LibraryKernel(cp, problem, resolved.provenance)
         else:
             kernel = CubinKernel(cp, resolved.launch, resolved.cubin, resolved.provenance)
+        kernel.packing = problem.pack if isinstance(problem, TileProblem) else None
         self._warn(kernel.provenance)
         return kernel
 

@@ -25,6 +25,7 @@ from autosched.dispatch.given_arrays import (
     torch_of,
     torch_type,
 )
+from autosched.dispatch.packing import packed_array
 from autosched.dispatch.provenance import KernelProvenance
 from measurements.runners.cuda.core_gpu import CoreGpu
 from measurements.runners.driver_steps import DriverStep, driver_steps
@@ -64,6 +65,7 @@ class LoadedKernel(ABC):
         self.provenance = provenance
         self.inputs = tuple(o for o in operands if o.role in ("input", "inout"))
         self.outputs = tuple(o for o in operands if o.role == "output")
+        self.packing: Callable[[Array], Array] | None = None
         self._cupy = cp
         self._ndarray = cp.ndarray
         self._gpu = int(cp.cuda.Device().id)
@@ -101,6 +103,22 @@ class LoadedKernel(ABC):
             starts = [*starts, *passed]
         self.launch_at(starts, torch)
         return outs if len(outs) > 1 else outs[0]
+
+    def pack(self, w: Any) -> Any:
+        """Return weights in the layout that this kernel reads. Pack once per layer, and pass the result to calls.
+
+        Args:
+            w: Weights in rows, as ``quantized_matmul`` takes them: a numpy or cupy array, or a tensor.
+
+        Returns:
+            The same weights, of the same type and library.
+
+        Raises:
+            ValueError: The kernel takes all arrays as they are, or ``w`` has another shape.
+        """
+        if self.packing is None:
+            raise ValueError("this kernel takes all arrays as they are: pack none")
+        return packed_array(self.packing, w)
 
     def launch_at(self, starts: Sequence[Any], torch: Any) -> None:
         """Launch the kernel for arrays at these addresses, inputs then outputs, and perhaps scalars, without checks.

@@ -65,7 +65,7 @@ def quantized_matmul(
 
     Args:
         x: (m, k) of f16 or bf16.
-        w: (n, k / 8) of int32 from ``pack_int4``, or (n, k) of int8 or e4m3.
+        w: (n, k / 8) of int32 from ``pack_int4``, or (n, k) of int8 or e4m3; or either from ``pack_weights``.
         scale: (groups, n) of x's type: for each row of w, one for each group of its columns.
         out: Array for the result, (m, n). Default: a new one.
         zeros: (groups, n) of uint8, zero points of 4-bit weights. Default: 8.
@@ -88,6 +88,8 @@ def grouped_matmul(
     out: Any = None,
     *,
     token: Any = None,
+    x_scale: Any = None,
+    w_scale: Any = None,
     rows: str = "contiguous",
     activation: str = "none",
     w_order: str = "row",
@@ -96,12 +98,14 @@ def grouped_matmul(
     """Compute the rows of each group times the group's own matrix, with group sizes known only on the device.
 
     Args:
-        x: (m, k) of f16 or bf16, sorted by groups; (groups, m, k) where ``rows`` is "masked"; or with ``token``
+        x: (m, k) of f16, bf16 or e4m3, sorted by groups; (groups, m, k) where ``rows`` is "masked"; or with ``token``
             (tokens, k) in any order.
         w: (groups, k, n), or with ``w_order="col"`` (groups, n, k); 2 n columns for "silu_up", gate before up.
         ends: (groups + 1,) of int32, ascending from 0 to m; or the counts (groups,) of masked rows.
-        out: Array for the result, (m, n) or (groups, m, n). Default: a new one.
+        out: Array for the result, (m, n) or (groups, m, n), bf16 for e4m3. Default: a new one.
         token: (m,) of int32: row of x for each sorted row; -1 for a row of zeros.
+        x_scale: Of e4m3, (m, k / 128) of f32: a scale for each 128 columns of a row of x, of which it has the rows.
+        w_scale: Of e4m3, (groups, n / 128, k / 128) of f32: a scale for each 128 x 128 elements.
         rows: "contiguous" or "masked".
         activation: "none", or "silu_up" for ``silu(x @ gate) * (x @ up)``.
         w_order: "row" or "col".
@@ -115,7 +119,8 @@ def grouped_matmul(
         NoSchedule: No kernel can compute this.
     """
     options = {"rows": rows, "activation": activation, "w_order": w_order}
-    return call_tile_operator(GroupedMatmul, {"x": x, "w": w, "ends": ends, "token": token}, out, database, options)
+    arrays = {"x": x, "w": w, "ends": ends, "token": token, "x_scale": x_scale, "w_scale": w_scale}
+    return call_tile_operator(GroupedMatmul, arrays, out, database, options)
 
 
 def attention(

@@ -9,12 +9,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from search_spaces.arrays import Array, FloatArray
-from search_spaces.hardware.dtypes import FLOAT_DTYPES, I32
+from search_spaces.hardware.dtypes import BF16, DTYPES, F32, I32
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import option
 from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem, cut
 
-TYPES = ("f16", "bf16")
+TYPES = ("f16", "bf16", "e4m3")
+BLOCK = 128  # columns of x, and rows and columns of w, that share a scale of e4m3
 ROWS = ("contiguous", "masked")
 ACTIVATIONS = ("none", "silu_up")
 ORDERS = ("row", "col")
@@ -35,13 +36,18 @@ class GroupedMatmul(TileProblem):
     none, such as -1, stands for a row of zeros. ``activation="silu_up"`` gives ``silu(x @ gate) * (x @ up)``: w has a
     width of 2 n, the columns of gate before those of up; otherwise the width is n. Sums are f32.
 
-    Raises ValueError for sizes below 1, unknown options, and tokens of masked rows.
+    With the type e4m3, x and w have scales of f32 and out is bf16: x_scale has x's rows and one for each 128 columns,
+    w_scale (groups, width / 128, k / 128) one for each 128 x 128 elements, sizes rounded up. w is stored by "col". The
+    sums of each 128 are scaled in f32.
+
+    Raises ValueError for sizes below 1, unknown options, tokens of masked rows, and e4m3 with w by rows or with gate
+    and up that share blocks.
     """
 
     operator: ClassVar[str] = "grouped_matmul"
     summary: ClassVar[str] = "rows of each group times the group's own matrix, with sizes on the device"
     inputs: ClassVar[tuple[str, ...]] = ("x", "w", "ends")
-    optional_inputs: ClassVar[tuple[str, ...]] = ("token",)
+    optional_inputs: ClassVar[tuple[str, ...]] = ("token", "x_scale", "w_scale")
     call_options: ClassVar[Mapping[str, Any]] = {"rows": "contiguous", "activation": "none", "w_order": "row"}
     size_fields: ClassVar[tuple[str, ...]] = ("m", "n", "k", "groups", "tokens")
 
@@ -50,7 +56,7 @@ class GroupedMatmul(TileProblem):
     k: int = option("columns of x", flag="-k")
     groups: int = option("groups, such as experts")
     tokens: int = option("rows of x that token chooses from; 0 for sorted x", 0)
-    dtype: str = option("type of x, w and out", "bf16", choices=TYPES)
+    dtype: str = option("type of x and w; also of out, which is bf16 for e4m3", "bf16", choices=TYPES)
     rows: str = option("how groups lie", "contiguous", choices=ROWS)
     activation: str = option("what is applied at the end", "none", choices=ACTIVATIONS)
     w_order: str = option("order of the matrices of w", "row", choices=ORDERS)
@@ -66,6 +72,10 @@ class GroupedMatmul(TileProblem):
                 raise ValueError(f"{name} must be {' or '.join(known)}, not {getattr(self, name)!r}")
         if self.tokens and self.rows == "masked":
             raise ValueError("tokens are chosen for contiguous rows: leave out tokens, or rows")
+        if self.scaled and self.w_order != "col":
+            raise ValueError("w_order must be col of e4m3: store matrices as (n, k)")
+        if self.scaled and self.activation == "silu_up" and self.n % BLOCK:
+            raise ValueError(f"n must be a multiple of {BLOCK} of e4m3 with silu_up, not {self.n}")
         if self.groups * self.k * self.width >= 2**40 or self.groups * self.m * max(self.n, self.k) >= 2**40:
             raise ValueError("the arrays are too large: keep each under 2^40 elements")
 
@@ -75,22 +85,43 @@ class GroupedMatmul(TileProblem):
         return self.tokens > 0
 
     @property
+    def scaled(self) -> bool:
+        """True if x and w have scales."""
+        return self.dtype == "e4m3"
+
+    @property
     def width(self) -> int:
         """Columns of a matrix of w."""
         return self.n * (2 if self.activation == "silu_up" else 1)
 
     def operands(self) -> tuple[Operand, ...]:
-        own, masked = FLOAT_DTYPES[self.dtype], self.rows == "masked"
+        own, masked = DTYPES[self.dtype], self.rows == "masked"
         lead = (self.groups,) if masked else ()
         matrix = (self.k, self.width) if self.w_order == "row" else (self.width, self.k)
         token = [Operand("token", "input", I32, (self.m,))] if self.gathered else []
+        rows = (self.tokens,) if self.gathered else (*lead, self.m)
+        scales = [
+            Operand("x_scale", "input", F32, (*rows, self.k_blocks)),
+            Operand("w_scale", "input", F32, (self.groups, self.width_blocks, self.k_blocks)),
+        ]
         return (
-            Operand("x", "input", own, (self.tokens, self.k) if self.gathered else (*lead, self.m, self.k)),
+            Operand("x", "input", own, (*rows, self.k)),
             Operand("w", "input", own, (self.groups, *matrix)),
             Operand("ends", "input", I32, (self.groups if masked else self.groups + 1,)),
             *token,
-            Operand("out", "output", own, (*lead, self.m, self.n)),
+            *(scales if self.scaled else []),
+            Operand("out", "output", BF16 if self.scaled else own, (*lead, self.m, self.n)),
         )
+
+    @property
+    def k_blocks(self) -> int:
+        """Scales along k."""
+        return -(-self.k // BLOCK)
+
+    @property
+    def width_blocks(self) -> int:
+        """Scales along the columns of a matrix."""
+        return -(-self.width // BLOCK)
 
     @classmethod
     def of_arrays(cls, shapes: Mapping[str, tuple[int, ...]], types: Mapping[str, str], **options: Any) -> Self:
@@ -112,11 +143,14 @@ class GroupedMatmul(TileProblem):
     def views(self) -> Mapping[str, str]:
         token = {"token": "m"} if self.gathered else {}
         lead = "groups " if self.rows == "masked" else ""
+        scales = {"x_scale": "tokens k_blocks" if self.gathered else f"{lead}m k_blocks"}
+        scales["w_scale"] = "groups width_blocks k_blocks"
         return {
             "x": "tokens k" if self.gathered else f"{lead}m k",
             "w": "groups k width" if self.w_order == "row" else "groups width k",
             "ends": "groups" if lead else "ends",
             **token,
+            **(scales if self.scaled else {}),
             "out": f"{lead}m n",
         }
 
@@ -124,17 +158,22 @@ class GroupedMatmul(TileProblem):
         return {
             "m": self.m, "n": self.n, "k": self.k, "groups": self.groups, "width": self.width,
             "ends": self.groups + 1, "tokens": self.tokens,
+            "k_blocks": self.k_blocks, "width_blocks": self.width_blocks,
         }  # fmt: skip
 
     @staticmethod
-    def compute(p: Any, o: Any, x: Any, w: Any, ends: Any, out: Any, token: Any = None) -> None:
+    def compute(p: Any, o: Any, x: Any, w: Any, ends: Any, out: Any, token: Any = None, **scales: Any) -> None:
         """Trial blocks that find the group of their tile by the offsets; those behind the last tile do nothing."""
         groups, n, k = w.shape[0], out.shape[-1], x.shape[-1]
-        bm, bn, bk = p.choose(bm=(16, 64, 128), bn=(64, 128), bk=(32, 64))
+        if scales:  # a tile has one scale of w, and a turn one of each row of x
+            bm, bn, bk = p.choose(bm=(16, 64, 128, 256), bn=(64, 128), bk=(BLOCK,))
+        else:
+            bm, bn, bk = p.choose(bm=(16, 64, 128, 256), bn=(64, 128, 256), bk=(32, 64, 128))
         if o.rows == "masked":
             group, i, j = p.blocks((groups, out.shape[1], n), (1, bm, bn))
             count = p.load_scalar(ends, group, high=out.shape[1])
-            row, end, x, out, own = i, count, x[group], out[group], w[group]
+            row, end, x, out, chosen_group = i, count, x[group], out[group], group
+            scales = {**scales, "x_scale": scales["x_scale"][group]} if scales else scales
             used = p.minimum(p.maximum(count - i, 0), 1)
         else:
             m = out.shape[0]
@@ -150,8 +189,9 @@ class GroupedMatmul(TileProblem):
             begun = p.uniform(before, high=m + groups, usual=tile)
             begin, end = (p.load_scalar(ends, number + at, high=m, ordered=True) for at in (0, 1))
             row = p.minimum(p.maximum(begin + (tile - begun) * bm, 0), m)
-            own = w[p.minimum(number, groups - 1)]
+            chosen_group = p.minimum(number, groups - 1)
             used = p.minimum(p.maximum(end - row, 0), 1)
+        own = w[chosen_group]
         chosen = row if token is None else p.load(p.window(token, (row, 0), (bm, 1), column=True), padding=-1)
         halves = (0, n) if o.activation == "silu_up" else (0,)
         sums = [p.state(p.zeros((bm, bn))) for _ in halves]
@@ -162,19 +202,29 @@ class GroupedMatmul(TileProblem):
                     right = p.load(p.window(own, (at, j + half), (bk, bn)))
                 else:
                     right = p.transpose(p.load(p.window(own, (j + half, at), (bn, bk))))
-                acc.set(p.mma(left, right, acc))
+                if not scales:
+                    acc.set(p.mma(left, right, acc))
+                    continue
+                of_rows = p.load(p.window(scales["x_scale"], (chosen, at // BLOCK), (bm, 1)))
+                place = (j + half) // BLOCK, at // BLOCK
+                of_block = p.load(p.window(scales["w_scale"][chosen_group], place, (1, 1)))
+                acc.set(acc + p.mma(left, right) * (of_rows * of_block))
         result = sums[0].read()
         if o.activation == "silu_up":
             result = result * p.sigmoid(result) * sums[1].read()
         if o.rows == "masked":
             result = p.where(p.rows(row, bm) < p.rows(end, 1), result, 0.0)
-            p.store(result.cast(o.dtype), p.window(out, (row, j), (bm, bn)))
+            p.store(result.cast("bf16" if scales else o.dtype), p.window(out, (row, j), (bm, bn)))
         else:
-            p.store(result.cast(o.dtype), p.window(out, (row, j), (bm, bn)), rows_below=end)
+            p.store(result.cast("bf16" if scales else o.dtype), p.window(out, (row, j), (bm, bn)), rows_below=end)
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         x = self.loaded(inputs)
         ends, rows = x["ends"].astype(np.int64), x["x"]
+        if self.scaled:
+            along = np.arange(self.k) // BLOCK
+            rows = rows * x["x_scale"][..., along]
+            x["w"] = x["w"] * x["w_scale"][:, np.arange(self.width) // BLOCK][:, :, along]
         if self.gathered:
             token = x["token"].astype(np.int64)
             inside = (token >= 0) & (token < self.tokens)

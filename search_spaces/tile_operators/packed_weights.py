@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from search_spaces.arrays import Array, IntArray
+from search_spaces.layouts.memory_order import FRAGMENT_BYTES, FRAGMENT_WORDS
 
 SPAN = 64  # numbers of a row that are packed together, in eight words
 _WORDS, _STEPS = 8, 4
@@ -46,6 +47,30 @@ def unpack_int4(words: Array) -> IntArray:
     shifts = 4 * np.arange(_STEPS, dtype=np.uint32)[:, None, None] + 16 * np.arange(2, dtype=np.uint32)
     spans = np.asarray(words, dtype=np.int32).view(np.uint32).reshape(n, count // _WORDS, 1, _WORDS, 1)
     return (spans >> shifts & np.uint32(15)).reshape(n, count * _WORDS).astype(np.int32)
+
+
+def pack_fragments(weights: Array) -> Array:
+    """Bring weights to the order in which each thread of a product loads 16 bytes that hold its own numbers.
+
+    Args:
+        weights: (n, k / 8) of int32 from ``pack_int4``, or (n, k) of 8 bits, k a multiple of 64.
+
+    Returns:
+        A row for each 16 rows, of as many bytes; rows beyond n are zero.
+
+    Raises:
+        ValueError: Another shape or type.
+    """
+    order = {4: FRAGMENT_WORDS, 1: FRAGMENT_BYTES}.get(weights.dtype.itemsize)
+    if order is None or weights.ndim != 2 or weights.shape[1] % order.columns:
+        raise ValueError(
+            f"weights must be (n, k / 8) of int32 or (n, k) of 8 bits, k a multiple of {SPAN}, not {weights.shape} of "
+            f"{weights.dtype}"
+        )
+    n, columns = weights.shape
+    whole = np.zeros((-(-n // order.rows) * order.rows, columns), weights.dtype)
+    whole[:n] = weights
+    return order.pack(whole)
 
 
 def int4_from_awq(qweight: Array, qzeros: Array, scales: Array) -> tuple[IntArray, Array, Array]:

@@ -11,14 +11,17 @@ import numpy as np
 from search_spaces.arrays import Array, FloatArray
 from search_spaces.hardware.dtypes import E4M3, FLOAT_DTYPES, I8, I32, U8
 from search_spaces.launches.operand import Operand
+from search_spaces.layouts.memory_order import FRAGMENT_BYTES, FRAGMENT_WORDS, MemoryOrder
 from search_spaces.operators.problem import option
-from search_spaces.tile_operators.packed_weights import SPAN, pack_int4, unpack_int4
+from search_spaces.tile_operators.packed_weights import SPAN, pack_fragments, unpack_int4
 from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem, cut
 
 TYPES = ("f16", "bf16")
 WEIGHTS = {"int4": I32, "int8": I8, "e4m3": E4M3}
 GROUPS = (0, 32, 64, 128)
+LAYOUTS = ("rows", "fragments")
 DEPTH = 16  # of one product of tensor cores, and of the numbers of a word that have one place in their halves
+TIMES = 16  # of what numbers of four bits are as f16, which takes fewer instructions; scales take that back
 MIDDLE = 8  # what numbers of four bits are less by, without zero points
 
 
@@ -51,6 +54,7 @@ class QuantizedMatmul(TileProblem):
     group: int = option("columns of w that share a scale: 32, 64 or 128; 0 for all", 128)
     zero_points: int = option("1 for zero points of int4", 0)
     dtype: str = option("type of x, scale and out", "f16", choices=TYPES)
+    layout: str = option("how w lies in memory", "rows", choices=LAYOUTS)
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:
@@ -69,6 +73,8 @@ class QuantizedMatmul(TileProblem):
             raise ValueError(f"group must be 0, 64 or 128 of {self.weights}, not {self.group}")
         if self.zero_points not in (0, 1) or (self.zero_points and self.weights != "int4"):
             raise ValueError(f"zero_points must be 0, or 1 of int4, not {self.zero_points!r} of {self.weights}")
+        if self.layout not in LAYOUTS:
+            raise ValueError(f"layout must be {' or '.join(LAYOUTS)}, not {self.layout!r}")
         if self.k % SPAN or (self.group and self.k % self.group):
             raise ValueError(f"k must be a multiple of {max(SPAN, self.group)}, not {self.k}")
 
@@ -77,12 +83,30 @@ class QuantizedMatmul(TileProblem):
         """Scales of a row of w."""
         return self.k // self.group if self.group else 1
 
+    @property
+    def order(self) -> MemoryOrder | None:
+        """Order of w in memory; None for rows."""
+        return None if self.layout == "rows" else FRAGMENT_WORDS if self.weights == "int4" else FRAGMENT_BYTES
+
+    @property
+    def rows(self) -> int:
+        """Rows of w: packed, as many as whole tiles have."""
+        return self.n if self.order is None else -(-self.n // self.order.rows) * self.order.rows
+
+    @property
+    def columns(self) -> int:
+        """Columns of w, of words or numbers."""
+        return self.k // 8 if self.weights == "int4" else self.k
+
     def operands(self) -> tuple[Operand, ...]:
         own, of = FLOAT_DTYPES[self.dtype], WEIGHTS[self.weights]
+        w = (self.rows, self.columns)
+        if self.order is not None:
+            w = self.order.shape(*w)
         zeros = [Operand("zeros", "input", U8, (self.groups, self.n))] if self.zero_points else []
         return (
             Operand("x", "input", own, (self.m, self.k)),
-            Operand("w", "input", of, (self.n, self.k // 8 if self.weights == "int4" else self.k)),
+            Operand("w", "input", of, w),
             Operand("scale", "input", own, (self.groups, self.n)),
             *zeros,
             Operand("out", "output", own, (self.m, self.n)),
@@ -93,16 +117,28 @@ class QuantizedMatmul(TileProblem):
         if any(len(shapes[name]) != 2 for name in ("x", "w", "scale")):
             raise ValueError("quantized_matmul takes matrices x (m, k), w and scale (groups, n)")
         weights = {"i32": "int4", "i8": "int8"}.get(types["w"], types["w"])
-        (m, k), (n, _), groups = shapes["x"], shapes["w"], shapes["scale"][0]
-        if k % groups:
+        (m, k), (groups, n) = shapes["x"], shapes["scale"]
+        layout = "rows" if shapes["w"][1] == (k // 8 if weights == "int4" else k) else "fragments"
+        if not groups or k % groups:
             raise ValueError(f"scale must have a row for each group of x's {k} columns, not {groups} rows")
         group = 0 if groups == 1 else k // groups
-        return cls(m=m, n=n, k=k, weights=weights, group=group, zero_points=int("zeros" in shapes), dtype=types["x"])
+        zero_points = int("zeros" in shapes)
+        return cls(
+            m=m, n=n, k=k, weights=weights, group=group, zero_points=zero_points, dtype=types["x"], layout=layout
+        )
 
-    @staticmethod
-    def pack(weights: Array) -> Array:
-        """Return numbers of four bits (n, k) as kernels take them: see ``packed_weights.pack_int4``."""
-        return pack_int4(weights)
+    def pack(self, weights: Array) -> Array:
+        """Return weights as kernels of this problem take them.
+
+        Args:
+            weights: Words of ``pack_int4``, or (n, k) of int8 or e4m3.
+
+        Raises:
+            ValueError: Weights of another shape.
+        """
+        if weights.shape != (self.n, self.columns):
+            raise ValueError(f"w must be ({self.n}, {self.columns}) to be packed, not {weights.shape}")
+        return weights if self.order is None else pack_fragments(weights)
 
     @property
     def flops(self) -> float:
@@ -110,23 +146,29 @@ class QuantizedMatmul(TileProblem):
 
     def views(self) -> Mapping[str, str]:
         zeros = {"zeros": "groups n"} if self.zero_points else {}
-        w = "n words" if self.weights == "int4" else "n k"
+        w = "rows words" if self.weights == "int4" else "rows k"
         return {"x": "m k", "w": w, "scale": "groups n", **zeros, "out": "m n"}
 
     def extents(self) -> Mapping[str, int]:
-        return {"m": self.m, "n": self.n, "k": self.k, "words": self.k // 8, "groups": self.groups}
+        sizes = {"m": self.m, "n": self.n, "k": self.k, "words": self.k // 8, "groups": self.groups}
+        return {**sizes, "rows": self.rows}
 
     @staticmethod
     def compute(p: Any, o: Any, x: Any, w: Any, scale: Any, out: Any, zeros: Any = None) -> None:
         """Tiles are transposed, as rows of x may be few: sums have a row for each column of out."""
         (m, k), n = x.shape, out.shape[1]
-        bn, parts = p.choose(bn=(64, 128), parts=(1, 2, 4, 8, 16))
+        if o.layout == "fragments":
+            w = p.ordered(w, FRAGMENT_WORDS if o.weights == "int4" else FRAGMENT_BYTES)
+        bn, parts = p.choose(bn=(64, 128), parts=(1, 2, 3, 4, 6, 8, 11, 16))
+        spans = (SPAN, 2 * SPAN) if k % (2 * SPAN) == 0 and o.group in (0, 2 * SPAN) else (SPAN,)
+        bk = p.choose(bk=spans)
         bm = p.choose(bm=tuple(size for size in (8, 16, 32, 64, 128, 256) if size < 2 * max(m, 8)))
         i, j = p.blocks((n, m), (bn, bm))
         acc = p.state(p.zeros((bn, bm)))
 
         def factor(at: Any) -> Any:
-            return p.load(p.window(scale, (i, at // o.group if o.group else 0), (bn, 1), turned=True)).cast("f32")
+            found = p.load(p.window(scale, (i, at // o.group if o.group else 0), (bn, 1), turned=True)).cast("f32")
+            return found * (1 / TIMES) if o.weights == "int4" and o.dtype == "f16" else found
 
         def scaled(sums: Any, at: Any) -> Any:
             return sums * factor(at) if o.group else sums
@@ -134,32 +176,32 @@ class QuantizedMatmul(TileProblem):
         def part(at: Any, depth: int) -> Any:
             return p.transpose(p.load(p.window(x, (j, at), (bm, depth))))
 
-        for at in p.split(k, SPAN, parts=parts, states=(acc,), combine="add"):
-            if o.weights != "int4":
-                numbers = p.load(p.window(w, (i, at), (bn, SPAN))).cast("f32").cast(o.dtype)
-                of_span = part(at, SPAN)
-                acc.set(acc + scaled(p.mma(numbers, of_span), at) if o.group else p.mma(numbers, of_span, acc))
-                continue
-            words = p.load(p.window(w, (i, at // 8), (bn, SPAN // 8)))
-            sums: Any = None if o.group else acc
-            for e in range(SPAN // DEPTH):
-                here = at + e * DEPTH
-                if o.group and (e * DEPTH) % o.group == 0:
-                    sums = None
-                zero = MIDDLE
-                if zeros is not None:
-                    column = here // o.group if o.group else 0
-                    zero = p.load(p.window(zeros, (i, column), (bn, 1), turned=True)).cast("i32")
-                sums = p.mma(p.nibbles(words, e, zero=zero, to=o.dtype), part(here, DEPTH), sums)
-                if o.group and ((e + 1) * DEPTH % o.group == 0 or (e + 1) * DEPTH == SPAN):
-                    acc.set(acc + scaled(sums, here))
-            if not o.group:
-                acc.set(sums)
+        depth = min(o.group or bk, bk)
+        for at in p.split(k, bk, parts=parts, states=(acc,), combine="add"):
+            if o.weights == "int4":
+                words = p.load(p.window(w, (i, at // 8), (bn, bk // 8)))
+            for first in range(0, bk, depth):
+                here = at + first
+                if o.weights != "int4":
+                    numbers = p.load(p.window(w, (i, here), (bn, depth))).cast("f32").cast(o.dtype)
+                else:
+                    zero = MIDDLE
+                    if zeros is not None:
+                        column = here // o.group if o.group else 0
+                        zero = p.load(p.window(zeros, (i, column), (bn, 1), turned=True)).cast("i32")
+                    own = range(4) if depth >= SPAN else range(first // DEPTH, (first + depth) // DEPTH)
+                    numbers = p.nibbles(words, own, zero=zero, times=TIMES if o.dtype == "f16" else 1, to=o.dtype)
+                factors = part(here, depth)
+                acc.set(acc + scaled(p.mma(numbers, factors), here) if o.group else p.mma(numbers, factors, acc))
         result = acc if o.group else acc * factor(0)
         p.store(result.cast(o.dtype), p.window(out, (i, j), (bn, bm), turned=True))
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         x = self.loaded(inputs)
+        if self.order is not None:
+            shape = (self.rows, self.columns)
+            x["w"] = np.asarray(self.order.unpack(x["w"], shape)[: self.n], dtype=np.float64)
+            inputs = {**inputs, "w": self.order.unpack(np.asarray(inputs["w"]), shape)[: self.n]}
         if self.weights == "int4":
             numbers = unpack_int4(np.asarray(inputs["w"])).astype(np.float64)
             zero = x["zeros"] if self.zero_points else np.full((self.groups, self.n), float(MIDDLE))

@@ -107,6 +107,10 @@ class TileProblem(Problem):
         """Yield larger problems, by name, which a full verification emulates, too: long loops and many tiles."""
         return iter(())
 
+    def pack(self, weights: Array) -> Array:
+        """Return weights in the layout that kernels of this problem read. Raises ValueError where none are packed."""
+        raise ValueError(f"kernels of {self.operator} take arrays as they are: pack none")
+
     def tile_problem(self) -> ProgramProblem:
         """Return the same as a problem of the tile program. Raises ValueError for what the program refuses."""
         return _tile_problem(self)

@@ -147,7 +147,8 @@ class Staged:
     memory are rows of the operand. ``loop``: of the ring, or None for a tile that is loaded once. ``advance``: along
     which way of memory the tiles of a loop follow each other; "placed" where each turn says anew where its tile begins,
     in its matrix or by the matrix; "gathered" where it says the line of memory of each of its rows. ``anywhere``: tiles
-    may begin such that they leave an array that they would divide.
+    may begin such that they leave an array that they would divide. ``converted``: factors follow from the tile, which
+    has another type: threads read what they need of it as it is stored, and convert that in registers.
     """
 
     name: str
@@ -161,6 +162,7 @@ class Staged:
     start: tuple[Index, Index]  # where the window begins in turn 0
     alignment: int
     anywhere: bool
+    converted: bool = False
 
 
 @dataclass(eq=False)

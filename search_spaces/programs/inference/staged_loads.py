@@ -1,14 +1,21 @@
-"""Loads that go through shared memory: operands of products, whose windows a loop moves tile by tile or not at all."""
+"""Loads that go through shared memory: operands of products, whose windows a loop moves tile by tile or not at all.
+
+What is multiplied as it is stored is read as the fragments of an instruction. What has another type, such as weights of
+4 or 8 bits, is copied as it is stored; threads read what they need of it, and convert that in registers.
+"""
 
 from __future__ import annotations
 
-from math import gcd
+from math import gcd, prod
 
+from search_spaces.hardware.dtypes import I32, DType
 from search_spaces.programs.inference.inference import Advance, Inference, Spread, Staged
 from search_spaces.programs.inference.row_numbers import indices_of_rows
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import line_dimension
+
+LEAST_BYTES = 512  # of a tile that is converted: 16 for each lane of a warp
 
 
 def linear(index: Index, loop: int) -> tuple[Index, int] | None:
@@ -26,26 +33,43 @@ def linear(index: Index, loop: int) -> tuple[Index, int] | None:
 
 
 def stage_loads(found: Inference) -> None:
-    """Stage what is multiplied as it is stored; what is cast from another width is converted in registers."""
+    """Stage factors of products, and tiles of narrow types that factors follow from."""
     names: list[str] = []
     factors = {found.product_of[o.result.id]: o.a.dtype for o in found.made.values() if isinstance(o, ir.Mma)}
+    converted: dict[int, Staged] = {}
     for id_, operation in list(found.made.items()):
         if not isinstance(operation, ir.LoadTile):
             continue
         for spread in found.wanted.get(id_, []):
+            if not spread.base.operand:
+                continue
             base = spread.of if spread.kind == "swap" and spread.of is not None else spread
-            if not base.operand:
+            stored, factor = operation.window.array.dtype, factors[spread.base.number]
+            if base.operand and (stored.bits, stored.is_float) == (factor.bits, factor.is_float):
+                staged = _staged(found, operation, base, spread.kind == "swap", names)
+            elif id_ in converted:
+                found.staged[id_, spread] = converted[id_]
                 continue
-            stored, factor = operation.window.array.dtype, factors[base.number]
-            if (stored.bits, stored.is_float) != (factor.bits, factor.is_float):
+            elif _worth_copying(operation, stored, factor) and found.inside[id_]:
+                staged = _staged(found, operation, Spread("left", operation.result.shape), False, names, True)
+                if staged is not None:
+                    converted[id_] = staged
+            else:
                 continue
-            staged = _staged(found, operation, base, spread.kind == "swap", names)
             if staged is not None:
                 found.staged[id_, spread] = staged
                 names.append(staged.name)
 
 
-def _staged(found: Inference, load: ir.LoadTile, spread: Spread, turned: bool, names: list[str]) -> Staged | None:
+def _worth_copying(load: ir.LoadTile, stored: DType, factor: DType) -> bool:
+    """Whether a tile is copied as it is stored: narrow numbers, or words of several, of which a warp has enough."""
+    narrow = stored.bits < factor.bits or (stored == I32 and factor.is_float)
+    return narrow and min(load.result.shape) > 1 and prod(load.result.shape) * stored.bytes >= LEAST_BYTES
+
+
+def _staged(
+    found: Inference, load: ir.LoadTile, spread: Spread, turned: bool, names: list[str], converted: bool = False
+) -> Staged | None:
     window, around = load.window, found.inside[load.result.id]
     if window.array.role != "input" or any(number not in found.loops for number in around):
         return None
@@ -67,6 +91,11 @@ def _staged(found: Inference, load: ir.LoadTile, spread: Spread, turned: bool, n
             or (window.extent[d] % window.shape[d] == 0 and high + window.shape[d] > window.extent[d])
         )
     start, advance = _walk(found, window, around[0]) if around else (window.at, "")
+    shape, order = spread.shape, window.array.order
+    if order is not None:
+        if advance in ("placed", "gathered"):
+            return None
+        shape, start = order.shape(*shape), (start[0] // order.rows, start[1] * order.rows)
     if trace.is_dynamic and advance in ("placed", "gathered"):
         return None
     name = window.array.name
@@ -77,18 +106,21 @@ def _staged(found: Inference, load: ir.LoadTile, spread: Spread, turned: bool, n
     line = line_dimension(window)
     row_major = (line == 1) != turned
     alignment = gcd(window.array.places_of_line, window.at[line].divisor) or window.array.places_of_line
+    if order is not None:
+        alignment *= order.rows
     return Staged(
         name=name,
         load=load,
         side="a" if spread.kind == "left" else "b",
         product=spread.number,
-        shape=spread.shape,
+        shape=shape,
         row_major=row_major,
         loop=around[0] if around else None,
         advance=advance,
         start=start,
         alignment=alignment,
         anywhere=anywhere,
+        converted=converted,
     )
 
 

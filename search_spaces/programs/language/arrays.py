@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from search_spaces.hardware.dtypes import DType
+from search_spaces.layouts.memory_order import MemoryOrder
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.language.index import Index
@@ -39,7 +40,7 @@ class Array:
     """An argument of the program, row-major; ``sizes`` are the names of its extents. Or a tile in shared memory.
 
     A vector is one row. ``lead`` are the places along the dimensions before the last two, of an array of three
-    dimensions that was indexed; ``leading`` are their extents.
+    dimensions that was indexed; ``leading`` are their extents. A matrix may lie in memory in another ``order``.
     """
 
     name: str
@@ -50,10 +51,16 @@ class Array:
     lead: tuple[Index, ...] = ()
     dynamic: Index | None = None  # the first extent, where a launch says it
     pitch: Index | None = None  # elements from one line to the next, where a launch says it
+    order: MemoryOrder | None = None
 
     @property
     def matrix(self) -> Shape:
         return (1, self.full[0]) if len(self.full) == 1 else (self.full[-2], self.full[-1])
+
+    @property
+    def stored(self) -> Shape:
+        """Lines of memory, and the elements of a line."""
+        return self.matrix if self.order is None else self.order.shape(*self.matrix)
 
     @property
     def shape(self) -> tuple[Index | int, ...]:

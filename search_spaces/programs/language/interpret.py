@@ -59,6 +59,11 @@ def interpret(
     bounds = {name: np.zeros_like(values) for name, values in outputs.items()}
     combined = {name: Added.of(values) for name, values in outputs.items()}
     operations = resolve(trace).operations
+    arrays |= {
+        a.name: np.asarray(a.order.unpack(arrays[a.name], a.matrix), dtype=np.float64)
+        for a in trace.packed
+        if a.order is not None
+    }
     with np.errstate(all="ignore"):
         for block in _ordered(list(itertools.product(*map(range, trace.blocks))), order):
             _Block(block, arrays, outputs, bounds, combined, order).run(operations)

@@ -428,6 +428,12 @@ class Trace:
         """Every operation, with the loops and conditions around it."""
         yield from _walk(self.operations, ())
 
+    @cached_property
+    def packed(self) -> tuple[Array, ...]:
+        """The arrays that lie in memory in another order."""
+        windows = (o.window for o, _ in self.walk() if isinstance(o, LoadTile))
+        return tuple(dict.fromkeys(w.array for w in windows if w.array.order is not None))
+
     def turns(self) -> dict[int, int]:
         """Return the most turns of each loop, by its number."""
         return dict(self._turns)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 
 from search_spaces.hardware.dtypes import BF16, E2M1X2, E4M3, E5M2, F16, F32, I8, I32, U8, DType, dtype
+from search_spaces.layouts.memory_order import MemoryOrder
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.language import index, ir
 from search_spaces.programs.language.functions import ATOMICS
@@ -29,6 +31,16 @@ ARRAY_DTYPES = {t.name: t for t in (F16, BF16, F32, E4M3, E5M2, I32, I8, U8)}
 INPUT_DTYPES = ARRAY_DTYPES | {E2M1X2.name: E2M1X2}  # pairs of numbers, which products with scales take
 LOCALITIES = (0, 1, 2, 3)
 MOST_PLACES = 2**31  # of a matrix whose elements a tile says
+
+
+def _check_tiles(array: ir.Array, order: MemoryOrder, at: object, shape: Shape, turned: bool) -> None:
+    """Raise ProgramError for a window that is not made up of whole tiles of the array's order."""
+    sizes, places = (order.rows, order.columns), at if isinstance(at, tuple | list) else (at,)
+    if turned or any(isinstance(place, Tile | State) for place in places):
+        fail("window", f"{array.name} is packed: its windows are neither turned, nor said by tiles")
+    divisors = [place_of("window", place).divisor for place in places]
+    if any(divisor % size or extent % size for divisor, size, extent in zip(divisors, sizes, shape, strict=True)):
+        fail("window", f"{array.name} is packed: windows are whole tiles of {order.rows}x{order.columns}")
 
 
 def _window_of(operation: str, window: object) -> ir.Window:
@@ -74,6 +86,23 @@ class ArrayOperations(NamedFunctions, Recorder):
     def _verify_map(self, operation: str, map: ir.Given, shape: Shape) -> None:
         """Raise ProgramError for a map that does not fit the shape."""
 
+    def ordered(self, array: ir.Array, order: MemoryOrder) -> ir.Array:
+        """Return an array that lies in memory in another order: rows and columns are those of the unpacked matrix.
+
+        Args:
+            array: A matrix that the program loads, of whole tiles of the order.
+            order: How it was packed.
+
+        Raises:
+            ProgramError: For another array.
+        """
+        rows, columns = array.matrix
+        if array.role != "input" or len(array.full) != 2 or array.dynamic is not None:
+            fail("ordered", f"{array.name} must be a matrix of fixed sizes that the program only loads")
+        if rows % order.rows or columns % order.columns:
+            fail("ordered", f"{array.name} must have whole tiles of {order.rows}x{order.columns}, not {rows}x{columns}")
+        return replace(array, order=order)
+
     def window(
         self,
         array: ir.Array,
@@ -115,6 +144,8 @@ class ArrayOperations(NamedFunctions, Recorder):
         if map is not None:
             self._verify_map("window", map, shape)
         turned = turned or column
+        if array.order is not None:
+            _check_tiles(array, array.order, at, shape, turned)
         if isinstance(at, Tile | State) or any(isinstance(a, Tile | State) for a in at):
             return self._scattered(array, at, shape, turned, map)
         places = place_of("window", at[0]), place_of("window", at[1])

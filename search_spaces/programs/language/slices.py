@@ -13,6 +13,8 @@ from search_spaces.programs.language.ir import Shape
 from search_spaces.programs.language.named_functions import NamedFunctions
 from search_spaces.programs.language.values import Operand, State, Tile, caller, fail, shape_text, tile_of, value_text
 
+SPAN_WORDS = 8  # words whose numbers of four bits are neighbours
+
 
 class Slices(NamedFunctions):
     """What the builder offers for parts of tiles."""
@@ -108,30 +110,48 @@ class Slices(NamedFunctions):
         shape = (rows // size, columns) if dimension == 0 else (rows, columns // size)
         return self.result(shape, value.dtype, lambda v: ir.ReduceTile(v, ONE_OF_GROUP, value, dimension, caller()))
 
-    def nibbles(self, words: Tile | State, number: int, *, zero: Operand = 8, to: str = "f16") -> Tile:
-        """Return four-bit numbers of words, two side by side from each: bits ``4 number`` and ``4 number + 16`` on.
+    def nibbles(
+        self,
+        words: Tile | State,
+        numbers: range = range(4),
+        *,
+        zero: Operand = 8,
+        times: int = 1,
+        to: str = "f16",
+    ) -> Tile:
+        """Return four-bit numbers of words, for each of ``numbers`` two from each word.
 
         Args:
-            words: (rows, columns) of i32.
-            number: 0 to 3.
+            words: (rows, 8 spans) of i32.
+            numbers: Which of the four pairs of a word, such as range(4): those at bits ``4 e`` and ``4 e + 16``.
             zero: What is subtracted, from 0 to 15: a whole number, or a tile of i32.
-            to: "f16" or "bf16", which have every difference.
+            times: What differences are multiplied by, 1 or 16. As f16, with 16 they take fewer instructions.
+            to: "f16" or "bf16", which have every such number.
 
         Returns:
-            (rows, 2 columns): element (r, 2 c + h) is the number at bit ``4 number + 16 h`` of word (r, c) less zero.
+            (rows, 16 len(numbers) spans): for each span of eight words and each e of ``numbers`` 16 columns, of which
+            2 c + h is the number at bit ``4 e + 16 h`` of the span's word c, less zero, times ``times``.
 
         Raises:
-            ProgramError: For words of another type, or another number.
+            ProgramError: For words of another type or number, or other numbers.
         """
         tile = tile_of("nibbles", words)
         if tile.value.dtype != I32:
             fail("nibbles", f"words are i32, not {tile.value.dtype.name}")
-        if type(number) is not int or not 0 <= number < 4:
-            fail("nibbles", f"a word has two times four of them, 0 to 3, not {number!r}")
+        if not isinstance(numbers, range) or numbers.step != 1 or not 0 <= numbers.start < numbers.stop <= 4:
+            fail("nibbles", f"a word has four pairs of them, of which a range is taken, not {numbers!r}")
+        if tile.shape[1] % SPAN_WORDS:
+            fail("nibbles", f"words come in spans of {SPAN_WORDS}, not {tile.shape[1]} columns")
         if to not in ("f16", "bf16"):
             fail("nibbles", f"they become f16 or bf16, not {to}")
-        columns = 2 * tile.shape[1]
-        return self.map(f"nibble_{to}", self.broadcast(tile, 1, columns), self.columns(0, columns), 4 * number, zero)
+        if times not in (1, 16):
+            fail("nibbles", f"they are multiplied by 1 or 16, not {times!r}")
+        rows, spans, count = tile.shape[0], tile.shape[1] // SPAN_WORDS, len(numbers)
+        pairs = self.broadcast(self.reshape(tile, (rows * spans, SPAN_WORDS)), 1, 2 * SPAN_WORDS)
+        of_all = self.broadcast(pairs, 0, rows * spans * count)
+        columns = 2 * SPAN_WORDS * count * spans
+        of_all = self.reshape(of_all, (rows, columns))
+        return self.map(f"nibble_{to}", of_all, self.columns(0, columns), numbers.start, count, zero, times)
 
     def join(self, parts: Sequence[Tile | State], *, dim: int, interleaved: bool = False) -> Tile:
         """Return tiles of one shape side by side along a dimension, or in turns element by element.

@@ -18,6 +18,7 @@ from search_spaces.programs.lowering.emit_base import EarlyLoads
 from search_spaces.programs.lowering.emit_boxes import by_kind
 from search_spaces.programs.lowering.emit_splits import SharedLoops
 from search_spaces.programs.lowering.in_place import read_in_place
+from search_spaces.programs.lowering.packed_numbers import nibbles
 from search_spaces.programs.lowering.placed import copy_type, place_lines
 from search_spaces.programs.lowering.refs import Ref, argument_name, constant, register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers
@@ -154,7 +155,7 @@ class Emitter(SharedLoops):
         if operation.function == "divide" and isinstance(divisor, float | int) and _is_power_of_two(divisor):
             code, given[1] = FUNCTIONS["multiply"].code, constant(1.0 / divisor, F32)
         if operation.function.startswith("nibble") and self.is_packed(result.dtype, spread):
-            return self._nibbles(result.dtype, given, self.of(spread).registers, source)
+            return nibbles(self, result.dtype, given, self.of(spread), source)
         if result.dtype.name == "bool":  # a comparison costs no register
             return Ref("inline", code, result.dtype, parts=tuple(given))
         count = self.of(spread).registers
@@ -171,20 +172,6 @@ class Emitter(SharedLoops):
             scattered=scattered,
         )
         return Ref("array", name, result.dtype)
-
-    def _nibbles(self, to: DType, given: list[Ref], count: int, source: ir.Source) -> Ref:
-        """Numbers of four bits as pairs in words: registers side by side are an even place and the one behind it."""
-        words, _, shift, zero = given
-        name = self.declare("w", "unsigned", count // 2)
-
-        def text(r: str) -> str:
-            both = [ref.text(self.code, at) for ref in (words, zero) for at in (r, f"({r} + 1)")]
-            pairs = f"{both[0]}, {both[1]}, {shift.name}, {both[2]}, {both[3]}"
-            return f"{name}[{r} / 2] = tile::nibbles<{to.c_name}>({pairs});"
-
-        scattered = [*words.scattered, *zero.scattered]
-        self.code.each(count, text, source, width=2, writes=name, scattered=scattered)
-        return Ref("packed", name, to)
 
     def _masked(
         self, name: str, given: list[Ref], uniform: str, count: int, result: ir.Value, source: ir.Source

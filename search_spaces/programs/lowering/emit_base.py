@@ -275,6 +275,8 @@ class EmitterBase:
         shape = window.shape
         if window.turned:
             found, shape = found[::-1], (shape[1], shape[0])
+        if window.array.order is not None:
+            shape = window.array.order.shape(*shape)
         if self.split is not None and staged.advance in ("major", "minor") and staged.loop == self.split.loop.number:
             at = 0 if staged.advance == "major" else 1
             found[at] = f"{found[at]} + first_turn * {shape[at]}"

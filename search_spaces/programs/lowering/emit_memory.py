@@ -9,15 +9,16 @@ from search_spaces.hardware.dtypes import F32
 from search_spaces.hardware.fragments import WARP
 from search_spaces.programs.inference.inference import Spread, Staged, of_index
 from search_spaces.programs.language import ir
-from search_spaces.programs.language.distribution import Distribution, fold, turned
+from search_spaces.programs.language.distribution import WIDEST, Distribution, fold, turned
 from search_spaces.programs.language.functions import ATOMICS, REDUCTIONS
 from search_spaces.programs.language.index import FIRST_OUTSIDE
 from search_spaces.programs.language.ir import line_dimension
 from search_spaces.programs.lowering.elements import Code
-from search_spaces.programs.lowering.emit_shared import WIDEST, SharedTiles
+from search_spaces.programs.lowering.emit_shared import SharedTiles
 from search_spaces.programs.lowering.placed import by_turn
 from search_spaces.programs.lowering.refs import Ref, constant, register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers
+from search_spaces.programs.planning.packed import packed_distances, packed_width
 from search_spaces.programs.planning.staging import StagedNumbers
 
 
@@ -92,6 +93,8 @@ class MemoryAccess(SharedTiles):
                 inside.append("")
             if place != "0":
                 lines.append(f"static_cast<long long>({place}) * {strides[d]}" if strides[d] != "1" else f"({place})")
+        if window.array.order is not None:
+            lines = [self._packed_place(window, of)]
         pointer = self.new("p")
         constness = "const " if window.array.role == "input" else ""
         self.code.add(
@@ -99,9 +102,19 @@ class MemoryAccess(SharedTiles):
             f"{' + '.join([self.base(window.array), *lines])};",
             source,
         )
+        if window.array.order is not None:
+            packed = packed_distances(window.array, of)
+            return pointer, Distances((0,) * len(packed), tuple(packed), window.array), inside
         along = line_dimension(window)
         numbers = [tuple(0 if d in window.indexed else n for n in of.of_registers(d)) for d in (1 - along, along)]
         return pointer, Distances(numbers[0], numbers[1], window.array), inside
+
+    def _packed_place(self, window: ir.Window, of: Distribution) -> str:
+        """Return how far register 0 of the thread lies from the beginning of a packed array."""
+        order, starts = window.array.order, [self.coordinate(of, d) for d in (0, 1)]
+        assert order is not None
+        line, place = order.code(*(f"{at.code} + {s}" for at, s in zip(window.at, starts, strict=True)))
+        return f"static_cast<long long>({line}) * {window.array.stored[1]} + {place}"
 
     def _places(self, window: ir.Window, spread: Spread) -> Ref | None:
         """Return the places that a tile says, for each register of ``spread``."""
@@ -154,6 +167,8 @@ class MemoryAccess(SharedTiles):
         line = line_dimension(window)
         if line in window.indexed:
             return 1
+        if window.array.order is not None:
+            return packed_width(window.array, of, self.numbers.warps)
         whole = window.array.places_of_line
         fits = math.gcd(whole, window.at[line].divisor or whole, most)
         return math.gcd(fits, of.run(line))
@@ -164,6 +179,8 @@ class MemoryAccess(SharedTiles):
             return self._load_shared(operation, spread)
         n = self.staged.get((result.id, spread))
         if n is not None:
+            if isinstance(n, StagedNumbers) and n.staged.converted:
+                return self._load_converted(n, operation, spread)
             if n.staged.loop is None:
                 if isinstance(n, BoxedNumbers):
                     self._keep_boxes(n, source)

@@ -1,4 +1,5 @@
-"""Tiles in shared memory that the program asks for: their loads and stores, and the barriers between them.
+"""Tiles in shared memory that the program asks for: their loads and stores, and the barriers between them; and tiles of
+rings that are converted in registers.
 
 A tile that was written since the last barrier is not read before one, and a tile that was read is not written. What a
 loop's body does counts as done in front of it, because a turn follows another. Granularity is the whole tile.
@@ -11,12 +12,12 @@ import math
 from search_spaces.layouts.shared_layout import Axis
 from search_spaces.programs.inference.inference import Spread
 from search_spaces.programs.language import ir
-from search_spaces.programs.language.distribution import Distribution
+from search_spaces.programs.language.distribution import WIDEST, Distribution
 from search_spaces.programs.lowering.emit_scans import Scans
 from search_spaces.programs.lowering.refs import Ref, register_type
+from search_spaces.programs.planning.exchange import reading
 from search_spaces.programs.planning.memory import exchange_layout
-
-WIDEST = 16  # bytes of an access
+from search_spaces.programs.planning.staging import StagedNumbers
 
 
 class SharedTiles(Scans):
@@ -47,6 +48,38 @@ class SharedTiles(Scans):
         base = spread.of if spread.kind == "swap" and spread.of is not None else spread
         ref = Ref("array", name, operation.result.dtype)
         return self._pack(ref, of.registers, operation.source) if self.is_packed(window.array.dtype, base) else ref
+
+    def _load_converted(self, n: StagedNumbers, operation: ir.LoadTile, spread: Spread) -> Ref:
+        """Return what a thread needs of a tile that a ring has as it is stored."""
+        of, layout, source = self.of(spread), n.layout, operation.source
+        type_, tile = operation.window.array.dtype, f"tile_{n.staged.name}"
+        starts, registers = [self.coordinate(of, d) for d in (0, 1)], [of.of_registers(d) for d in (0, 1)]
+        order = operation.window.array.order
+        read = reading(of, layout, order, self.numbers.warps, type_.bytes)
+        width, between = read.width, read.steps
+        name = self.declare("v", register_type(type_), of.registers)
+
+        def place_of(row: str, column: str) -> str:
+            at = (row, column) if order is None else order.code(row, column)
+            return f"{layout.c_name}::offset({at[0]}, {at[1]})"
+
+        if between is not None:
+            base = self.new("base")
+            self.code.add(f"const int {base} = {place_of(*starts)};", source)
+
+        def text(r: str) -> str:
+            if between is None:
+                row, column = (f"{starts[d]} + {self.code.at(registers[d], r)}" for d in (0, 1))
+                place = place_of(row, column)
+            else:
+                flips, adds = (self.code.at(numbers, r) for numbers in between)
+                place = f"{base if flips == '0' else f'({base} ^ {flips})'} + {adds}"
+            address = f"{tile} + {type_.bytes}u * unsigned({place})"
+            return f"tile::get_elements<{type_.c_name}, {width}>(&{name}[{r}], {address});"
+
+        self.code.each(of.registers, text, source, width=width, writes=name)
+        self.code.flush()
+        return Ref("array", name, operation.result.dtype)
 
     def _store_shared(self, operation: ir.StoreTile, spread: Spread) -> None:
         window, of, line = operation.window, self.of(spread), operation.source

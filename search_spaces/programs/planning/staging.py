@@ -27,21 +27,24 @@ SHARED, REGISTERS = "shared", "registers"  # homes of a tile that is loaded once
 
 @dataclass(frozen=True)
 class StagedNumbers:
-    """``access`` is how the intrinsic reads the tile, ``bytes`` what a tile takes in shared memory."""
+    """``access`` is how the intrinsic reads the tile, None of one that is converted; ``bytes`` is what a tile takes in
+    shared memory."""
 
     staged: Staged
     layout: SharedLayout
     copy: CopyPlan
-    access: Access
+    access: Access | None
     bytes: int
 
 
 def in_shared(found: Inference, values: Mapping[str, Value]) -> dict[tuple[int, Spread], Staged]:
-    """Return the operands that a schedule brings to shared memory: those of loops, and others whose home it is."""
+    """Return the operands that a schedule brings to shared memory: those of loops, and others whose home it is. Boxes
+    have the layout of wgmma: what is converted then comes to registers from global memory."""
+    boxed = bool(found.products) and is_boxed(str(values["intrinsic"]))
     return {
         key: staged
         for key, staged in found.staged.items()
-        if staged.loop is not None or values[f"home_{staged.name}"] == SHARED
+        if (not (staged.converted and boxed) if staged.loop is not None else values[f"home_{staged.name}"] == SHARED)
     }
 
 
@@ -96,7 +99,7 @@ def staged_numbers(staged: Staged, values: Mapping[str, Value], numbers: Numbers
         staged,
         layout,
         _accepted(copy_plan(region, layout, threads, vector, columns, method)),
-        _accepted(row.requirement(staged.side, layout, element_bytes)),
+        None if staged.converted else _accepted(row.requirement(staged.side, layout, element_bytes)),
         stage_bytes(text, *staged.shape, element_bytes),
     )
 
@@ -122,50 +125,50 @@ def operand_struct(
             they move; None for other loops.
     """
     staged = n.staged
-    product, array = numbers.products[staged.product], staged.load.window.array
-    left = staged.side == "a"
-    at = 0 if left else 1
-    data = product.data[at]
+    array = staged.load.window.array
     element = array.dtype.c_name
-    values = {
-        "bool left": left,
+    types = [f"using T = {element};", f"using Layout = {n.layout.c_name};"]
+    values: dict[str, int] = {
         "bool row_major": staged.row_major,
         "int rows": staged.shape[0],
         "int columns": staged.shape[1],
-        "int array_major": array.matrix[0] if array.dynamic is None else FIRST_OUTSIDE,
-        "int array_minor": array.matrix[1],
+        "int array_major": array.stored[0] if array.dynamic is None else FIRST_OUTSIDE,
+        "int array_minor": array.stored[1],
         "int threads": numbers.warps * 32,
         "bool copy_async": n.copy.method == "cp.async",
         "bool anywhere": staged.anywhere,
         "int copy_columns": n.copy.columns,
         "int vector": n.copy.vector,
         "int copy_store": n.copy.store,
-        "bool matrices": row.unit == "mma",
-        "bool transposed": n.access.mode == "trans",
-        "int access_vector": n.access.vector,
         "int stage_bytes": n.bytes,
         "int alignment": alignment,
         "int advance": {"major": 1, "minor": 2}.get(staged.advance, 0),
-        "int groups": min(product.groups[at], product.shape[at] // data),
-        "int group_size": data,
-        "int fragments": product.fragments[at],
     }
-    if n.access.leading_dimension is not None:
-        values["unsigned leading_dimension"] = n.access.leading_dimension
     if array.pitch is not None:
         values["bool pitched"] = True
     if whole is not None:
         values["int whole"] = values["int advance"] if whole else 0
-    lines = [
-        f"using I = {row.c_name(element, element)};",
-        f"using T = {element};",
-        f"using Layout = {n.layout.c_name};",
-    ]
-    if n.access.leading_dimension is not None:
-        lines.append(f"static constexpr ptx::Major order = ptx::Major::{n.access.mode};")
-    lines += [f"static constexpr {name} = {str(value).lower()};" for name, value in values.items()]
+    kind = "StoredTile"
+    if n.access is not None:
+        kind, product, left = "Operand", numbers.products[staged.product], staged.side == "a"
+        at = 0 if left else 1
+        data = product.data[at]
+        types.insert(0, f"using I = {row.c_name(element, element)};")
+        values |= {
+            "bool left": left,
+            "bool matrices": row.unit == "mma",
+            "bool transposed": n.access.mode == "trans",
+            "int access_vector": n.access.vector,
+            "int groups": min(product.groups[at], product.shape[at] // data),
+            "int group_size": data,
+            "int fragments": product.fragments[at],
+        }
+        if n.access.leading_dimension is not None:
+            values["unsigned leading_dimension"] = n.access.leading_dimension
+            types.append(f"static constexpr ptx::Major order = ptx::Major::{n.access.mode};")
+    lines = [*types, *(f"static constexpr {name} = {str(value).lower()};" for name, value in values.items())]
     members = "".join(f"  {line}\n" for line in lines)
     return (
         f"struct Load_{staged.name} {{\n{members}}};\n"
-        f"using Operand_{staged.name} = tile::Operand<Load_{staged.name}>;\n\n"
+        f"using Operand_{staged.name} = tile::{kind}<Load_{staged.name}>;\n\n"
     )

@@ -127,13 +127,18 @@ def box_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
     rules = [_way_rule(found)]
     for p in found.first.products:
         rules += _map_rules(p)
-    for s in unique_operands(found.first):
+    for s in _boxed_operands(found):
         rules += _operand_rules(s)
     if filling(found, device):
         rules.append(_filling_rule(found))
         if flying(found):
             rules.append(_flight_rule(stage_names(found.first)))
     return tuple(rules)
+
+
+def _boxed_operands(found: Choices) -> list[Staged]:
+    """Return the operands that boxes have: all but those that are converted, which come to registers then."""
+    return [s for s in unique_operands(found.first) if not s.converted]
 
 
 def _way_rule(found: Choices) -> Rule:
@@ -211,7 +216,7 @@ def with_home(why_not: Callable[..., str | None]) -> Callable[..., str | None]:
 
 
 def _filling_rule(found: Choices) -> Rule:
-    operands = unique_operands(found.first)
+    operands = _boxed_operands(found)
     by_tma = [s for s in operands if takes_tma(s)]
 
     def why_not(filled_by: str, intrinsic: str) -> str | None:
@@ -255,7 +260,7 @@ def box_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
     way, rules = wgmma_name(found.element), list[Rule]()
     for s in unique_operands(found.first):
         rules += _unused_rules(s, way)
-    if any(pitch_bytes(s) == TMA_BYTES for s in unique_operands(found.first)):
+    if any(pitch_bytes(s) == TMA_BYTES for s in _boxed_operands(found)):
         rules.append(
             Rule(
                 "by_tma",
@@ -284,6 +289,26 @@ def _unused_rules(s: Staged, way: str) -> list[Rule]:
         return None
 
     found = [
+        Rule.refusing(
+            f"box_layout_{name}",
+            lambda layout, intrinsic: (
+                f"{intrinsic} has no tile of {name}, so its layout {layout} does not matter"
+                if is_boxed(intrinsic) and layout not in ("identity", "transpose")
+                else None
+            ),
+            names={"layout": f"layout_{name}", "intrinsic": "intrinsic"},
+        )
+        if s.converted
+        else Rule.refusing(
+            f"box_swizzle_{name}",
+            widest_swizzle,
+            names={
+                "layout": f"layout_{name}",
+                "rows": f"rows_{name}",
+                "cols": f"cols_{name}",
+                "intrinsic": "intrinsic",
+            },
+        ),
         Rule(
             f"box_threads_{name}",
             unused,
@@ -292,16 +317,6 @@ def _unused_rules(s: Staged, way: str) -> list[Rule]:
                 "vector": f"vector_{name}",
                 "columns": f"copy_columns_{name}",
                 "copy": f"copy_{name}",
-                "intrinsic": "intrinsic",
-            },
-        ),
-        Rule.refusing(
-            f"box_swizzle_{name}",
-            widest_swizzle,
-            names={
-                "layout": f"layout_{name}",
-                "rows": f"rows_{name}",
-                "cols": f"cols_{name}",
                 "intrinsic": "intrinsic",
             },
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
@@ -22,10 +22,11 @@ from search_spaces.programs.language.functions import FUNCTIONS
 from search_spaces.programs.planning.block_order import imbalance, order_of, uneven
 from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
 from search_spaces.programs.planning.choices import choices
-from search_spaces.programs.planning.exchange import wavefronts
+from search_spaces.programs.planning.exchange import reading, wavefronts
 from search_spaces.programs.planning.memory import EARLY_COPIES, exchange_layout, stages_of
 from search_spaces.programs.planning.numbers import Numbers, ProductNumbers, numbers
 from search_spaces.programs.planning.opaque import read_behind
+from search_spaces.programs.planning.packed import packed_width
 from search_spaces.programs.planning.scans import scan_instructions
 from search_spaces.programs.planning.splits import Split, shared_loop, split_of
 from search_spaces.programs.planning.staging import StagedNumbers, in_shared, placed
@@ -48,6 +49,8 @@ PLACING = ("layout", "copy", "vector", "copy_columns")  # what decides how an op
 DECIDING = ("store_", "home_", "split_k", "tail", "intrinsic")  # parameters beside those of distributions
 WMMA_WAVEFRONTS = 8  # of a fragment of 16 x 16 in f32
 WMMA_READ = 12  # instructions that store such a fragment, wait, and load it again
+MANY_UNSTAGED = 0.125  # of the bytes that blocks load: an assumption; fewer arrive while others are waited for
+MOST_PLACES = 64  # in the grid, of which turns are averaged
 MORE_REGISTERS = 22  # than the lower estimate, as of the hand-written template, whose loop is the same
 
 
@@ -85,6 +88,8 @@ class _Counter(BlockWork):
         self.read: set[tuple[int, str]] = set()
         self.turns = found.trace.turns()
         self.peeled = peeled(found, values)
+        self.inside = False  # a loop
+        self.unstaged_bytes = 0.0  # that loops load to registers, and wait for in every turn
         self.exchanges: list[tuple[Distribution, Distribution, float]] = []  # in shared memory, and how often
         self._exchanged: dict[str, float] = {}  # by layout: a counter is asked for many schedules
 
@@ -99,6 +104,7 @@ class _Counter(BlockWork):
                     inside = times * _average(self.found, operation.number)
                     if operation.number in self.peeled:  # the last turn's masks are left out
                         self.turns = but_the_last(turns, operation.number)
+                    outer, self.inside = self.inside, True
                     if self.of_values:
                         self.instructions += 16 * self.made.warps * inside
                     for n in self.staged.values():
@@ -106,7 +112,7 @@ class _Counter(BlockWork):
                             self._copy(n, inside)
                             self._mask(n, inside)
                     self.run(operation.body, inside)
-                    self.turns = turns
+                    self.turns, self.inside = turns, outer
                     if not self.of_values:
                         self._read_behind(operation, times)
                 case ir.If():
@@ -132,11 +138,18 @@ class _Counter(BlockWork):
                     self._value(operation, times)
 
     def _kept(self, result: ir.Value, times: float) -> None:
-        """Count copies of a tile that is copied to shared memory once."""
+        """Count copies of a tile that is copied to shared memory once, and reads of one that is converted."""
         for spread in self.found.computed_in(result):
             staged = self.keys.get((result.id, spread))
             if staged is not None and staged.loop is None:
                 self._copy(self.staged[staged.name], times)
+            if staged is not None and staged.converted:
+                n, bytes_ = self.staged[staged.name], staged.load.window.array.dtype.bytes
+                assert isinstance(n, StagedNumbers)
+                order = staged.load.window.array.order
+                read = reading(self.made.of(spread), n.layout, order, self.made.warps, bytes_)
+                self.wavefronts += read.cycles * times
+                self.instructions += read.accesses * times
 
     def _copy(self, n: StagedNumbers | BoxedNumbers, times: float) -> None:
         if isinstance(n, BoxedNumbers):
@@ -261,20 +274,26 @@ class _Counter(BlockWork):
         line = 0 if window.turned else 1
         element = window.array.dtype.bytes
         width = math.gcd(of.run(line), 16 // element, window.array.places_of_line)
+        if window.array.order is not None:
+            width = packed_width(window.array, of, self.made.warps)
         requests = of.registers // width * self.made.warps
-        side_by_side = width
+        side_by_side = width if window.array.order is None else 128 // element  # of a packed array all of a tile
         for digit, weight in of.weighted(line):
             if digit.place == "lane" and weight == side_by_side:
                 side_by_side *= digit.size
         if line in window.indexed:  # of a vector: each element lies by itself
             width = side_by_side = 1
             requests = of.registers * self.made.warps
-        piece = min(side_by_side, window.shape[line]) * element
+        if window.array.order is not None:
+            piece = side_by_side * element
+        else:
+            piece = min(side_by_side, window.shape[line]) * element
         moved = math.prod(window.shape) * element * max(1.0, SECTOR_BYTES / piece)
         if store:
             self.store_bytes += moved * times
         else:
             self.load_bytes += moved * times
+            self.unstaged_bytes += moved * times * self.inside
         masks = sum(leaves(window, d, self.found, self.turns) for d in (0, 1) if d not in window.indexed)
         self.instructions += (2 + masks) * requests * times
         self.wavefronts += max(requests, moved / 128) * times
@@ -324,12 +343,14 @@ def _arrays(problem: ProgramProblem) -> tuple[int, int]:
 
 @cache
 def _average(found: Inference, number: int) -> float:
-    """Return turns of a loop in the middle of the grid; bounds such as those of causal attention are linear."""
+    """Return the average turns of a loop over blocks from the first to the last, some of which may have none."""
     trace, loop = found.trace, found.loops[number]
     zero = {n: 0 for n in trace.turns()}
-    ends = [loop.turns(tuple(b * at // 3 for b in trace.blocks), zero) for at in (0, 1, 2)]
-    last = loop.turns(tuple(b - 1 for b in trace.blocks), zero)
-    return (sum(ends) + last) / 4
+    last, places = [b - 1 for b in trace.blocks], max(min(max(trace.blocks), MOST_PLACES), 2)
+    turns = (
+        loop.turns(tuple((b * at + (places - 1) // 2) // (places - 1) for b in last), zero) for at in range(places)
+    )
+    return sum(turns) / places
 
 
 @cache
@@ -392,6 +413,8 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         results = sum(made.of(found.states[state]).registers for state in split.states) * made.warps * WARP
         work += BlockWork(store_bytes=4.0 * results, load_bytes=4.0 * results, instructions=5.0 * results / WARP)
     stages = stages_of(found, config)
+    if work_of_values(found, config, made).unstaged_bytes > MANY_UNSTAGED * work.load_bytes:
+        stages = dict.fromkeys(stages, 1)  # what rings have ahead is not what turns wait for
     main = max(stages, key=lambda n: _average(found, n), default=None)
     row = fragments(config.text("intrinsic")) if found.products else None
     boxed = bool(found.products) and is_boxed(config.text("intrinsic"))
@@ -410,7 +433,8 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         dram += exchanged * streamed
         blocks = streamed
     elif split is not None:
-        dram += 2 * 4.0 * results * blocks  # written, then read
+        parts = 4.0 * results * blocks  # written, then read: from L2, where it has room for them
+        dram += parts if parts <= L2_SHARE * device.l2_bytes else 2 * parts
     stretch = 1.0 if streamed else _stretch(found, config, device)
     work = work.times(stretch)
     return CostCounts(
@@ -442,7 +466,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         drain_instructions=ending,
         chained=main is not None and _chained(found, main),
         longest=1.0 if main is None else max(1.0, _longest(found, main) / stretch),
-        run_bytes=float(min((_run_bytes(_placed(found, s, config, made)) for s in staged.values()), default=128)),
+        run_bytes=_run_bytes([_placed(found, s, config, made) for s in staged.values()]),
     )
 
 
@@ -482,8 +506,17 @@ def _ending(found: Inference, made: Numbers) -> float:
     return max(4.0 * results / WARP, 4 * results / (2 * WARP) * 8)
 
 
-def _run_bytes(n: StagedNumbers | BoxedNumbers) -> int:
-    return n.swizzle if isinstance(n, BoxedNumbers) else n.copy.region.line * n.copy.region.element_bytes
+def _run_bytes(tiles: Sequence[StagedNumbers | BoxedNumbers]) -> float:
+    """Return the contiguous bytes of a line, with as many runs in all as the lines of the tiles have; those of tiles of
+    few bytes do not matter much."""
+    if not tiles:
+        return 128.0
+    runs = [(n.bytes, n.swizzle if isinstance(n, BoxedNumbers) else _line_bytes(n)) for n in tiles]
+    return sum(bytes_ for bytes_, _ in runs) / sum(bytes_ / run for bytes_, run in runs)
+
+
+def _line_bytes(n: StagedNumbers) -> int:
+    return n.copy.region.line * n.copy.region.element_bytes
 
 
 def _dram_bytes(problem: ProgramProblem, config: Config, device: Device, load_bytes: float, blocks: int) -> float:

@@ -21,7 +21,7 @@ from search_spaces.programs.planning.splits import LAUNCHES, SPLITS, shared_loop
 from search_spaces.programs.planning.staging import REGISTERS, SHARED
 from search_spaces.programs.planning.tails import MASKED, PEELED, peelable, tail_names
 from search_spaces.programs.planning.unrolling import UNROLLS, unrollable
-from search_spaces.programs.planning.ways import SUBGROUPS
+from search_spaces.programs.planning.ways import SUBGROUPS, is_boxed
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.boxes import filling, threads, workers
 from search_spaces.programs.schedules.fragments import fragment_buffers
@@ -136,9 +136,12 @@ def _of_operand(staged: Staged) -> list[Parameter]:
     name, element_bytes = staged.name, staged.load.window.array.dtype.bytes
     vectors = tuple(v for v in (1, 2, 4, 8, 16) if v * element_bytes <= 16)
     home = [] if staged.loop is not None else [categorical(f"home_{name}", (REGISTERS, SHARED), f"where {name} stays")]
+    layouts = sampled_layouts(element_bytes)
+    if staged.converted:  # lines stay together: cp.async copies them, and threads read neighbours
+        layouts = tuple(text for text in layouts if text.startswith("transpose") != staged.row_major)
     return [
         *home,
-        categorical(f"layout_{name}", sampled_layouts(element_bytes), f"shared-memory layout of a tile of {name}"),
+        categorical(f"layout_{name}", layouts, f"shared-memory layout of a tile of {name}"),
         categorical(f"copy_{name}", ("cp.async", "ld.global"), f"how {name} goes to shared memory"),
         ordinal(f"vector_{name}", vectors, f"elements of {name} that a thread copies at a time"),
         ordinal(f"copy_columns_{name}", COPY_COLUMNS, f"threads along contiguous memory of {name}"),
@@ -243,12 +246,17 @@ def _operand_attributes(s: Staged, threads: str) -> list[Attribute]:
     def in_registers(layout: str, rows: int, cols: int, home: str) -> int:
         return size(layout, rows, cols, home)
 
+    def unboxed(layout: str, rows: int, cols: int, intrinsic: str) -> int:
+        return 0 if is_boxed(intrinsic) else size(layout, rows, cols)
+
     if s.loop is None:
         names = {**names, "home": f"home_{s.name}"}
+    if s.converted:
+        names = {**names, "intrinsic": "intrinsic"}
     return [
         Attribute(
             bytes_name,
-            each(size) if s.loop is not None else each(in_registers),
+            each(unboxed if s.converted else size) if s.loop is not None else each(in_registers),
             f"shared bytes of one tile of {s.name}",
             names=names,
         ),

@@ -45,7 +45,8 @@ def opaque_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
     ways = found.ways(device)
     if not any(is_opaque(name) for name in ways) or found.element is None:
         return ()
-    along_k = all(s.row_major == (s.side == "a") for s in unique_operands(found.first))
+    operands = (s for s in unique_operands(found.first) if not s.converted)
+    along_k = all(s.row_major == (s.side == "a") for s in operands)
     rows = [intrinsics.intrinsic(name) for name in ways if not is_boxed(name)]
     serving = [row.name for row in rows if row.unit == "mma" and row.why_not(device) is None]
     if not serving or not (found.element.bits == 16 or along_k):

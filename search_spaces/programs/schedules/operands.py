@@ -28,7 +28,8 @@ def staged_rules(staged: Staged, threads: str) -> tuple[Rule, ...]:
     """Of a tile that need not be in shared memory, only where it is."""
     axis: Axis = "cols" if staged.row_major else "rows"
     element_bytes, names = staged.load.window.array.dtype.bytes, operand_names(staged, threads)
-    return operand_rules(staged.side, staged.name, names, axis, staged.alignment, element_bytes)
+    side = None if staged.converted else staged.side
+    return operand_rules(side, staged.name, names, axis, staged.alignment, element_bytes)
 
 
 def operand_pruning(staged: Staged, threads: str, device: Device) -> tuple[Rule, ...]:
@@ -37,7 +38,7 @@ def operand_pruning(staged: Staged, threads: str, device: Device) -> tuple[Rule,
     widest = gcd(extent, WIDEST_BYTES // element_bytes)
     names = operand_names(staged, threads)
     # Fragments of 8 bits are neighbours along k, and cp.async copies lines of another dimension as they are.
-    turns = element_bytes == 1 and staged.row_major != (staged.side == "a")
+    turns = element_bytes == 1 and not staged.converted and staged.row_major != (staged.side == "a")
 
     def fits(major: int, minor: int, threads: int, vector: int) -> bool:
         return any(
@@ -58,7 +59,7 @@ def operand_pruning(staged: Staged, threads: str, device: Device) -> tuple[Rule,
         read = fragment_traffic(row, staged.side, parsed, element_bytes)
         return read.wavefronts <= read.ideal
 
-    return (
+    copying = (
         Rule(
             f"copy_whole_{staged.name}",
             each(as_wide),
@@ -68,6 +69,11 @@ def operand_pruning(staged: Staged, threads: str, device: Device) -> tuple[Rule,
         sectors_rule(
             f"copy_sectors_{staged.name}", names["minor"], names["vector"], names["columns"], extent, element_bytes
         ),
+    )
+    if staged.converted:
+        return copying
+    return (
+        *copying,
         Rule(
             f"read_conflicts_{staged.name}",
             each(conflict_free),

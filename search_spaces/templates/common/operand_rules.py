@@ -18,12 +18,12 @@ from search_spaces.templates.common.shared_tiles import contiguity
 
 
 def operand_rules(
-    side: OperandSide, name: str, names: Mapping[str, str], axis: Axis, extent: int, element_bytes: int
+    side: OperandSide | None, name: str, names: Mapping[str, str], axis: Axis, extent: int, element_bytes: int
 ) -> tuple[Rule, ...]:
     """Return the validity constraints of an operand.
 
     Args:
-        side: Which one of its products it is, "a" or "b".
+        side: Which one of its products it is, "a" or "b"; None of a tile that no intrinsic reads from shared memory.
         name: What it is called.
         names: The columns that are its layout, copy, vector, columns, rows, cols, major and minor.
         axis: Along which lines in memory run in its tile.
@@ -31,11 +31,11 @@ def operand_rules(
         element_bytes: Of one.
     """
 
-    def access(layout: str, rows: int, cols: int, intrinsic: str) -> Access | Refusal:
+    def access(layout: str, rows: int, cols: int, intrinsic: str) -> Access | Refusal | None:
         parsed = parse_layout(layout, rows, cols)
         if isinstance(parsed, str):
             return Refusal(parsed)
-        return intrinsics.intrinsic(intrinsic).requirement(side, parsed, element_bytes)
+        return None if side is None else intrinsics.intrinsic(intrinsic).requirement(side, parsed, element_bytes)
 
     def why_not(layout: str, rows: int, cols: int, intrinsic: str) -> str | None:
         answer = access(layout, rows, cols, intrinsic)
@@ -59,7 +59,7 @@ def operand_rules(
     return (
         Rule(
             f"layout_{name}",
-            each(lambda layout, rows, cols, intrinsic: isinstance(access(layout, rows, cols, intrinsic), Access)),
+            each(lambda layout, rows, cols, intrinsic: not isinstance(access(layout, rows, cols, intrinsic), Refusal)),
             why_not,
             f"the layout of {name} is injective, stays inside its tile and suits the intrinsic",
             names=names,

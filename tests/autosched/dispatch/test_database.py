@@ -33,6 +33,7 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.row_reduction import Softmax
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.dependent import WAIT
+from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
 
 H200 = device("h200")
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -196,6 +197,17 @@ class TestKernel:
         expected = generate(SMALL, small(SMALL).schedule, H200)
         assert (launch.cubin.decode(), launch.grid, launch.block) == (expected.source, expected.grid, expected.block)
         assert launch.parameters[:2] == (x.data.ptr, out.data.ptr)
+
+    def test_weights_are_packed_for_the_kernel(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+        problem = QuantizedMatmul(m=5, n=20, k=128, layout="fragments")
+        with pytest.warns(NotTuned):
+            kernel = written(tmp_path, small(SMALL)).kernel(problem)
+        w = np.arange(problem.n * problem.k // 8, dtype=np.int32).reshape(problem.n, -1)
+        assert np.array_equal(kernel.pack(w), problem.pack(w))
+        with pytest.raises(ValueError, match="w must be"):
+            kernel.pack(w[:3])
+        with pytest.raises(ValueError, match="pack none"):
+            written(tmp_path, small(SMALL)).kernel(SMALL).pack(w)
 
     def test_a_kernel_for_dependent_launches(
         self, tmp_path: Path, cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch

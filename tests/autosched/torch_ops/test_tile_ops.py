@@ -15,15 +15,22 @@ from autosched.dispatch import tile_functions  # noqa: E402
 from autosched.torch import tile_ops  # noqa: E402
 from autosched.torch.cpu import _stack  # noqa: E402
 from search_spaces.catalogue import TILE_PROBLEMS  # noqa: E402
+from search_spaces.tile_operators.grouped_matmul import GroupedMatmul  # noqa: E402
+from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul  # noqa: E402
+
+CASES = PROBLEMS | {
+    "grouped_matmul of e4m3": GroupedMatmul(m=40, n=16, k=160, groups=3, tokens=10, dtype="e4m3", w_order="col"),
+    "quantized_matmul, packed": QuantizedMatmul(m=3, n=24, k=128, layout="fragments"),
+}
 
 
 def test_every_operator_is_tried() -> None:
     assert set(PROBLEMS) == {p.operator for p in TILE_PROBLEMS}
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", CASES)
 def test_the_reference_on_cpu_tensors_and_shapes_of_fake_ones(name: str) -> None:
-    problem, operator = PROBLEMS[name], getattr(torch.ops.autosched, name)
+    problem, operator = CASES[name], getattr(torch.ops.autosched, CASES[name].operator)
     arguments, named = called(problem)
     assert not _stack
     found, wanted = outputs(operator(*arguments, **named)), problem.reference(problem.random_inputs(1))
@@ -37,20 +44,20 @@ def test_the_reference_on_cpu_tensors_and_shapes_of_fake_ones(name: str) -> None
         assert (result.shape, result.dtype) == (fake.shape, fake.dtype)
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", CASES)
 def test_arrays_that_do_not_fit(name: str) -> None:
-    arguments, named = called(PROBLEMS[name])
-    operator = getattr(torch.ops.autosched, name)
+    arguments, named = called(CASES[name])
+    operator = getattr(torch.ops.autosched, CASES[name].operator)
     with pytest.raises((ValueError, RuntimeError), match=r"must|takes"):
         operator(arguments[0].reshape(-1), *arguments[1:], **named)
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", CASES)
 def test_a_gpu_call_is_that_of_our_functions(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
-    monkeypatch.setattr(tile_functions, name, lambda *arrays, **options: seen.append((arrays, options)))
-    arguments, named = called(PROBLEMS[name])
-    tile_ops.on_gpu(type(PROBLEMS[name]), *arguments, **named)
+    monkeypatch.setattr(tile_functions, CASES[name].operator, lambda *arrays, **options: seen.append((arrays, options)))
+    arguments, named = called(CASES[name])
+    tile_ops.on_gpu(type(CASES[name]), *arguments, **named)
     ((arrays, options),) = seen
     assert all(a is b for a, b in zip(arrays, arguments, strict=True))
     assert all(options[k] is v for k, v in named.items())

@@ -22,10 +22,15 @@ CASES = {
     "int8": replace(SMALL, weights="int8", group=0),
     "int8 in groups": replace(SMALL, weights="int8", group=64),
     "e4m3, bf16": replace(SMALL, weights="e4m3", dtype="bf16"),
+    "int4, packed": replace(SMALL, layout="fragments"),
+    "zero points, bf16, packed": replace(SMALL, zero_points=1, dtype="bf16", group=64, layout="fragments"),
+    "int8, packed": replace(SMALL, weights="int8", group=0, layout="fragments"),
+    "e4m3, packed": replace(SMALL, weights="e4m3", group=64, layout="fragments"),
 }
 MODELS = {  # slices of projections
     "llama 3 8B, qkv": QuantizedMatmul(m=16, n=192, k=512),
     "llama 3 70B, down": QuantizedMatmul(m=1, n=128, k=1024, group=128, zero_points=1, dtype="bf16"),
+    "llama 3 8B, gate, packed": QuantizedMatmul(m=4, n=176, k=512, layout="fragments"),
     "qwen 3, gate": QuantizedMatmul(m=33, n=96, k=256, group=64, zero_points=1),
     "deepseek v3, e4m3": QuantizedMatmul(m=70, n=136, k=384, weights="e4m3", dtype="bf16"),
 }
@@ -41,6 +46,32 @@ def test_packing_is_undone() -> None:
     for wrong in (weights[:, :100], weights + 1, weights[0]):
         with pytest.raises(ValueError, match="weights must"):
             pack_int4(wrong)
+
+
+@pytest.mark.parametrize("name", ["int4, packed", "e4m3, packed"])
+def test_fragments_are_the_bytes_of_a_lane(name: str) -> None:
+    problem = CASES[name]
+    assert problem.order is not None
+    places = np.arange(problem.rows * problem.columns).reshape(problem.rows, problem.columns)
+    packed = problem.order.pack(places)
+    assert np.array_equal(problem.order.unpack(packed, places.shape), places)
+    a_lane = 16 // problem.operand("w").dtype.bytes
+    rows, columns = packed[0, 37 * a_lane : 38 * a_lane] // problem.columns, packed[0, 37 * a_lane : 38 * a_lane]
+    assert set(rows.tolist()) == {1, 9}  # of lane 5: g = 1
+    assert len(set((columns % problem.columns).tolist())) == a_lane // 2
+
+
+def test_kernels_pack_weights() -> None:
+    problem, rng = CASES["int4, packed"], np.random.default_rng(5)
+    w = rng.integers(-(2**31), 2**31, (problem.n, problem.k // 8), dtype=np.int64).astype(np.int32)
+    packed = problem.pack(w)
+    assert packed.shape == problem.operand("w").shape
+    inputs = problem.random_inputs(1) | {"w": packed}
+    plain = replace(problem, layout="rows")
+    assert np.array_equal(problem.reference(inputs)["out"], plain.reference(inputs | {"w": w})["out"])
+    assert np.array_equal(plain.pack(w), w)
+    with pytest.raises(ValueError, match="w must be"):
+        problem.pack(w[:5])
 
 
 def words(columns: np.ndarray, order: tuple[int, ...]) -> np.ndarray:
@@ -83,9 +114,9 @@ def test_the_interpreter_agrees_with_numpy(name: str) -> None:
     assert interpreted(CASES[name], 2)
 
 
-@pytest.mark.parametrize("name", ["zero points, bf16", "groups of 32", "e4m3, bf16"])
-def test_a_sampled_schedule(name: str) -> None:
-    for schedule in sampled(CASES[name], "h100", 1):
+@pytest.mark.parametrize("name", ["zero points, bf16", "groups of 32", "e4m3, bf16", "int4, packed", "e4m3, packed"])
+def test_a_tenth_of_the_sampled_schedules(name: str) -> None:
+    for schedule in sampled(CASES[name], "h100", 4):
         assert outcome(CASES[name], kernel_of(CASES[name], "h100", schedule)) == "ok", schedule
 
 
@@ -98,22 +129,65 @@ def test_sampled_schedules(name: str, gpu: str) -> None:
         assert outcome(problem, kernel_of(problem, gpu, schedule)) == "ok", schedule
 
 
+LONG = {  # each of the blocks that share k has several turns
+    "many turns": replace(SMALL, n=70, k=35 * 64, group=64),
+    "many turns, one scale": replace(SMALL, n=70, k=35 * 64, group=0),
+}
 FAULTS = {
     "another middle": ("MIDDLE = 8", "MIDDLE = 7", "int4"),
-    "numbers of another place": ("p.nibbles(words, e,", "p.nibbles(words, e ^ 1,", "int4"),
+    "numbers of another place": (
+        "first // DEPTH, (first",
+        "0, depth // DEPTH) if first else range(first // DEPTH, (first",
+        "groups of 32",
+    ),
     "the scale of the first group": ("return sums * factor(at)", "return sums * factor(0)", "int4"),
-    "sums of groups are not kept apart": ("(e * DEPTH) % o.group == 0", "e == 0", "groups of 32"),
+    "sums of groups are not kept apart": ("depth = min(o.group or bk, bk)", "depth = bk", "groups of 32"),
     "a scale too many": ("result = acc if o.group", "result = acc if not o.group", "one scale a column"),
     "zero points of the first group": ("column = here // o.group if o.group else 0", "column = 0", "groups of 32"),
-}  # fmt: skip
+    "scales keep what f16 is times": ("found * (1 / TIMES)", "found * 1.0", "int4"),
+    "scales of bf16 are divided, too": (
+        '"int4" and o.dtype == "f16" else found',
+        '"int4" else found',
+        "zero points, bf16",
+    ),
+    "packed weights read as rows": ('if o.layout == "fragments":', "if False:", "int4, packed"),
+    "bytes in the order of words": (
+        'FRAGMENT_WORDS if o.weights == "int4" else FRAGMENT_BYTES)',
+        "FRAGMENT_WORDS)",
+        "e4m3, packed",
+    ),
+    "words of the next span": ("(i, at // 8), (bn, bk // 8)", "(i, at // 8 + 8), (bn, bk // 8)", "int4"),
+    "rows of x of another tile": ("(j, at), (bm, depth)", "(j + 1, at), (bm, depth)", "int4"),
+    "columns of x of the first part": ("factors = part(here, depth)", "factors = part(at, depth)", "groups of 32"),
+    "sums of a turn are lost": (
+        "acc + scaled(p.mma(numbers, factors), here)",
+        "scaled(p.mma(numbers, factors), here)",
+        "many turns",
+    ),
+    "products of a turn are lost": ("p.mma(numbers, factors, acc)", "p.mma(numbers, factors)", "many turns, one scale"),
+    "zero points of another row": ("zeros, (i, column)", "zeros, (i + 1, column)", "zero points, bf16"),
+    "scales of another row": ("scale, (i, at // o.group", "scale, (i + 1, at // o.group", "int4"),
+    "scales of the next group": ("(i, at // o.group if", "(i, at // o.group + 1 if", "groups of 64"),
+    "a group has twice as many": (
+        "at // o.group if o.group else 0), (bn",
+        "at // (2 * o.group) if o.group else 0), (bn",
+        "groups of 64",
+    ),
+    "weights of the first part": ("(i, here), (bn, depth)", "(i, 0), (bn, depth)", "int8"),
+    "the result is transposed": ("(i, j), (bn, bm), turned=True))", "(i + 1, j), (bn, bm), turned=True))", "int8"),
+    "half of the columns": ("p.blocks((n, m), (bn, bm))", "p.blocks((n // 2, m), (bn, bm))", "int8"),
+    "half of the turns": ("p.split(k, bk,", "p.split(k // 2, bk,", "e4m3, bf16"),
+    "zero points are not subtracted": ("zero=zero, times", "zero=MIDDLE, times", "zero points, bf16"),
+    "the scale of no group is left out": ("acc * factor(0)", "acc", "one scale a column"),
+}
 
 
 @pytest.mark.parametrize(
-    "fault", [f if i in (1, 3) else pytest.param(f, marks=pytest.mark.nightly) for i, f in enumerate(FAULTS)]
+    "fault", [f if i in (1, 3, 8) else pytest.param(f, marks=pytest.mark.nightly) for i, f in enumerate(FAULTS)]
 )
 def test_planted_faults_are_found(fault: str) -> None:
     old, new, case = FAULTS[fault]
-    assert is_found(CASES[case], old, new)
+    assert is_found((CASES | LONG)[case], old, new)
 
 
 def test_json_and_refusals() -> None:

@@ -30,10 +30,17 @@ __device__ __forceinline__ f16x2 fma_rn(f16x2 a, f16x2 b, f16x2 c) {
       : "r"(static_cast<unsigned>(a)), "r"(static_cast<unsigned>(b)), "r"(static_cast<unsigned>(c)));
   return f16x2(y);
 }
-// a + b of both halves, two bf16 each, rounded to nearest even: a * 1 + b, which sm_80 has.
-__device__ __forceinline__ unsigned add_rn_bf16x2(unsigned a, unsigned b) {
+// a * b + c of both halves, two bf16 each, rounded once.
+__device__ __forceinline__ unsigned fma_rn_bf16x2(unsigned a, unsigned b, unsigned c) {
   unsigned y;
-  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(y) : "r"(a), "r"(0x3f803f80u), "r"(b));
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(y) : "r"(a), "r"(b), "r"(c));
+  return y;
+}
+// The bytes of a (0 to 3) and b (4 to 7) that the digits of Selected name, the last byte first.
+template <unsigned Selected>
+__device__ __forceinline__ unsigned prmt(unsigned a, unsigned b) {
+  unsigned y;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(y) : "r"(a), "r"(b), "n"(Selected));
   return y;
 }
 // 2 to the power x, to about 2 ulp; subnormal results are zero.

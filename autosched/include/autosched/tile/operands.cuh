@@ -1,11 +1,11 @@
 // The operands of a tile program's products: where a tile lies in shared memory, and the fragments of a warp.
 //
-// L: what is decided about one operand: I (the intrinsic), T, Layout, left (whether it is the a of its products),
-// row_major, rows and columns (of its tile), array_major and array_minor (the array as it lies in memory, contiguous along
-// minor), threads, copy_async, anywhere (tiles begin at any
-// place of the array), copy_columns, vector, copy_store, transposed (ldmatrix.trans), access_vector, stage_bytes,
-// alignment (of every tile's address, in bytes), advance (0: it stays, 1: along major, 2: along minor), groups (subgroups side by side along m or n), group_size (of a
-// sub-tile) and fragments (of a subgroup, along m or n).
+// L: what is decided about one tile: T, Layout, row_major, rows and columns, array_major and array_minor (the array as it
+// lies in memory, contiguous along minor), threads, copy_async, anywhere (tiles begin at any place of the array),
+// copy_columns, vector, copy_store, stage_bytes, alignment (of every tile's address, in bytes) and advance (0: it stays,
+// 1: along major, 2: along minor). Of an operand also I (the intrinsic), left (whether it is the a of its products),
+// transposed (ldmatrix.trans), access_vector, groups (subgroups side by side along m or n), group_size (of a sub-tile) and
+// fragments (of a subgroup, along m or n).
 #pragma once
 #include <autosched/common/numeric.cuh>
 #include <autosched/common/shared_layout.cuh>
@@ -29,16 +29,28 @@ constexpr bool is_pitched(decltype(L::pitched)*) {
   return L::pitched;
 }
 
+// A tile that lies in shared memory as it is stored. Threads convert what they read of it.
 template <class L>
-struct Operand : L {
+struct StoredTile : L {
+  using T = typename L::T;
+  using Layout = typename L::Layout;
+  static constexpr int rows = L::rows, columns = L::columns;
+  using Copy = TileCopy<T, Layout, L::row_major ? rows : columns, L::row_major ? columns : rows, L::array_major,
+                        L::array_minor, L::row_major, L::threads, L::copy_columns, L::vector, L::copy_store,
+                        L::copy_async, L::anywhere, is_pitched<L>(nullptr)>;
+  __device__ static __forceinline__ void advance(Copy& copy) {
+    if constexpr (L::advance == 1) copy.advance_major();
+    if constexpr (L::advance == 2) copy.advance_minor();
+  }
+};
+
+template <class L>
+struct Operand : StoredTile<L> {
   using I = typename L::I;
   using T = typename L::T;
   using Layout = typename L::Layout;
   static constexpr int rows = L::rows, columns = L::columns;
   static constexpr int vector = L::access_vector;  // of the intrinsic's own loads
-  using Copy = TileCopy<T, Layout, L::row_major ? rows : columns, L::row_major ? columns : rows, L::array_major,
-                        L::array_minor, L::row_major, L::threads, L::copy_columns, L::vector, L::copy_store,
-                        L::copy_async, L::anywhere, is_pitched<L>(nullptr)>;
   // Fragments of B that one ldmatrix fills.
   static constexpr int group = L::group_size / I::n % I::b_group == 0 ? I::b_group : 1;
 
@@ -99,10 +111,6 @@ struct Operand : L {
       }
     }
     return tile + offset(row, column, rows_on, columns_on);
-  }
-  __device__ static __forceinline__ void advance(Copy& copy) {
-    if constexpr (L::advance == 1) copy.advance_major();
-    if constexpr (L::advance == 2) copy.advance_minor();
   }
 };
 

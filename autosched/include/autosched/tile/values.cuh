@@ -163,30 +163,34 @@ __device__ __forceinline__ int load_row(const int* from, bool inside, int paddin
 }
 // The quotient rounded down, of a divisor from 1 up.
 __device__ __forceinline__ int floor_divide(int a, int b) { return a / b - (a % b < 0); }
-// Four bits of a word, from `shift` on in an even place and from `shift` + 16 on in an odd one, less `zero`.
-__device__ __forceinline__ float nibble(int word, int place, int shift, int zero) {
-  return float((word >> (shift + place % 2 * 16) & 15) - zero);
+// Four bits of a word, those of a column, less `zero`.
+__device__ __forceinline__ float nibble(int word, int column, int first, int count, int zero, int times) {
+  const int step = column / 16 % count + first;
+  return float(((word >> (4 * step + column % 2 * 16) & 15) - zero) * times);
 }
-// The same of an even place and the odd one behind it, as two T in a word. A number of four bits beside the exponent of
-// 1024 (f16) or 128 (bf16) is that number more than it, exactly, and so is the difference. Of f16 the upper four bits of
-// a byte stay where they are: with the exponent they are 16 times the number more than 1024.
-template <class T>
-__device__ __forceinline__ unsigned nibbles(int even, int odd, int shift, int zero_even, int zero_odd) {
+// The same of an even column and the one behind it, as two T in a word: bits 4 * step and 4 * step + 16 on. A number of
+// four bits beside the exponent of 1024 (f16) or 128 (bf16) is that number more than it, exactly, and so are differences.
+//
+// Times 16, f16 takes 4 instructions for the two pairs in the lower or upper bytes of the halves. Both bytes beside the
+// exponent are `bytes` = 1024 + a + 16 b, and the lower four bits of them `lower` = 1024 + 16 zero + a. So 16 (a - zero)
+// is 16 lower - 16 (1024 + 17 zero), and 16 (b - zero) is bytes - lower.
+template <class T, int times>
+__device__ __forceinline__ unsigned nibbles(int word, int step, int zero) {
   constexpr bool half = is_same<T, f16>;
-  constexpr unsigned base = half ? 0x64006400u : 0x43004300u, sign = 0x80008000u;
-  const unsigned zeros = (unsigned(zero_even) & 15u) | (unsigned(zero_odd) & 15u) << 16;
-  const bool upper = half && shift % 8 == 4;
-  const int moved = upper ? shift - 4 : shift;
-  const unsigned mask = upper ? 0xf0u : 0x0fu;
-  const unsigned number = (unsigned(even) >> moved & mask) | (unsigned(odd) >> moved & mask << 16) | base;
-  if constexpr (half) {
-    if (upper) {  // times 1/16, less 64 and the zero
-      const unsigned less = 0xd400d400u | zeros << 4;
-      return static_cast<unsigned>(ptx::fma_rn(f16x2(number), f16x2(0x2c002c00u), f16x2(less)));
-    }
-    return static_cast<unsigned>(ptx::add_rn(f16x2(number), f16x2(base | sign | zeros)));
+  constexpr unsigned base = half ? 0x64006400u : 0x43004300u;
+  const unsigned zeros = unsigned(zero & 15) * 0x00010001u;
+  if constexpr (half && times == 16) {
+    const unsigned bytes = step < 2 ? (unsigned(word) & 0x00ff00ffu) | base : ptx::prmt<0x5351>(unsigned(word), base);
+    const unsigned lower = (bytes & 0x000f000fu) | (base | zeros << 4);
+    if (step % 2) return static_cast<unsigned>(ptx::fma_rn(f16x2(lower), f16x2(0xbc00bc00u), f16x2(bytes)));
+    // 16 (1024 + 17 zero) = 16384 + 16 (17 zero), in steps of 16.
+    const unsigned less = 0xf400f400u + zeros * 17u;
+    return static_cast<unsigned>(ptx::fma_rn(f16x2(lower), f16x2(0x4c004c00u), f16x2(less)));
   } else {
-    return ptx::add_rn_bf16x2(number, base | sign | zeros);
+    const unsigned number = (unsigned(word) >> 4 * step & 0x000f000fu) | base;
+    if constexpr (half) return static_cast<unsigned>(ptx::add_rn(f16x2(number), f16x2(base | 0x80008000u | zeros)));
+    constexpr unsigned factor = times == 16 ? 0x41804180u : 0x3f803f80u, less = times == 16 ? 0xc500c500u : 0xc300c300u;
+    return ptx::fma_rn_bf16x2(number, factor, less | zeros);
   }
 }
 // The bits of V numbers that T has, of 8 bits.

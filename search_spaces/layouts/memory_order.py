@@ -1,0 +1,71 @@
+"""Orders of a matrix in memory that is packed once, such that each thread of a product loads its elements at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from search_spaces.arrays import Array
+
+
+@dataclass(frozen=True)
+class MemoryOrder:
+    """A matrix in tiles of ``rows`` x ``columns``, powers of two: strip after strip of as many rows, and in each tile
+    after tile.
+
+    ``bits`` says which bit of a row or a column each bit of the place in a tile is, the lowest first: pairs of a
+    dimension, 0 or 1, and the number of its bit.
+    """
+
+    rows: int
+    columns: int
+    bits: tuple[tuple[int, int], ...]
+
+    def shape(self, rows: int, columns: int) -> tuple[int, int]:
+        """Return the strips of a matrix of whole tiles, and the elements of a strip."""
+        return rows // self.rows, columns * self.rows
+
+    def place(self, row: Any, column: Any) -> tuple[Any, Any]:
+        """Return the strip and the place in it of elements; of numbers or arrays."""
+        inner = sum(((row, column)[d] >> bit & 1) << at for at, (d, bit) in enumerate(self.bits))
+        return row // self.rows, column // self.columns * (self.rows * self.columns) + inner
+
+    def code(self, row: str, column: str) -> tuple[str, str]:
+        """Return ``place`` in CUDA C++, of expressions for an element."""
+        terms, at = list[str](), 0
+        while at < len(self.bits):
+            d, first = self.bits[at]
+            count = 1
+            while at + count < len(self.bits) and self.bits[at + count] == (d, first + count):
+                count += 1
+            terms.append(f"((({(row, column)[d]}) >> {first} & {(1 << count) - 1}) << {at})")
+            at += count
+        before = f"({column}) / {self.columns} * {self.rows * self.columns}"
+        return f"({row}) / {self.rows}", " + ".join([before, *terms])
+
+    def pack(self, matrix: Array) -> Array:
+        """Return a matrix of whole tiles as it lies in memory: a row for each strip."""
+        packed = np.empty(self.shape(*matrix.shape), dtype=matrix.dtype)
+        packed[self._places(matrix.shape)] = matrix
+        return packed
+
+    def unpack(self, packed: Array, shape: tuple[int, int]) -> Array:
+        """Return the matrix of ``shape`` that lies in memory as ``packed``."""
+        matrix: Array = packed.reshape(self.shape(*shape))[self._places(shape)]
+        return matrix
+
+    def _places(self, shape: tuple[int, int]) -> tuple[Array, Array]:
+        strips, places = self.place(np.arange(shape[0])[:, None], np.arange(shape[1])[None, :])
+        return np.broadcast_arrays(strips, places)  # type: ignore[return-value]
+
+
+# Of fragments of 16 x 16 elements of two bytes (mma.m16n8k16, wgmma): a lane has rows g and g + 8 and the columns
+# 2 t, 2 t + 1, 2 t + 8 and 2 t + 9, of g = lane / 4 and t = lane % 4. Each lane's next 16 bytes are neighbours.
+# Words of eight numbers of four bits, which have numbers of four fragments: a lane has words t and t + 4 of both rows.
+FRAGMENT_WORDS = MemoryOrder(16, 8, ((0, 3), (1, 2), (1, 0), (1, 1), (0, 0), (0, 1), (0, 2)))
+# Bytes, of two fragments.
+FRAGMENT_BYTES = MemoryOrder(
+    16, 32, ((1, 0), (0, 3), (1, 3), (1, 4), (1, 1), (1, 2), (0, 0), (0, 1), (0, 2))
+)  # fmt: skip

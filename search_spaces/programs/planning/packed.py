@@ -1,0 +1,31 @@
+"""Where the registers of a thread lie in an array that is packed, of which tiles are loaded to registers."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from search_spaces.programs.language.distribution import WIDEST, Distribution
+from search_spaces.programs.language.ir import Array
+from search_spaces.programs.planning.exchange import neighbours
+
+
+@lru_cache(maxsize=2**12)
+def packed_width(array: Array, of: Distribution, warps: int) -> int:
+    """Return how many registers a thread loads at a time."""
+    assert array.order is not None
+    rows, columns = (of.of_threads(d, warps)[:, None] + np.asarray(of.of_registers(d))[None, :] for d in (0, 1))
+    strips, along = array.order.place(rows, columns)
+    places = strips * array.stored[1] + along
+    assert (places == places[:, :1] + np.asarray(packed_distances(array, of))).all(), "digits are powers of two"
+    return neighbours(places, WIDEST // array.dtype.bytes)
+
+
+def packed_distances(array: Array, of: Distribution) -> list[int]:
+    """Return the distance of each register from register 0. Tiles begin with whole tiles of the order, and digits of
+    threads and of registers are powers of two, so that bits of both never meet."""
+    assert array.order is not None
+    strips, places = array.order.place(*(np.asarray(of.of_registers(d)) for d in (0, 1)))
+    found: list[int] = (strips * array.stored[1] + places).tolist()
+    return found

@@ -59,16 +59,25 @@ def decode_attention(
 
 
 def quantized_matmul(
-    x: Any, w: Any, scale: Any, out: Any = None, *, zeros: Any = None, database: Source | None = None
+    x: Any,
+    w: Any,
+    scale: Any,
+    out: Any = None,
+    *,
+    zeros: Any = None,
+    global_scale: Any = None,
+    database: Source | None = None,
 ) -> Any:
     """Compute ``x @ dequantised(w).T`` with weights of 4 or 8 bits.
 
     Args:
         x: (m, k) of f16 or bf16.
         w: (n, k / 8) of int32 from ``pack_int4``, or (n, k) of int8 or e4m3; or either from ``pack_weights``.
-        scale: (groups, n) of x's type: for each row of w, one for each group of its columns.
+        scale: (groups, n) of x's type: for each row of w, one for each group of its columns. If it is e4m3, for groups
+            of 16, w has numbers of e2m1 (nvf4).
         out: Array for the result, (m, n). Default: a new one.
         zeros: (groups, n) of uint8, zero points of 4-bit weights. Default: 8.
+        global_scale: (1,) of f32, the factor of all weights of nvf4.
         database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
 
     Returns:
@@ -78,7 +87,8 @@ def quantized_matmul(
         ValueError: Arrays do not fit together, or are on several GPUs.
         NoSchedule: No kernel can compute this.
     """
-    return call_tile_operator(QuantizedMatmul, {"x": x, "w": w, "scale": scale, "zeros": zeros}, out, database, {})
+    arrays = {"x": x, "w": w, "scale": scale, "zeros": zeros, "global_scale": global_scale}
+    return call_tile_operator(QuantizedMatmul, arrays, out, database, {})
 
 
 def grouped_matmul(

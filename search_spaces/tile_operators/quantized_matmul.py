@@ -9,16 +9,18 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from search_spaces.arrays import Array, FloatArray
-from search_spaces.hardware.dtypes import E4M3, FLOAT_DTYPES, I8, I32, U8
+from search_spaces.hardware.dtypes import E4M3, F32, FLOAT_DTYPES, I8, I32, U8
 from search_spaces.launches.operand import Operand
 from search_spaces.layouts.memory_order import FRAGMENT_BYTES, FRAGMENT_WORDS, MemoryOrder
 from search_spaces.operators.problem import option
+from search_spaces.programs.language.functions import FP4, FP4_EXPONENT
 from search_spaces.tile_operators.packed_weights import SPAN, pack_fragments, unpack_int4
 from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem, cut
 
 TYPES = ("f16", "bf16")
-WEIGHTS = {"int4": I32, "int8": I8, "e4m3": E4M3}
-GROUPS = (0, 32, 64, 128)
+WEIGHTS = {"int4": I32, "int8": I8, "e4m3": E4M3, "nvf4": I32}
+GROUPS = (0, 16, 32, 64, 128)
+FP4_GROUP = 16
 LAYOUTS = ("rows", "fragments")
 DEPTH = 16  # of one product of tensor cores, and of the numbers of a word that have one place in their halves
 TIMES = 16  # of what numbers of four bits are as f16, which takes fewer instructions; scales take that back
@@ -29,10 +31,14 @@ MIDDLE = 8  # what numbers of four bits are less by, without zero points
 class QuantizedMatmul(TileProblem):
     """``out = x @ dequantised(w).T``, of x (m, k) and weights with a row for each column of out (m, n).
 
-    ``weights`` is "int4", whose w (n, k / 8) of i32 ``pack`` makes of numbers from 0 to 15; or "int8" or "e4m3", whose
-    w is (n, k). A weight is ``(number - zero) * scale``, with scale (groups, n) of x's type: one for each ``group``
-    columns of w, or one for each row with ``group=0``. The zero is that of zeros (groups, n) of u8 with
-    ``zero_points`` (0 to 15, of int4 alone), else 8 of int4 and 0 of the others.
+    ``weights`` says what w is: "int4", (n, k / 8) words of i32 that ``pack_int4`` makes of numbers from 0 to 15; "int8"
+    or "e4m3", (n, k); or "nvf4", whose codes of e2m1 are packed like those of int4. A weight is
+    ``(number - zero) * scale``, with scale (groups, n) of x's type: one for each ``group`` columns of w, or with
+    ``group=0`` one for each row. The zero is that of zeros (groups, n) of u8 with ``zero_points`` (0 to 15, of int4
+    alone), else 8 of int4 and 0 of the others. Scales of nvf4 are e4m3, for groups of 16; all weights are times
+    global_scale (1,) of f32.
+
+    With ``layout="fragments"`` w is packed by ``pack``, such that each thread loads 16 bytes that hold its own numbers.
 
     Sums of a group are made in f32 and then scaled, so that weights lose nothing. The tolerance is the interpreter's
     bound for sums in any order.
@@ -42,16 +48,16 @@ class QuantizedMatmul(TileProblem):
     """
 
     operator: ClassVar[str] = "quantized_matmul"
-    summary: ClassVar[str] = "out = x @ w.T with weights of int4, int8 or e4m3 and scales of groups"
+    summary: ClassVar[str] = "out = x @ w.T with weights of int4, int8, e4m3 or nvf4 and scales of groups"
     inputs: ClassVar[tuple[str, ...]] = ("x", "w", "scale")
-    optional_inputs: ClassVar[tuple[str, ...]] = ("zeros",)
+    optional_inputs: ClassVar[tuple[str, ...]] = ("zeros", "global_scale")
     size_fields: ClassVar[tuple[str, ...]] = ("m", "n", "k")
 
     m: int = option("rows of x and out", flag="-m")
     n: int = option("columns of out, rows of w", flag="-n")
     k: int = option("columns of x, numbers in a row of w", flag="-k")
     weights: str = option("type of the weights", "int4", choices=tuple(WEIGHTS))
-    group: int = option("columns of w that share a scale: 32, 64 or 128; 0 for all", 128)
+    group: int = option("columns of w that share a scale: 32, 64 or 128; 16 of nvf4; 0 for all", 128)
     zero_points: int = option("1 for zero points of int4", 0)
     dtype: str = option("type of x, scale and out", "f16", choices=TYPES)
     layout: str = option("how w lies in memory", "rows", choices=LAYOUTS)
@@ -69,7 +75,9 @@ class QuantizedMatmul(TileProblem):
             raise ValueError(f"dtype must be {' or '.join(TYPES)}, not {self.dtype!r}")
         if self.group not in GROUPS:
             raise ValueError(f"group must be {', '.join(map(str, GROUPS))}, not {self.group!r}")
-        if 0 < self.group < SPAN and self.weights != "int4":
+        if (self.group == FP4_GROUP) != (self.weights == "nvf4"):
+            raise ValueError(f"group must be {FP4_GROUP} of nvf4, and of nothing else, not {self.group}")
+        if 0 < self.group < SPAN and not self.in_words:
             raise ValueError(f"group must be 0, 64 or 128 of {self.weights}, not {self.group}")
         if self.zero_points not in (0, 1) or (self.zero_points and self.weights != "int4"):
             raise ValueError(f"zero_points must be 0, or 1 of int4, not {self.zero_points!r} of {self.weights}")
@@ -84,9 +92,14 @@ class QuantizedMatmul(TileProblem):
         return self.k // self.group if self.group else 1
 
     @property
+    def in_words(self) -> bool:
+        """True if w has words of eight weights."""
+        return WEIGHTS[self.weights] == I32
+
+    @property
     def order(self) -> MemoryOrder | None:
         """Order of w in memory; None for rows."""
-        return None if self.layout == "rows" else FRAGMENT_WORDS if self.weights == "int4" else FRAGMENT_BYTES
+        return None if self.layout == "rows" else FRAGMENT_WORDS if self.in_words else FRAGMENT_BYTES
 
     @property
     def rows(self) -> int:
@@ -96,19 +109,21 @@ class QuantizedMatmul(TileProblem):
     @property
     def columns(self) -> int:
         """Columns of w, of words or numbers."""
-        return self.k // 8 if self.weights == "int4" else self.k
+        return self.k // 8 if self.in_words else self.k
 
     def operands(self) -> tuple[Operand, ...]:
         own, of = FLOAT_DTYPES[self.dtype], WEIGHTS[self.weights]
         w = (self.rows, self.columns)
         if self.order is not None:
             w = self.order.shape(*w)
-        zeros = [Operand("zeros", "input", U8, (self.groups, self.n))] if self.zero_points else []
+        more = [Operand("zeros", "input", U8, (self.groups, self.n))] if self.zero_points else []
+        if self.weights == "nvf4":
+            more = [Operand("global_scale", "input", F32, (1,))]
         return (
             Operand("x", "input", own, (self.m, self.k)),
             Operand("w", "input", of, w),
-            Operand("scale", "input", own, (self.groups, self.n)),
-            *zeros,
+            Operand("scale", "input", E4M3 if self.weights == "nvf4" else own, (self.groups, self.n)),
+            *more,
             Operand("out", "output", own, (self.m, self.n)),
         )
 
@@ -117,8 +132,9 @@ class QuantizedMatmul(TileProblem):
         if any(len(shapes[name]) != 2 for name in ("x", "w", "scale")):
             raise ValueError("quantized_matmul takes matrices x (m, k), w and scale (groups, n)")
         weights = {"i32": "int4", "i8": "int8"}.get(types["w"], types["w"])
+        weights = "nvf4" if (weights, types["scale"]) == ("int4", "e4m3") else weights
         (m, k), (groups, n) = shapes["x"], shapes["scale"]
-        layout = "rows" if shapes["w"][1] == (k // 8 if weights == "int4" else k) else "fragments"
+        layout = "rows" if shapes["w"][1] == (k // 8 if WEIGHTS.get(weights) == I32 else k) else "fragments"
         if not groups or k % groups:
             raise ValueError(f"scale must have a row for each group of x's {k} columns, not {groups} rows")
         group = 0 if groups == 1 else k // groups
@@ -145,20 +161,28 @@ class QuantizedMatmul(TileProblem):
         return 2.0 * self.m * self.n * self.k
 
     def views(self) -> Mapping[str, str]:
-        zeros = {"zeros": "groups n"} if self.zero_points else {}
-        w = "rows words" if self.weights == "int4" else "rows k"
-        return {"x": "m k", "w": w, "scale": "groups n", **zeros, "out": "m n"}
+        more = {"zeros": "groups n"} if self.zero_points else {}
+        more = {"global_scale": "one"} if self.weights == "nvf4" else more
+        w = "rows words" if self.in_words else "rows k"
+        return {"x": "m k", "w": w, "scale": "groups n", **more, "out": "m n"}
+
+    def options(self) -> Mapping[str, Any]:
+        """Return fields; sums of nvf4 have one factor, as its groups are scaled before they are multiplied."""
+        return {**super().options(), "group": 0 if self.weights == "nvf4" else self.group}
 
     def extents(self) -> Mapping[str, int]:
         sizes = {"m": self.m, "n": self.n, "k": self.k, "words": self.k // 8, "groups": self.groups}
-        return {**sizes, "rows": self.rows}
+        return {**sizes, "rows": self.rows, "one": 1}
 
     @staticmethod
-    def compute(p: Any, o: Any, x: Any, w: Any, scale: Any, out: Any, zeros: Any = None) -> None:
+    def compute(
+        p: Any, o: Any, x: Any, w: Any, scale: Any, out: Any, zeros: Any = None, global_scale: Any = None
+    ) -> None:
         """Tiles are transposed, as rows of x may be few: sums have a row for each column of out."""
         (m, k), n = x.shape, out.shape[1]
+        in_words = WEIGHTS[o.weights] == I32
         if o.layout == "fragments":
-            w = p.ordered(w, FRAGMENT_WORDS if o.weights == "int4" else FRAGMENT_BYTES)
+            w = p.ordered(w, FRAGMENT_WORDS if in_words else FRAGMENT_BYTES)
         bn, parts = p.choose(bn=(64, 128), parts=(1, 2, 3, 4, 6, 8, 11, 16))
         spans = (SPAN, 2 * SPAN) if k % (2 * SPAN) == 0 and o.group in (0, 2 * SPAN) else (SPAN,)
         bk = p.choose(bk=spans)
@@ -167,6 +191,8 @@ class QuantizedMatmul(TileProblem):
         acc = p.state(p.zeros((bn, bm)))
 
         def factor(at: Any) -> Any:
+            if o.weights == "nvf4":
+                return p.load(p.window(global_scale, (0, 0), (1, 1))) * 2.0**-FP4_EXPONENT
             found = p.load(p.window(scale, (i, at // o.group if o.group else 0), (bn, 1), turned=True)).cast("f32")
             return found * (1 / TIMES) if o.weights == "int4" and o.dtype == "f16" else found
 
@@ -178,11 +204,14 @@ class QuantizedMatmul(TileProblem):
 
         depth = min(o.group or bk, bk)
         for at in p.split(k, bk, parts=parts, states=(acc,), combine="add"):
-            if o.weights == "int4":
+            if in_words:
                 words = p.load(p.window(w, (i, at // 8), (bn, bk // 8)))
             for first in range(0, bk, depth):
                 here = at + first
-                if o.weights != "int4":
+                if o.weights == "nvf4":
+                    of_words = p.load(p.window(scale, (i, here // FP4_GROUP), (bn, depth // FP4_GROUP), turned=True))
+                    numbers = p.fp4(words, of_words, to=o.dtype)
+                elif o.weights != "int4":
                     numbers = p.load(p.window(w, (i, here), (bn, depth))).cast("f32").cast(o.dtype)
                 else:
                     zero = MIDDLE
@@ -205,6 +234,9 @@ class QuantizedMatmul(TileProblem):
         if self.weights == "int4":
             numbers = unpack_int4(np.asarray(inputs["w"])).astype(np.float64)
             zero = x["zeros"] if self.zero_points else np.full((self.groups, self.n), float(MIDDLE))
+        elif self.weights == "nvf4":
+            codes, zero = unpack_int4(np.asarray(inputs["w"])), np.zeros((self.groups, self.n))
+            numbers = np.where(codes > 7, -1.0, 1.0) * FP4[codes & 7] * x["global_scale"][0]
         else:
             numbers, zero = x["w"], np.zeros((self.groups, self.n))
         width = self.group or self.k
@@ -215,9 +247,9 @@ class QuantizedMatmul(TileProblem):
     def random_inputs(self, seed: int) -> dict[str, Array]:
         """Return the usual ones, words of random bits, and positive scales."""
         found, rng = super().random_inputs(seed), np.random.default_rng((seed, 3))
-        own = FLOAT_DTYPES[self.dtype]
+        own = self.operand("scale").dtype
         found["scale"] = own.store(rng.uniform(0.005, 0.05, (self.groups, self.n)))
-        if self.weights == "int4":
+        if self.in_words:
             found["w"] = rng.integers(-(2**31), 2**31, found["w"].shape, dtype=np.int64).astype(np.int32)
         if self.zero_points:
             found["zeros"] = rng.integers(0, 16, found["zeros"].shape).astype(np.uint8)

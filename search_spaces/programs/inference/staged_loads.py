@@ -15,7 +15,7 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import line_dimension
 
-LEAST_BYTES = 512  # of a tile that is converted: 16 for each lane of a warp
+LEAST_BYTES = 128  # of a tile that is converted: 4 for each lane of a warp
 
 
 def linear(index: Index, loop: int) -> tuple[Index, int] | None:

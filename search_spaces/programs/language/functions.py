@@ -20,7 +20,9 @@ U = 2.0**-24
 BOOL = DType("bool", 8, 1, "bool", "bool")
 Numbers = tuple[FloatArray, ...]
 Bound = Callable[[Numbers, Numbers, FloatArray], FloatArray]
-Types = Literal["floats", "numbers", "whole", "compared", "truths", "chosen"]
+Types = Literal["floats", "numbers", "whole", "mixed", "compared", "truths", "chosen"]
+FP4 = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])  # of e2m1 without its sign, the highest bit
+FP4_EXPONENT = -14  # numbers of e2m1 times a scale are that much smaller: as f16 they are then exact
 
 
 @dataclass(frozen=True)
@@ -28,8 +30,8 @@ class ElementFunction:
     """``code`` has its arguments as {0}, {1}; ``cost`` is in instructions an element, ``special`` in those of the
     special-function unit.
 
-    ``types``: floats -> f32; numbers: f32 or i32, as the arguments; whole: i32; compared: numbers -> truth; truths;
-    chosen: a truth and two numbers -> the numbers' type.
+    ``types``: floats -> f32; numbers: f32 or i32, as the arguments; whole: i32; mixed: i32 and f32; compared: numbers
+    -> truth; truths; chosen: a truth and two numbers -> the numbers' type.
     """
 
     arity: int
@@ -45,7 +47,8 @@ class ElementFunction:
         """Return the type of the result, or what the arguments must be."""
         kinds = set(types[1:] if self.types == "chosen" else types)
         if self.gives is not None:
-            return self.gives if kinds == {I32} else "i32"
+            of_whole = self.types == "whole"
+            return self.gives if kinds <= ({I32} if of_whole else {I32, F32}) else "i32" if of_whole else "i32 and f32"
         if self.types == "floats":
             return F32 if kinds == {F32} else "f32"
         if self.types == "whole":
@@ -160,6 +163,13 @@ def _nibble(
     return np.asarray(((bits >> (4 * step + 16 * (place & 1)) & 15) - zero) * times, dtype=np.float64)
 
 
+def _fp4(word: FloatArray, column: FloatArray, first: FloatArray, count: FloatArray, scale: FloatArray) -> FloatArray:
+    bits, place = word.astype(np.int64), column.astype(np.int64)
+    step = place // 16 % count.astype(np.int64) + first.astype(np.int64)
+    code = bits >> (4 * step + 16 * (place & 1)) & 15
+    return np.asarray(np.where(code > 7, -1.0, 1.0) * FP4[code & 7] * scale * 2.0**FP4_EXPONENT, dtype=np.float64)
+
+
 def _comparison(function: Callable[..., object], sign: str) -> ElementFunction:
     return ElementFunction(2, _truth(function), f"({{0}} {sign} {{1}})", _compared, 1, "compared")
 
@@ -234,6 +244,11 @@ FUNCTIONS = {
             6, _nibble, "tile::nibble({0}, {1}, {2}, {3}, {4}, {5})", _exact, cost, "whole", gives=t
         )
         for t, cost in ((F16, 1.0), (BF16, 1.375))
+    },
+    # Numbers of e2m1 in words, times a scale of e4m3 and a power of two: exact in 16 bits.
+    **{
+        f"fp4_{t.name}": ElementFunction(5, _fp4, "tile::fp4({0}, {1}, {2}, {3}, {4})", _exact, 2.375, "mixed", gives=t)
+        for t in (F16, BF16)
     },
     # Random bits of a counter, a seed and a word from 0 to 3.
     "philox": ElementFunction(3, _philox, "tile::philox({0}, {1}, {2})", _exact, 100, "whole"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 
-from search_spaces.hardware.dtypes import F32, I32, DType
+from search_spaces.hardware.dtypes import E4M3, F32, I32, DType
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.functions import ONE_OF_GROUP
 from search_spaces.programs.language.index import Index
@@ -135,23 +135,50 @@ class Slices(NamedFunctions):
         Raises:
             ProgramError: For words of another type or number, or other numbers.
         """
-        tile = tile_of("nibbles", words)
-        if tile.value.dtype != I32:
-            fail("nibbles", f"words are i32, not {tile.value.dtype.name}")
-        if not isinstance(numbers, range) or numbers.step != 1 or not 0 <= numbers.start < numbers.stop <= 4:
-            fail("nibbles", f"a word has four pairs of them, of which a range is taken, not {numbers!r}")
-        if tile.shape[1] % SPAN_WORDS:
-            fail("nibbles", f"words come in spans of {SPAN_WORDS}, not {tile.shape[1]} columns")
-        if to not in ("f16", "bf16"):
-            fail("nibbles", f"they become f16 or bf16, not {to}")
         if times not in (1, 16):
             fail("nibbles", f"they are multiplied by 1 or 16, not {times!r}")
+        of_all, columns = self._fours("nibbles", words, numbers, to)
+        return self.map(f"nibble_{to}", of_all, columns, numbers.start, len(numbers), zero, times)
+
+    def fp4(self, words: Tile | State, scale: Tile | State, numbers: range = range(4), *, to: str = "f16") -> Tile:
+        """Return numbers of e2m1 in words, in the order of ``nibbles``, times a scale.
+
+        Args:
+            words: (rows, 8 spans) of i32.
+            scale: (rows, len(numbers) spans) of e4m3: one for each 16 columns.
+            numbers: As of ``nibbles``.
+            to: "f16" or "bf16".
+
+        Returns:
+            (rows, 16 len(numbers) spans), times 2^-14, so that f16 has every product.
+
+        Raises:
+            ProgramError: As of ``nibbles``, and for another number of scales.
+        """
+        of_all, columns = self._fours("fp4", words, numbers, to)
+        of_numbers = tile_of("fp4", scale)
+        rows, extent = of_all.shape
+        if of_numbers.shape != (rows, extent // 16) or of_numbers.value.dtype != E4M3:
+            fail("fp4", f"scales are {rows}x{extent // 16} e4m3, not {value_text(of_numbers.value)}")
+        each = self.broadcast(of_numbers.cast("f32"), 1, extent)
+        return self.map(f"fp4_{to}", of_all, columns, numbers.start, len(numbers), each)
+
+    def _fours(self, operation: str, words: Tile | State, numbers: range, to: str) -> tuple[Tile, Tile]:
+        """Return the word of each number of four bits, and the numbers of the columns."""
+        tile = tile_of(operation, words)
+        if tile.value.dtype != I32:
+            fail(operation, f"words are i32, not {tile.value.dtype.name}")
+        if not isinstance(numbers, range) or numbers.step != 1 or not 0 <= numbers.start < numbers.stop <= 4:
+            fail(operation, f"a word has four pairs of them, of which a range is taken, not {numbers!r}")
+        if tile.shape[1] % SPAN_WORDS:
+            fail(operation, f"words come in spans of {SPAN_WORDS}, not {tile.shape[1]} columns")
+        if to not in ("f16", "bf16"):
+            fail(operation, f"they become f16 or bf16, not {to}")
         rows, spans, count = tile.shape[0], tile.shape[1] // SPAN_WORDS, len(numbers)
         pairs = self.broadcast(self.reshape(tile, (rows * spans, SPAN_WORDS)), 1, 2 * SPAN_WORDS)
         of_all = self.broadcast(pairs, 0, rows * spans * count)
         columns = 2 * SPAN_WORDS * count * spans
-        of_all = self.reshape(of_all, (rows, columns))
-        return self.map(f"nibble_{to}", of_all, self.columns(0, columns), numbers.start, count, zero, times)
+        return self.reshape(of_all, (rows, columns)), self.columns(0, columns)
 
     def join(self, parts: Sequence[Tile | State], *, dim: int, interleaved: bool = False) -> Tile:
         """Return tiles of one shape side by side along a dimension, or in turns element by element.

@@ -18,7 +18,7 @@ from search_spaces.programs.lowering.emit_base import EarlyLoads
 from search_spaces.programs.lowering.emit_boxes import by_kind
 from search_spaces.programs.lowering.emit_splits import SharedLoops
 from search_spaces.programs.lowering.in_place import read_in_place
-from search_spaces.programs.lowering.packed_numbers import nibbles
+from search_spaces.programs.lowering.packed_numbers import fours, stored_bytes, widened
 from search_spaces.programs.lowering.placed import copy_type, place_lines
 from search_spaces.programs.lowering.refs import Ref, argument_name, constant, register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers
@@ -154,8 +154,8 @@ class Emitter(SharedLoops):
         code, divisor = FUNCTIONS[operation.function].code, operation.arguments[-1]
         if operation.function == "divide" and isinstance(divisor, float | int) and _is_power_of_two(divisor):
             code, given[1] = FUNCTIONS["multiply"].code, constant(1.0 / divisor, F32)
-        if operation.function.startswith("nibble") and self.is_packed(result.dtype, spread):
-            return nibbles(self, result.dtype, given, self.of(spread), source)
+        if operation.function.startswith(("nibble", "fp4")) and self.is_packed(result.dtype, spread):
+            return fours(self, operation, given, self.of(spread))
         if result.dtype.name == "bool":  # a comparison costs no register
             return Ref("inline", code, result.dtype, parts=tuple(given))
         count = self.of(spread).registers
@@ -206,6 +206,12 @@ class Emitter(SharedLoops):
             if given.dtype.is_float or not to.is_float:
                 return Ref("constant", given.name, to)
             return Ref("constant", f"float({given.name})", to)
+        stored = stored_bytes(given)
+        operand = spread.of if spread.kind == "swap" and spread.of is not None else spread
+        if to.bits == 16 and stored is not None and self.is_packed(to, operand):
+            return widened(self, stored, to, self.of(spread).registers, source)
+        if to.is_float and given.kind == "packed" and given.dtype.bits == 8:
+            return Ref("inline", "float({0})", to, parts=(given,))
         if to.bits == 16:
             narrow = Ref(given.kind, given.name, to, given.table, True, given.parts)
             if given.rough or given.kind == "packed":  # rounded to another type before

@@ -57,7 +57,12 @@ class SharedTiles(Scans):
         order = operation.window.array.order
         read = reading(of, layout, order, self.numbers.warps, type_.bytes)
         width, between = read.width, read.steps
-        name = self.declare("v", register_type(type_), of.registers)
+        in_words = type_.bits == 8 and of.registers % 4 == 0  # as they are stored: pairs are converted together
+        name = (
+            self.declare("w", "unsigned", of.registers // 4)
+            if in_words
+            else self.declare("v", register_type(type_), of.registers)
+        )
 
         def place_of(row: str, column: str) -> str:
             at = (row, column) if order is None else order.code(row, column)
@@ -75,11 +80,13 @@ class SharedTiles(Scans):
                 flips, adds = (self.code.at(numbers, r) for numbers in between)
                 place = f"{base if flips == '0' else f'({base} ^ {flips})'} + {adds}"
             address = f"{tile} + {type_.bytes}u * unsigned({place})"
+            if in_words:
+                return f"tile::get_bytes<{width}>({name}, {r}, {address});"
             return f"tile::get_elements<{type_.c_name}, {width}>(&{name}[{r}], {address});"
 
         self.code.each(of.registers, text, source, width=width, writes=name)
         self.code.flush()
-        return Ref("array", name, operation.result.dtype)
+        return Ref("packed" if in_words else "array", name, operation.result.dtype)
 
     def _store_shared(self, operation: ir.StoreTile, spread: Spread) -> None:
         window, of, line = operation.window, self.of(spread), operation.source

@@ -1,4 +1,4 @@
-"""Numbers of four bits, which become pairs of 16-bit numbers in words."""
+"""Numbers of four bits, and bytes, which become pairs of 16-bit numbers in words."""
 
 from __future__ import annotations
 
@@ -11,30 +11,55 @@ from search_spaces.programs.lowering.refs import Ref
 STEP = 16  # columns of a pair of all words of a span
 
 
-def nibbles(emitter: EmitterBase, to: DType, given: list[Ref], of: Distribution, source: ir.Source) -> Ref:
+def fours(emitter: EmitterBase, operation: ir.Map, given: list[Ref], of: Distribution) -> Ref:
     """Emit the numbers of an operand. Registers side by side are an even column and the next one, whose numbers are of
-    one word and of one row.
+    one word, of one row and of one scale.
 
     Args:
         emitter: The kernel's.
-        to: f16 or bf16.
-        given: Words, columns, the first pair of a word and their count, the zero, and what differences are times.
+        operation: Of a function "nibble_T" or "fp4_T".
+        given: Words, columns, the first pair of a word and their count; and the zero and what differences are times, or
+            the scale.
         of: Distribution of the numbers.
-        source: Line of the program.
     """
-    words, column, first, count, zero, times = given
-    code, name = emitter.code, emitter.declare("w", "unsigned", of.registers // 2)
+    words, column, first, count, other, *times = given
+    to, code = operation.result.dtype, emitter.code
+    name = emitter.declare("w", "unsigned", of.registers // 2)
     columns, last = of.of_registers(1), int(of.of_threads(1, emitter.numbers.warps).max())
     of_registers_alone = all(c % STEP + last < STEP for c in columns)  # the compiler would not see that
     steps = tuple(c // STEP % int(count.name) + int(first.name) for c in columns)
+    function = f"nibbles<{to.c_name}, {times[0].name}>" if times else f"fp4_pair<{to.c_name}>"
 
     def text(r: str) -> str:
         step = code.at(steps, r)
         if not of_registers_alone:
             step = f"({column.text(code, r)}) / {STEP} % {count.name} + {first.name}"
-        pair = f"{words.text(code, r)}, {step}, {zero.text(code, r)}"
-        return f"{name}[{r} / 2] = tile::nibbles<{to.c_name}, {times.name}>({pair});"
+        return f"{name}[{r} / 2] = tile::{function}({words.text(code, r)}, {step}, {other.text(code, r)});"
 
-    scattered = [*words.scattered, *zero.scattered]
-    code.each(of.registers, text, source, width=2, writes=name, scattered=scattered)
+    scattered = [*words.scattered, *other.scattered]
+    code.each(of.registers, text, operation.source, width=2, writes=name, scattered=scattered)
+    return Ref("packed", name, to)
+
+
+def stored_bytes(value: Ref) -> Ref | None:
+    """Return the bytes in words that a value is the numbers of, two of each pair side by side; None of other values."""
+    bytes_ = value.parts[0] if value.kind == "inline" and value.name == "float({0})" else value
+    if bytes_.kind != "packed" or bytes_.dtype.bits != 8:
+        return None
+    table = bytes_.table
+    if table is not None and any(a % 2 or b != a + 1 for a, b in zip(table[::2], table[1::2], strict=True)):
+        return None
+    return bytes_
+
+
+def widened(emitter: EmitterBase, bytes_: Ref, to: DType, count: int, source: ir.Source) -> Ref:
+    """Emit bytes as ``count`` numbers of f16 or bf16."""
+    code, name = emitter.code, emitter.declare("w", "unsigned", count // 2)
+
+    def text(r: str) -> str:
+        at = r if bytes_.table is None else code.at(bytes_.table, r)
+        pair = f"{bytes_.name}[({at}) / 4], ({at}) % 4 == 2"
+        return f"{name}[{r} / 2] = tile::widened<{to.c_name}, {bytes_.dtype.c_name}>({pair});"
+
+    code.each(count, text, source, width=2, writes=name, scattered=bytes_.scattered)
     return Ref("packed", name, to)

@@ -44,6 +44,8 @@ _FUNCTIONS = {
     "truncate": ("math.trunc", "math.trunc"),
     "nibble_f16": ("tile.nibble_f16", "tile.nibble_f16"),
     "nibble_bf16": ("tile.nibble_bf16", "tile.nibble_bf16"),
+    "fp4_f16": ("tile.fp4_f16", "tile.fp4_f16"),
+    "fp4_bf16": ("tile.fp4_bf16", "tile.fp4_bf16"),
 }
 OF_TEXT = {name: function for function, names in _FUNCTIONS.items() for name in names} | {"add": "add"}
 CASTS = frozenset(

@@ -20,6 +20,7 @@ from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul  # noq
 
 CASES = PROBLEMS | {
     "grouped_matmul of e4m3": GroupedMatmul(m=40, n=16, k=160, groups=3, tokens=10, dtype="e4m3", w_order="col"),
+    "quantized_matmul of nvf4": QuantizedMatmul(m=3, n=24, k=128, weights="nvf4", group=16, dtype="bf16"),
     "quantized_matmul, packed": QuantizedMatmul(m=3, n=24, k=128, layout="fragments"),
 }
 

@@ -22,6 +22,9 @@ CASES = {
     "int8": replace(SMALL, weights="int8", group=0),
     "int8 in groups": replace(SMALL, weights="int8", group=64),
     "e4m3, bf16": replace(SMALL, weights="e4m3", dtype="bf16"),
+    "nvf4": replace(SMALL, weights="nvf4", group=16),
+    "nvf4, bf16": replace(SMALL, weights="nvf4", group=16, dtype="bf16", m=20),
+    "nvf4, packed": replace(SMALL, weights="nvf4", group=16, k=192, layout="fragments"),
     "int4, packed": replace(SMALL, layout="fragments"),
     "zero points, bf16, packed": replace(SMALL, zero_points=1, dtype="bf16", group=64, layout="fragments"),
     "int8, packed": replace(SMALL, weights="int8", group=0, layout="fragments"),
@@ -114,7 +117,7 @@ def test_the_interpreter_agrees_with_numpy(name: str) -> None:
     assert interpreted(CASES[name], 2)
 
 
-@pytest.mark.parametrize("name", ["zero points, bf16", "groups of 32", "e4m3, bf16", "int4, packed", "e4m3, packed"])
+@pytest.mark.parametrize("name", ["zero points, bf16", "groups of 32", "int4, packed", "e4m3, packed", "nvf4, bf16"])
 def test_a_tenth_of_the_sampled_schedules(name: str) -> None:
     for schedule in sampled(CASES[name], "h100", 4):
         assert outcome(CASES[name], kernel_of(CASES[name], "h100", schedule)) == "ok", schedule
@@ -178,6 +181,8 @@ FAULTS = {
     "half of the columns": ("p.blocks((n, m), (bn, bm))", "p.blocks((n // 2, m), (bn, bm))", "int8"),
     "half of the turns": ("p.split(k, bk,", "p.split(k // 2, bk,", "e4m3, bf16"),
     "zero points are not subtracted": ("zero=zero, times", "zero=MIDDLE, times", "zero points, bf16"),
+    "scales of the first sixteen": ("here // FP4_GROUP)", "0)", "nvf4"),
+    "no global scale": ("(0, 0), (1, 1))) * 2.0", "(0, 0), (1, 1))) * 0.0 + 2.0", "nvf4, bf16"),
     "the scale of no group is left out": ("acc * factor(0)", "acc", "one scale a column"),
 }
 

@@ -38,9 +38,13 @@ template <>
 struct Element<e4m3> {
   using Sum = float;
   __device__ static __forceinline__ float of(unsigned bits) {
+#if __CUDA_ARCH__ >= 890
+    return ptx::cvt_f32_f16_low(ptx::cvt_rn_f16x2_e4m3x2(static_cast<unsigned short>(bits & 0xff)));
+#else
     const unsigned magnitude = bits & 0x7f;
     const float x = 256.0f * Element<f16>::of((bits & 0x80) << 8 | magnitude << 7);
     return magnitude == 0x7f ? ptx::float_of(0x7fffffff) : x;
+#endif
   }
 };
 template <>

@@ -30,6 +30,12 @@ __device__ __forceinline__ unsigned short cvt_rn_bf16_f32(float x) {
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x));
   return y;
 }
+// Two numbers of e4m3, the lower one first.
+__device__ __forceinline__ f16x2 cvt_rn_f16x2_e4m3x2(unsigned short x) {
+  unsigned y;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(y) : "h"(x));
+  return f16x2(y);
+}
 // Round to nearest, ties away from zero, to the 10 mantissa bits of tf32.
 __device__ __forceinline__ unsigned cvt_rna_tf32(unsigned f32_bits) {
   unsigned y;

@@ -193,6 +193,61 @@ __device__ __forceinline__ unsigned nibbles(int word, int step, int zero) {
     return ptx::fma_rn_bf16x2(number, factor, less | zeros);
   }
 }
+// A number of e2m1, of a column of words as `nibble`'s, times a scale and 2^-14.
+__device__ __forceinline__ float fp4(int word, int column, int first, int count, float scale) {
+  const int code = word >> (4 * (column / 16 % count + first) + column % 2 * 16) & 15, exponent = code >> 1 & 3;
+  const float size = exponent ? float(2 + (code & 1) << exponent) * 0.25f : float(code & 1) * 0.5f;
+  return (code & 8 ? -size : size) * scale * 6.10351562e-05f;
+}
+// The same of an even column and the next one, as two T in a word. Sign, exponent and mantissa of e2m1 are those of the
+// least numbers that T has, e2m1's times 2^-14 (f16) or 2^-126 (bf16).
+template <class T>
+__device__ __forceinline__ unsigned fp4_pair(int word, int step, float scale) {
+  const unsigned last = unsigned(word) << (12 - 4 * step), sign = last & 0x80008000u;
+  if constexpr (is_same<T, f16>) {
+    const unsigned bits = (last >> 3 & 0x0e000e00u) | sign, both = packed<f16>(scale, scale);
+    return static_cast<unsigned>(ptx::fma_rn(f16x2(bits), f16x2(both), f16x2(0x80008000u)));
+  } else {
+    const float larger = scale * 5.19229686e+33f;  // 2^112
+    return ptx::fma_rn_bf16x2((last >> 6 & 0x01c001c0u) | sign, packed<bf16>(larger, larger), 0x80008000u);
+  }
+}
+// V bytes of shared memory as those of elements r on of an array with four in a word.
+template <int V>
+__device__ __forceinline__ void get_bytes(unsigned* words, int r, unsigned address) {
+  const auto vector = ptx::ld_shared<V>(address);
+  if constexpr (V < 4) {
+    unsigned bytes;
+    if constexpr (V == 2) {
+      bytes = vector.half;
+    } else {
+      bytes = vector.byte;
+    }
+    words[r / 4] = r % 4 ? words[r / 4] | bytes << r % 4 * 8 : bytes;
+  } else {
+#pragma unroll
+    for (int i = 0; i < V / 4; ++i) words[r / 4 + i] = vector.word[i];
+  }
+}
+// The two lower bytes of a word, or the upper ones, which are numbers of From, as two T of 16 bits in a word.
+template <class T, class From>
+__device__ __forceinline__ unsigned widened(unsigned word, bool upper) {
+  if constexpr (is_same<From, signed char> && is_same<T, f16>) {  // beside the exponent of 1024, 1152 more than it is
+    const unsigned positive = word ^ 0x80808080u, base = 0x64006400u;
+    const unsigned bytes = upper ? ptx::prmt<0x5352>(positive, base) : ptx::prmt<0x5150>(positive, base);
+    return static_cast<unsigned>(ptx::add_rn(f16x2(bytes), f16x2(0xe480e480u)));
+  } else {
+    const unsigned pair = upper ? word >> 16 : word;
+#if __CUDA_ARCH__ >= 890
+    if constexpr (is_same<From, e4m3>) {
+      const f16x2 both = ptx::cvt_rn_f16x2_e4m3x2(static_cast<unsigned short>(pair));
+      if constexpr (is_same<T, f16>) return static_cast<unsigned>(both);
+      return packed<T>(ptx::cvt_f32_f16_low(both), ptx::cvt_f32_f16_high(both));
+    }
+#endif
+    return packed<T>(float(Element<From>::of(pair & 0xffu)), float(Element<From>::of(pair >> 8 & 0xffu)));
+  }
+}
 // The bits of V numbers that T has, of 8 bits.
 template <class T, int V, class X>
 __device__ __forceinline__ AlignedVector<V> pack_bytes(const X* x) {

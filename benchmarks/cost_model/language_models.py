@@ -1,0 +1,127 @@
+"""Products with packed weights, experts and decoding as the time model estimates them, and what they compile to.
+
+    python -m benchmarks.cost_model.language_models [--device h100] [--samples 1000] > table.md
+
+Nothing is measured. Of each space the schedules that the model puts first, after steps from the best of so many
+samples, are compiled; the best with its compiled registers and spills is shown, beside what its bytes allow: 1.3 times
+the bytes at 3.0 TB/s, and 2 us.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autosched.samplers.first_choices.descent import descended, starting_points
+from cost_models.analytic import predict
+from cost_models.estimates import AnalyticEstimates
+from measurements.compiler.disassembly import SassInstruction, disassemble, main_loop
+from measurements.compiler.pool import Compiled, CompilePool
+from search_spaces.catalogue import templates_for
+from search_spaces.hardware.devices import Device, device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.problem import Problem
+from search_spaces.tile_operators.decode_attention import DecodeAttention
+from search_spaces.tile_operators.grouped_matmul import GroupedMatmul
+from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
+
+COMPILED = 4  # of each space
+SEED = 0
+BYTES_PER_SECOND, SLACK, START = 3.0e12, 1.3, 2e-6  # what bytes allow
+CONVERTING = ("LOP3", "HFMA2", "HADD2", "HMUL2", "PRMT", "SHF", "F2F", "F2FP", "I2F", "I2FP")
+N, K, MANY = 6144, 4096, 4096
+
+
+def problems() -> dict[str, Problem]:
+    """Return the problems of the page by name."""
+    found: dict[str, Problem] = {}
+    for m in (1, 16, MANY):
+        for weights, group, dtype in (
+            ("int4", 128, "f16"), ("int4", 128, "bf16"), ("int8", 0, "f16"), ("e4m3", 128, "bf16"), ("nvf4", 16, "bf16")
+        ):  # fmt: skip
+            for layout in ("rows", "fragments") if m == 16 else ("fragments",):
+                if m == MANY and weights != "int4":
+                    continue
+                name = f"{weights}, {dtype}, m {m}, {layout}"
+                found[name] = QuantizedMatmul(
+                    m=m, n=N, k=K, weights=weights, group=group, dtype=dtype, layout=layout
+                )  # fmt: skip
+    found[f"matmul of bf16, m {MANY}"] = Matmul(m=MANY, n=N, k=K, dtype="bf16")
+    for cache in ("", "e4m3"):
+        found[f"decode, batch 4, cache of {cache or 'f16'}"] = DecodeAttention(
+            batch=4, heads=32, kv_heads=8, entries=128, page=64, cache=cache
+        )
+    for m in (32768, 65536):
+        found[f"64 experts, m {m}, bf16"] = GroupedMatmul(m=m, n=4096, k=7168, groups=64)
+        found[f"64 experts, m {m}, e4m3"] = GroupedMatmul(
+            m=m, n=4096, k=7168, groups=64, dtype="e4m3", w_order="col"
+        )  # fmt: skip
+        found[f"matmul of bf16, m {m}"] = Matmul(m=m, n=4096, k=7168, dtype="bf16")
+    return found
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """The best compiled schedule of a problem: seconds of the model, and its main loop."""
+
+    seconds: float
+    registers: int
+    loop: tuple[SassInstruction, ...]
+
+    @property
+    def converting(self) -> int:
+        """Instructions of the main loop that take words apart, or convert types."""
+        return sum(i.opcode.partition(".")[0] in CONVERTING for i in self.loop)
+
+
+def estimated(problem: Problem, on: Device, samples: int, pool: CompilePool) -> Estimated:
+    """Return the best of the model's first schedules, compiled. Raises ValueError where none compiles."""
+    usable = templates_for(problem, on)
+    space = usable.space(problem, on)
+    estimates, best = AnalyticEstimates(problem, usable, on), None
+    for schedule in descended(space, estimates, starting_points(space, samples, SEED))[:COMPILED]:
+        template = usable.of(schedule)
+        config = template.config(problem, schedule, on)
+        result = pool.compile(template.kernel(problem, schedule, on), on.arch)
+        if not isinstance(result, Compiled) or template.counts is None:
+            continue
+        resources = result.resources
+        seconds = predict(
+            template.counts(problem, config, on),
+            on,
+            registers=resources.registers,
+            spill_bytes=resources.spill_load_bytes + resources.spill_store_bytes,
+        )
+        if best is None or seconds < best.seconds:
+            best = Estimated(seconds, resources.registers, main_loop(disassemble(result.cubin, result.entry)))
+    if best is None:
+        raise ValueError(f"no schedule of {problem} compiles")
+    return best
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="h100")
+    parser.add_argument("--samples", type=int, default=1000)
+    options = parser.parse_args(arguments)
+    on = device(options.device)
+    print("| problem | bytes | estimated | bytes allow | TFLOP/s | registers | main loop | of it converting |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|")
+    with CompilePool() as pool:
+        for name, problem in problems().items():
+            found = estimated(problem, on, options.samples, pool)
+            allowed = SLACK * problem.min_bytes / BYTES_PER_SECOND + START
+            print(
+                f"| {name} | {problem.min_bytes / 1e6:.2f} MB | {found.seconds * 1e6:.2f} us | {allowed * 1e6:.2f} us "
+                f"| {problem.flops / found.seconds / 1e12:.0f} | {found.registers} | {len(found.loop)} "
+                f"| {found.converting} |",
+                flush=True,
+            )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -155,7 +155,7 @@ FAULTS = {
     ),
     "packed weights read as rows": ('if o.layout == "fragments":', "if False:", "int4, packed"),
     "bytes in the order of words": (
-        'FRAGMENT_WORDS if o.weights == "int4" else FRAGMENT_BYTES)',
+        "FRAGMENT_WORDS if in_words else FRAGMENT_BYTES)",
         "FRAGMENT_WORDS)",
         "e4m3, packed",
     ),

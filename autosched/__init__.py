@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from autosched.dispatch.provenance import NoSchedule
     from autosched.dispatch.tile_functions import (
         attention,
+        attention_backward,
         cross_entropy,
         decode_attention,
         grouped_matmul,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from search_spaces.operators.transpose import Transpose
     from search_spaces.spaces.schedule import Schedule
     from search_spaces.tile_operators.attention import Attention
+    from search_spaces.tile_operators.attention_backward import AttentionBackward
     from search_spaces.tile_operators.cross_entropy import CrossEntropy
     from search_spaces.tile_operators.decode_attention import DecodeAttention
     from search_spaces.tile_operators.grouped_matmul import GroupedMatmul
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
 __version__ = VERSION
 __all__ = [
     "Attention",
+    "AttentionBackward",
     "BackendError",
     "CommonFailure",
     "Copy",
@@ -111,6 +114,7 @@ __all__ = [
     "TuneResult",
     "__version__",
     "attention",
+    "attention_backward",
     "cross_entropy",
     "decode_attention",
     "device",
@@ -179,8 +183,8 @@ _HOMES = {
     ),
     **dict.fromkeys(
         (
-            *("attention", "cross_entropy", "decode_attention", "grouped_matmul", "qk_norm_rope", "quantized_matmul"),
-            *("rmsnorm_quantize", "router_topk"),
+            *("attention", "attention_backward", "cross_entropy", "decode_attention", "grouped_matmul"),
+            *("qk_norm_rope", "quantized_matmul", "rmsnorm_quantize", "router_topk"),
         ),
         "autosched.dispatch.tile_functions",
     ),
@@ -191,6 +195,7 @@ _HOMES = {
     "RmsNormQuantize": "search_spaces.tile_operators.rmsnorm_quantize",
     "RouterTopK": "search_spaces.tile_operators.router_topk",
     "Attention": "search_spaces.tile_operators.attention",
+    "AttentionBackward": "search_spaces.tile_operators.attention_backward",
     "GroupedMatmul": "search_spaces.tile_operators.grouped_matmul",
     "QuantizedMatmul": "search_spaces.tile_operators.quantized_matmul",
     "DecodeAttention": "search_spaces.tile_operators.decode_attention",

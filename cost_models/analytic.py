@@ -63,6 +63,7 @@ DRAM_LATENCY, REFILL, OVERLAP, BLOCK_START and the way SM and DRAM time add up w
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -155,6 +156,8 @@ def busy(work: CostCounts, device: Device, *, registers: int | None = None, spil
     Raises:
         ValueError: As of ``predict``.
     """
+    if work.then:
+        return _busy_pipeline((dataclasses.replace(work, then=()), *work.then), device, registers, spill_bytes)
     a = analyse([work], device, registers=None if registers is None else [registers], spill_bytes=[spill_bytes])
     seconds = float(a.seconds[0])
     moving = (work.dram_bytes + work.staged_bytes) / device.dram_bandwidth
@@ -171,6 +174,19 @@ def busy(work: CostCounts, device: Device, *, registers: int | None = None, spil
     }
 
 
+def _busy_pipeline(
+    works: Sequence[CostCounts], device: Device, registers: int | None, spill_bytes: int
+) -> dict[str, float]:
+    """Return ``busy`` of several launches, one after another: its parts in all of their time."""
+    parts, total = dict[str, float](), 0.0
+    for work in works:
+        seconds = predict(work, device, registers=registers, spill_bytes=spill_bytes)
+        total += seconds
+        for name, part in busy(work, device, registers=registers, spill_bytes=spill_bytes).items():
+            parts[name] = parts.get(name, 0.0) + part * seconds
+    return {name: part / total for name, part in parts.items()}
+
+
 def analyse(
     works: Sequence[CostCounts],
     device: Device,
@@ -178,7 +194,7 @@ def analyse(
     registers: Sequence[int] | IntArray | None = None,
     spill_bytes: Sequence[int] | IntArray | None = None,
 ) -> Analysis:
-    """Predict n launches at once, with what led to the times.
+    """Predict n launches, or pipelines of them, at once, with what led to the times.
 
     Args:
         works: What each launch demands of the machine.
@@ -187,11 +203,29 @@ def analyse(
         spill_bytes: [n], stores plus loads of a thread; None for none beyond what ``registers`` imply.
 
     Returns:
-        Seconds and the cycles of each pipe, [n].
+        Seconds and the cycles of each pipe, [n]. Those of a pipeline are its longest launch's, but for its seconds.
 
     Raises:
         ValueError: As of ``predict``.
     """
+    if not any(work.then for work in works):
+        return _of_launches(works, device, registers, spill_bytes)
+    owners = np.array([i for i, work in enumerate(works) for _ in range(1 + len(work.then))])
+    given = [None if column is None else np.asarray(column)[owners] for column in (registers, spill_bytes)]
+    each = _of_launches([launch for work in works for launch in (work, *work.then)], device, *given)
+    longest = [int(max(np.flatnonzero(owners == i), key=lambda at: each.seconds[at])) for i in range(len(works))]
+    columns = {f.name: getattr(each, f.name)[longest] for f in dataclasses.fields(Analysis)}
+    sums = {n: np.bincount(owners, getattr(each, n)) for n in ("sm_seconds", "dram_seconds", "seconds")}
+    return Analysis(**columns | sums)
+
+
+def _of_launches(
+    works: Sequence[CostCounts],
+    device: Device,
+    registers: Sequence[int] | IntArray | None,
+    spill_bytes: Sequence[int] | IntArray | None,
+) -> Analysis:
+    """Return ``analyse`` of single launches."""
     w = CostColumns.of(works)
     resident, spilled = _residency(w, device, registers, spill_bytes)
     clock = device.clock_hz

@@ -72,7 +72,7 @@ API = {
     "Running tuned kernels": (
         *("+Database", "use", "log_calls", "matmul", "matvec", "softmax", "rmsnorm", "layernorm", "reduce"),
         "transpose",
-        *("attention", "decode_attention", "quantized_matmul", "grouped_matmul"),
+        *("attention", "attention_backward", "decode_attention", "quantized_matmul", "grouped_matmul"),
         *("rmsnorm_quantize", "qk_norm_rope", "router_topk", "cross_entropy"),
         *("pack_int4", "pack_weights", "int4_from_awq", "int4_from_gptq"),
     ),
@@ -88,6 +88,7 @@ API = {
             "Transpose",
             "Copy",
             "Attention",
+            "AttentionBackward",
             "DecodeAttention",
             "QuantizedMatmul",
             "GroupedMatmul",

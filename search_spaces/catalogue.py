@@ -22,6 +22,7 @@ from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, So
 from search_spaces.operators.transpose import Transpose
 from search_spaces.templates.template import KernelTemplate, TemplateSet
 from search_spaces.tile_operators.attention import Attention
+from search_spaces.tile_operators.attention_backward import AttentionBackward
 from search_spaces.tile_operators.cross_entropy import CrossEntropy
 from search_spaces.tile_operators.decode_attention import DecodeAttention
 from search_spaces.tile_operators.grouped_matmul import GroupedMatmul
@@ -29,16 +30,16 @@ from search_spaces.tile_operators.qk_norm_rope import QkNormRope
 from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
 from search_spaces.tile_operators.rmsnorm_quantize import RmsNormQuantize
 from search_spaces.tile_operators.router_topk import RouterTopK
-from search_spaces.tile_operators.tile_problem import TileProblem
+from search_spaces.tile_operators.tile_problem import TileOperator
 
 ENTRY_POINTS = "autosched.templates"
 
 BUILT_IN_PROBLEMS: tuple[type[Problem], ...] = (Matmul, Matvec, Reduce, Softmax, RmsNorm, LayerNorm, Transpose, Copy)
-TILE_PROBLEMS: tuple[type[TileProblem], ...] = (
-    *(DecodeAttention, QuantizedMatmul, GroupedMatmul, Attention),
+TILE_PROBLEMS: tuple[type[TileOperator], ...] = (
+    *(DecodeAttention, QuantizedMatmul, GroupedMatmul, Attention, AttentionBackward),
     *(RmsNormQuantize, QkNormRope, RouterTopK, CrossEntropy),
 )
-"""Problems whose only template is a tile program of the same name."""
+"""Problems whose only template has the same name and consists of tile programs."""
 
 
 class BuiltInTemplate(NamedTuple):
@@ -55,9 +56,9 @@ class BuiltInTemplate(NamedTuple):
 
 
 class BuiltInTileProgram(NamedTuple):
-    """The template of a problem that states its tile program: the compiler of tile programs is imported for it."""
+    """The template of a problem that states its tile programs: the compiler of tile programs is imported for it."""
 
-    problem: type[TileProblem]
+    problem: type[TileOperator]
 
     @property
     def operators(self) -> tuple[str, ...]:

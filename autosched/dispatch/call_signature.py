@@ -17,7 +17,7 @@ from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
 from search_spaces.operators.transpose import Transpose
-from search_spaces.tile_operators.tile_problem import TileProblem
+from search_spaces.tile_operators.tile_problem import TileOperator
 
 # Our types by numpy's and torch's names.
 TYPES = {"float16": "f16", "float32": "f32", "uint32": "u32", "int8": "i8", "int32": "i32"} | {
@@ -360,8 +360,8 @@ def transpose_plan(x: ArraySpec, *, out: ArraySpec | None) -> CallPlan:
 
 
 def tile_problem(
-    problem: type[TileProblem], arrays: Mapping[str, ArraySpec], options: Mapping[str, Any]
-) -> TileProblem:
+    problem: type[TileOperator], arrays: Mapping[str, ArraySpec], options: Mapping[str, Any]
+) -> TileOperator:
     """Return the problem of a call of an operator defined by a tile program.
 
     Args:

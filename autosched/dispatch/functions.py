@@ -33,7 +33,7 @@ from autosched.dispatch.provenance import KernelProvenance
 from measurements.files.data_folder import VARIABLE, default_database
 from search_spaces.hardware.dtypes import NAMES
 from search_spaces.operators.problem import Problem
-from search_spaces.tile_operators.tile_problem import TileProblem
+from search_spaces.tile_operators.tile_problem import TileOperator
 
 Source = Database | str | Path
 
@@ -406,7 +406,7 @@ def _call(arrays: tuple[Any, ...], out: Any, source: Source | None, options: tup
 
 
 def call_tile_operator(
-    problem: type[TileProblem],
+    problem: type[TileOperator],
     arrays: Mapping[str, Any],
     out: Any,
     source: Source | None,

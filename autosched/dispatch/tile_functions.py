@@ -9,6 +9,7 @@ from typing import Any
 
 from autosched.dispatch.functions import Source, call_tile_operator
 from search_spaces.tile_operators.attention import Attention
+from search_spaces.tile_operators.attention_backward import AttentionBackward
 from search_spaces.tile_operators.cross_entropy import CrossEntropy
 from search_spaces.tile_operators.decode_attention import DecodeAttention
 from search_spaces.tile_operators.grouped_matmul import GroupedMatmul
@@ -176,6 +177,50 @@ def attention(
     arrays = {"q": q, "k": k, "v": v, "offsets": offsets, "slopes": slopes, "sinks": sinks}
     options = {"causal": causal, "window": window, "soft_cap": soft_cap, "scale": scale}
     return call_tile_operator(Attention, arrays, out, database, {**options, "log_sum_exp": int(log_sum_exp)})
+
+
+def attention_backward(
+    q: Any,
+    k: Any,
+    v: Any,
+    o: Any,
+    lse: Any,
+    do: Any,
+    out: Any = None,
+    *,
+    causal: bool = False,
+    window: int = 0,
+    scale: float = 0.0,
+    database: Source | None = None,
+) -> Any:
+    """Compute the gradients of attention by its queries, keys and values.
+
+    Each sum is added up by one block, so that results are the same in every run.
+
+    Args:
+        q: (batch, heads, queries, head_size) of f16 or bf16, head sizes up to 128.
+        k: (batch, kv_heads, keys, head_size).
+        v: Of the shape of ``k``.
+        o: Result of ``attention``, of the shape of ``q``.
+        lse: Its second result with ``log_sum_exp``: (batch, heads, queries) of f32.
+        do: Gradient of ``o``.
+        out: Arrays for the results. Default: new ones.
+        causal: As of ``attention``.
+        window: As of ``attention``.
+        scale: As of ``attention``.
+        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
+
+    Returns:
+        Gradients dq, dk and dv, of the shapes of ``q``, ``k`` and ``v``. Those of keys and values are sums over the
+        query heads that share them.
+
+    Raises:
+        ValueError: Arrays do not fit together, or are on several GPUs.
+        NoSchedule: No kernel can compute this.
+    """
+    arrays = {"q": q, "k": k, "v": v, "o": o, "lse": lse, "do": do}
+    options = {"causal": causal, "window": window, "scale": scale}
+    return call_tile_operator(AttentionBackward, arrays, out, database, options)
 
 
 def rmsnorm_quantize(

@@ -2,7 +2,7 @@
 problem type.
 
 On CPU tensors they are the problem's reference, or within ``emulated`` the chosen kernel in the emulator. They have no
-gradients.
+gradients but those of ``attention_gradient.py``.
 """
 
 from __future__ import annotations
@@ -22,40 +22,48 @@ from measurements.emulator import emulate
 from search_spaces.arrays import Array
 from search_spaces.catalogue import TILE_PROBLEMS
 from search_spaces.launches.operand import Operand
-from search_spaces.tile_operators.tile_problem import TileProblem
+from search_spaces.tile_operators.attention import Attention
+from search_spaces.tile_operators.tile_problem import TileOperator
 
 _SCHEMA_TYPES = {bool: "bool", int: "int", float: "float", str: "str"}
 _TORCH = {ours: getattr(torch, theirs) for theirs, ours in TYPES.items()} | {"u8": torch.uint8}
 
-_library = torch.library.Library("autosched", "FRAGMENT")  # must live as long as its operators
+NOTHING_FIXED: Mapping[str, Any] = {}
+library = torch.library.Library("autosched", "FRAGMENT")  # must live as long as its operators
 
 
-def schema(problem: type[TileProblem]) -> str:
-    """Return the schema of an operator: its inputs, optional inputs and options."""
+def schema(problem: type[TileOperator], outputs: int) -> str:
+    """Return the schema of an operator: its inputs, optional inputs, options and number of results."""
     parts = [f"Tensor {name}" for name in problem.inputs]
     parts += [f"Tensor? {name}=None" for name in problem.optional_inputs]
     for name, default in problem.call_options.items():
         written = f'"{default}"' if isinstance(default, str) else str(default)
         parts.append(f"{_SCHEMA_TYPES[type(default)]} {name}={written}")
-    results = ", ".join(["Tensor"] * problem.outputs)
-    return f"({', '.join(parts)}) -> " + (f"({results})" if problem.outputs > 1 else results)
+    results = ", ".join(["Tensor"] * outputs)
+    return f"({', '.join(parts)}) -> " + (f"({results})" if outputs > 1 else results)
 
 
-def _bound(
-    problem: type[TileProblem], arguments: tuple[Any, ...], named: Mapping[str, Any]
+def bound(
+    problem: type[TileOperator], arguments: tuple[Any, ...], named: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the tensors that are given, and all options, by name."""
+    """Return the tensors of a call, and all options, by name.
+
+    Args:
+        problem: What the operator computes.
+        arguments: Positional arguments of the call.
+        named: Its keyword arguments.
+    """
     names = (*problem.inputs, *problem.optional_inputs, *problem.call_options)
     given = {**dict(zip(names, arguments, strict=False)), **named}
     options = {name: given.pop(name, default) for name, default in problem.call_options.items()}
     return {name: tensor for name, tensor in given.items() if tensor is not None}, options
 
 
-def _problem(problem: type[TileProblem], tensors: Mapping[str, Any], options: Mapping[str, Any]) -> TileProblem:
+def _problem(problem: type[TileOperator], tensors: Mapping[str, Any], options: Mapping[str, Any]) -> TileOperator:
     return tile_problem(problem, {name: facts(tensor) for name, tensor in tensors.items()}, options)
 
 
-def _outputs(made: TileProblem) -> list[Operand]:
+def _outputs(made: TileOperator) -> list[Operand]:
     return [o for o in made.operands() if o.role == "output"]
 
 
@@ -63,30 +71,34 @@ def _result(tensors: list[Any]) -> Any:
     return tensors[0] if len(tensors) == 1 else tuple(tensors)
 
 
-def _fake(problem: type[TileProblem], *arguments: Any, **named: Any) -> Any:
-    tensors, options = _bound(problem, arguments, named)
-    made, first = _problem(problem, tensors, options), next(iter(tensors.values()))
+def _fake(problem: type[TileOperator], fixed: Mapping[str, Any], *arguments: Any, **named: Any) -> Any:
+    tensors, options = bound(problem, arguments, named)
+    made, first = _problem(problem, tensors, {**options, **fixed}), next(iter(tensors.values()))
     return _result([first.new_empty(o.shape, dtype=_TORCH[o.dtype.name]) for o in _outputs(made)])
 
 
-def on_gpu(problem: type[TileProblem], *arguments: Any, **named: Any) -> Any:
+def on_gpu(
+    problem: type[TileOperator], *arguments: Any, fixed: Mapping[str, Any] = NOTHING_FIXED, **named: Any
+) -> Any:
     """Return the result of an operator on GPU tensors."""
-    tensors, options = _bound(problem, arguments, named)
+    tensors, options = bound(problem, arguments, named)
     function: Callable[..., Any] = getattr(tile_functions, problem.operator)
     inputs = [tensors.pop(name) for name in problem.inputs]  # before the call takes the rest
-    return function(*inputs, **tensors, **options)
+    return function(*inputs, **tensors, **options, **fixed)
 
 
-def called(problem: type[TileProblem], *arguments: Any, **named: Any) -> host_path.Called:
+def called(
+    problem: type[TileOperator], *arguments: Any, fixed: Mapping[str, Any] = NOTHING_FIXED, **named: Any
+) -> host_path.Called:
     """Return problem and arrays of a call of an operator."""
-    tensors, options = _bound(problem, arguments, named)
-    made = _problem(problem, tensors, options)
+    tensors, options = bound(problem, arguments, named)
+    made = _problem(problem, tensors, {**options, **fixed})
     return host_path.Called(made, (*tensors, *(o.name for o in _outputs(made))))
 
 
-def _on_cpu(problem: type[TileProblem], *arguments: Any, **named: Any) -> Any:
-    tensors, options = _bound(problem, arguments, named)
-    made = _problem(problem, tensors, options)
+def _on_cpu(problem: type[TileOperator], fixed: Mapping[str, Any], *arguments: Any, **named: Any) -> Any:
+    tensors, options = bound(problem, arguments, named)
+    made = _problem(problem, tensors, {**options, **fixed})
     if call_log.active():
         call_log.add(made)
     inputs = {o.name: _stored(o, tensors[o.name]) for o in made.operands() if o.role != "output"}
@@ -97,7 +109,7 @@ def _on_cpu(problem: type[TileProblem], *arguments: Any, **named: Any) -> Any:
     return _result([_tensor(o, stored[o.name]) for o in _outputs(made)])
 
 
-def _emulated(made: TileProblem, inputs: Mapping[str, Array]) -> dict[str, Array] | None:
+def _emulated(made: TileOperator, inputs: Mapping[str, Array]) -> dict[str, Array] | None:
     """Return the outputs of the chosen kernel in the emulator; None where a library is called."""
     kernel, time_limit = cpu.emulated_kernel(made)
     if kernel is None:
@@ -117,8 +129,23 @@ def _tensor(operand: Operand, stored: Array) -> Any:
     return flat.view(_TORCH[operand.dtype.name]).reshape(operand.shape)
 
 
+def _define(name: str, problem: type[TileOperator], outputs: int, **fixed: Any) -> None:
+    """Define ``torch.ops.autosched.<name>``.
+
+    Args:
+        name: Name of the operator.
+        problem: What it computes.
+        outputs: Number of its results.
+        fixed: Options that a call does not choose.
+    """
+    text = schema(problem, outputs)
+    library.define(name + text)
+    calls = partial(on_gpu, problem, fixed=fixed), partial(called, problem, fixed=fixed)
+    host_path.implement(library, name, text, *calls)
+    library.impl(name, partial(_on_cpu, problem, fixed), "CPU")
+    torch.library.register_fake(f"autosched::{name}", partial(_fake, problem, fixed), lib=library)
+
+
 for _type in TILE_PROBLEMS:
-    _library.define(_type.operator + schema(_type))
-    host_path.implement(_library, _type.operator, schema(_type), partial(on_gpu, _type), partial(called, _type))
-    _library.impl(_type.operator, partial(_on_cpu, _type), "CPU")
-    torch.library.register_fake(f"autosched::{_type.operator}", partial(_fake, _type), lib=_library)
+    _define(_type.operator, _type, _type.outputs)
+_define("attention_with_sums", Attention, 2, log_sum_exp=1)

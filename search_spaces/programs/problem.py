@@ -76,6 +76,10 @@ class ProgramProblem(Problem):
         """Return the program with the largest of its tile sizes, which computes the same as with all others."""
         return _trace(self, False)
 
+    def least_trace(self) -> Trace:
+        """Return the program with the least of its tile sizes."""
+        return _trace(self, True)
+
     @property
     def described(self) -> str:
         usual = {name: scalar.default for name, scalar in self.program.scalars}
@@ -217,7 +221,7 @@ class ProgramProblem(Problem):
             if self.program.reference is None and not of.ordered:
                 cases.append(("outside", of.outside(np.random.default_rng((seed, 2)), usual[name].shape)))
             yield from (StressInputs((f"{name}: {case}",), {**usual, name: numbers}) for case, numbers in cases)
-        traces = list(dict.fromkeys((self.usual_trace(), _trace(self, True))))
+        traces = list(dict.fromkeys((self.usual_trace(), self.least_trace())))
 
         def expected(inputs: Mapping[str, Array]) -> list[tuple[FloatArray, FloatArray]]:
             found = [interpret(trace, inputs) for trace in traces]

@@ -1,11 +1,11 @@
-"""The base of problems that a tile program computes."""
+"""The bases of problems that tile programs compute."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -43,19 +43,19 @@ def cut(size: int, tile: int) -> int:
     return min(size, tile + (size % tile or tile))
 
 
-class TileProblem(Problem):
-    """A problem whose kernel template is a tile program.
+class TileOperator(Problem):
+    """A problem that one tile program computes (``TileProblem``), or several (``TilePipeline``).
 
-    A subclass is a frozen dataclass of options, some of which are extents. It states operands as callers have them,
-    the program's views of them (other shapes of the same dense memory), the reference and the program. The tolerance
-    is the bound of the program's interpreter (a running error analysis over any order of sums), unless overridden.
+    A subclass is a frozen dataclass of options, some of which are extents. It states operands as callers have them and
+    the reference. The tolerance is the bound of the programs' interpreter (a running error analysis over any order of
+    sums), unless overridden.
 
     Attributes:
         inputs: Names of the arrays that a call takes, in order.
         optional_inputs: Names of arrays that a call may take by keyword.
         outputs: Number of arrays that a call gives.
         call_options: Keywords of a call with their defaults, which become fields of the problem.
-        size_fields: Fields that the program knows as extents of its arrays alone. The program gets all others as
+        size_fields: Fields that a program knows as extents of its arrays alone. It gets all others as
             ``options``, so that equal options share one program.
         scalar_fields: Fields of f32 that a launch passes by value, so that one kernel serves all their values. In the
             program's options they are tiles of one number.
@@ -80,21 +80,11 @@ class TileProblem(Problem):
         """
 
     @abstractmethod
-    def views(self) -> Mapping[str, str]:
-        """Return the extents of each operand as the program sees it, by name: ``{"x": "m k"}``."""
-
-    @abstractmethod
     def extents(self) -> Mapping[str, int]:
-        """Return the size of each extent that ``views`` names."""
-
-    @staticmethod
-    @abstractmethod
-    def compute(*arguments: Any, **arrays: Any) -> None:
-        """Write the tile program: ``arguments`` are the builder and the options, ``arrays`` the program's arrays by
-        the names of the operands."""
+        """Return the size of each extent of the programs' arrays."""
 
     def options(self) -> Mapping[str, Any]:
-        """Return what the program gets as its options: all fields that are neither sizes nor scalars."""
+        """Return what a program gets as its options: all fields that are neither sizes nor scalars."""
         others = (*self.size_fields, *self.scalar_fields)
         fields = (f.name for f in dataclasses.fields(self) if f.name not in others)
         return {name: getattr(self, name) for name in fields}
@@ -111,9 +101,25 @@ class TileProblem(Problem):
         """Return weights in the layout that kernels of this problem read. Raises ValueError where none are packed."""
         raise ValueError(f"kernels of {self.operator} take arrays as they are: pack none")
 
-    def tile_problem(self) -> ProgramProblem:
-        """Return the same as a problem of the tile program. Raises ValueError for what the program refuses."""
-        return _tile_problem(self)
+    @abstractmethod
+    def programs(self) -> Mapping[str, ProgramProblem]:
+        """Return the problems of the tile programs in the order of their launches, by a name of each; "" where there is
+        but one. Raises ValueError for what a program refuses."""
+
+    @abstractmethod
+    def interpreted(
+        self, inputs: Mapping[str, Array], least: bool = False
+    ) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+        """Return what the interpreter of tile programs gives, and its bound on rounding errors, by output.
+
+        Args:
+            inputs: Arrays by name.
+            least: Whether the programs have the least of their tile sizes, or the largest.
+        """
+
+    @abstractmethod
+    def edge_cases(self, inputs: Mapping[str, Array], seed: int) -> Iterator[StressInputs]:
+        """Yield inputs with edge cases in one array at a time, where the others are those of ``inputs``."""
 
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
         """Return the reference as far as the outputs' types hold it, and the bound on rounding errors that the
@@ -124,9 +130,8 @@ class TileProblem(Problem):
     def _judged(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray], bool]:
         """Return what ``expected`` does, and whether the interpreter gives the same, within the bound."""
         from search_spaces.programs.language.bounded import rounded
-        from search_spaces.programs.language.interpret import interpret
 
-        interpreted, errors = interpret(self.tile_problem().usual_trace(), inputs)
+        interpreted, errors = self.interpreted(inputs)
         wanted, values, bounds, alike = self.reference(inputs), {}, {}, True
         for o in (o for o in self.operands() if o.role == "output"):
             own, error = interpreted[o.name].reshape(o.shape), errors[o.name].reshape(o.shape)
@@ -141,13 +146,10 @@ class TileProblem(Problem):
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         return self.expected(inputs)[1]
 
-    def random_inputs(self, seed: int) -> dict[str, Array]:
-        return self._shaped(self.tile_problem().random_inputs(seed))
-
     def stress_inputs(self, seed: int) -> Iterator[StressInputs]:
         """Yield the edge cases of the program whose intermediate results f32 holds: where one overflows, or a number
         that must weigh nothing is NaN, the program's arithmetic is not that of the reference."""
-        for given in self.tile_problem().edge_cases(seed, self.random_inputs(seed)):
+        for given in self.edge_cases(self.random_inputs(seed), seed):
             inputs = self._shaped(given.inputs)
             if self._judged(inputs)[2]:
                 yield StressInputs(given.cases, inputs)
@@ -163,52 +165,132 @@ class TileProblem(Problem):
     @property
     def multiplied_as(self) -> str:
         """The type that the products multiply; "" without products."""
-        return self.tile_problem().multiplied_as
+        types = (program.multiplied_as for program in self.programs().values())
+        return next((name for name in types if name), "")
 
     def operand(self, name: str) -> Operand:
         """Return an operand by name."""
         return next(o for o in self.operands() if o.name == name)
 
 
+class TileProblem(TileOperator):
+    """A problem whose kernel template is a tile program. It also states the program's views of the operands (other
+    shapes of the same dense memory) and the program."""
+
+    @abstractmethod
+    def views(self) -> Mapping[str, str]:
+        """Return the extents of each operand as the program sees it, by name: ``{"x": "m k"}``."""
+
+    @staticmethod
+    @abstractmethod
+    def compute(*arguments: Any, **arrays: Any) -> None:
+        """Write the tile program: ``arguments`` are the builder and the options, ``arrays`` the program's arrays by
+        the names of the operands."""
+
+    def programs(self) -> Mapping[str, ProgramProblem]:
+        return {"": self.tile_problem()}
+
+    def tile_problem(self) -> ProgramProblem:
+        """Return the same as a problem of the tile program. Raises ValueError for what the program refuses."""
+        return _tile_problem(self)
+
+    def interpreted(
+        self, inputs: Mapping[str, Array], least: bool = False
+    ) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+        from search_spaces.programs.language.interpret import interpret
+
+        own = self.tile_problem()
+        return interpret(own.least_trace() if least else own.usual_trace(), inputs)
+
+    def random_inputs(self, seed: int) -> dict[str, Array]:
+        return self._shaped(self.tile_problem().random_inputs(seed))
+
+    def edge_cases(self, inputs: Mapping[str, Array], seed: int) -> Iterator[StressInputs]:
+        return self.tile_problem().edge_cases(seed, inputs)
+
+
 @lru_cache(maxsize=256)
 def _tile_problem(problem: TileProblem) -> ProgramProblem:
+    own, operands, options = type(problem), problem.operands(), tuple(problem.options().items())
+    usual: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(own)}
+    return program_problem(
+        own.operator,
+        own.summary,
+        own.compute,
+        operands,
+        problem.views(),
+        problem.extents(),
+        options,
+        tuple((name, float(usual[name]), float(getattr(problem, name))) for name in own.scalar_fields),
+    )
+
+
+def program_problem(
+    name: str,
+    summary: str,
+    compute: Callable[..., None],
+    operands: Sequence[Operand],
+    views: Mapping[str, str],
+    extents: Mapping[str, int],
+    options: tuple[tuple[str, Any], ...],
+    scalars: tuple[tuple[str, float, float], ...] = (),
+) -> ProgramProblem:
+    """Return the problem of a tile program.
+
+    Args:
+        name: Name of the program.
+        summary: One line on it.
+        compute: Function of the builder, the options and the arrays by name that writes the program.
+        operands: Arrays of the program in order.
+        views: Extents of each array as the program sees it, by name.
+        extents: Size of each extent.
+        options: What ``compute`` gets as its options.
+        scalars: Name, usual value and value of each f32 that a launch passes by value; ``compute`` gets them, too, as
+            options that are tiles of one number.
+
+    Raises:
+        ValueError: The program refuses these, or a view has another number of elements than its operand.
+    """
     from search_spaces.programs.problem import problem_type
 
-    own = type(problem)
-    views = problem.views()
-    arguments = tuple((o.name, views[o.name], o.dtype, o.role) for o in problem.operands())
-    program = _program(own, arguments, tuple(problem.options().items()))
-    extents = problem.extents()
-    for name, view, *_ in arguments:
-        count = math.prod(extents[extent] for extent in view.split())
-        if count != problem.operand(name).size:
-            raise ValueError(f"the view {view} of {name} has {count} elements, not {problem.operand(name).size}")
-    scalars = {name: getattr(problem, name) for name in own.scalar_fields}
-    return problem_type(program)(**{name: extents[name] for name in program.sizes}, **scalars)
+    arguments = tuple((o.name, views[o.name], o.dtype, o.role) for o in operands)
+    usual = tuple((scalar, value) for scalar, value, _ in scalars)
+    program = _program(name, summary, compute, arguments, options, usual)
+    for o in operands:
+        count = math.prod(extents[extent] for extent in views[o.name].split())
+        if count != o.size:
+            raise ValueError(f"the view {views[o.name]} of {o.name} has {count} elements, not {o.size}")
+    values = {scalar: value for scalar, _, value in scalars}
+    return problem_type(program)(**{size: extents[size] for size in program.sizes}, **values)
 
 
 @lru_cache(maxsize=256)
 def _program(
-    own: type[TileProblem], arguments: tuple[tuple[str, str, DType, str], ...], options: tuple[tuple[str, Any], ...]
+    name: str,
+    summary: str,
+    compute: Callable[..., None],
+    arguments: tuple[tuple[str, str, DType, str], ...],
+    options: tuple[tuple[str, Any], ...],
+    scalars: tuple[tuple[str, float], ...],
 ) -> Program:
     """Return the program of some options; the same object for the same ones."""
     from search_spaces.programs.builder import Argument, Program, Scalar
 
-    names = [name for name, *_ in arguments]
-    usual: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(own)}
+    names = [argument for argument, *_ in arguments]
 
     def function(p: Any, *given: Any) -> None:
-        arrays, scalars = given[: len(names)], dict(zip(own.scalar_fields, given[len(names) :], strict=True))
-        own.compute(p, SimpleNamespace(**dict(options), **scalars), **dict(zip(names, arrays, strict=True)))
+        passed = dict(zip((scalar for scalar, _ in scalars), given[len(names) :], strict=True))
+        chosen = SimpleNamespace(**dict(options), **passed)
+        compute(p, chosen, **dict(zip(names, given[: len(names)], strict=True)))
 
     return Program(
-        name=own.operator,
+        name=name,
         function=function,
         arguments=tuple(
-            (name, Argument(tuple(view.split()), dtype, role))  # type: ignore[arg-type]
-            for name, view, dtype, role in arguments
+            (argument, Argument(tuple(view.split()), dtype, role))  # type: ignore[arg-type]
+            for argument, view, dtype, role in arguments
         ),
-        content=f"{arguments}\0{options}\0{Path(own.compute.__code__.co_filename).read_text('utf-8')}",
-        summary=own.summary,
-        scalars=tuple((name, Scalar("f32", float(usual[name]))) for name in own.scalar_fields),
+        content=f"{arguments}\0{options}\0{Path(compute.__code__.co_filename).read_text('utf-8')}",
+        summary=summary,
+        scalars=tuple((scalar, Scalar("f32", value)) for scalar, value in scalars),
     )

@@ -1,25 +1,31 @@
-"""From a problem that states its tile program to a kernel template."""
+"""From a problem that states its tile programs to a kernel template."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
 from search_spaces.operators.problem import Problem
 from search_spaces.programs.beside import Beside
+from search_spaces.programs.pipeline import Pipeline
 from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.schedules.proxy import enough_turns
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import KernelTemplate
-from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem
+from search_spaces.tile_operators.tile_pipeline import TilePipeline
+from search_spaces.tile_operators.tile_problem import ReducedLoops, TileOperator, TileProblem
 
 
 @cache
-def tile_template(problem: type[TileProblem]) -> KernelTemplate:
-    """Return the kernel template of a problem type: the schedules of its tile program.
+def tile_template(problem: type[TileOperator]) -> KernelTemplate:
+    """Return the kernel template of a problem type: the schedules of its tile program, or of all that it has.
 
     Its version covers the file that states the program.
     """
+    if issubclass(problem, TilePipeline):
+        summary = "tile programs, one after another"
+        return Pipeline(problem.operator, summary, make=TilePipeline.programs, reduce=_reduced_pipeline).template()
     return Beside(
         name=problem.operator,
         operator=problem.operator,
@@ -34,3 +40,12 @@ def _reduced(problem: TileProblem, schedule: Schedule) -> Problem:
     own = problem.tile_problem()
     chosen = {name: schedule.integer(name) for name in choices(own).domains}
     return problem.reduced(ReducedLoops(enough_turns(own, schedule), chosen))
+
+
+def _reduced_pipeline(problem: TilePipeline, schedules: Mapping[str, Schedule]) -> Problem:
+    """Reduce a problem such that every step has turns enough. Sizes that steps choose have names of their own."""
+    count, chosen = 1, dict[str, int]()
+    for step, own in problem.programs().items():
+        count = max(count, enough_turns(own, schedules[step]))
+        chosen |= {name: schedules[step].integer(name) for name in choices(own).domains}
+    return problem.reduced(ReducedLoops(count, chosen))

@@ -60,6 +60,7 @@ def kernel() -> autosched.KernelSpec:
 
 EXAMPLES: dict[str, Callable[[TuneResult], Any]] = {
     "Attention": lambda _: autosched.Attention(batch=1, heads=2, kv_heads=1, queries=64),
+    "AttentionBackward": lambda _: autosched.AttentionBackward(batch=1, heads=2, kv_heads=1, queries=64),
     "CrossEntropy": lambda _: autosched.CrossEntropy(rows=8, columns=100),
     "DecodeAttention": lambda _: autosched.DecodeAttention(batch=1, heads=2, kv_heads=1, entries=4),
     "GroupedMatmul": lambda _: autosched.GroupedMatmul(m=64, n=64, k=64, groups=4),

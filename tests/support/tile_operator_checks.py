@@ -15,11 +15,11 @@ from search_spaces.arrays import Array
 from search_spaces.hardware.devices import device
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.tile_operators.tile_problem import TileProblem
+from search_spaces.tile_operators.tile_problem import TileOperator
 from search_spaces.tile_operators.tile_template import tile_template
 
 
-def outcome(problem: TileProblem, kernel: GeneratedKernel, inputs: Mapping[str, Array] | None = None) -> str:
+def outcome(problem: TileOperator, kernel: GeneratedKernel, inputs: Mapping[str, Array] | None = None) -> str:
     """Return "ok", what the emulator reports, or "wrong": beyond the tolerance of the operator's reference."""
     inputs = problem.random_inputs(1) if inputs is None else inputs
     run = emulate(kernel, inputs, time_limit=60.0)
@@ -37,26 +37,34 @@ def outcome(problem: TileProblem, kernel: GeneratedKernel, inputs: Mapping[str, 
     return "ok"
 
 
-def sampled(problem: TileProblem, gpu: str, count: int, seed: int = 1) -> list[Schedule]:
+def sampled(problem: TileOperator, gpu: str, count: int, seed: int = 1) -> list[Schedule]:
     """Return some schedules of a problem on a device."""
     template, chip = tile_template(type(problem)), device(gpu)
     assert template.why_not(problem, chip) is None
     return template.space(problem, chip).sample(count, seed)
 
 
-def kernel_of(problem: TileProblem, gpu: str, schedule: Schedule) -> GeneratedKernel:
+def sampled_with(problem: TileOperator, gpu: str, count: int, **values: str) -> list[Schedule]:
+    """Return some schedules of the stratum of a problem's space that has these values, such as of ``intrinsic``."""
+    space = tile_template(type(problem)).space(problem, device(gpu))
+    wanted = tuple(values[name] for name in space.stratifying)
+    ranks = next(stratum.ranks for stratum in space.strata if stratum.values == wanted)
+    return space.schedules(space.unrank([ranks[len(ranks) * i // count] for i in range(count)]))
+
+
+def kernel_of(problem: TileOperator, gpu: str, schedule: Schedule) -> GeneratedKernel:
     return tile_template(type(problem)).kernel(problem, schedule, device(gpu))
 
 
-def interpreted(problem: TileProblem, seed: int) -> bool:
+def interpreted(problem: TileOperator, seed: int) -> bool:
     """Return whether the interpreter of tile programs gives what the reference does, within its own bound."""
     inputs = problem.random_inputs(seed)
     wanted = problem.reference(inputs)
-    values, bounds = problem.tile_problem().expected(inputs)
+    values, bounds = problem.interpreted(inputs)
     return all(np.all(np.abs(values[n].reshape(v.shape) - v) <= bounds[n].reshape(v.shape)) for n, v in wanted.items())
 
 
-def planted(problem: TileProblem, old: str, new: str) -> TileProblem:
+def planted(problem: TileOperator, old: str, new: str) -> TileOperator:
     """Return the same problem of a type whose module has ``new`` in place of ``old``, which it has once.
 
     The reference of the true problem judges the kernels of the faulty one.
@@ -71,19 +79,21 @@ def planted(problem: TileProblem, old: str, new: str) -> TileProblem:
     sys.modules[name] = faulty
     try:
         exec(compile(text.replace(old, new), str(module.__file__), "exec"), vars(faulty))
-        made: type[TileProblem] = getattr(faulty, type(problem).__name__)
+        made: type[TileOperator] = getattr(faulty, type(problem).__name__)
         return made(**{f.name: getattr(problem, f.name) for f in fields(problem) if f.init})
     finally:
         del sys.modules[name]
 
 
-def is_found(problem: TileProblem, old: str, new: str, gpu: str = "a100", seed: int = 1) -> bool:
+def is_found(problem: TileOperator, old: str, new: str, gpu: str = "a100", seed: int = 1) -> bool:
     """Return whether a planted fault is refused, or reported by random inputs or by one of the edge cases."""
     faulty = planted(problem, old, new)
     if tile_template(type(faulty)).why_not(faulty, device(gpu)) is not None:
         return True
-    schedule = sampled(faulty, gpu, 1, seed)[0]
-    kernel = kernel_of(faulty, gpu, schedule)
+    try:
+        kernel = kernel_of(faulty, gpu, sampled(problem, gpu, 1, seed)[0])
+    except ValueError:  # the fault has changed the space
+        kernel = kernel_of(faulty, gpu, sampled(faulty, gpu, 1, seed)[0])
     if outcome(problem, kernel) != "ok":
         return True
     return any(outcome(problem, kernel, given.inputs) != "ok" for given in problem.stress_inputs(1))

@@ -12,7 +12,7 @@ class CostCounts:
     Per-block numbers include the waste of partial tiles: a block computes its whole tile. ``shared_wavefronts`` are
     cycles of the 128-byte-wide L1, of which shared memory is a part: conflicts included, and for global memory the
     lines that each request touches. ``load_bytes`` and ``store_bytes`` go between L2 and the SM in 32-byte sectors,
-    ``dram_bytes`` between DRAM and L2 for the whole launch.
+    ``dram_bytes`` between DRAM and L2 for the whole launch. All numbers are those of the first launch of a pipeline.
     """
 
     blocks: int
@@ -52,3 +52,4 @@ class CostCounts:
     run_bytes: float = (
         128.0  # of DRAM that neighbouring threads of a block read or write in one piece, the shorter of both
     )
+    then: tuple[CostCounts, ...] = ()  # of further launches, each after the one before it

@@ -37,7 +37,11 @@ T = TypeVar("T")
 
 
 def interpret(
-    trace: ir.Trace, inputs: Mapping[str, Array], order: int = 0
+    trace: ir.Trace,
+    inputs: Mapping[str, Array],
+    order: int = 0,
+    *,
+    errors: Mapping[str, FloatArray] | None = None,
 ) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
     """Interpret a program.
 
@@ -45,6 +49,7 @@ def interpret(
         trace: The program.
         inputs: Its arrays but the outputs, by name.
         order: Of blocks, and of elements that meet in one place: 0 is ascending, 1 descending, others are random.
+        errors: Bounds on the errors of inputs that another program has computed, by name.
 
     Returns:
         Outputs, and the largest absolute error allowed for each element. Elements that no block stores are NaN.
@@ -57,6 +62,7 @@ def interpret(
     outputs = {a.name: np.full(a.full, np.nan) for a in trace.arrays if a.role == "output"}
     outputs |= {a.name: arrays[a.name].copy() for a in trace.arrays if a.role == "inout"}
     bounds = {name: np.zeros_like(values) for name, values in outputs.items()}
+    given = {name: error.reshape(arrays[name].shape) for name, error in (errors or {}).items() if name in arrays}
     combined = {name: Added.of(values) for name, values in outputs.items()}
     operations = resolve(trace).operations
     arrays |= {
@@ -66,7 +72,7 @@ def interpret(
     }
     with np.errstate(all="ignore"):
         for block in _ordered(list(itertools.product(*map(range, trace.blocks))), order):
-            _Block(block, arrays, outputs, bounds, combined, order).run(operations)
+            _Block(block, arrays, given, outputs, bounds, combined, order).run(operations)
     types = {a.name: a.dtype for a in trace.arrays}
     for name, added in combined.items():
         bounds[name] += added.bound(types[name])
@@ -110,6 +116,7 @@ class Added:
 class _Block:
     block: tuple[int, ...]
     arrays: Mapping[str, FloatArray]
+    errors: Mapping[str, FloatArray]  # bounds on those of ``arrays`` that are inexact
     outputs: Mapping[str, FloatArray]
     bounds: Mapping[str, FloatArray]
     combined: Mapping[str, Added]
@@ -176,11 +183,14 @@ class _Block:
                 inside, places = self._scattered(window)
                 values = np.where(inside, self._lines(self._held(window), window)[places], padding)
                 unsure = np.broadcast_to(self.values[window.index.id][1] > 0, result.shape)
-                errors = self._lines(self.bounds, window)[places] if window.array.role == "inout" else 0.0
+                inexact = self.bounds if window.array.role == "inout" else self.errors
+                errors = self._lines(inexact, window)[places] if window.array.name in inexact else 0.0
                 return values, np.where(unsure, np.inf, np.where(inside, errors, 0.0))
             case ir.LoadTile(result, window, padding):
                 if window.array.role == "inout":
                     return self._loaded(self.outputs, window, padding), self._loaded(self.bounds, window, 0.0)
+                if window.array.name in self.errors:
+                    return self._loaded(self.arrays, window, padding), self._loaded(self.errors, window, 0.0)
                 return self._loaded(self.arrays, window, padding), np.zeros(result.shape)
             case ir.Fill(result, number):
                 return rounded(result.dtype, (np.full(result.shape, number), np.zeros(result.shape)))

@@ -1,0 +1,105 @@
+"""Problems that several tile programs compute, one after another."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from search_spaces.arrays import Array, FloatArray
+from search_spaces.launches.operand import Operand
+from search_spaces.operators.input_cases import StressInputs
+from search_spaces.operators.problem import standard_normal
+from search_spaces.tile_operators.tile_problem import TileOperator, program_problem
+
+if TYPE_CHECKING:
+    from search_spaces.programs.problem import ProgramProblem
+
+
+@dataclass(frozen=True)
+class Step:
+    """One tile program of a pipeline.
+
+    Attributes:
+        name: Name of the step, with which the names of its decisions begin.
+        compute: Function of the builder, the options and the arrays by name that writes the program.
+        operands: Arrays of the program. What it writes and a later step reads is an output here and an input there.
+        views: Extents of each array as the program sees it, by name.
+    """
+
+    name: str
+    compute: Callable[..., None]
+    operands: tuple[Operand, ...]
+    views: Mapping[str, str]
+
+
+class TilePipeline(TileOperator):
+    """A problem whose kernel template is several tile programs, launched one after another. Arrays that are not the
+    operator's lie in workspaces."""
+
+    @abstractmethod
+    def steps(self) -> tuple[Step, ...]:
+        """Return the programs in the order of their launches."""
+
+    @property
+    def varied(self) -> tuple[str, ...]:
+        """Names of the arrays whose lines hold edge cases."""
+        return tuple(o.name for o in self.operands() if o.role == "input")
+
+    def programs(self) -> Mapping[str, ProgramProblem]:
+        return _programs(self)
+
+    def interpreted(
+        self, inputs: Mapping[str, Array], least: bool = False
+    ) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+        """Return what the interpreter gives. The bound of what a step leaves is part of that of those that read it."""
+        from search_spaces.programs.language.bounded import rounded
+        from search_spaces.programs.language.interpret import interpret
+
+        arrays: dict[str, Array] = dict(inputs)
+        values, bounds, errors = dict[str, FloatArray](), dict[str, FloatArray](), dict[str, FloatArray]()
+        for own in self.programs().values():
+            made, unsure = interpret(own.least_trace() if least else own.usual_trace(), arrays, errors=errors)
+            for o in (o for o in own.operands() if o.role == "output"):
+                values[o.name], bounds[o.name] = made[o.name], unsure[o.name]
+                held, errors[o.name] = rounded(o.dtype, (made[o.name], unsure[o.name]))
+                arrays[o.name] = o.dtype.store(held)
+        return values, bounds
+
+    def random_inputs(self, seed: int) -> dict[str, Array]:
+        """Return standard normal numbers."""
+        rng = np.random.default_rng(seed)
+        return {o.name: standard_normal(rng, o.shape, o.dtype) for o in self.operands() if o.role != "output"}
+
+    def edge_cases(self, inputs: Mapping[str, Array], seed: int) -> Iterator[StressInputs]:
+        from search_spaces.programs.language.edge_inputs import edge_inputs
+
+        outputs = [o.name for o in self.operands() if o.role == "output"]
+
+        def expected(given: Mapping[str, Array]) -> list[tuple[FloatArray, FloatArray]]:
+            found = [self.interpreted(given, least) for least in (False, True)]
+            return [(_joined(values, outputs), _joined(bounds, outputs)) for values, bounds in found]
+
+        varied = [self.operand(name) for name in self.varied]
+        yield from edge_inputs(varied, inputs, seed, expected)
+
+
+def _joined(arrays: Mapping[str, FloatArray], names: list[str]) -> FloatArray:
+
+    return np.concatenate([arrays[name].reshape(-1) for name in names])
+
+
+@lru_cache(maxsize=256)
+def _programs(problem: TilePipeline) -> Mapping[str, ProgramProblem]:
+    own, options = type(problem), tuple(problem.options().items())
+    return {
+        step.name: program_problem(
+            f"{own.operator}_{step.name}", own.summary, step.compute, step.operands, step.views, problem.extents(),
+            options,
+        )
+        for step in problem.steps()
+    }  # fmt: skip

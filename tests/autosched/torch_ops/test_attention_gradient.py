@@ -1,0 +1,54 @@
+"""Gradients of ``torch.ops.autosched.attention``, eager and under ``torch.compile``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'autosched[torch]'")
+
+import autosched.torch  # noqa: E402, F401  # defines the operators
+
+
+def attend(q: Any, k: Any, v: Any) -> Any:
+    return torch.ops.autosched.attention(q, k, v, causal=True)
+
+
+def tensors() -> list[Any]:
+    torch.manual_seed(0)
+    return [torch.randn(2, heads, 11, 16).bfloat16().requires_grad_() for heads in (4, 2, 2)]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_gradients_are_those_of_torch(compiled: bool) -> None:
+    function = torch.compile(attend, backend="aot_eager", fullgraph=True) if compiled else attend
+    given, gradient = tensors(), torch.randn(2, 4, 11, 16).bfloat16()
+    found = torch.autograd.grad(function(*given), given, gradient)
+    exact = [t.detach().float().requires_grad_() for t in given]
+    keys, values = (t.repeat_interleave(2, 1) for t in exact[1:])
+    out = torch.nn.functional.scaled_dot_product_attention(exact[0], keys, values, is_causal=True)
+    for one, other in zip(found, torch.autograd.grad(out, exact, gradient.float()), strict=True):
+        assert one.dtype == torch.bfloat16
+        torch.testing.assert_close(one.float(), other, rtol=0.02, atol=0.05)
+
+
+def test_only_what_is_wanted_is_given() -> None:
+    q, k, v = tensors()
+    attend(q, k.detach(), v).sum().backward()  # a gradient whose elements share one place in memory
+    assert (q.grad is None, k.grad is None, v.grad is None) == (False, True, False)
+    assert not attend(q.detach(), k.detach(), v.detach()).requires_grad
+    with torch.no_grad():
+        assert not attend(q, k, v).requires_grad
+
+
+@pytest.mark.parametrize(
+    ("options", "size"),
+    [({"soft_cap": 2.0}, 16), ({"sinks": torch.zeros(4)}, 16), ({"causal": True}, 24)],
+    ids=["soft cap", "sinks", "head size"],
+)
+def test_without_a_gradient_the_forward_pass_still_runs(options: dict[str, Any], size: int) -> None:
+    q = torch.randn(1, 4, 5, size).bfloat16().requires_grad_()
+    out = torch.ops.autosched.attention(q, q, q, **options)
+    with pytest.raises(RuntimeError, match="gradient"):
+        out.sum().backward()

@@ -79,6 +79,7 @@ class CostColumns:
     refills: BoolArray
     copies_behind: BoolArray
     chained: BoolArray
+    ping_pong: BoolArray
     asynchronous: BoolArray
 
     @classmethod
@@ -98,6 +99,7 @@ class CostColumns:
             **columns,
             refills=np.array([work.refills for work in works], dtype=np.bool_),
             chained=np.array([work.chained for work in works], dtype=np.bool_),
+            ping_pong=np.array([work.ping_pong for work in works], dtype=np.bool_),
             copies_behind=np.array([work.copies_behind for work in works], dtype=np.bool_),
             asynchronous=np.array([unit(work.unit).asynchronous for work in works], dtype=np.bool_),
         )

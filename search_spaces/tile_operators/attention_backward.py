@@ -224,8 +224,9 @@ def _of_queries(p: Any, options: Any, /, **arrays: Any) -> None:
             seen = seen & (columns <= rows)
         if options.window:
             seen = seen & (columns > p.rows(i + (behind - options.window), bm))
-        e = p.where(seen, p.exp2(p.mma(query, p.transpose(keys)) * (scale * LOG2_E) - sums), 0.0)
-        slope = e * (p.mma(gradient, p.transpose(values)) - of_result)
+        scores, change = p.mma(query, p.transpose(keys)), p.mma(gradient, p.transpose(values))
+        e = p.where(seen, p.exp2(scores * (scale * LOG2_E) - sums), 0.0)
+        slope = e * (change - of_result)
         acc.set(p.mma(slope.cast(options.dtype), keys, acc))
     p.store((acc * scale).cast(options.dtype), p.window(dq[sequence][head], (i, 0), (bm, d)))
 
@@ -251,14 +252,15 @@ def _of_keys(p: Any, options: Any, /, **arrays: Any) -> None:
         query, gradient = (p.load(p.window(x[sequence][head], (i, 0), (bs, d))) for x in (q, do))
         sums = p.load(p.window(lse[sequence], (head, i), (1, bs)), padding=inf) * LOG2_E
         of_result = p.load(p.window(delta[sequence], (head, i), (1, bs)))
-        e = p.exp2(p.mma(keys, p.transpose(query)) * (scale * LOG2_E) - sums)
+        scores, change = p.mma(keys, p.transpose(query)), p.mma(values, p.transpose(gradient))
+        e = p.exp2(scores * (scale * LOG2_E) - sums)
         if options.causal:
             seen = p.rows(j, bt) <= p.columns(i + behind, bs)
             if options.window:
                 seen = seen & (p.rows(j + options.window, bt) > p.columns(i + behind, bs))
             e = p.where(seen, e, 0.0)
+        slope = e * (change - of_result)
         of_values.set(p.mma(e.cast(options.dtype), gradient, of_values))
-        slope = e * (p.mma(values, p.transpose(gradient)) - of_result)
         of_keys.set(p.mma(slope.cast(options.dtype), query, of_keys))
     for x, to in ((of_keys * scale, dk), (of_values, dv)):
         p.store(x.cast(options.dtype), p.window(to[sequence][kv_head], (j, 0), (bt, d)))

@@ -14,6 +14,7 @@ from measurements.emulator import emulate
 from search_spaces.arrays import Array
 from search_spaces.hardware.devices import device
 from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.spaces.ranks import draw_ranks
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.tile_operators.tile_problem import TileOperator
 from search_spaces.tile_operators.tile_template import tile_template
@@ -49,7 +50,8 @@ def sampled_with(problem: TileOperator, gpu: str, count: int, **values: str) -> 
     space = tile_template(type(problem)).space(problem, device(gpu))
     wanted = tuple(values[name] for name in space.stratifying)
     ranks = next(stratum.ranks for stratum in space.strata if stratum.values == wanted)
-    return space.schedules(space.unrank([ranks[len(ranks) * i // count] for i in range(count)]))
+    drawn = draw_ranks(len(ranks), count, 1, False)
+    return space.schedules(space.unrank([ranks[int(at)] for at in drawn]))
 
 
 def kernel_of(problem: TileOperator, gpu: str, schedule: Schedule) -> GeneratedKernel:

@@ -16,6 +16,7 @@ from cost_models.launch_time import CompiledResources, launch_time, least_second
 from measurements.compiler.cubin_cache import Compiled
 from measurements.runners.base import Candidate
 from measurements.trials.measurement import Resources
+from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device
 from search_spaces.templates.template import KernelTemplate, TemplateSet
 
@@ -58,12 +59,14 @@ class AnalyticEstimator:
             Seconds; None if the template has no cost counts and the emulator cannot count them.
         """
         template, problem, schedule = self.templates.of(candidate.schedule), candidate.problem, candidate.schedule
-        spilled = resources.spill_store_bytes + resources.spill_load_bytes
         stated = None
         if template.counts is not None:
             stated = template.counts(problem, template.config(problem, schedule, self.device), self.device)
         if stated is not None and not is_counted(template):
-            return predict(stated, self.device, registers=resources.registers, spill_bytes=spilled)
+            if program is None or not stated.then:
+                return _seconds(stated, resources, self.device)
+            works = dataclasses.replace(stated, then=()), *stated.then
+            return sum(_seconds(w, step.resources, self.device) for w, step in zip(works, program.steps, strict=True))
         launches = counted(template, problem, schedule, self.device)
         if launches is not None:
             steps = () if program is None else program.steps
@@ -77,7 +80,7 @@ class AnalyticEstimator:
             return None
         shared = stated.shared_bytes + resources.static_shared_bytes
         stated = dataclasses.replace(stated, shared_bytes=shared)
-        return predict(stated, self.device, registers=resources.registers, spill_bytes=spilled)
+        return _seconds(stated, resources, self.device)
 
 
 def code_of(model: str) -> str:
@@ -88,6 +91,12 @@ def code_of(model: str) -> str:
 def is_counted(template: KernelTemplate) -> bool:
     """Return True if times are estimated from the emulated work of some blocks."""
     return template.counts is None or template.counts_are_bounds
+
+
+def _seconds(work: CostCounts, resources: Resources, device: Device) -> float:
+    """Return the predicted time of a launch with the registers and spills of its compiled function."""
+    spilled = resources.spill_store_bytes + resources.spill_load_bytes
+    return predict(work, device, registers=resources.registers, spill_bytes=spilled)
 
 
 def _allotted(resources: Resources) -> CompiledResources:

@@ -33,6 +33,7 @@ class CostCounts:
     cluster: int = 1  # blocks that start together, on SMs of one GPC
     refills: bool = True  # whether the arithmetic behind a barrier waits for its operands from shared memory
     chained: bool = False  # whether a step multiplies what the same step has computed from another product
+    ping_pong: bool = False  # whether two warpgroups take turns: one multiplies while the other does all the rest
     copies_behind: bool = False  # whether a load is issued behind the arithmetic whose operands lie in its place
     special: float = 0.0  # warp instructions of the unit for special functions (ex2, rcp, tanh) per block, roughly
     launches: int = 1  # of the kernel, one after another; the counts above are those of all of them

@@ -280,6 +280,8 @@ class Emitter(SharedLoops):
             if boxes:
                 self._box_ring(loop, boxes, count)
                 self._turns(loop, boxes)
+                if self.phases is not None:
+                    self.code.add("tile::end_turns(warp / 4);", loop.source)
             else:
                 self._ring(loop, ring, count)
         else:

@@ -15,6 +15,7 @@ from search_spaces.programs.lowering.emit_memory import MemoryAccess
 from search_spaces.programs.lowering.placed import by_turn, copy_type, lead_code, place_lines
 from search_spaces.programs.lowering.refs import Ref
 from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
+from search_spaces.programs.planning.ping_pong import alternates, alternating, phases
 from search_spaces.programs.planning.staging import StagedNumbers
 
 
@@ -29,6 +30,12 @@ class Waiting:
 
 class Boxes(MemoryAccess):
     """What of a kernel is different with wgmma."""
+
+    @property
+    def phases(self) -> tuple[int, int] | None:
+        """Results between which a warpgroup lets the other one multiply, or None where they do not take turns."""
+        number = alternating(self.found) if self.boxed and alternates(self.values) else None
+        return None if number is None else phases(self.found, number)
 
     @property
     def producing(self) -> bool:
@@ -140,6 +147,8 @@ class Boxes(MemoryAccess):
                 "}",
                 "ptx::warp_sync();",
             ]
+            if self.phases is not None:
+                self.code.add("tile::begin_turns(warp / 4);", loop.source)
             self._enter(f"tile::box_consume<{name}>({shared}, {barriers}, {count}, lane, {arguments}", loop.source)
         else:
             for line in (*places, loads):
@@ -187,15 +196,20 @@ class Boxes(MemoryAccess):
     def _box_products(self, waiting: list[Waiting]) -> None:
         """Emit the multiplications of products, one group of them, and the wait for it."""
         calls = [self._box_call(w.operation, w.array) for w in waiting]
+        results = {w.operation.result.id for w in waiting}
         for w in waiting:
             if w.operation.c is not None:  # computed in front of the fence: the compiler does not know of it
                 self._hold(w.array, self.of(self.found.natural[w.operation.result.id]).registers, w.operation.source)
         self.code.flush()
+        if self.phases is not None and self.phases[1] in results:
+            self.code.add("tile::wait_for_turn(warp / 4);")
         self.code.add("ptx::wgmma_fence();")
         for line, source in calls:
             self.code.add(line, source)
         self.code.add("ptx::wgmma_commit_group();")
         self.code.add("ptx::wgmma_wait_group<0>();")
+        if self.phases is not None and self.phases[0] in results:
+            self.code.add("tile::pass_turn(warp / 4);")
         for w in waiting:
             self._hold(w.array, self.of(self.found.natural[w.operation.result.id]).registers, w.operation.source)
         self.code.flush()

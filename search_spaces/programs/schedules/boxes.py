@@ -27,6 +27,8 @@ from search_spaces.programs.planning.boxes import (
 )
 from search_spaces.programs.planning.choices import Choices, unique_operands
 from search_spaces.programs.planning.memory import stage_names
+from search_spaces.programs.planning.ping_pong import PARAMETER as PING_PONG
+from search_spaces.programs.planning.ping_pong import WARPGROUPS, alternating
 from search_spaces.programs.planning.splits import accumulating
 from search_spaces.programs.planning.staging import SHARED
 from search_spaces.programs.planning.ways import (
@@ -38,6 +40,7 @@ from search_spaces.programs.planning.ways import (
     is_boxed,
     wgmma_name,
 )
+from search_spaces.programs.schedules.shared_memory import places, scratch_name
 from search_spaces.spaces.columns import Column, TextColumn
 from search_spaces.spaces.parameters import Parameter, Value, categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
@@ -55,6 +58,9 @@ def filling(found: Choices, device: Device) -> tuple[Parameter, ...]:
     alone = bool(stage_names(found.first)) and not found.first.uniform  # such a warp computes no tiles
     values = (BY_THREADS, TMA, WARP) if alone else (BY_THREADS, TMA)
     filled = categorical("filled_by", values, "what fills boxes: all threads, TMA, or a warp of its own that asks TMA")
+    if alone and may_alternate(found):
+        doc = "whether two warpgroups take turns at the tensor cores"
+        return filled, ordinal(PING_PONG, (0, 1), doc, before=0)
     if not flying(found):
         return (filled,)
     return filled, ordinal("in_flight", (0, 1), "turns whose products may be unfinished when the next one's begin")
@@ -63,6 +69,11 @@ def filling(found: Choices, device: Device) -> tuple[Parameter, ...]:
 def flying(found: Choices) -> bool:
     """Whether the ring's only loop adds up products and does nothing else."""
     return all(len(names := stage_names(i)) == 1 and set(names) <= accumulating(i) for i in found.inferences.values())
+
+
+def may_alternate(found: Choices) -> bool:
+    """Whether two warpgroups may take turns at the tensor cores in the program's only loop."""
+    return all(alternating(inference) is not None for inference in found.inferences.values())
 
 
 def threads(found: Choices, device: Device) -> tuple[Attribute, ...]:
@@ -133,6 +144,8 @@ def box_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
         rules.append(_filling_rule(found))
         if flying(found):
             rules.append(_flight_rule(stage_names(found.first)))
+        if any(parameter.name == PING_PONG for parameter in filling(found, device)):
+            rules.append(_ping_pong_rule(found, device))
     return tuple(rules)
 
 
@@ -250,6 +263,28 @@ def _flight_rule(stages: Mapping[int, str]) -> Rule:
     (name,) = stages.values()
     names = {"in_flight": "in_flight", "filled_by": "filled_by", "stages": name}
     return Rule.refusing("in_flight", why_not, "a stage is not filled while products read it", names=names)
+
+
+def _ping_pong_rule(found: Choices, device: Device) -> Rule:
+    def why_not(ping_pong: int, filled_by: str, workers: int, scratch: int) -> str | None:
+        if not ping_pong:
+            return None
+        if filled_by != WARP:
+            return f"warpgroups that take turns need a warp that fills stages as they are released, not {filled_by}"
+        if workers != WARPGROUPS * WARPS * LANES:
+            return f"{WARPGROUPS} warpgroups take turns, and {workers} threads are not as many"
+        if scratch:
+            return "what changes hands in shared memory in the loop needs barriers that all warpgroups reach together"
+        return None
+
+    suffix = next(suffix for suffix, loop in places(found.first).items() if loop == alternating(found.first))
+    names = {"workers": workers(found, device), "scratch": scratch_name(suffix)}
+    return Rule.refusing(
+        PING_PONG,
+        why_not,
+        "warpgroups reach their barriers",
+        names={**names, "ping_pong": PING_PONG, "filled_by": "filled_by"},
+    )
 
 
 def box_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:

@@ -27,6 +27,7 @@ from search_spaces.programs.planning.memory import EARLY_COPIES, exchange_layout
 from search_spaces.programs.planning.numbers import Numbers, ProductNumbers, numbers
 from search_spaces.programs.planning.opaque import read_behind
 from search_spaces.programs.planning.packed import packed_width
+from search_spaces.programs.planning.ping_pong import alternates
 from search_spaces.programs.planning.scans import scan_instructions
 from search_spaces.programs.planning.splits import Split, shared_loop, split_of
 from search_spaces.programs.planning.staging import StagedNumbers, in_shared, placed
@@ -465,6 +466,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         round_trips=trips,
         drain_instructions=ending,
         chained=main is not None and _chained(found, main),
+        ping_pong=alternates(config),
         longest=1.0 if main is None else max(1.0, _longest(found, main) / stretch),
         run_bytes=_run_bytes([_placed(found, s, config, made) for s in staged.values()]),
     )

@@ -6,10 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tile_operator_checks import interpreted, is_found, kernel_of, outcome, sampled
+from tile_operator_checks import interpreted, is_found, kernel_of, outcome, sampled, sampled_with
 
+from cost_models.analytic import predict
 from search_spaces.catalogue import problem_from_json
+from search_spaces.hardware.devices import device
+from search_spaces.spaces.schedule import Schedule
 from search_spaces.tile_operators.attention import Attention
+from search_spaces.tile_operators.tile_template import tile_template
 
 SMALL = Attention(batch=2, heads=4, kv_heads=2, queries=100, head_size=32, dtype="f16")
 CASES = {
@@ -114,3 +118,52 @@ def test_refusals() -> None:
     ):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             replace(SMALL, **wrong)
+
+
+TURNS = Attention(batch=1, heads=2, kv_heads=1, queries=200, head_size=64, causal=1, log_sum_exp=1, dtype="f16")
+
+
+def ping_pong(problem: Attention, count: int) -> list[Schedule]:
+    """Return some schedules in which two warpgroups take turns."""
+    found = sampled_with(problem, "h100", 2000, intrinsic=f"wgmma_m64k16_{problem.dtype}")
+    chosen = [s for s in found if s.values["ping_pong"]][:count]
+    assert len(chosen) == count
+    return chosen
+
+
+def test_warpgroups_take_turns() -> None:
+    """Loops of 0, 1 and several iterations: the second problem has blocks of queries without keys."""
+    for problem in (TURNS, replace(TURNS, queries=300, keys=60)):
+        for schedule in ping_pong(problem, 2):
+            kernel = kernel_of(problem, "h100", schedule)
+            assert {"tile::wait_for_turn(warp / 4);", "tile::pass_turn(warp / 4);"} <= {
+                line.strip() for line in kernel.source.splitlines()
+            }
+            assert outcome(problem, kernel) == "ok", schedule
+
+
+@pytest.mark.parametrize("left_out", ["tile::wait_for_turn(warp / 4);", "tile::end_turns(warp / 4);"])
+def test_a_turn_that_is_left_out_is_found(left_out: str) -> None:
+    kernel = kernel_of(TURNS, "h100", ping_pong(TURNS, 1)[0])
+    assert kernel.source.count(left_out) == 1
+    assert outcome(TURNS, replace(kernel, source=kernel.source.replace(left_out, ""))) != "ok"
+
+
+def test_turns_need_two_warpgroups_and_a_warp_that_copies() -> None:
+    (schedule,) = ping_pong(TURNS, 1)
+    space = tile_template(Attention).space(TURNS, device("h100")).valid
+    space.validate(schedule)
+    for change in ({"filled_by": "tma"}, {"subgroups_m_1": 4, "subgroups_m_2": 4}):
+        with pytest.raises(ValueError, match="ping_pong"):
+            space.validate(schedule.replace(**change))
+
+
+def test_overlapping_warpgroups_are_predicted_faster() -> None:
+    problem, chip = replace(TURNS, heads=64, kv_heads=64, queries=2048, keys=2048), device("h100")
+    template, (schedule,) = tile_template(Attention), ping_pong(problem, 1)
+    assert template.counts is not None
+    apart, together = (
+        predict(template.counts(problem, template.config(problem, s, chip), chip), chip)
+        for s in (schedule, schedule.replace(ping_pong=0))
+    )
+    assert apart < together

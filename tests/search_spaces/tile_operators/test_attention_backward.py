@@ -157,12 +157,12 @@ OF_CASES = {  # what stands in the program, and what in its place
     },
     "groups": {
         "gradients without the sums": (
-            "p.mma(gradient, p.transpose(values)) - of_result",
-            "p.mma(gradient, p.transpose(values))",
+            "(change - of_result)\n        acc",
+            "change\n        acc",
         ),
         "sums are added": (
-            "p.mma(values, p.transpose(gradient)) - of_result",
-            "p.mma(values, p.transpose(gradient)) + of_result",
+            "(change - of_result)\n        of_values",
+            "(change + of_result)\n        of_values",
         ),
         "dq without the scale": (
             "p.store((acc * scale)",
@@ -213,8 +213,8 @@ OF_CASES = {  # what stands in the program, and what in its place
             "(1, bs)), padding=inf)",
         ),
         "exponents to another base": (
-            "p.mma(keys, p.transpose(query)) * (scale * LOG2_E)",
-            "p.mma(keys, p.transpose(query)) * scale",
+            "e = p.exp2(scores * (scale * LOG2_E) - sums)",
+            "e = p.exp2(scores * scale - sums)",
         ),
         "dv of slopes": (
             "p.mma(e.cast(options.dtype), gradient, of_values)",

@@ -166,4 +166,21 @@ __device__ __forceinline__ void box_consume(unsigned shared, unsigned barriers, 
   }
 }
 
+// Two warpgroups that take turns at the tensor cores, the first one first. Each waits for its turn as often as the other
+// one passes it: once before the loop and once in each of its iterations, of which both have the same number.
+constexpr int first_turn_barrier = 3, turn_threads = 256;
+__device__ __forceinline__ void wait_for_turn(int warpgroup) {
+  ptx::barrier_sync(first_turn_barrier + warpgroup, turn_threads);
+}
+__device__ __forceinline__ void pass_turn(int warpgroup) {
+  ptx::barrier_arrive(first_turn_barrier + 1 - warpgroup, turn_threads);
+}
+__device__ __forceinline__ void begin_turns(int warpgroup) {
+  if (warpgroup == 1) pass_turn(1);
+  wait_for_turn(warpgroup);
+}
+__device__ __forceinline__ void end_turns(int warpgroup) {
+  if (warpgroup == 0) pass_turn(0);
+}
+
 }  // namespace autosched::tile

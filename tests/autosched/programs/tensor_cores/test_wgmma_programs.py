@@ -227,8 +227,10 @@ def _intrinsics(space):  # type: ignore[no-untyped-def]
         (ATTENTION, {"h": 16, "g": 16, "s": 4096, "d": 64}, attention(bn=128, subgroups_m_1=8, subgroups_m_2=8), 400,
         12),
         (ATTENTION, {"h": 16, "g": 16, "s": 4096, "d": 128}, attention(subgroups_m_1=8, subgroups_m_2=8), 290, 12),
+        (ATTENTION, {"h": 16, "g": 16, "s": 4096, "d": 128}, attention(subgroups_m_1=8, subgroups_m_2=8, ping_pong=1,
+        filled_by="warp"), 290, 12),
     ],
-    ids=["gemm", "gemm_in_flight", "attention_64", "attention_128"],
+    ids=["gemm", "gemm_in_flight", "attention_64", "attention_128", "attention_in_turns"],
 )  # fmt: skip
 def test_loops_multiply_by_wgmma(
     place: str, sizes: dict[str, int], values: Values, most: int, multiplications: int

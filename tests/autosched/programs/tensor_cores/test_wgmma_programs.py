@@ -249,3 +249,23 @@ def test_loops_multiply_by_wgmma(
     assert sum("HGMMA" in str(i) for i in body) == multiplications == dict(loop.kinds)["tensor"], loop.kinds
     assert loop.instructions <= most, loop.kinds
     assert result.resources.spill_store_bytes == 0
+
+
+@pytest.mark.parametrize("ping_pong", [0, 1])
+@pytest.mark.parametrize(("d", "bn"), [(64, 128), (128, 64)])
+def test_attention_is_not_longer_than_tritons(d: int, bn: int, ping_pong: int) -> None:
+    """128 rows, 8 warps, 2 stages on sm_90a: an iteration has at most 1.03 of the instructions of Triton's."""
+    loops = pytest.importorskip("benchmarks.search.triton_loops", reason="needs Triton", exc_type=ImportError)
+    try:
+        nvdisasm()
+    except DisassemblerMissing as missing:
+        pytest.skip(str(missing))
+    theirs = loops.attention_loop(128, bn, d, 8, 2, sm=90)
+    p = problem(made(ATTENTION), h=16, g=16, s=4096, d=d)
+    values = attention(bn=bn, subgroups_m_1=8, subgroups_m_2=8, ping_pong=ping_pong)
+    kernel = template(p.program).kernel(p, legal(p, values), H100)
+    result = shared_pool().compile(kernel, H100.arch)
+    assert not isinstance(result, CompileFailure), result.reason
+    loop = mix(main_loop(disassemble(result.cubin, result.entry)))
+    assert loop.count("tensor") == theirs.tensor
+    assert loop.instructions <= 1.03 * theirs.turn, (loop.instructions, theirs)

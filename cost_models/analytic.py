@@ -90,7 +90,8 @@ OVERLAP = 16.0  # instructions that a warp keeps in flight
 ASYNC_WARPS = 8  # as many warps of an SM overlap as well as an asynchronous unit does with one block
 BLOCK_START = 620.0  # cycles to launch a block and set up its addresses, and to retire it
 STORE_ROUND_TRIP = 500.0  # cycles until TMA has read a box of shared memory that it stores: an assumption
-TURNS_OF_STEP = 2  # warpgroups that take turns pass it twice in a step
+TURN = 420.0  # cycles in which neither of two warpgroups multiplies when they change turns, twice in a step: taking
+# turns is published to raise 8,192 positions with heads of 128 from 570 to 620-640 TFLOP/s (arXiv 2407.08608)
 BOX_BARRIERS = 2  # of a warpgroup for each box: before it is written, and behind
 MEMORY_POWER = 0.1  # of DRAM and of L2, each at its peak, over that of tensor cores at theirs: an assumption
 LAUNCH_SECONDS = 0.45e-6  # H100, 2026-11-27: a graph's kernel of one block takes 1.18 us, of which 0.73 are its own
@@ -352,7 +353,7 @@ def _pipe_cycles(
 def _barrier_cycles(w: CostColumns, device: Device) -> FloatArray:
     """Compute what the barriers of a step stall, and the pipes that fill anew behind them."""
     refill = np.where(w.refills & (w.shared_wavefronts > 0), REFILL, 0.0)
-    turns = w.ping_pong * TURNS_OF_STEP * (BARRIER + _warps(w, device))
+    turns = w.ping_pong * 2.0 * TURN
     stalled: FloatArray = w.barriers_per_iteration * (BARRIER + _warps(w, device) + refill) + turns
     return stalled
 

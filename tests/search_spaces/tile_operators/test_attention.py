@@ -44,10 +44,11 @@ def test_the_interpreter_agrees_with_numpy(name: str) -> None:
     assert interpreted(CASES[name], 2)
 
 
-@pytest.mark.parametrize("name", ["packed, everything"])
-def test_a_sampled_schedule(name: str) -> None:
-    for schedule in sampled(CASES[name], "h100", 1):
-        assert outcome(CASES[name], kernel_of(CASES[name], "h100", schedule)) == "ok", schedule
+@pytest.mark.parametrize(("name", "gpu"), [("packed, everything", "h100"), ("window behind a prefix", "a100")])
+def test_some_sampled_schedules(name: str, gpu: str) -> None:
+    problem = replace(CASES[name], heads=2, kv_heads=1)
+    for schedule in sampled(problem, gpu, 10):
+        assert outcome(problem, kernel_of(problem, gpu, schedule)) == "ok", schedule
 
 
 @pytest.mark.nightly
@@ -82,6 +83,27 @@ FAULTS = {
     "keys of another group": ("group = head // (h // g)", "group = head // h", "plain"),
     "the cap is left out": ("p.tanh(z * (scale / o.soft_cap)) * o.soft_cap", "z * scale", "heads of 40, capped"),
     "logarithms to another base": ("* (1.0 / LOG2_E)", "* 1.0", "causal, sums"),
+    "sums are not rescaled": ("total.set(total * fade +", "total.set(total +", "plain"),
+    "the largest score is forgotten": ("            top.set(peak)\n", "", "plain"),
+    "another scale": ("o.scale or d**-0.5", "o.scale or d**-0.4", "plain"),
+    "the first keys are left out": ("start = begin\n", "start = begin + bn\n", "plain"),
+    "the first keys of a window are left out": ("o.window + 1), 0) // bn * bn)", "o.window + 1), 0) // bn * bn + bn)",
+                                                "window behind a prefix"),
+    "the last keys are left out": ("i + (bm + behind)) if o.causal", "i + behind) if o.causal", "causal, sums"),
+    "queries of the first head": ("p.window(q[sequence][head], (i, 0)", "p.window(q[sequence][0], (i, 0)", "plain"),
+    "keys and values begin one later": ("p.window(array, (j, column)", "p.window(array, (j + 1, column)", "plain"),
+    "keys of the first sequence": ("(k[sequence][group], v[sequence][group])", "(k[0][group], v[0][group])", "plain"),
+    "results of the first head": ("p.window(out[sequence][head], (i, 0)", "p.window(out[sequence][0], (i, 0)", "plain"),
+    "logarithms without the largest score": ("(top * factor + p.log2(total))", "p.log2(total)", "causal, sums"),
+    "weights do not add up to 1": ("acc / p.where(total == 0.0, 1.0, total)", "acc * 1.0", "plain"),
+    "division by no keys": ("(acc / p.where(total == 0.0, 1.0, total))", "(acc / total)", "more queries than keys"),
+    "slopes twice as steep": ('.cast("f32") * slope', '.cast("f32") * (slope + slope)', "biased, with sinks"),
+    "sinks to another base": ('of_head("sinks") * (LOG2_E / factor)', 'of_head("sinks") * LOG2_E',
+                              "biased, with sinks"),
+    "packed queries see the next key": ("begin + tile, s), end, 0", "begin + tile, s), end, 1", "packed"),
+    "packed heads overlap": ("(i, head * d), (bm, wide)", "(i, head), (bm, wide)", "packed"),
+    "the cap is applied to another scale": ("p.tanh(z * (scale / o.soft_cap))", "p.tanh(z * scale)",
+                                            "heads of 40, capped"),
 }  # fmt: skip
 
 
@@ -92,8 +114,9 @@ def test_planted_faults_are_found(fault: str) -> None:
     assert is_found(CASES[case], old, new)
 
 
-def test_one_planted_fault_is_found() -> None:
-    old, new, case = FAULTS["slopes of the first head"]
+@pytest.mark.parametrize("fault", ["slopes of the first head", "sums are not rescaled", "packed heads overlap"])
+def test_some_planted_faults_are_found(fault: str) -> None:
+    old, new, case = FAULTS[fault]
     assert is_found(CASES[case], old, new)
 
 
@@ -158,9 +181,11 @@ def test_turns_need_two_warpgroups_and_a_warp_that_copies() -> None:
             space.validate(schedule.replace(**change))
 
 
-def test_overlapping_warpgroups_are_predicted_faster() -> None:
-    problem, chip = replace(TURNS, heads=64, kv_heads=64, queries=2048, keys=2048), device("h100")
-    template, (schedule,) = tile_template(Attention), ping_pong(problem, 1)
+def test_turns_are_predicted_to_pay_where_tiles_are_large() -> None:
+    sizes = {"heads": 64, "kv_heads": 64, "queries": 2048, "keys": 2048, "head_size": 128, "value_size": 128}
+    chip, problem = device("h100"), replace(TURNS, **sizes)
+    template = tile_template(Attention)
+    schedule = next(s for s in ping_pong(problem, 40) if s.values["bn"] == 128)
     assert template.counts is not None
     apart, together = (
         predict(template.counts(problem, template.config(problem, s, chip), chip), chip)

@@ -176,7 +176,8 @@ class AttentionBackward(TilePipeline):
         """Return the inputs with ``o`` and ``lse`` of their queries, keys and values."""
         found = self.forward.reference(inputs)
         results = {"o": found["out"], "lse": found["lse"]}
-        return {**inputs, **{name: self.operand(name).dtype.store(x) for name, x in results.items()}}
+        with np.errstate(all="ignore"):  # edge cases leave the range of their type
+            return {**inputs, **{name: self.operand(name).dtype.store(x) for name, x in results.items()}}
 
     def edge_cases(self, inputs: Mapping[str, Array], seed: int) -> Iterator[StressInputs]:
         """Yield the edge cases of attention, with what it gives for them, and those of ``do``."""

@@ -67,7 +67,8 @@ class TilePipeline(TileOperator):
             for o in (o for o in own.operands() if o.role == "output"):
                 values[o.name], bounds[o.name] = made[o.name], unsure[o.name]
                 held, errors[o.name] = rounded(o.dtype, (made[o.name], unsure[o.name]))
-                arrays[o.name] = o.dtype.store(held)
+                with np.errstate(all="ignore"):
+                    arrays[o.name] = o.dtype.store(held)
         return values, bounds
 
     def random_inputs(self, seed: int) -> dict[str, Array]:

@@ -32,15 +32,17 @@ NOTHING_FIXED: Mapping[str, Any] = {}
 library = torch.library.Library("autosched", "FRAGMENT")  # must live as long as its operators
 
 
-def schema(problem: type[TileOperator], outputs: int) -> str:
-    """Return the schema of an operator: its inputs, optional inputs, options and number of results."""
+def schema(problem: type[TileOperator], outputs: int = 0) -> str:
+    """Return the schema of an operator: its inputs, optional inputs and options, and so many results, by default the
+    problem's."""
     parts = [f"Tensor {name}" for name in problem.inputs]
     parts += [f"Tensor? {name}=None" for name in problem.optional_inputs]
     for name, default in problem.call_options.items():
         written = f'"{default}"' if isinstance(default, str) else str(default)
         parts.append(f"{_SCHEMA_TYPES[type(default)]} {name}={written}")
-    results = ", ".join(["Tensor"] * outputs)
-    return f"({', '.join(parts)}) -> " + (f"({results})" if outputs > 1 else results)
+    count = outputs or problem.outputs
+    results = ", ".join(["Tensor"] * count)
+    return f"({', '.join(parts)}) -> " + (f"({results})" if count > 1 else results)
 
 
 def bound(
@@ -77,9 +79,7 @@ def _fake(problem: type[TileOperator], fixed: Mapping[str, Any], *arguments: Any
     return _result([first.new_empty(o.shape, dtype=_TORCH[o.dtype.name]) for o in _outputs(made)])
 
 
-def on_gpu(
-    problem: type[TileOperator], *arguments: Any, fixed: Mapping[str, Any] = NOTHING_FIXED, **named: Any
-) -> Any:
+def on_gpu(problem: type[TileOperator], *arguments: Any, fixed: Mapping[str, Any] = NOTHING_FIXED, **named: Any) -> Any:
     """Return the result of an operator on GPU tensors."""
     tensors, options = bound(problem, arguments, named)
     function: Callable[..., Any] = getattr(tile_functions, problem.operator)

@@ -40,13 +40,15 @@ class Pipeline:
     """``make`` gives the problems of the tile programs of a problem of the operator, by the names of their steps.
 
     Arrays of the programs are the operator's, by name, or workspaces. ``reduce`` gives the smaller problem that is
-    emulated for the schedules of all steps.
+    emulated for the schedules of all steps. ``content`` is what else the programs are made from, such as the text of a
+    file.
     """
 
     operator: str
     summary: str
     make: Callable[[Any], Steps]
     reduce: Callable[[Any, Mapping[str, Schedule]], Problem]
+    content: str = ""
 
     def template(self) -> KernelTemplate:
         """Return the kernel template, to be registered."""
@@ -60,7 +62,8 @@ class Pipeline:
             supports=self._why_not,
             counts=self._counts,
             proxy=self._proxy,
-            content=f"{self.make.__module__}.{self.make.__qualname__}",
+            content=f"{self.make.__module__}.{self.make.__qualname__}{self.content}",
+            packages=programs.PACKAGES,
         )
 
     def _space(self, problem: Problem, device: Device) -> Space:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -24,8 +25,14 @@ def tile_template(problem: type[TileOperator]) -> KernelTemplate:
     Its version covers the file that states the program.
     """
     if issubclass(problem, TilePipeline):
-        summary = "tile programs, one after another"
-        return Pipeline(problem.operator, summary, make=TilePipeline.programs, reduce=_reduced_pipeline).template()
+        return Pipeline(
+            operator=problem.operator,
+            summary="tile programs, one after another",
+            make=TilePipeline.programs,
+            reduce=_reduced_pipeline,
+            content=inspect.getsource(inspect.getmodule(problem) or problem),
+        ).template()
+    assert issubclass(problem, TileProblem)
     return Beside(
         name=problem.operator,
         operator=problem.operator,

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
-from autosched.verify.launch_plan import LaunchPlan
+from autosched.verify.launch_plan import LaunchPlan, LaunchRun
+from autosched.verify.launches import compared
+from autosched.verify.oracle import NOTHING_EXPECTED
+from autosched.verify.planned_run import PlannedRun, make_runs
+from autosched.verify.run import Run
 from autosched.verify.verdict import FAILED_PROGRAM, Verdict
 from measurements.emulator import Emulation
-from measurements.emulator.executables import ExecutableOptions, ExecutableResult, LaunchFinding, run_executable
+from measurements.emulator.executables import (
+    ExecutableOptions,
+    ExecutableResult,
+    LaunchFinding,
+    ProgramLaunch,
+    run_executable,
+)
 from search_spaces.hardware.devices import Device
 
 
@@ -21,7 +32,7 @@ def run_planned(
         program: The executable and its arguments.
         device: GPU that the executable detects.
         plan: The runs of each launch. The program continues with the memory of the first one; the others run before it,
-            on a copy.
+            on a copy. All blocks run (``blocks`` and ``best_effort`` are ignored).
         on_finding: Called immediately with each finding, and each message on a feature that is not emulated.
         driver: True if the executable opens libcuda itself.
         undefined_memory: If True, device memory is undefined until it is written.
@@ -33,18 +44,26 @@ def run_planned(
         ExecutableRefused: It cannot be run this way.
         HostFailure: This machine cannot emulate.
     """
-    options = ExecutableOptions(
-        device,
-        plan.time_limit,
-        plan.orders[0],
-        plan.orders[1:],
-        plan.perturb_all,
-        plan.suppressions,
-        driver,
-        undefined_memory,
-    )
-    result = run_executable(program, options, on_finding)
+    options = ExecutableOptions(device, plan.suppressions, driver, undefined_memory)
+
+    def verify(launch: ProgramLaunch) -> None:
+        for _ in make_runs(_runs_of(launch, plan), suppressions=plan.suppressions):
+            pass  # each run reports its findings itself
+
+    result = run_executable(program, options, verify, on_finding)
     return result, verdict_of_executable(result)
+
+
+def _runs_of(launch: ProgramLaunch, plan: LaunchPlan) -> Iterator[PlannedRun]:
+    """Yield the runs of a launch: the first one of the plan comes last, as it changes the program's memory."""
+    first, *others = plan.runs
+    for item in (*others, first):
+        yield PlannedRun(item.name, partial(_run, launch, item, plan.time_limit, commit=item is first))
+
+
+def _run(launch: ProgramLaunch, item: LaunchRun, time_limit: float, *, commit: bool) -> Run:
+    done = launch.run(item.order, launches=item.launches, perturb=item.perturb, time_limit=time_limit, commit=commit)
+    return compared(item, done, NOTHING_EXPECTED)
 
 
 def verdict_of_executable(result: ExecutableResult) -> Verdict:

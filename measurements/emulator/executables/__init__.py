@@ -1,15 +1,26 @@
 """Run a whole CUDA program without a GPU.
 
-Its runtime library is replaced by one whose launches are emulated. Start at ``session.py``, which runs the program
-and answers it; ``library/`` is the replacement, in C++. Nothing here knows operators, templates or schedules.
+Its runtime library is replaced by one whose launches are emulated. Start at ``executable.py``, which starts the
+program; ``session.py`` answers it, and ``library/`` is the replacement, in C++. ``program_launch.py`` makes the runs of
+a launch; the caller chooses them, so this room has no plan of its own. It must not import operators or templates.
 """
 
+from measurements.emulator.executables.executable import run_executable
+from measurements.emulator.executables.program_launch import ProgramLaunch
 from measurements.emulator.executables.result import (
     ExecutableOptions,
     ExecutableRefused,
     ExecutableResult,
     LaunchFinding,
 )
-from measurements.emulator.executables.session import run_executable
+from measurements.emulator.executables.session import LaunchVerifier
 
-__all__ = ["ExecutableOptions", "ExecutableRefused", "ExecutableResult", "LaunchFinding", "run_executable"]
+__all__ = [
+    "ExecutableOptions",
+    "ExecutableRefused",
+    "ExecutableResult",
+    "LaunchFinding",
+    "LaunchVerifier",
+    "ProgramLaunch",
+    "run_executable",
+]

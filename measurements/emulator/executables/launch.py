@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from measurements.emulator.executables.order import frames_of
-from measurements.emulator.executables.result import ExecutableOptions
 from measurements.emulator.executables.writes import Stretch
 from measurements.emulator.host_order import LEGACY
 from measurements.emulator.order import Order
@@ -89,19 +88,28 @@ class ExecutableLaunch:
         first, count = stretch
         return any(begin <= first and first + count <= begin + size for begin, size in self.on_device)
 
-    def job(self, options: ExecutableOptions, order: Order, arena: str, *, copied: bool, kept: bool) -> str:
-        """As the runner reads it (runtime/main.cpp)."""
+    def job(self, order: Order, arena: str, *, launches: int, perturb: bool, copied: bool, kept: bool) -> str:
+        """Return the launch as the runner reads it (runtime/main.cpp).
+
+        Args:
+            order: Order of blocks and threads.
+            arena: Path of the program's device memory.
+            launches: Number of back-to-back launches on the same memory.
+            perturb: If True, approximate instructions have the largest error that the PTX ISA allows.
+            copied: If True, the runner writes to a copy of the memory.
+            kept: If True, it returns what it has written there.
+        """
 
         def numbers(values: Sequence[int]) -> str:
             return " ".join(map(str, values))
 
         lines = [
-            f"grid {numbers(self.grid)}", "launches 1", "calls 1", f"block {numbers(self.block)}",
+            f"grid {numbers(self.grid)}", "launches 1", f"calls {launches}", f"block {numbers(self.block)}",
             *([f"cluster {numbers(self.cluster)}"] if self.cluster else []), f"dynamic_shared_bytes {self.shared}",
             f"cooperative {int(self.cooperative)}", f"dependent {int(self.dependent)}",
             *(f"unfinished -1 {first} {count} 0" for first, count in self.unfinished),
             *(f"unfinished -1 {first} {count} 1" for first, count in self.unfinished_reads),
-            "check 1", f"perturb {int(options.perturb)}", "sparse 0",
+            "check 1", f"perturb {int(perturb)}", "sparse 0",
             f"order_seed {order.seed}", f"resident {order.resident}",
             f"interleaved {int(order.blocks == 'interleaved')}",
             f"arena {arena} {ARENA_BASE} {ARENA_BYTES} {int(copied)} {int(kept)}",

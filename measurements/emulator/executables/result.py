@@ -1,4 +1,4 @@
-"""What a program is run with, and what comes of its launches."""
+"""Options and result of an executed program."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import signal
 from dataclasses import dataclass, field
 
 from measurements.emulator.findings import Finding
-from measurements.emulator.order import ASCENDING, Order
 from measurements.emulator.suppression import Suppression
 from search_spaces.hardware.devices import Device
 
@@ -17,16 +16,16 @@ class ExecutableRefused(ValueError):
 
 @dataclass(frozen=True)
 class ExecutableOptions:
-    """``time_limit``: CPU seconds of a launch. ``order``, ``perturb`` and ``suppressions``: of each launch, as
-    ``emulate`` takes them. ``more_orders``: each launch runs in these before, on a copy of memory that is dropped, for
-    what is found there. ``driver``: the program opens libcuda when it runs, which its file does not tell.
-    ``undefined_memory``: memory of the device holds no value until something writes it."""
+    """Options of a program; the runs of each launch are chosen by ``run_executable``'s ``verify``.
+
+    Attributes:
+        device: GPU that the program detects.
+        suppressions: Expected findings.
+        driver: True if the program opens libcuda when it runs, which its file does not show.
+        undefined_memory: If True, device memory is undefined until it is written.
+    """
 
     device: Device
-    time_limit: float = 60.0
-    order: Order = ASCENDING
-    more_orders: tuple[Order, ...] = ()
-    perturb: bool = False
     suppressions: tuple[Suppression, ...] = ()
     driver: bool = False
     undefined_memory: bool = True

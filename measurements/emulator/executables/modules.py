@@ -1,0 +1,137 @@
+"""Modules of a program: their PTX, variables and kernels, as its replacement of CUDA's libraries asks for them."""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+from measurements.emulator.executables.fatbin import FatBinaryError, ptx_texts
+from measurements.emulator.executables.link import link
+from measurements.emulator.ptx.build import CompiledBytecode, ptx_to_program
+from measurements.emulator.ptx.bytecode import FUNCTION_BASE
+from measurements.emulator.ptx.parser import parse
+from measurements.emulator.ptx.syntax import Module, Number, Symbol, Variable
+from search_spaces.hardware.devices import Device
+
+_MAX_THREADS = 1024
+_STATIC_SHARED = re.compile(r"^static_shared (\d+)", re.M)
+_USES_HEAP = re.compile(r"\bheap\.(?:malloc|free)\b")
+
+
+@dataclass(eq=False)
+class LoadedModule:
+    """A module of the program.
+
+    Attributes:
+        text: Its PTX.
+        module: The parsed PTX.
+        bytecode: Translated kernels, by name.
+        heap_kernels: Names of the kernels that use the device's heap.
+    """
+
+    text: str
+    module: Module
+    bytecode: dict[str, CompiledBytecode] = field(default_factory=dict)
+    heap_kernels: set[str] = field(default_factory=set)
+
+    @classmethod
+    def from_image(cls, image: bytes, device: Device) -> Self:
+        """Return the module in a fat binary.
+
+        Raises:
+            FatBinaryError: The image has no PTX for the device.
+            PtxError: The PTX is invalid.
+        """
+        text = link(_fitting(ptx_texts(image), device))
+        return cls(text, parse(text))
+
+    def variable_lines(self) -> list[str]:
+        """Return the global and constant variables, and the addresses in them, a line each (library/core.cpp)."""
+        lines = []
+        numbers = {name: FUNCTION_BASE + number for number, name in enumerate(self.module.functions)}
+        for v in self.module.variables:
+            if v.space not in ("global", "const"):
+                continue
+            data = _initial_bytes(v)
+            functions = {
+                k: numbers[initial.name] + initial.offset
+                for k, initial in enumerate(v.initial)
+                if isinstance(initial, Symbol) and initial.name in numbers
+            }
+            for k, address in functions.items():
+                data[k * 8 : k * 8 + 8] = address.to_bytes(8, "little")
+            # The host registers no table of a class's virtual functions; objects of later launches point to it as well.
+            kind = "table" if functions else "variable"
+            lines.append(f"{kind} {v.name} {v.bytes} {data.hex() if v.initial else '-'}")
+            for k, initial in enumerate(v.initial):
+                if isinstance(initial, Symbol) and k not in functions:
+                    lines.append(f"relocation {v.name} {k * v.element_bytes} {initial.name} {initial.offset}")
+        return lines
+
+    def has_kernel(self, name: str) -> bool:
+        """Return True if the module has a kernel of this name."""
+        function = self.module.functions.get(name)
+        return function is not None and function.is_kernel
+
+    def kernel_facts(self, name: str, device: Device) -> tuple[int, ...]:
+        """Translate a kernel and return its facts.
+
+        Args:
+            name: Mangled name of a kernel of the module.
+            device: Emulated GPU.
+
+        Returns:
+            Threads of a block at most, bytes of static shared memory, bytes of local memory, 1 if it uses the heap,
+            compute capability it is compiled for, and the bytes of each parameter.
+
+        Raises:
+            KernelCompileError: It cannot be emulated.
+        """
+        function = self.module.functions[name]
+        compiled = self.bytecode[name] = ptx_to_program(self.text, name, self.module)
+        sizes = function.most_threads or function.exact_threads
+        max_threads = min(math.prod(sizes), _MAX_THREADS) if sizes else _MAX_THREADS
+        text = compiled.path.read_text(errors="replace")
+        static_shared = _STATIC_SHARED.search(text)
+        if _USES_HEAP.search(text) is not None:
+            self.heap_kernels.add(name)
+        target = int("".join(c for c in self.module.target if c.isdecimal()) or device.sm)
+        return (
+            max_threads, int(static_shared[1]) if static_shared else 0, 0, int(name in self.heap_kernels), target,
+            *(p.bytes for p in function.parameters),
+        )  # fmt: skip
+
+
+def _initial_bytes(v: Variable) -> bytearray:
+    """Return the bytes that a variable starts with; zeros where it has addresses."""
+    data = bytearray(v.bytes)
+    for k, initial in enumerate(v.initial):
+        if not isinstance(initial, Number):
+            continue
+        bits = initial.bits
+        if initial.kind == "d" and v.element_bytes == 4:
+            bits = int.from_bytes(struct.pack("<f", struct.unpack("<d", bits.to_bytes(8, "little"))[0]), "little")
+        at = k * v.element_bytes
+        data[at : at + v.element_bytes] = (bits & (1 << 8 * v.element_bytes) - 1).to_bytes(v.element_bytes, "little")
+    return data
+
+
+def _fitting(containers: Sequence[Mapping[int, str]], device: Device) -> list[str]:
+    """Return the PTX of each container for the newest architecture that the device can execute.
+
+    Containers without one are left out as long as another has some: libcudadevrt has PTX for the newest GPUs only.
+
+    Raises:
+        FatBinaryError: No container has PTX for the device.
+    """
+    fitting = [texts[max(known)] for texts in containers if (known := [a for a in texts if a <= device.sm])]
+    if not fitting:
+        oldest = min(a for texts in containers for a in texts)
+        raise FatBinaryError(
+            f"holds PTX for sm_{oldest} and newer, but the emulated device is {device.arch}: choose another --device"
+        )
+    return fitting

@@ -1,8 +1,12 @@
-"""autosched: a search-based auto-scheduler for GPU kernels.
+"""Which schedule of a kernel is fastest, and is its code correct?
+
+Start at ``tuning/tune.py`` and ``verify/verdict.py``, or at ``cli/app.py`` for the command. Names are imported on
+first use, so that programs which only call kernels do not import the search. The packages below (``measurements``,
+``cost_models`` and ``search_spaces``) must not import this one.
 
 >>> import autosched
 >>> problem = autosched.Matmul(m=4096, n=4096, k=4096)
->>> result = autosched.tune(problem)  # kept in result.database  # doctest: +SKIP
+>>> result = autosched.tune(problem)  # trials are stored in result.database  # doctest: +SKIP
 >>> c = autosched.matmul(a, b)  # doctest: +SKIP
 """
 

@@ -1,6 +1,6 @@
-"""What may be tried: problems, devices, layouts, intrinsics, parameters and rules.
+"""What may be tried: problems, devices, layouts, intrinsics, parameters and rules?
 
 Start at ``catalogue.py``, which lists operators and kernel templates. The rooms are a tower: ``templates`` builds on
-``operators``, these on ``launches`` and ``hardware``, and those on ``layouts`` and ``spaces``. The package needs Python
-and numpy only, and imports no other package of ours.
+``operators``, these on ``launches`` and ``hardware``, and those on ``layouts`` and ``spaces``. The package needs
+Python and numpy only, and must not import another package of ours.
 """

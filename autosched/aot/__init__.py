@@ -1,8 +1,8 @@
-"""Export tuned kernels that run without autosched.
+"""How do tuned kernels run without autosched?
 
-Start at ``export.py``, which writes cubins or PTX with a manifest. ``runtime/`` holds what is shipped next to them: a
-C++ header and a Python loader. ``cpp.py`` generates the launcher. This room imports neither the command line nor
-tuning.
+Start at ``export.py``, which writes cubins or PTX with a manifest. ``runtime/`` holds the files that are shipped next
+to them: a C++ header and a Python loader. ``cpp.py`` generates the launcher. This room must not import the command
+line or ``tuning``.
 """
 
 from autosched.aot.export import collect, write

@@ -1,8 +1,8 @@
-"""The command ``autosched``.
+"""What does the user want?
 
 Start at ``app.py``, which maps arguments to commands and errors to exit statuses. ``commands/`` has one file a
-command, ``options/`` turns text into problems, kernels and devices, and ``terminal/`` prints. No other room imports
-this one.
+command, ``options/`` turns text into problems, kernels and devices, and ``terminal/`` prints. This room must not
+import ``integrations``: ``autosched.registry`` finds them by name. No other room imports this one.
 """
 
 import gc

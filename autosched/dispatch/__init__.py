@@ -1,6 +1,6 @@
-"""Selection of the kernel for a call on arrays, and the call itself.
+"""Which kernel is for these arrays?
 
 Start at ``functions.py`` (``autosched.matmul``), then ``database.py`` and ``lookup.py``. ``staleness.py`` and
-``validity.py`` decide which stored schedules may be used. Programs that only call kernels import this room, so it must
-not import the search.
+``validity.py`` decide which stored schedules may be used. Programs that only call kernels import this room, so it
+must not import the search or ``verify``.
 """

@@ -1,6 +1,6 @@
-"""Find a user's tile programs and register them.
+"""Which tile programs does this file hold?
 
 Start at ``loading.py``, which finds programs in Python and text files and registers each as a kernel template.
 ``references.py`` attaches a reference function of the user. The language and its compiler are in
-``search_spaces.programs``. This room imports neither the search nor the verification.
+``search_spaces.programs``. This room must not import the search or ``verify``.
 """

@@ -1,8 +1,9 @@
-"""Samplers: each proposes legal schedules of a space, and learns from what came of them.
+"""What is tried next?
 
-Start at ``base.py``, the interface. A sampler is made by a factory ``factory(space, *, seed, estimates, threads)``. The
-built-in ones are listed here; another package adds its own by an entry point of the group ``autosched.samplers``, named
-like the sampler. This room never imports the search that asks it, ``autosched.tuning``.
+Start at ``base.py``, the interface: a sampler proposes legal schedules of a space, and trials are reported to it. A
+sampler is made by a factory ``factory(space, *, seed, estimates, threads)``. The built-in ones are listed here;
+another package adds its own by an entry point of the group ``autosched.samplers``, named like the sampler. This room
+must not import the search that uses it, ``autosched.tuning``.
 """
 
 from __future__ import annotations

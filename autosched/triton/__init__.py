@@ -1,8 +1,9 @@
-"""Triton programs without a GPU.
+"""Are the launches of a Triton program correct, and how fast could they be?
 
 Start at ``session.py``, which runs every launch of a Triton program in the emulator and verifies it. ``tuning/``
-searches configurations of a function. Importing the package does not import torch; the names that need it do so on
-first use.
+searches configurations of a function, and ``persistence/`` stores the choices of stock autotuners. Importing the
+package does not import torch; the names that need it do so on first use. This room must not import ``judge`` or
+``integrations``, which use it.
 """
 
 from importlib import import_module

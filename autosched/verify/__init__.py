@@ -1,8 +1,8 @@
-"""Verification of code without a GPU.
+"""Is this code correct?
 
-Start at ``verdict.py``, the result of every verification. ``launch.py`` is a launch under test, ``launch_plan.py`` its
-runs, ``oracle.py`` what it should compute, and ``launches.py`` turns the three into a verdict. All runs are made by one
-loop (``planned_run.py``). Schedules need many launches (``schedule_runs.py``, ``schedules.py``), as do executables
-(``executables.py``); ``emulate/`` reads any CUDA source or PTX. This room must not import ``triton`` or ``tuning``:
-those produce launches and consume verdicts.
+Start at ``verdict.py``, the result of every verification, which needs no GPU. ``launch.py`` is a launch under test,
+``launch_plan.py`` its runs, ``oracle.py`` its expected outputs, and ``launches.py`` turns the three into a verdict.
+All runs are made by one loop (``planned_run.py``): those of schedules (``schedule_runs.py``, ``schedules.py``), of
+executables (``executables.py``) and of any CUDA source or PTX (``emulate/``). This room must not import ``triton`` or
+``tuning``: those produce launches and consume verdicts.
 """

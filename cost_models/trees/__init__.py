@@ -1,6 +1,6 @@
 """What do measurements teach?
 
-Boosted trees learn corrections on top of the time model. Start at ``trained_model.py``; ``training.py`` fits,
-``observations.py`` prepares the data, ``evaluation.py`` reports the quality on held-out problems. Nothing here
-measures.
+Start at ``trained_model.py``: boosted trees learn corrections on top of the time model. ``training.py`` fits,
+``observations.py`` prepares the data, ``evaluation.py`` reports the quality on held-out problems. This room must not
+import ``measurements``: its data are handed to it.
 """

@@ -1,8 +1,9 @@
-"""Run kernels without a GPU: numbers, races, bounds, barriers and memory transactions.
+"""What does a launch do: its numbers, races, bounds, barriers and memory transactions?
 
-Start at ``emulator.py`` (``emulate``). ``ptx/`` translates PTX to a program, ``runtime/`` executes it (C++; its
-state is in ``runtime/machine/machine.hpp``), ``host/`` compiles the runtime, and ``findings.py`` says what was found.
-It executes launches and knows nothing of operators or searches.
+Start at ``emulator.py`` (``emulate``), which needs no GPU. ``ptx/`` translates PTX to bytecode, ``runtime/`` executes
+it (C++; its state is in ``runtime/machine/machine.hpp``), ``host/`` compiles the runtime, and ``findings.py`` lists
+the kinds of findings. ``executables/`` runs whole programs. This room knows launches, and must not import operators,
+kernel templates or tile programs.
 """
 
 from measurements.emulator.emulate_options import EmulateOptions

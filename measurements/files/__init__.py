@@ -1,6 +1,6 @@
-"""Files and texts that have nothing to do with GPUs.
+"""How are files read and written safely?
 
-Start at ``atomic_write.py``, which publishes files whole. ``bounded.py`` reads files that somebody else names,
-``python_file.py`` loads users' Python files, and ``text.py`` makes foreign text safe to print. This room imports no
-other room.
+Start at ``atomic_write.py``, which publishes files whole. ``bounded.py`` reads files that a user names,
+``python_file.py`` loads users' Python files, and ``text.py`` makes third-party text safe to print. This room must not
+import any other room.
 """

@@ -2,5 +2,5 @@
 
 Start at ``devices.py``; ``products.py`` has one row a GPU and ``architectures.py`` one a compute capability.
 ``intrinsics.py`` describes tensor instructions as data with the constraints on their operands, ``costs/`` counts
-accesses. Nothing here knows problems.
+accesses. This room must not import problems (``operators``) or launches.
 """

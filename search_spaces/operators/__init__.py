@@ -1,5 +1,5 @@
-"""The operators whose kernels are tuned.
+"""What is computed?
 
-Start at ``problem.py`` and ``operator.py``, the protocols. Each other file is an operator: its sizes and types, its
-reference in numpy, its tolerance and its edge-case inputs. Operators know nothing of kernels.
+Start at ``problem.py`` and ``operator.py``, the protocols. Each operator has a file: its sizes and types, its
+reference in numpy, its tolerance and its edge-case inputs. This room must not import kernel templates.
 """

@@ -1,6 +1,6 @@
-"""Tile programs: a user's operator as operations on tiles.
+"""How does a user's operator, written as operations on tiles, become kernels?
 
 Start at ``builder.py``, the public language. A program is traced (``language``), given distributions (``inference``),
 planned (``planning``), lowered to CUDA C++ (``lowering``), and its open decisions are a space (``schedules``).
-``text`` reads and prints programs as listings.
+``text`` reads and prints programs as listings. This room must not import ``tile_operators`` or the catalogue.
 """

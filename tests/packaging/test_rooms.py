@@ -27,3 +27,18 @@ def test_files_that_introductions_name_exist(package: str) -> None:
         folders = (file.parent, file.parent.parent, REPOSITORY, REPOSITORY / "autosched" / "include")
         missing += [(file, name) for name in named if not any(any(folder.glob(name)) for folder in folders)]
     assert missing == []
+
+
+@pytest.mark.parametrize("package", ["autosched", "cost_models", "measurements", "search_spaces"])
+def test_introductions_ask_a_question_and_name_a_start_and_a_bound(package: str) -> None:
+    lacking = []
+    for file in (REPOSITORY / package).rglob("__init__.py"):
+        lines = (ast.get_docstring(ast.parse(file.read_text())) or "").splitlines()
+        prose = " ".join(line for line in lines if not line.startswith((">>>", "    ")))
+        plain = re.sub(r"``[^`]*``", "NAME", prose)
+        sentences = re.split(r"(?<=[.?]) ", plain)
+        asks = sentences[0].endswith("?")
+        bounded = re.search(r"\b(not|never) import|No other", plain) is not None
+        if not (asks and bounded and "Start at" in plain and 3 <= len(sentences) <= 5):
+            lacking.append(file)
+    assert lacking == []

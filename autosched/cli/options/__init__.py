@@ -1,6 +1,6 @@
 """What do the options of a command mean?
 
-Each file turns one kind of text into a value: problems, devices, kernel files, schedules, arguments of a launch.
-Start at ``sources.py``, which says where a problem comes from. Bad text raises ``InputError``, whose message is one
-line.
+Start at ``groups.py``: options that commands share are a dataclass a group. Each other file turns one kind of text
+into a value: problems, devices, kernel files, schedules, arguments of a launch. Bad text raises ``InputError``, whose
+message is one line. This room must not import commands.
 """

@@ -1,10 +1,11 @@
-"""Helion's autotuner, by its public hooks: what is legal and verified wins, found by our samplers, kept in our store.
+"""How does Helion's autotuner use our verification, samplers and database?
+
+Start at ``search.py``: ``autotuner`` is a search of its own.
 
     @helion.kernel(autotuner_fn=autosched.integrations.helion.autotuner("best.db"))
 
-``autotuner`` is a search of its own (start at ``search.py``); ``verified`` filters the configurations of Helion's,
-``seeds`` starts it, and ``DatabaseBackend`` keeps its winners. Without a GPU, times are ESTIMATED. This room imports no
-other integration.
+``verified`` filters the configurations of Helion's search, ``seeds`` starts it, and ``DatabaseBackend`` stores its
+winners. Without a GPU, times are ESTIMATED. This room must not import ``autosched.cli`` or another integration.
 """
 
 from autosched.integrations.helion.cache import DatabaseBackend

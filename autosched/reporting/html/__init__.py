@@ -1,7 +1,8 @@
-"""One HTML page that reports a database.
+"""What does the HTML report of a database show?
 
 Start at ``html_report.py``. ``entry.py`` describes one problem, ``decisions.py`` the effect of each decision, and
-``svg.py`` draws. The page works offline, on phones and in the dark. Nothing here tunes, compiles or needs a GPU.
+``svg.py`` draws. The page is one file that works offline, on phones and in dark mode. This room must not import
+``tuning`` or the command line.
 """
 
 from autosched.reporting.html.html_report import ReportPage, build, render

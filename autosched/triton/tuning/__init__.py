@@ -1,9 +1,9 @@
-"""Search for the fastest configuration of a Triton kernel. Start at ``search.py``.
+"""Which configuration of a Triton kernel is fastest?
 
-A Triton function is a kernel template like any other: a space (``space.py``) of one problem (``problem.py``), which is
-a call of the function (``call.py``). Candidates are compiled (``compiling/``), counted and timed by the model
-(``runner.py``), and verified (``verifier.py``). Knows nothing of NVRTC. Names are imported on first use: programs that
-only read stored choices need no search.
+Start at ``search.py``. A Triton function is a kernel template like any other: a space (``space.py``) of one problem
+(``problem.py``), which is a call of the function (``call.py``). Candidates are compiled (``compiling/``), counted and
+timed by the model (``runner.py``), and verified (``verifier.py``). Names are imported on first use, and this room
+must not import ``persistence``, which uses it.
 """
 
 from importlib import import_module

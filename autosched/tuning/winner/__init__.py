@@ -1,5 +1,6 @@
-"""Selection of the winner among the fastest schedules.
+"""Which of the fastest schedules wins?
 
-Start at ``paired_timing.py``, which times finalists in turns and compares them in pairs. ``finalists.py`` selects them,
-``winner_verification.py`` verifies the winner in full. This room knows nothing of samplers.
+Start at ``paired_timing.py``, which times finalists alternately and compares them in pairs. ``finalists.py`` selects
+them, ``winner_verification.py`` verifies the winner in full. This room must not import samplers or the loop of
+trials.
 """

@@ -1,5 +1,5 @@
-"""Reader of kernel files. Start at ``kernel_files.py``: from a document of tables to a KernelFile.
+"""How does a document of tables become a kernel file?
 
-``kernel_tuner_files.py`` converts Kernel Tuner's files to this format. The package is independent of templates and
-problems.
+Start at ``kernel_files.py``. ``launches.py``, ``arguments.py`` and ``sources.py`` read one part each, and
+``kernel_tuner_files.py`` converts Kernel Tuner's files to this format. This room must not import kernel templates.
 """

@@ -1,5 +1,6 @@
-"""Emulation of one launch of any kernel, with its findings.
+"""What does one launch of any kernel do?
 
-Start at ``emulate.py``. ``kernel_files.py`` recognises file types, ``kernel_signature.py`` finds its parameters and
-``launch_memory.py`` makes its arguments. This room knows nothing of templates, problems or schedules.
+Start at ``emulate.py``. ``kernel_files.py`` recognises file types, ``kernel_signature.py`` finds parameters, and
+``launch_memory.py`` makes arguments. ``tile_program.py`` compiles one schedule of a tile program to a launch. This
+room must not import ``verify.schedules``, which plans many launches of a schedule.
 """

@@ -1,4 +1,4 @@
-"""Run a whole CUDA program without a GPU.
+"""What does a whole CUDA program do, without a GPU?
 
 Its runtime library is replaced by one whose launches are emulated. Start at ``executable.py``, which starts the
 program; ``session.py`` answers it, and ``library/`` is the replacement, in C++. ``program_launch.py`` makes the runs of

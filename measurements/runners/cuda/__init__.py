@@ -1,6 +1,6 @@
-"""Measure on a GPU.
+"""How long does a kernel take on a local GPU?
 
 Start at ``runner.py``. ``worker.py`` is the process that launches kernels, ``supervisor.py`` restarts it, and
-``launch_timer.py`` takes times. ``libraries/`` measures cuBLAS and others on the same arrays. This
-room knows nothing of clusters (``fleet/``).
+``launch_timer.py`` times launches. ``libraries/`` measures cuBLAS and others on the same arrays. This room must not
+import clusters (``fleet/``).
 """

@@ -1,6 +1,6 @@
-"""Counting of legal configurations, and access to them by rank.
+"""How many configurations are legal, and which one has a given rank?
 
-Start at ``elimination.py``. ``planning.py`` chooses the order of elimination, ``constraints.py`` and ``tables.py`` are
-the relations, and ``count_tree.py`` is the result. This room knows nothing of schedules, templates or moves of a
-search.
+Start at ``elimination.py``. ``planning.py`` chooses the order of elimination, ``constraints.py`` and ``tables.py``
+are the relations, and ``count_tree.py`` is the result. This room must not import schedules, the space that uses it,
+or the moves of a search.
 """

@@ -1,6 +1,6 @@
-"""Matrix multiplication by CUDA cores, wmma, or ldmatrix and mma.sync.
+"""How are matrices multiplied by CUDA cores, wmma, or ldmatrix and mma.sync?
 
 Start at ``template.py``. ``space.py`` has parameters and rules, ``pruning.py`` the rules that only save time,
 ``lowering.py`` makes the kernel and ``counts.py`` counts its work. The device code is
-``autosched/kernels/matmul.cuh``.
+``autosched/kernels/matmul.cuh``. This room must not import another template.
 """

@@ -1,5 +1,6 @@
-"""A matrix times few vectors, with threads distributed as a lowering config says.
+"""How is a matrix multiplied by few vectors?
 
-Start at ``template.py``. ``space.py`` has parameters and rules, ``lowering.py`` makes the kernel and ``counts.py``
-counts its work. The device code is ``autosched/kernels/matvec.cuh``.
+Start at ``template.py``. ``space.py`` has parameters and rules, among them the distribution over threads as a
+lowering config states it; ``lowering.py`` makes the kernel, and ``counts.py`` counts its work. The device code is
+``autosched/kernels/matvec.cuh``. This room must not import another template.
 """

@@ -1,6 +1,6 @@
-"""Matrix multiplication by wgmma on Hopper.
+"""How are matrices multiplied by wgmma on Hopper?
 
 Start at ``template.py``. ``space.py`` has parameters and rules, ``registers.py`` those on registers, ``movement.py``
-those on copies. ``lowering.py`` makes the kernel, ``counts.py`` counts its work, and ``transposed.py`` exchanges
-sides. The device code is ``autosched/kernels/wgmma_matmul.cuh``.
+those on copies; ``lowering.py`` makes the kernel, ``counts.py`` counts its work, and ``transposed.py`` exchanges
+sides. The device code is ``autosched/kernels/wgmma_matmul.cuh``. This room must not import another template.
 """

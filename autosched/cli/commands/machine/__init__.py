@@ -1,5 +1,5 @@
 """What can this machine do?
 
 Start at ``doctor.py``, which reports what is installed, what is missing and how to get it. ``list_devices.py`` lists
-the GPUs that autosched knows. Neither tunes, compiles or verifies anything.
+the GPUs that autosched knows. This room must not import ``autosched.tuning``, ``autosched.verify`` or other commands.
 """

@@ -1,7 +1,8 @@
-"""Start-up hook that gives a program its choices from a database without editing it.
+"""How does a program get its choices from a database without being edited?
 
-``autosched serve`` puts this folder on the ``PYTHONPATH`` of a program. Each Python process below it then imports
-``sitecustomize.py`` at its start. No other file may be here: its name would hide a module of the program.
+Start at ``sitecustomize.py``: ``autosched serve`` puts this folder on the ``PYTHONPATH`` of a program, and each of
+its Python processes imports this file at its start. It must not import torch or Triton itself. No other file may be
+here: its name would hide a module of the program.
 """
 
 from pathlib import Path

@@ -1,5 +1,6 @@
-"""Compilation of one configuration by Triton. Start at ``candidate.py``.
+"""What does Triton make of one configuration?
 
-``processes.py`` compiles ahead in worker processes (``worker.py``), so that a crash of the compiler only ends a worker.
-Knows nothing of a search.
+Start at ``candidate.py``, the compiled configuration. ``processes.py`` compiles ahead in worker processes
+(``worker.py``), so that a crash of the compiler only ends a worker. This room must not import the search
+(``search.py``).
 """

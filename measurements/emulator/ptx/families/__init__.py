@@ -1,5 +1,5 @@
-"""Instructions whose operands need code of their own.
+"""Which operands does the runtime get of instructions that need code of their own?
 
-There is one file a family; start at ``mma.py``. Each turns the operands of its instructions into a row for the
-runtime. A family imports ``forms`` and no other family.
+Start at ``mma.py``; there is one file a family. Each turns the operands of its instructions into a row for the
+runtime. A family imports ``forms`` and ``syntax``, and must not import another family.
 """

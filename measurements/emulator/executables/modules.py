@@ -23,7 +23,7 @@ _USES_HEAP = re.compile(r"\bheap\.(?:malloc|free)\b")
 
 
 @dataclass(eq=False)
-class LoadedModule:
+class PtxModule:
     """A module of the program.
 
     Attributes:

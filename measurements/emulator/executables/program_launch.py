@@ -22,7 +22,7 @@ from measurements.emulator.effect import (
 )
 from measurements.emulator.emulator import run_job
 from measurements.emulator.executables.launch import ARENA_BASE, ExecutableLaunch
-from measurements.emulator.executables.modules import LoadedModule
+from measurements.emulator.executables.modules import PtxModule
 from measurements.emulator.executables.order import CallSites
 from measurements.emulator.executables.reported import KeyedFinding, ReportedFindings
 from measurements.emulator.executables.result import LaunchFinding
@@ -76,7 +76,7 @@ class ProgramLaunch:
         self,
         number: int,
         launch: ExecutableLaunch,
-        module: LoadedModule,
+        module: PtxModule,
         state: LaunchState,
         report: ReportedFindings,
         sites: CallSites,

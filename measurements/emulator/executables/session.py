@@ -14,7 +14,7 @@ from pathlib import Path
 
 from measurements.emulator.executables.fatbin import FatBinaryError
 from measurements.emulator.executables.launch import ExecutableLaunch
-from measurements.emulator.executables.modules import LoadedModule
+from measurements.emulator.executables.modules import PtxModule
 from measurements.emulator.executables.order import ProgramOrder, frames_of, where
 from measurements.emulator.executables.program_launch import (
     NOT_SUPPORTED,
@@ -50,7 +50,7 @@ class ExecutableSession:
         verify: LaunchVerifier,
     ) -> None:
         self.options, self.state, self.report, self.verify = options, state, report, verify
-        self.modules: dict[int, LoadedModule] = {}
+        self.modules: dict[int, PtxModule] = {}
         self.order = ProgramOrder(program, report.add_of_host)
         self.answers: Mapping[str, Callable[[str, bytes], str]] = {
             "hello": self.hello,
@@ -117,7 +117,7 @@ class ExecutableSession:
     def load(self, rest: str, image: bytes) -> str:
         """Load a module: an error, and its variables."""
         try:
-            loaded = LoadedModule.from_image(image, self.options.device)
+            loaded = PtxModule.from_image(image, self.options.device)
         except (FatBinaryError, PtxError) as error:
             prefix = "a module of the program " if isinstance(error, FatBinaryError) else ""
             self.report.complain(f"{prefix}{error}")

@@ -119,7 +119,7 @@ class Boxes(MemoryAccess):
         name, stages = f"Ring_{loop.number}", self.stages[loop.number]
         self.structs_add(
             f"struct {name} {{\n  static constexpr int stages = {stages}, stage_bytes = {sum(n.bytes for n in ring)}, "
-            f"consumers = {self.numbers.warps}, in_flight = {self.values.get('in_flight', 0)};\n}};\n"
+            f"consumer_warps = {self.numbers.warps}, in_flight = {self.values.get('in_flight', 0)};\n}};\n"
         )
         place, by_tma = 0, any(n.tma for n in ring)
         if by_tma:

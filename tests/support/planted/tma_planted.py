@@ -167,7 +167,7 @@ PLANTED = (
             "dealt_tiles + worker};", "dealt_tiles + worker + 1};", _DEAL),
     Planted("the tickets are not taken back", "stream-K", K.WORKSPACE_NOT_ZERO,
             "ptx::atomic_add(tickets, -2u);", "", _DEAL),
-    Planted("one release is enough", "plain", K.BARRIER_NOT_REACHED, "unsigned(16 * stage + 8), C::consumers)",
+    Planted("one release is enough", "plain", K.BARRIER_NOT_REACHED, "unsigned(16 * stage + 8), C::consumer_warps)",
             "unsigned(16 * stage + 8), 1)", _RING),
     Planted("the ring is short", "two buffers", K.INVALID_ARGUMENT,
             "if (++stage == C::stages) {", "if (++stage == C::stages - 1) {",

@@ -34,7 +34,7 @@ template <class Config>
 struct TmaMatmul {
   // The threads that multiply, which are what the parts of `matmul` go by.
   struct C : Config {
-    static constexpr int threads = Config::threads - 32, consumers = threads / 32;
+    static constexpr int threads = Config::threads - 32, consumer_warps = threads / 32;
   };
   using I = typename C::Intrinsic;
   using T = typename C::T;
@@ -92,7 +92,7 @@ struct TmaMatmul {
     ptx::barrier_sync();
     Place place(shared, shared + unsigned(barriers_at));
     // By a shuffle, behind which ptxas knows that all lanes have the same.
-    if (int(ptx::shfl_idx(threadIdx.x / 32, 0)) == C::consumers) {
+    if (int(ptx::shfl_idx(threadIdx.x / 32, 0)) == C::consumer_warps) {
       if (ptx::elect()) Work::for_each([&](const Work& work) { produce(a, b, work, place); });
       return;
     }

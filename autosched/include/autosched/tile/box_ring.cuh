@@ -1,7 +1,8 @@
 // The ring of stages of boxes that a loop's staged loads go through: filled by all threads, or by a warp of its own.
 //
 // A stage that TMA fills has an mbarrier that says that it is full; with a warp that fills, another one says that it is
-// empty. C: stages, stage_bytes, consumers (warps), and in_flight (turns whose multiplications `body` leaves unfinished).
+// empty. C: stages, stage_bytes, consumer_warps, and in_flight (iterations whose multiplications are unfinished after
+// `body`).
 #pragma once
 #include <autosched/ptx/barrier.cuh>
 #include <autosched/ptx/cp_async.cuh>
@@ -69,7 +70,7 @@ __device__ __forceinline__ void init_ring(unsigned barriers) {
 #pragma unroll 1
   for (int stage = 0; stage < C::stages; ++stage) {
     ptx::mbarrier_init(barriers + unsigned(16 * stage), 1);
-    ptx::mbarrier_init(barriers + unsigned(16 * stage + 8), C::consumers);
+    ptx::mbarrier_init(barriers + unsigned(16 * stage + 8), C::consumer_warps);
   }
 }
 

@@ -13,10 +13,10 @@ from autosched.verify.run import Run
 from autosched.verify.verdict import FAILED_PROGRAM, Verdict
 from measurements.emulator import Emulation
 from measurements.emulator.executables import (
+    ExecutableLaunch,
     ExecutableOptions,
     ExecutableResult,
     LaunchFinding,
-    ProgramLaunch,
     run_executable,
 )
 from search_spaces.hardware.devices import Device
@@ -46,7 +46,7 @@ def run_planned(
     """
     options = ExecutableOptions(device, plan.suppressions, driver, undefined_memory)
 
-    def verify(launch: ProgramLaunch) -> None:
+    def verify(launch: ExecutableLaunch) -> None:
         for _ in make_runs(_runs_of(launch, plan), suppressions=plan.suppressions):
             pass  # each run reports its findings itself
 
@@ -54,14 +54,14 @@ def run_planned(
     return result, verdict_of_executable(result)
 
 
-def _runs_of(launch: ProgramLaunch, plan: LaunchPlan) -> Iterator[PlannedRun]:
+def _runs_of(launch: ExecutableLaunch, plan: LaunchPlan) -> Iterator[PlannedRun]:
     """Yield the runs of a launch: the first one of the plan comes last, as it changes the program's memory."""
     first, *others = plan.runs
     for item in (*others, first):
         yield PlannedRun(item.name, partial(_run, launch, item, plan.time_limit, commit=item is first))
 
 
-def _run(launch: ProgramLaunch, item: LaunchRun, time_limit: float, *, commit: bool) -> Run:
+def _run(launch: ExecutableLaunch, item: LaunchRun, time_limit: float, *, commit: bool) -> Run:
     done = launch.run(item.order, launches=item.launches, perturb=item.perturb, time_limit=time_limit, commit=commit)
     return compared(item, done, NOTHING_EXPECTED)
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from measurements.emulator.ptx.build import (
     KernelCompileError,
-    compile_to_program,
-    ptx_to_program,
+    compile_to_bytecode,
+    ptx_to_bytecode,
     read_program_facts,
 )
 from search_spaces.hardware.devices import Device, occupancy
@@ -85,7 +85,7 @@ def why_refused(kernel: GeneratedKernel, device: Device, compiled: GeneratedKern
         reasons = ((step.name, why_refused(step, device, small)) for step, small in each)
         return next((f"{name}: {reason}" for name, reason in reasons if reason), "")
     try:
-        facts = read_program_facts(compile_to_program(compiled or kernel).path)
+        facts = read_program_facts(compile_to_bytecode(compiled or kernel).path)
     except KernelCompileError:
         return ""
     return _launch(kernel, device, limits, facts.static_shared, facts.blocks_of_sm) or _instructions(
@@ -99,7 +99,7 @@ def why_not_cooperative(launch: Launch, device: Device, ptx: str) -> str:
     Registers are not counted, because ptxas decides their number.
     """
     try:
-        static = read_program_facts(ptx_to_program(ptx, launch.entry).path).static_shared
+        static = read_program_facts(ptx_to_bytecode(ptx, launch.entry).path).static_shared
     except KernelCompileError:
         return ""  # reported in more detail by the run
     blocks = occupancy(device, launch.threads, 0, static + launch.dynamic_shared_bytes) * device.sm_count

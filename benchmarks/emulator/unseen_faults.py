@@ -312,12 +312,12 @@ def judge(fault: Fault, depth: str) -> dict[str, Any]:
 
 def check(fault: Fault) -> str:
     """Return why the edit does not apply, or the kernel does not compile at its true size; else ""."""
-    from measurements.emulator.ptx.build import KernelCompileError, compile_to_program
+    from measurements.emulator.ptx.build import KernelCompileError, compile_to_bytecode
 
     try:
         kernel = fault.planted().kernel(fault.problem, fault.schedule(), fault.where)
         right = template(fault.template).kernel(fault.problem, fault.schedule(), fault.where)
-        broken, whole = compile_to_program(kernel), compile_to_program(right)
+        broken, whole = compile_to_bytecode(kernel), compile_to_bytecode(right)
     except (ValueError, KernelCompileError) as error:
         return str(error)[:200]
     return (

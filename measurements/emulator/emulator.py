@@ -29,8 +29,8 @@ from measurements.emulator.pipeline import run_steps
 from measurements.emulator.ptx.build import (
     CompiledBytecode,
     KernelCompileError,
-    compile_to_program,
-    ptx_to_program,
+    compile_to_bytecode,
+    ptx_to_bytecode,
     read_places,
 )
 from measurements.emulator.runner_files import (
@@ -108,13 +108,13 @@ def emulate(
     settings = RunSettings.gathered(options, keywords)
     with machine_failures():
         if not kernel.then:
-            return _launched(kernel, partial(compile_to_program, kernel), inputs, settings)
+            return _launched(kernel, partial(compile_to_bytecode, kernel), inputs, settings)
         if settings.blocks is not None or settings.memory != PLAIN_MEMORY:
             raise ValueError("blocks and memory are of one launch, not of a pipeline: leave them out")
         arrays = _check(kernel, inputs)
 
         def run(step: GeneratedKernel, given: Mapping[str, Array], memory: Memory) -> Emulation:
-            return _emulate(step, partial(compile_to_program, step), given, replace(settings, calls=1, memory=memory))
+            return _emulate(step, partial(compile_to_bytecode, step), given, replace(settings, calls=1, memory=memory))
 
         return run_steps(kernel, arrays, settings.calls, run)
 
@@ -141,7 +141,7 @@ def emulate_ptx(
     """
     settings = RunSettings.gathered(options, keywords)
     with machine_failures():
-        return _launched(launch, partial(ptx_to_program, text, launch.entry), inputs, settings)
+        return _launched(launch, partial(ptx_to_bytecode, text, launch.entry), inputs, settings)
 
 
 def _launched(

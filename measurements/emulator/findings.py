@@ -255,7 +255,7 @@ class Emulation:
     the same by lines of the source, ``chains`` the number of warps and the cycles of their longest chains of dependent
     instructions together, and ``code`` how many different instructions there were that have machine code.
     ``unknown`` are stretches of a program's memory, addresses and bytes, that held no value before the launch and hold
-    none now (executables/program_launch.py). ``uses`` are stretches of it that the launch has used: address, bytes,
+    none now (executables/executable_launch.py). ``uses`` are stretches of it that the launch has used: address, bytes,
     and how (host_order.Use). ``variables`` is a number of what it left in variables that are no arrays of the caller,
     where it uses values that nobody has written (effect.py). ``waited``: a dependent launch has waited for
     those before it before it let later ones begin.

@@ -24,7 +24,7 @@ from measurements.emulator.host.work_folders import temporary_folder
 from measurements.emulator.inputs_file import InputsFile
 from measurements.emulator.memory import PLAIN_MEMORY, Memory
 from measurements.emulator.order import ASCENDING, Order
-from measurements.emulator.ptx.build import CompiledBytecode, KernelCompileError, compile_to_program, ptx_to_program
+from measurements.emulator.ptx.build import CompiledBytecode, KernelCompileError, compile_to_bytecode, ptx_to_bytecode
 from measurements.emulator.runner_files import RunSettings, job_text
 from search_spaces.arrays import Array
 from search_spaces.hardware.dtypes import DType
@@ -135,7 +135,7 @@ def emulate_blocks(
         contents = {o.name: f"{_CONTENT[o.dtype.name]} {seeds[o.name]}" for o in kernel.operands if o.name in seeds}
     else:
         raise ValueError(f"only kernels of arrays of {', '.join(_CONTENT)} can be run in part")
-    compile_it = partial(compile_to_program, kernel)
+    compile_it = partial(compile_to_bytecode, kernel)
     settings = RunSettings(
         time_limit=time_limit, check=check, order=order, count=count, contents=contents, inputs=inputs
     )
@@ -177,7 +177,7 @@ def emulate_ptx_blocks(
     if memory.defined:
         raise ValueError("some blocks alone are emulated on memory whose bytes all hold values")
     memory.check(launch)
-    compile_it = partial(ptx_to_program, text, launch.entry)
+    compile_it = partial(ptx_to_bytecode, text, launch.entry)
     settings = RunSettings(
         time_limit=time_limit,
         check=check,

@@ -1,12 +1,12 @@
 """What does a whole CUDA program do, without a GPU?
 
 Its runtime library is replaced by one whose launches are emulated. Start at ``executable.py``, which starts the
-program; ``session.py`` answers it, and ``library/`` is the replacement, in C++. ``program_launch.py`` makes the runs of
-a launch; the caller chooses them, so this room has no plan of its own. It must not import operators or templates.
+program; ``session.py`` answers it, and ``library/`` is the replacement, in C++. ``executable_launch.py`` makes the runs
+of a launch; the caller chooses them, so this room has no plan of its own. It must not import operators or templates.
 """
 
 from measurements.emulator.executables.executable import run_executable
-from measurements.emulator.executables.program_launch import ProgramLaunch
+from measurements.emulator.executables.executable_launch import ExecutableLaunch
 from measurements.emulator.executables.result import (
     ExecutableOptions,
     ExecutableRefused,
@@ -16,11 +16,11 @@ from measurements.emulator.executables.result import (
 from measurements.emulator.executables.session import LaunchVerifier
 
 __all__ = [
+    "ExecutableLaunch",
     "ExecutableOptions",
     "ExecutableRefused",
     "ExecutableResult",
     "LaunchFinding",
     "LaunchVerifier",
-    "ProgramLaunch",
     "run_executable",
 ]

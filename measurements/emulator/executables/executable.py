@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from measurements.emulator.emulator import machine_failures
-from measurements.emulator.executables.launch import ARENA_BASE, ARENA_BYTES, HEAP_BYTES
+from measurements.emulator.executables.executable_launch import LaunchState
+from measurements.emulator.executables.launch_description import ARENA_BASE, ARENA_BYTES, HEAP_BYTES
 from measurements.emulator.executables.libraries import (
     DRIVER,
     RUNTIMES,
@@ -22,7 +23,6 @@ from measurements.emulator.executables.libraries import (
     needed_libraries,
     opens_driver,
 )
-from measurements.emulator.executables.program_launch import LaunchState
 from measurements.emulator.executables.reported import ReportedFindings
 from measurements.emulator.executables.result import (
     ExecutableOptions,

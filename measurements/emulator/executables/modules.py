@@ -11,7 +11,7 @@ from typing import Self
 
 from measurements.emulator.executables.fatbin import FatBinaryError, ptx_texts
 from measurements.emulator.executables.link import link
-from measurements.emulator.ptx.build import CompiledBytecode, ptx_to_program
+from measurements.emulator.ptx.build import CompiledBytecode, ptx_to_bytecode
 from measurements.emulator.ptx.bytecode import FUNCTION_BASE
 from measurements.emulator.ptx.parser import parse
 from measurements.emulator.ptx.syntax import Module, Number, Symbol, Variable
@@ -92,7 +92,7 @@ class PtxModule:
             KernelCompileError: It cannot be emulated.
         """
         function = self.module.functions[name]
-        compiled = self.bytecode[name] = ptx_to_program(self.text, name, self.module)
+        compiled = self.bytecode[name] = ptx_to_bytecode(self.text, name, self.module)
         sizes = function.most_threads or function.exact_threads
         max_threads = min(math.prod(sizes), _MAX_THREADS) if sizes else _MAX_THREADS
         text = compiled.path.read_text(errors="replace")

@@ -160,7 +160,7 @@ class _Graphs:
         self._begun.pop(parent, None)
 
 
-class ProgramOrder:
+class ExecutableOrder:
     """Follows the streams of a program, and makes findings of uses of memory that nothing orders.
 
     Args:

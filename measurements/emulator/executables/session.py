@@ -12,17 +12,17 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from measurements.emulator.executables.fatbin import FatBinaryError
-from measurements.emulator.executables.launch import ExecutableLaunch
-from measurements.emulator.executables.modules import PtxModule
-from measurements.emulator.executables.order import ProgramOrder, frames_of, where
-from measurements.emulator.executables.program_launch import (
+from measurements.emulator.executables.executable_launch import (
     NOT_SUPPORTED,
+    ExecutableLaunch,
     LaunchState,
-    ProgramLaunch,
     error_of,
     joined,
 )
+from measurements.emulator.executables.fatbin import FatBinaryError
+from measurements.emulator.executables.launch_description import LaunchDescription
+from measurements.emulator.executables.modules import PtxModule
+from measurements.emulator.executables.order import ExecutableOrder, frames_of, where
 from measurements.emulator.executables.reported import ReportedFindings
 from measurements.emulator.executables.result import ExecutableOptions, LaunchFinding
 from measurements.emulator.findings import Finding, FindingKind, Grade
@@ -30,7 +30,7 @@ from measurements.emulator.ptx.build import KernelCompileError
 from measurements.emulator.ptx.parser import PtxError
 from measurements.files.demangle import demangled
 
-LaunchVerifier = Callable[[ProgramLaunch], None]  # makes the runs of a launch, of which the last one commits
+LaunchVerifier = Callable[[ExecutableLaunch], None]  # makes the runs of a launch, of which the last one commits
 
 _SIZES = struct.Struct("<QQ")
 _NO_IMAGE, _INVALID_FUNCTION = 209, 98
@@ -51,7 +51,7 @@ class ExecutableSession:
     ) -> None:
         self.options, self.state, self.report, self.verify = options, state, report, verify
         self.modules: dict[int, PtxModule] = {}
-        self.order = ProgramOrder(program, report.add_of_host)
+        self.order = ExecutableOrder(program, report.add_of_host)
         self.answers: Mapping[str, Callable[[str, bytes], str]] = {
             "hello": self.hello,
             "module": self.load,
@@ -196,9 +196,9 @@ class ExecutableSession:
         """Make the runs of a launch: an error, memory without values, memory to watch, and its output."""
         result = self.report.result
         result.launches += 1
-        described = ExecutableLaunch.read(rest)
+        described = LaunchDescription.read(rest)
         module = self.modules[described.module]
-        launch = ProgramLaunch(result.launches, described, module, self.state, self.report, self.order.sites)
+        launch = ExecutableLaunch(result.launches, described, module, self.state, self.report, self.order.sites)
         self.verify(launch)
         done, doubtful = launch.conclude()
         error, is_sticky = error_of(done)

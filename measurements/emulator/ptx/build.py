@@ -67,7 +67,7 @@ class Place(NamedTuple):
     callers: tuple[str, ...]
 
 
-def compile_to_program(kernel: GeneratedKernel) -> CompiledBytecode:
+def compile_to_bytecode(kernel: GeneratedKernel) -> CompiledBytecode:
     """``kernel`` as a program for the runner.
 
     Raises KernelCompileError where NVRTC refuses it, or where it needs what the machine lacks (status unsupported);
@@ -88,7 +88,7 @@ def _options(kernel: GeneratedKernel) -> tuple[str, ...]:
 
 
 def compile_to_text(kernel: GeneratedKernel) -> tuple[str, str]:
-    """Return the PTX that ``compile_to_program`` translates, and the entry's name in it. Nothing is kept.
+    """Return the PTX that ``compile_to_bytecode`` translates, and the entry's name in it. Nothing is kept.
 
     Raises KernelCompileError where NVRTC refuses it.
     """
@@ -123,7 +123,7 @@ def ptx_digest(kernel: GeneratedKernel) -> str | None:
     or the machine refuses. Raises HostFailure where the cache cannot be written."""
     try:
         toolchain_version()
-        digests = [_digest_of(compile_to_program(step).path) for step in kernel.steps]
+        digests = [_digest_of(compile_to_bytecode(step).path) for step in kernel.steps]
     except (NvrtcMissing, KernelCompileError):
         return None
     return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
@@ -134,7 +134,7 @@ def _digest_of(path: Path) -> str:
         return file.readline().removeprefix(_DIGEST).rstrip()
 
 
-def ptx_to_program(text: str, entry: str = "", module: Module | None = None) -> CompiledBytecode:
+def ptx_to_bytecode(text: str, entry: str = "", module: Module | None = None) -> CompiledBytecode:
     """PTX text as a program for the runner. ``module``: the text, where it has been parsed already. Raises
     KernelCompileError (compile_error, unsupported), HostFailure."""
     started = time.monotonic()

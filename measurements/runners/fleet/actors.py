@@ -1,6 +1,6 @@
 """Actors on the machines of a cluster: a compiler, or a GPU with its worker process.
 
-A GPU's actor is a ``CudaRunner`` of one GPU that receives programs instead of compiling them: workers that hang, crash
+A GPU's actor is a ``CudaRunner`` of one GPU that receives modules instead of compiling them: workers that hang, crash
 or send malformed replies are replaced. It requests arrays that its worker lacks, because their source (a user's Python,
 for example) is in the tuning process.
 
@@ -121,13 +121,13 @@ class SentProblem(Problem):
 
 
 @dataclass(frozen=True)
-class SentProgram(Compiled):
+class SentModule(Compiled):
     """A compiled kernel with its bytes, which are not in a local file."""
 
     content: bytes = b""
 
     @classmethod
-    def of(cls, compiled: Compiled) -> SentProgram:
+    def of(cls, compiled: Compiled) -> SentModule:
         values = {f.name: getattr(compiled, f.name) for f in dataclasses.fields(Compiled)}
         return cls(**values, content=compiled.cubin)
 
@@ -138,23 +138,23 @@ class SentProgram(Compiled):
 
 @dataclass(frozen=True)
 class _SentKernel(GeneratedKernel):
-    """A kernel that was compiled elsewhere; its source is its program's digest."""
+    """A kernel that was compiled elsewhere; its source is its module's digest."""
 
-    program: SentProgram | None = None
+    module: SentModule | None = None
 
 
 @dataclass(frozen=True)
 class CandidateWork:
-    """A candidate for a GPU: its problem, its launch and its program."""
+    """A candidate for a GPU: its problem, its launch and its module."""
 
     problem: SentProblem
     launch: Launch
-    program: SentProgram
+    module: SentModule
 
     @property
     def candidate(self) -> Candidate:
         launch = {f.name: getattr(self.launch, f.name) for f in dataclasses.fields(Launch)}
-        kernel = _SentKernel(source=self.program.digest, program=self.program, **launch)
+        kernel = _SentKernel(source=self.module.digest, module=self.module, **launch)
         return Candidate(self.problem, Schedule("sent", ()), kernel)
 
 
@@ -189,15 +189,15 @@ class _SentReferences(References):
 
 
 class _GivenPrograms:
-    """Replaces a pool of compilers: the requested programs were compiled elsewhere."""
+    """Replaces a pool of compilers: the requested modules were compiled elsewhere."""
 
-    def __init__(self, checks: SentProgram) -> None:
+    def __init__(self, checks: SentModule) -> None:
         self.toolchain = checks.toolchain
         self._checks = checks
 
     def submit(self, kernel: GeneratedKernel, arch: str) -> Future[Compiled | CompileFailure]:
         done: Future[Compiled | CompileFailure] = Future()
-        done.set_result(getattr(kernel, "program", None) or self._checks)
+        done.set_result(getattr(kernel, "module", None) or self._checks)
         return done
 
 
@@ -219,7 +219,7 @@ class GpuActor:
         except (ValueError, ImportError) as error:
             return Hello(problem=str(error))
 
-    def measure(self, device: Device, checks: SentProgram, arrays: Arrays | None, work: CandidateWork) -> Any:
+    def measure(self, device: Device, checks: SentModule, arrays: Arrays | None, work: CandidateWork) -> Any:
         """Measure one candidate on the GPU of this actor.
 
         Args:
@@ -243,7 +243,7 @@ class GpuActor:
     def compare(
         self,
         device: Device,
-        checks: SentProgram,
+        checks: SentModule,
         arrays: Arrays | None,
         works: Sequence[CandidateWork],
         options: Mapping[str, Any],
@@ -267,7 +267,7 @@ class GpuActor:
             return missing
 
     def outputs(
-        self, device: Device, checks: SentProgram, arrays: Arrays | None, work: CandidateWork
+        self, device: Device, checks: SentModule, arrays: Arrays | None, work: CandidateWork
     ) -> Mapping[str, Array] | Measurement | Missing:
         """Launch one candidate and return its outputs.
 
@@ -285,10 +285,10 @@ class GpuActor:
         except Missing as missing:
             return missing
 
-    def fingerprint(self, device: Device, checks: SentProgram) -> dict[str, str]:
+    def fingerprint(self, device: Device, checks: SentModule) -> dict[str, str]:
         return self._equipped(device, checks, None).fingerprint()
 
-    def _equipped(self, device: Device, checks: SentProgram, arrays: Arrays | None) -> CudaRunner:
+    def _equipped(self, device: Device, checks: SentModule, arrays: Arrays | None) -> CudaRunner:
         if arrays is not None:
             self._references.give(arrays)
         with self._equipping:
@@ -325,8 +325,8 @@ class CompileActor:
             return Hello(problem=str(error))
         return Hello(toolchain=self._pool.toolchain)
 
-    def compile(self, headers: Headers, kernel: GeneratedKernel, arch: str) -> SentProgram | CompileFailure:
-        """Return the program of ``kernel``, whose headers are passed separately."""
+    def compile(self, headers: Headers, kernel: GeneratedKernel, arch: str) -> SentModule | CompileFailure:
+        """Return the module of ``kernel``, whose headers are passed separately."""
         assert self._pool is not None  # hello comes first
         result = self._pool.compile(dataclasses.replace(kernel, headers=headers), arch)
-        return result if isinstance(result, CompileFailure) else SentProgram.of(result)
+        return result if isinstance(result, CompileFailure) else SentModule.of(result)

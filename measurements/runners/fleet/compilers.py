@@ -12,7 +12,7 @@ from measurements.compiler.cubin_cache import CompileCache, Compiled
 from measurements.compiler.nvcc import toolchain_of
 from measurements.compiler.nvrtc import OPTIONS
 from measurements.compiler.pool import CompileFailure, CompilePool
-from measurements.runners.fleet.actors import SentProgram
+from measurements.runners.fleet.actors import SentModule
 from measurements.runners.fleet.cluster import Fleet
 from measurements.runners.fleet.dispatch import JobLost
 from measurements.trials.measurement import Status
@@ -53,7 +53,7 @@ class FleetCompilers(CompilePool):
     def _done(self, key: str, done: Future[Any], result: Future[Compiled | CompileFailure]) -> None:
         try:
             compiled = done.result()
-            if isinstance(compiled, SentProgram):
+            if isinstance(compiled, SentModule):
                 names = ("entry", "resources", "compile_seconds", "log", "arch", "toolchain")
                 compiled = self.cache.store(key, compiled.cubin, **{n: getattr(compiled, n) for n in names})
             if not result.cancelled():

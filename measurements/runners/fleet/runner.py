@@ -13,7 +13,7 @@ from measurements.compiler.pool import CompileFailure, CompilePool
 from measurements.runners.base import Candidate, Entrant, RunnerStopped, runnable
 from measurements.runners.cuda import check_kernels
 from measurements.runners.cuda.references import References, SentArrays
-from measurements.runners.fleet.actors import Arrays, CandidateWork, Missing, SentProblem, SentProgram
+from measurements.runners.fleet.actors import Arrays, CandidateWork, Missing, SentModule, SentProblem
 from measurements.runners.fleet.cluster import Fleet, stopped
 from measurements.runners.fleet.dispatch import JobLost
 from measurements.runners.streams import PoolRunner, PoolStream
@@ -99,27 +99,27 @@ class FleetRunner(PoolRunner):
             RunnerStopped: No GPU of the kind is left.
         """
         compiled = [self._pool.submit(c.kernel, self.device.arch) for c in candidates]
-        programs = [
+        modules = [
             runnable(c, future.result(), self.device, self.provenance)
             for c, future in zip(candidates, compiled, strict=True)
         ]
-        able = [i for i, program in enumerate(programs) if isinstance(program, Compiled)]
+        able = [i for i, module in enumerate(modules) if isinstance(module, Compiled)]
         options = {"rounds": rounds, "library": library, "others": tuple(others), "seed": seed}
-        works = [self._work(candidates[i], programs[i]) for i in able]
+        works = [self._work(candidates[i], modules[i]) for i in able]
         told: Sequence[Entrant] = self._answer(
             candidates[0].problem, "compare", lambda actor, *given: actor.compare.remote(*given, works, options)
         ).result()
         of_able = iter(told)
         first = [
             next(of_able) if isinstance(p, Compiled) else Entrant(f"candidate {i}", p.status, p.reason, ())
-            for i, p in enumerate(programs)
+            for i, p in enumerate(modules)
         ]
         return (*first, *of_able)
 
     def outputs(self, candidate: Candidate) -> dict[str, Array] | Measurement:
         """Return the outputs of one launch, as ``CudaRunner.outputs``."""
-        program = self._pool.submit(candidate.kernel, self.device.arch).result()
-        ready = runnable(candidate, program, self.device, self.provenance)
+        module = self._pool.submit(candidate.kernel, self.device.arch).result()
+        ready = runnable(candidate, module, self.device, self.provenance)
         if isinstance(ready, Measurement):
             return ready
         work = self._work(candidate, ready)
@@ -139,14 +139,14 @@ class FleetRunner(PoolRunner):
     def _compiled(
         self, stream: PoolStream, position: int, candidate: Candidate, result: Compiled | CompileFailure
     ) -> None:
-        program = runnable(candidate, result, self.device, self.provenance)
-        if isinstance(program, Measurement):
-            stream.results.put((position, program, 0.0))
+        module = runnable(candidate, result, self.device, self.provenance)
+        if isinstance(module, Measurement):
+            stream.results.put((position, module, 0.0))
             return
         if candidate.problem.judged:
             stream.results.put((position, Measurement(Status.CRASHED, self.provenance, _JUDGED), 0.0))
             return
-        work = self._work(candidate, program)
+        work = self._work(candidate, module)
         answer = self._answer(candidate.problem, "measure", lambda actor, *given: actor.measure.remote(*given, work))
 
         def done(found: Future[Any]) -> None:
@@ -160,11 +160,11 @@ class FleetRunner(PoolRunner):
 
         answer.add_done_callback(done)
 
-    def _work(self, candidate: Candidate, program: Compiled | Measurement) -> CandidateWork:
-        assert isinstance(program, Compiled)
+    def _work(self, candidate: Candidate, module: Compiled | Measurement) -> CandidateWork:
+        assert isinstance(module, Compiled)
         kernel = candidate.kernel
         launch = Launch(**{name: getattr(kernel, name) for name in Launch.__dataclass_fields__})
-        return CandidateWork(SentProblem.of(candidate.problem), launch, SentProgram.of(program))
+        return CandidateWork(SentProblem.of(candidate.problem), launch, SentModule.of(module))
 
     def _checking(self) -> Any:
         """Return the compiled check kernels of a GPU, in the cluster's memory."""
@@ -173,7 +173,7 @@ class FleetRunner(PoolRunner):
                 compiled = self._pool.submit(check_kernels.KERNEL, self.device.arch).result()
                 if isinstance(compiled, CompileFailure):
                     raise RunnerStopped(f"the checking kernels do not compile: {compiled.reason}")
-                self._checks = self._fleet.put(SentProgram.of(compiled))
+                self._checks = self._fleet.put(SentModule.of(compiled))
             return self._checks
 
     def _answer(self, problem: Problem, what: str, call: Callable[..., Any]) -> Future[Any]:

@@ -13,7 +13,7 @@ from benchmarks.gpu.launches.kept import READ, WRITTEN, keep
 from measurements.emulator import emulator
 from measurements.emulator.findings import Emulation
 from measurements.emulator.order import ASCENDING
-from measurements.emulator.ptx.build import CompiledBytecode, compile_to_program, compile_to_text, ptx_to_program
+from measurements.emulator.ptx.build import CompiledBytecode, compile_to_bytecode, compile_to_text, ptx_to_bytecode
 from measurements.emulator.runner_files import RunSettings
 from search_spaces.arrays import Array
 from search_spaces.launches.generated_kernel import GeneratedKernel
@@ -33,8 +33,8 @@ class KeepLaunches:
         self._compiled = threading.local()  # the program that a thread will run next, and its text
         self._run = emulator.run_launch
         self._patch = pytest.MonkeyPatch()
-        self._patch.setattr(emulator, "compile_to_program", self._compile_to_program)
-        self._patch.setattr(emulator, "ptx_to_program", self._ptx_to_program)
+        self._patch.setattr(emulator, "compile_to_bytecode", self._compile_to_bytecode)
+        self._patch.setattr(emulator, "ptx_to_bytecode", self._ptx_to_bytecode)
         self._patch.setattr(emulator, "run_launch", self._run_launch)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -47,11 +47,11 @@ class KeepLaunches:
         self._compiled.last = (compiled, text)
         return compiled
 
-    def _compile_to_program(self, kernel: GeneratedKernel) -> CompiledBytecode:
-        return self._remember(compile_to_program(kernel), lambda: compile_to_text(kernel))
+    def _compile_to_bytecode(self, kernel: GeneratedKernel) -> CompiledBytecode:
+        return self._remember(compile_to_bytecode(kernel), lambda: compile_to_text(kernel))
 
-    def _ptx_to_program(self, text: str, entry: str = "") -> CompiledBytecode:
-        return self._remember(ptx_to_program(text, entry), lambda: (text, entry or _ENTRY.findall(text)[0]))
+    def _ptx_to_bytecode(self, text: str, entry: str = "") -> CompiledBytecode:
+        return self._remember(ptx_to_bytecode(text, entry), lambda: (text, entry or _ENTRY.findall(text)[0]))
 
     def _run_launch(
         self,

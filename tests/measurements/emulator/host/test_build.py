@@ -29,7 +29,7 @@ from measurements.emulator.host import build
 from measurements.emulator.host import compiler as host
 from measurements.emulator.host.build import runner
 from measurements.emulator.ptx import build as ptx_build
-from measurements.emulator.ptx.build import compile_to_program
+from measurements.emulator.ptx.build import compile_to_bytecode
 from search_spaces.hardware.dtypes import F32, SCALAR_DTYPES
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.launches.headers import Headers
@@ -92,10 +92,10 @@ def test_another_nvrtc_or_option_is_another_program(
     empty_cache: Path, kernel_of: Callable[..., GeneratedKernel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernel = kernel_of(source(5.0), ARGUMENTS)
-    first = compile_to_program(kernel)
-    defined = compile_to_program(dataclasses.replace(kernel, compile_options=("-DANYTHING",)))
+    first = compile_to_bytecode(kernel)
+    defined = compile_to_bytecode(dataclasses.replace(kernel, compile_options=("-DANYTHING",)))
     monkeypatch.setattr(ptx_build, "check_nvrtc", lambda: "nvrtc 99.0")
-    other = compile_to_program(kernel)
+    other = compile_to_bytecode(kernel)
     assert len({first.path, defined.path, other.path}) == 3
 
 
@@ -111,7 +111,7 @@ def test_object_does_not_depend_on_where_the_headers_lie(
         (tmp_path / place).mkdir()
         (tmp_path / place / "own.cuh").write_text(text)
         kernel = dataclasses.replace(base, headers=base.headers | Headers.from_folder(tmp_path / place))
-        compiled.append(compile_to_program(kernel))
+        compiled.append(compile_to_bytecode(kernel))
     assert compiled[0].path == compiled[1].path and compiled[1].from_cache
     found = emulate(kernel, INPUTS).findings
     assert [(f.file, f.line) for f in found if f.line] == [("own.cuh", 3)]
@@ -120,7 +120,7 @@ def test_object_does_not_depend_on_where_the_headers_lie(
 def test_many_threads_compile_one_kernel(empty_cache: Path, kernel_of: Callable[..., GeneratedKernel]) -> None:
     kernel = kernel_of(source(6.0), ARGUMENTS)
     with ThreadPoolExecutor(4) as pool:
-        paths = {c.path for c in pool.map(lambda _: compile_to_program(kernel), range(4))}
+        paths = {c.path for c in pool.map(lambda _: compile_to_bytecode(kernel), range(4))}
     assert len(paths) == 1
     assert sorted(p.suffix for p in empty_cache.iterdir() if not p.name.startswith("runner")) == [".program"]
 
@@ -138,7 +138,7 @@ def test_cache_is_pruned_oldest_first(
     assert build.runner() == here  # which is in use from now on
     monkeypatch.setattr(build, "CACHE_BYTES", 1)
     monkeypatch.setattr(build, "_added", itertools.count())  # the next program is this process's first
-    compiled = compile_to_program(kernel_of(source(7.0), ARGUMENTS))
+    compiled = compile_to_bytecode(kernel_of(source(7.0), ARGUMENTS))
     kept = {"new.program", compiled.path.name, here.name}
     assert {
         p.name for p in empty_cache.iterdir() if p.suffix in (".program", ".o") or p.name.startswith("runner-")

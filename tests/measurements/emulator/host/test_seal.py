@@ -14,7 +14,7 @@ from measurements.emulator.host import build
 from measurements.emulator.host.build import RUNTIME_FLAGS, runner
 from measurements.emulator.host.parts import RuntimePart
 from measurements.emulator.host.seal import intact, seal
-from measurements.emulator.ptx.build import compile_to_program
+from measurements.emulator.ptx.build import compile_to_bytecode
 from search_spaces.hardware.dtypes import U32
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.launches.operand import Operand
@@ -30,7 +30,7 @@ def kernel(source: str = SOURCE) -> GeneratedKernel:
 
 
 def path_of(kernel: GeneratedKernel) -> Path:
-    return compile_to_program(kernel).path
+    return compile_to_bytecode(kernel).path
 
 
 def test_a_seal_is_of_every_byte(tmp_path: Path) -> None:

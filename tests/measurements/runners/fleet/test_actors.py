@@ -21,8 +21,8 @@ from measurements.runners.fleet.actors import (
     CandidateWork,
     FleetOptions,
     GpuActor,
+    SentModule,
     SentProblem,
-    SentProgram,
 )
 from measurements.trials.measurement import Resources
 from search_spaces.hardware.devices import device
@@ -33,26 +33,26 @@ from search_spaces.operators.matmul import Matmul
 ROOT = str(Path(__file__).resolve().parents[4])
 
 
-def program(folder: Path, kernel: GeneratedKernel) -> SentProgram:
-    """Return a program whose cubin is the kernel's source."""
+def sent_module(folder: Path, kernel: GeneratedKernel) -> SentModule:
+    """Return a sent_module whose cubin is the kernel's source."""
     content = kernel.source.encode()
     digest = hashlib.sha256(content).hexdigest()
     file = folder / digest
     file.write_bytes(content)
     resources = Resources(8, 0, 0, 0, 0, 0)
-    return SentProgram.of(Compiled(file, digest, kernel.entry, resources, 0.0, "", "sm_90a", "instant", cached=False))
+    return SentModule.of(Compiled(file, digest, kernel.entry, resources, 0.0, "", "sm_90a", "instant", cached=False))
 
 
 def work(folder: Path, problem: Matmul, name: str) -> CandidateWork:
     kernel = fault_kernel(name, problem)
     launch = Launch(**{field: getattr(kernel, field) for field in Launch.__dataclass_fields__})
-    return CandidateWork(SentProblem.of(problem), launch, program(folder, kernel))
+    return CandidateWork(SentProblem.of(problem), launch, sent_module(folder, kernel))
 
 
 def test_calls_of_two_problems_at_a_time_are_measured_one_after_the_other(tmp_path: Path) -> None:
     log = tmp_path / "log"
     options = FleetOptions(worker_module=MODULE, worker_env={SECONDS: "0.05", LOG: str(log)}, path=(ROOT,))
-    actor, checks = GpuActor(options), program(tmp_path, check_kernels.KERNEL)
+    actor, checks = GpuActor(options), sent_module(tmp_path, check_kernels.KERNEL)
     problems = (Matmul(m=16, n=16, k=16), Matmul(m=32, n=16, k=16))
     works = [work(tmp_path, problems[n % 2], f"time_{n}") for n in range(6)]
 
@@ -63,7 +63,7 @@ def test_calls_of_two_problems_at_a_time_are_measured_one_after_the_other(tmp_pa
         found = list(calls.map(measure, works))
     actor._equipped(device("h200"), checks, None).close()
     assert all(measurement.ok for measurement, _ in found)
-    assert len({measurement.timing.median for measurement, _ in found}) == len(works)  # each its own program
+    assert len({measurement.timing.median for measurement, _ in found}) == len(works)  # each its own sent_module
     spans = sorted(tuple(map(float, line.split()[:2])) for line in log.read_text().splitlines())
     assert len(spans) == len(works)
     assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))

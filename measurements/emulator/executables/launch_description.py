@@ -18,7 +18,7 @@ _MOST_WATCHED = 256 * 2**20  # bytes of an allocation in which each byte's value
 
 
 @dataclass(eq=False)
-class ExecutableLaunch:
+class LaunchDescription:
     """One launch as the program's stand-in of CUDA's libraries describes it, and as the runner reads it."""
 
     module: int = 0
@@ -38,12 +38,12 @@ class ExecutableLaunch:
     dependent: bool = False  # it may begin before the kernel in front of it in the stream has ended
     unfinished: tuple[Stretch, ...] = ()  # what such kernels write
     unfinished_reads: tuple[Stretch, ...] = ()  # what they read and do not write
-    timeline: int = LEGACY  # of its stream, as order.ProgramOrder has it
+    timeline: int = LEGACY  # of its stream, as order.ExecutableOrder has it
     frames: tuple[int, ...] = ()  # where the program calls it (order.CallSite)
     heap: tuple[int, int] = (8 << 20, 0)  # bytes of it that may be allotted, how often it was reset
 
     @classmethod
-    def read(cls, text: str) -> ExecutableLaunch:
+    def read(cls, text: str) -> LaunchDescription:
         """From the lines of a message (core.cpp, run)."""
         it = cls()
         for line in text.splitlines():

@@ -21,7 +21,7 @@ from measurements.emulator.effect import (
     time_limit_of,
 )
 from measurements.emulator.emulator import run_job
-from measurements.emulator.executables.launch import ARENA_BASE, ExecutableLaunch
+from measurements.emulator.executables.launch_description import ARENA_BASE, LaunchDescription
 from measurements.emulator.executables.modules import PtxModule
 from measurements.emulator.executables.order import CallSites
 from measurements.emulator.executables.reported import KeyedFinding, ReportedFindings
@@ -64,7 +64,7 @@ class _Doubt:
     memory: list[Stretch] = field(default_factory=list)
 
 
-class ProgramLaunch:
+class ExecutableLaunch:
     """A launch of a program, which can be emulated several times from the same memory.
 
     Attributes:
@@ -75,7 +75,7 @@ class ProgramLaunch:
     def __init__(
         self,
         number: int,
-        launch: ExecutableLaunch,
+        launch: LaunchDescription,
         module: PtxModule,
         state: LaunchState,
         report: ReportedFindings,

@@ -322,7 +322,7 @@ def _origin(source: Source, trial: Trial) -> Origin:
     assert trial.seconds is not None  # best trials always have status ok
     return Origin(
         database=source.name,
-        record=trial.id,
+        trial=trial.id,
         problem=trial.problem_key,
         device=trial.device,
         time=trial.provenance.value,

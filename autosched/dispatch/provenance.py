@@ -34,7 +34,7 @@ class Origin:
     """
 
     database: str
-    record: int | None
+    trial: int | None
     problem: str
     device: str
     time: str

@@ -79,7 +79,7 @@ def _trials(trials: Sequence[Trial]) -> list[Any]:
     found = []
     for trial in trials:
         params = _named(trial)
-        attributes: dict[str, Any] = {"record": trial.id, "status": trial.status.value, "sampler": trial.sampler}
+        attributes: dict[str, Any] = {"trial": trial.id, "status": trial.status.value, "sampler": trial.sampler}
         if trial.measurement.reason:
             attributes["reason"] = trial.measurement.reason
         if trial.measurement.error is not None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from autosched.triton.described import LaunchFailed
     from autosched.triton.persistence import Persistence, persist
-    from autosched.triton.session import FaultsFound, LaunchRecord, Session, emulate, emulated
+    from autosched.triton.session import FaultsFound, Session, VerifiedLaunch, emulate, emulated
     from autosched.triton.tuning import AutotuneHooks, TunedFunction, autotune_hooks, recording, tune
     from autosched.verify.launch_plan import QUICK, THOROUGH, LaunchPlan
 
@@ -23,10 +23,10 @@ __all__ = [
     "FaultsFound",
     "LaunchFailed",
     "LaunchPlan",
-    "LaunchRecord",
     "Persistence",
     "Session",
     "TunedFunction",
+    "VerifiedLaunch",
     "autotune_hooks",
     "emulate",
     "emulated",

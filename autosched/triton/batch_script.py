@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from autosched.triton.session import LaunchRecord, Session
+from autosched.triton.session import Session, VerifiedLaunch
 from autosched.verify.batch_causes import BatchSources, Cause, atomic_sums, batch_branches
 from autosched.verify.batch_plan import FIRST, BatchPlan, Launched
 from autosched.verify.batch_rows import BatchRows
@@ -44,7 +44,7 @@ class FunctionInBatches:
     rows: BatchRows
     seed: int = 0
     repeatable: bool = True
-    launches: dict[str, list[LaunchRecord]] = field(default_factory=dict)
+    launches: dict[str, list[VerifiedLaunch]] = field(default_factory=dict)
     _drawn: list[dict[int, tuple[int, int]]] = field(default_factory=list)  # rows of the batch and first extents
 
     def why_not(self, places: Sequence[int]) -> str:
@@ -160,7 +160,7 @@ class FunctionInBatches:
         return tuple(dict.fromkeys(found))
 
 
-def _configuration(one: LaunchRecord, other: LaunchRecord, batch: str) -> list[Cause]:
+def _configuration(one: VerifiedLaunch, other: VerifiedLaunch, batch: str) -> list[Cause]:
     """Return the launch whose constants or threads the batch has changed."""
     before = {**dict(one.constants), "threads": one.threads}
     after = {**dict(other.constants), "threads": other.threads}
@@ -179,7 +179,7 @@ def _of(values: Mapping[Any, Any], name: str) -> Any:
     return next((value for key, value in values.items() if str(key) == name), None)
 
 
-def _sources(one: LaunchRecord, other: LaunchRecord) -> BatchSources:
+def _sources(one: VerifiedLaunch, other: VerifiedLaunch) -> BatchSources:
     """Return what differs between two launches, by the parameters of the first one."""
     others = dict(other.numbers.values())
     changed = {k: name for k, (name, data) in one.numbers.items() if others.get(name) != data}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from measurements.emulator.ptx.parser import parse
 
 if TYPE_CHECKING:
-    from autosched.triton.session import LaunchRecord, Session
+    from autosched.triton.session import Session, VerifiedLaunch
 
 # PTX specifies the results of these up to an error, not bit by bit; see docs/explanation/emulator.md, Limits.
 _BOUNDED_OPCODES = ("mma", "wmma", "wgmma", "ex2", "lg2", "sin", "cos", "tanh", "tcgen05")
@@ -87,7 +87,7 @@ def fidelity_of(session: Session) -> Fidelity:
     )
 
 
-def _not_run(launches: Sequence[LaunchRecord]) -> tuple[str, ...]:
+def _not_run(launches: Sequence[VerifiedLaunch]) -> tuple[str, ...]:
     some: dict[str, dict[str, None]] = {}
     for launch in launches:
         if launch.left_out:

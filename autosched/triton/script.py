@@ -15,7 +15,7 @@ from typing import Any
 
 from autosched.triton.described import LaunchFailed
 from autosched.triton.fidelity import Fidelity, fidelity_of
-from autosched.triton.session import LaunchRecord, Session, emulated
+from autosched.triton.session import Session, VerifiedLaunch, emulated
 from autosched.verify.launch_plan import LaunchPlan
 from search_spaces.hardware.devices import Device
 
@@ -192,7 +192,7 @@ def _failure_of(run: Callable[[], Any]) -> tuple[str, str]:
     return "", ""
 
 
-def _launch_document(launch: LaunchRecord) -> dict[str, Any]:
+def _launch_document(launch: VerifiedLaunch) -> dict[str, Any]:
     return {
         "kernel": launch.kernel,
         "called_at": launch.called_at,

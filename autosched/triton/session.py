@@ -50,7 +50,7 @@ class FaultsFound(AssertionError):
 
 
 @dataclass(frozen=True, eq=False)
-class LaunchRecord:
+class VerifiedLaunch:
     """One launch of the program, and the verdict on it.
 
     Attributes:
@@ -110,7 +110,7 @@ class Session:
 
     device: Device
     plan: LaunchPlan = QUICK
-    launches: list[LaunchRecord] = field(default_factory=list)
+    launches: list[VerifiedLaunch] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     milliseconds: float = 0.0  # of the simulated GPU, so far
     storages: Storages = field(default_factory=Storages)
@@ -184,8 +184,8 @@ class Session:
         self.launches.clear()
         self.host_findings.clear()
 
-    def _first_shown(self) -> list[tuple[LaunchRecord, Finding]]:
-        found: dict[tuple[object, ...], tuple[LaunchRecord, Finding]] = {}
+    def _first_shown(self) -> list[tuple[VerifiedLaunch, Finding]]:
+        found: dict[tuple[object, ...], tuple[VerifiedLaunch, Finding]] = {}
         for launch in self.launches:
             for f in launch.findings:
                 found.setdefault((f.grade, f.kind, f.file, f.line), (launch, f))
@@ -204,7 +204,7 @@ class Session:
                 self._size = ""
 
     def launch(self, launch: TritonLaunch) -> None:
-        """Emulate one launch, write its outputs into the program's tensors and record it.
+        """Emulate one launch, write its outputs into the program's tensors and remember it.
 
         Raises LaunchFailed if there are no outputs to continue with.
         """
@@ -213,7 +213,7 @@ class Session:
             self.launches.append(trial)
             self.milliseconds += 1e3 * trial.seconds
 
-    def _launch(self, launch: TritonLaunch) -> LaunchRecord:
+    def _launch(self, launch: TritonLaunch) -> VerifiedLaunch:
         site = call_site()
         where = f"{site[0]}:{site[1]}"
         arguments, described = described_launch(launch, self.storages)
@@ -244,7 +244,7 @@ class Session:
         verdict, blocks = verdict_of([first, *runs], self.plan), sample.blocks
         ctas = described.cluster[0]  # run together
         ran = described.blocks if blocks is None else ctas * len({block // ctas for block in blocks})
-        record = LaunchRecord(
+        verified = VerifiedLaunch(
             launch.name,
             where,
             launch.grid,
@@ -259,11 +259,11 @@ class Session:
             self._size,
             {k: (a.name, a.content) for k, a in enumerate(described.arguments) if isinstance(a, BytesArgument)},
         )
-        done = record.emulation
+        done = verified.emulation
         if done.printed:
             print(done.printed, end="" if done.printed.endswith("\n") else "\n", flush=True)
         if done.status not in ("ok", "findings"):
-            self.launches.append(record)
+            self.launches.append(verified)
             raise LaunchFailed(f"{launch.name}, launched at {where}: {done.status}: {done.reason}")
         used = [(storage, done.used[name]) for name, storage in arguments.tensors.items() if name in done.used]
         self._streams.launch(launch.name, site, used)
@@ -278,7 +278,7 @@ class Session:
                 before[:] = after
             if flags is not None:
                 self.storages.set_defined(storage, flags)
-        return record
+        return verified
 
     def benchmark(self, call: Callable[[], Any]) -> float:
         """Return the milliseconds of one call by the time model. The call is made twice, and must be repeatable."""
@@ -361,7 +361,7 @@ def emulated(
 
 def emulate(
     launch: Callable[..., Any], *arguments: Any, device: str | Device, plan: LaunchPlan = QUICK, **keywords: Any
-) -> LaunchRecord:
+) -> VerifiedLaunch:
     """Emulate one launch: ``emulate(kernel[grid], x, y, BLOCK=128, device="h100")``.
 
     Args:
@@ -372,7 +372,7 @@ def emulate(
         keywords: Constants and launch options by name.
 
     Returns:
-        The record of the last launch, even if it did not end.
+        The last launch, even if it did not end.
 
     Raises:
         ValueError: Nothing is launched; also as ``emulated`` raises it.
@@ -387,7 +387,7 @@ def emulate(
     return session.launches[-1]
 
 
-def _line(launch: LaunchRecord, finding: Finding) -> str:
+def _line(launch: VerifiedLaunch, finding: Finding) -> str:
     size = f", at {launch.size}" if launch.size else ""
     return f"{finding} (kernel {launch.kernel}, launched at {launch.called_at}{size})"
 

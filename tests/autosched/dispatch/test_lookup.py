@@ -123,7 +123,7 @@ class TestChoice:
         found = answer.provenance
         assert (found.kind, found.schedule, found.tuned, found.warning) == (Kind.EXACT, slow, True, "")
         assert found.origin is not None
-        assert (found.origin.record, found.origin.seconds, found.origin.time) == (stored.id, 5e-6, "measured")
+        assert (found.origin.trial, found.origin.seconds, found.origin.time) == (stored.id, 5e-6, "measured")
 
     def test_the_nearest_one_that_the_model_does_not_put_behind(self, store: Store, default: DefaultChoice) -> None:
         store.append(make_trial(NEAR, default.schedule))

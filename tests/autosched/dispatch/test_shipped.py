@@ -66,7 +66,7 @@ class TestExact:
         assert (provenance.kind, provenance.tuned, provenance.own) == (Kind.EXACT, True, False)
         origin = provenance.origin
         assert origin is not None
-        assert (origin.time, origin.device, origin.record) == ("measured", "h100", None)
+        assert (origin.time, origin.device, origin.trial) == ("measured", "h100", None)
         assert origin.database == SHIPPED.name and origin.created and origin.autosched_version
         kept = type(provenance).from_json(provenance.to_json())
         assert kept == provenance

@@ -11,9 +11,9 @@ from typing import Literal, TypeVar
 from autosched.programs.loading import register_place
 from autosched.regression.baselines import DatabaseBaseline, EnvironmentBaseline, KnownPrograms, RecordedBaseline
 from autosched.regression.entries import CheckedEntry, entries
-from autosched.regression.judging import SlowdownLimits
 from autosched.regression.procedure import ComparisonEffort
 from autosched.regression.report import CheckFinding, CheckReport, EntryStatus
+from autosched.regression.slowdown import SlowdownLimits
 from autosched.regression.static import StaticOptions, check_static
 from autosched.regression.timed import Baselines, TimingSession, Told, check_timed
 from autosched.regression.upgrade import check_upgrade

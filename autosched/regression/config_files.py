@@ -46,17 +46,17 @@ class ConfigEntry(Protocol):
         """The file."""
 
 
-class ConfigJudge(Protocol):
-    """Judges entries, in processes of its own, each distinct configuration once. A context manager."""
+class ConfigVerifier(Protocol):
+    """Verifies entries, in processes of its own, each distinct configuration once. A context manager."""
 
     def __enter__(self) -> Self:
-        """Start the processes. Raises CannotCheck if configurations cannot be judged on this machine."""
+        """Start the processes. Raises CannotCheck if configurations cannot be verified on this machine."""
 
     def __exit__(self, *_: Any) -> None:
         """End the processes."""
 
     def finding(self, entry: Any) -> CheckFinding:
-        """Judge one entry."""
+        """Verify one entry."""
 
 
 class TunedConfigs(Protocol):
@@ -94,11 +94,11 @@ class ConfigFiles(Protocol):
             ValueError: The folder holds none, or none for the device.
         """
 
-    def judge(self, check: ConfigCheck, workers: int | None = None) -> ConfigJudge:
-        """Return a judge with this many processes, by default one a core."""
+    def verifier(self, check: ConfigCheck, workers: int | None = None) -> ConfigVerifier:
+        """Return a verifier with this many processes, by default one a core."""
 
     def check(self, folder: Path, check: ConfigCheck, on_entry: Callable[[str], None]) -> CheckReport:
-        """Judge all entries of a folder.
+        """Verify all entries of a folder.
 
         Args:
             folder: Where the files are, or one file.
@@ -107,7 +107,7 @@ class ConfigFiles(Protocol):
 
         Raises:
             ValueError: As ``entries``.
-            CannotCheck: Configurations cannot be judged on this machine.
+            CannotCheck: Configurations cannot be verified on this machine.
         """
 
     def tune(

@@ -7,9 +7,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autosched.regression.judging import SlowdownLimits
 from autosched.regression.report import CheckFinding, EntryStatus
 from autosched.regression.since_tuning import AtTuning
+from autosched.regression.slowdown import SlowdownLimits
 from autosched.reporting import formatting
 from autosched.verify.schedules import ProblemTooLarge
 from measurements.files.text import one_line

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from autosched.regression.judging import (
+from autosched.regression.slowdown import (
     SlowdownLimits,
     TimeComparison,
     Times,

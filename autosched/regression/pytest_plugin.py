@@ -72,7 +72,7 @@ class SessionGuard:
 
     def __init__(self, config: pytest.Config, database: str) -> None:
         from autosched.regression.check import CheckOptions
-        from autosched.regression.judging import SlowdownLimits
+        from autosched.regression.slowdown import SlowdownLimits
         from autosched.regression.static import StaticOptions
 
         self.config, self.database = config, database
@@ -130,18 +130,18 @@ class ConfigGuard:
         check = ConfigCheck(device(row) if row else None, not config.getoption("autosched_no_emulate"))
         self.folder = folder
         self.entries = files.entries(folder, check)[0]
-        self._judge = files.judge(check, workers=1)
+        self._verifier = files.verifier(check, workers=1)
         self._started = False
 
     def finding(self, entry: ConfigEntry) -> CheckFinding:
         if not self._started:
-            self._judge.__enter__()
+            self._verifier.__enter__()
             self._started = True
-        return self._judge.finding(entry)
+        return self._verifier.finding(entry)
 
     def close(self) -> None:
         if self._started:
-            self._judge.__exit__(None, None, None)
+            self._verifier.__exit__(None, None, None)
 
 
 _GUARD = pytest.StashKey[SessionGuard]()
@@ -157,14 +157,14 @@ class Entries(pytest.Collector):
             yield EntryItem.of(self, entry)
 
 
-class _JudgedItem(pytest.Item):
+class _CheckedItem(pytest.Item):
     """Same, faster and sound pass; slower, wrong and broken fail; uncertain, stale and cannot compare are skipped."""
 
-    def judged(self) -> CheckFinding:
+    def checked(self) -> CheckFinding:
         raise NotImplementedError
 
     def runtest(self) -> None:
-        finding = self.judged()
+        finding = self.checked()
         self.user_properties.append((_VERDICT, finding.verdict.value))
         self.user_properties += [(name, value) for name, value in finding.numbers.items()]
         if finding.ratio is not None:
@@ -181,7 +181,7 @@ class _JudgedItem(pytest.Item):
         return "\n".join([f"{finding.name} is {finding.verdict.value}", *(f"  {reason}" for reason in finding.reasons)])
 
 
-class EntryItem(_JudgedItem):
+class EntryItem(_CheckedItem):
     """One entry of the database."""
 
     entry: CheckedEntry | CheckFinding
@@ -192,14 +192,14 @@ class EntryItem(_JudgedItem):
         made.entry = entry
         return made
 
-    def judged(self) -> CheckFinding:
+    def checked(self) -> CheckFinding:
         return self.config.stash[_GUARD].finding(self.entry)
 
     def reportinfo(self) -> tuple[Path | str, int | None, str]:
         return _shown(self.config.stash[_GUARD].database), None, self.name
 
 
-class ConfigItem(_JudgedItem):
+class ConfigItem(_CheckedItem):
     """One entry of a tuned-configuration file, or the file as a whole."""
 
     entry: ConfigEntry
@@ -210,7 +210,7 @@ class ConfigItem(_JudgedItem):
         made.entry = entry
         return made
 
-    def judged(self) -> CheckFinding:
+    def checked(self) -> CheckFinding:
         return self.config.stash[_CONFIGS].finding(self.entry)
 
     def reportinfo(self) -> tuple[Path | str, int | None, str]:

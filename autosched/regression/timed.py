@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from autosched.regression.entries import ENTRY_ERRORS, LIBRARY_WON, CheckedEntry
-from autosched.regression.judging import TimeComparison, Times
 from autosched.regression.procedure import ComparisonEffort, ComparisonOutcome, flagged, judged, until_decided
 from autosched.regression.report import CheckFinding, EntryStatus
 from autosched.regression.since_tuning import since
+from autosched.regression.slowdown import TimeComparison, Times
 from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import CompileFailure, CompilePool, why_not_launched
 from measurements.emulator import HostFailure

@@ -38,9 +38,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from autosched.regression.judging import SlowdownLimits, TimeComparison, Times
 from autosched.regression.procedure import ComparisonEffort, flagged, judged, until_decided
 from autosched.regression.since_tuning import AtTuning, since
+from autosched.regression.slowdown import SlowdownLimits, TimeComparison, Times
 from measurements.trials.measurement import Timing
 from measurements.trials.timing_statistics import SpeedChange, interleaved, relative_noise
 from measurements.trials.trial import Control

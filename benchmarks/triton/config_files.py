@@ -25,7 +25,7 @@ from typing import Any
 
 from autosched.integrations.config_files.file_names import FORMATS, FileName, Format
 from autosched.integrations.config_files.files import BatchConfig, NoConfigs, read_folder
-from autosched.integrations.config_files.tuning.pool import JudgePool
+from autosched.integrations.config_files.tuning.pool import VerifierPool
 
 _FOLDERS: dict[Format, tuple[str, ...]] = {
     "vllm": ("model_executor/layers",),
@@ -65,7 +65,7 @@ class Shipped:
         if self.entry.fault or device is None:
             return ""
         config = {name: value for name, value in self.entry.config if name != "GROUP_SIZE_M"}
-        return f"{self.format} {JudgePool.key(self.name, config, device)}"
+        return f"{self.format} {VerifierPool.key(self.name, config, device)}"
 
     @property
     def dtype(self) -> str:
@@ -110,14 +110,14 @@ def judge_all(entries: Sequence[Shipped], journal: Path, known: Mapping[str, Any
     jobs = {key: first[key] for key, _ in often.most_common()}
     until = time.monotonic() + seconds
     left = 0
-    with JudgePool(entries[0].format, workers=workers) as pool, journal.open("a") as out:
+    with VerifierPool(entries[0].format, workers=workers) as pool, journal.open("a") as out:
 
         def judge(entry: Shipped) -> bool:
             if time.monotonic() > until:
                 return False
             device = entry.name.device
             assert device is not None
-            found, took = pool.judged(entry.name, dict(entry.entry.config), device)
+            found, took = pool.verified(entry.name, dict(entry.entry.config), device)
             line = {"key": entry.key, "seconds": took, "day": f"{datetime.now(UTC):%Y-%m-%d}", **found}
             out.write(json.dumps(line) + "\n")
             out.flush()

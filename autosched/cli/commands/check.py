@@ -249,8 +249,8 @@ def check(
 def _options(entries: EntryChoice, thresholds: Thresholds, static: StaticCheck, timed: TimedCheck) -> "CheckOptions":
     """Check what was given. Raises InputError for what contradicts itself."""
     from autosched.regression.check import CheckOptions
-    from autosched.regression.judging import SlowdownLimits
     from autosched.regression.procedure import ComparisonEffort
+    from autosched.regression.slowdown import SlowdownLimits
     from autosched.regression.static import StaticOptions
 
     if timed.against and timed.baseline:
@@ -310,7 +310,7 @@ def _check_configs(folder: Path, given: ConfigFolder, options: "CheckOptions") -
 def _learn(db: str, report: "CheckReport") -> None:
     from autosched.regression import timed
     from autosched.regression.entries import CheckedEntry, entries
-    from autosched.regression.judging import SlowdownLimits
+    from autosched.regression.slowdown import SlowdownLimits
     from measurements.store.store import Guard, Store
 
     noises = timed.noises(report.findings)

@@ -17,7 +17,7 @@ from autosched.integrations.config_files.file_names import Format
 from autosched.integrations.config_files.files import BatchConfig, ConfigFile, read_folder
 from autosched.integrations.config_files.ladder import ladder_notes
 from autosched.integrations.config_files.other_triton import OtherTriton
-from autosched.integrations.config_files.tuning.pool import JudgePool
+from autosched.integrations.config_files.tuning.pool import VerifierPool
 from autosched.regression.check import CannotCheck
 from autosched.regression.config_files import ConfigCheck
 from autosched.regression.report import CheckFinding, CheckReport, EntryStatus
@@ -67,22 +67,22 @@ def config_entries(folder: Path, format: Format, check: ConfigCheck) -> tuple[li
 def check_configs(
     folder: Path, format: Format, check: ConfigCheck, on_entry: Callable[[str], None] = lambda verdict: None
 ) -> CheckReport:
-    """Judge all entries of a folder. Raises NoConfigs, CannotCheck."""
+    """Verify all entries of a folder. Raises NoConfigs, CannotCheck."""
     began = time.monotonic()
     entries, skipped = config_entries(folder, format, check)
-    with ProcessConfigJudge(format, check) as judge:
+    with ProcessConfigVerifier(format, check) as verifier:
         findings = []
-        for finding in judge.findings(entries):
+        for finding in verifier.findings(entries):
             findings.append(finding)
             on_entry("" if finding.verdict.judged and not finding.verdict.fails else finding.verdict.value)
-        tools = judge.tools
+        tools = verifier.tools
     if skipped:
         tools["files of another kind"] = str(len(skipped))
     return CheckReport(str(folder), "configs", tuple(findings), tools=tools, seconds=time.monotonic() - began)
 
 
-class ProcessConfigJudge:
-    """Judges entries, in processes of its own, each distinct configuration of an architecture once.
+class ProcessConfigVerifier:
+    """Verifies entries, in processes of its own, each distinct configuration of an architecture once.
 
     Raises CannotCheck where configurations cannot be verified here.
     """
@@ -90,10 +90,10 @@ class ProcessConfigJudge:
     def __init__(self, format: Format, check: ConfigCheck, workers: int | None = None) -> None:
         self.check = check
         self.tools: dict[str, str] = {}
-        self._pool = JudgePool(format, verify=check.emulate, workers=workers)
+        self._pool = VerifierPool(format, verify=check.emulate, workers=workers)
         self._other = OtherTriton(format, check, workers) if check.with_python else None
 
-    def __enter__(self) -> ProcessConfigJudge:
+    def __enter__(self) -> ProcessConfigVerifier:
         try:
             import torch  # noqa: F401
             import triton
@@ -126,7 +126,7 @@ class ProcessConfigJudge:
         """One for each entry, in their order."""
         distinct = {_key(e): e for e in reversed(entries) if _key(e)}
         with ThreadPoolExecutor(self._pool.workers) as threads:
-            jobs = {key: threads.submit(self._judged, entry) for key, entry in reversed(distinct.items())}
+            jobs = {key: threads.submit(self._verified, entry) for key, entry in reversed(distinct.items())}
             try:
                 for entry in entries:
                     if _key(entry):
@@ -138,12 +138,12 @@ class ProcessConfigJudge:
                     self._pool.close()
 
     def finding(self, entry: FileEntry) -> CheckFinding:
-        """Return the finding of one entry, which is judged now if it was not yet."""
+        """Return the finding of one entry, which is verified now if it was not yet."""
         if entry.entry is None:
             return _of_file(entry, self.tools.get("triton", ""))
         if entry.entry.fault:
             return _finding(entry, EntryStatus.BROKEN, [entry.entry.fault])
-        found, seconds = self._judged(entry)
+        found, seconds = self._verified(entry)
         numbers: dict[str, float | int | str] = {"kernel": found["kernel"]} if found.get("kernel") else {}
         for key in ("shared_bytes", "registers", "local_bytes"):
             if found.get("registers"):
@@ -166,10 +166,10 @@ class ProcessConfigJudge:
             numbers |= changed.numbers
         return replace(_finding(entry, verdict, reasons, numbers), check_seconds=seconds)
 
-    def _judged(self, entry: FileEntry) -> tuple[Mapping[str, Any], float]:
+    def _verified(self, entry: FileEntry) -> tuple[Mapping[str, Any], float]:
         device = entry.file.name.device
         assert entry.entry is not None and device is not None
-        return self._pool.judged(entry.file.name, dict(entry.entry.config), device)
+        return self._pool.verified(entry.file.name, dict(entry.entry.config), device)
 
 
 def _key(entry: FileEntry) -> str:
@@ -177,7 +177,7 @@ def _key(entry: FileEntry) -> str:
     device = entry.file.name.device
     if entry.entry is None or entry.entry.fault or device is None:
         return ""
-    return JudgePool.key(entry.file.name, dict(entry.entry.config), device)
+    return VerifierPool.key(entry.file.name, dict(entry.entry.config), device)
 
 
 def _of_file(entry: FileEntry, triton: str) -> CheckFinding:

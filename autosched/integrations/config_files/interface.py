@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autosched.integrations.config_files.check import FileEntry, ProcessConfigJudge, check_configs, config_entries
+from autosched.integrations.config_files.check import FileEntry, ProcessConfigVerifier, check_configs, config_entries
 from autosched.integrations.config_files.file_names import Format
 from autosched.integrations.config_files.files import fits, read_folder
 from autosched.integrations.config_files.layer import BATCH_SIZES, layer_of_model, refuse_without_kernel
@@ -36,8 +36,8 @@ class MoeConfigFiles:
     def entries(self, folder: Path, check: ConfigCheck) -> tuple[list[FileEntry], list[str]]:
         return config_entries(folder, self.format, check)
 
-    def judge(self, check: ConfigCheck, workers: int | None = None) -> ProcessConfigJudge:
-        return ProcessConfigJudge(self.format, check, workers)
+    def verifier(self, check: ConfigCheck, workers: int | None = None) -> ProcessConfigVerifier:
+        return ProcessConfigVerifier(self.format, check, workers)
 
     def check(self, folder: Path, check: ConfigCheck, on_entry: Callable[[str], None]) -> CheckReport:
         return check_configs(folder, self.format, check, on_entry)
@@ -60,10 +60,10 @@ class MoeConfigFiles:
         import triton  # noqa: F401
 
         from autosched.integrations.config_files.tuning.measure import gpu_measure
-        from autosched.integrations.config_files.tuning.pool import JudgePool
+        from autosched.integrations.config_files.tuning.pool import VerifierPool
         from autosched.integrations.config_files.tuning.tune_layer import tune_layer
 
-        with JudgePool(self.format) as pool:
+        with VerifierPool(self.format) as pool:
             return tune_layer(
                 layer,
                 device,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autosched.integrations.config_files.file_names import FileName, Format
-from autosched.integrations.config_files.tuning.pool import WORKER, JudgePool
+from autosched.integrations.config_files.tuning.pool import WORKER, VerifierPool
 from autosched.regression.check import CannotCheck
 from autosched.regression.compiled_code import CompiledCode, worse_code
 from autosched.regression.config_files import ConfigCheck
@@ -47,7 +47,7 @@ class OtherTriton:
 
     def __init__(self, format: Format, check: ConfigCheck, workers: int | None = None) -> None:
         self._python = check.with_python
-        self._pool = JudgePool(format, verify=check.emulate, workers=workers, python=self._python)
+        self._pool = VerifierPool(format, verify=check.emulate, workers=workers, python=self._python)
         self.version = ""
 
     def start(self) -> None:
@@ -73,8 +73,8 @@ class OtherTriton:
     def compared(
         self, name: FileName, config: Mapping[str, int], device: Device, here: Mapping[str, Any]
     ) -> TritonChange:
-        """Compare one configuration, of which ``here`` is the judgement by this environment's Triton."""
-        there, _ = self._pool.judged(name, config, device)
+        """Compare one configuration, of which ``here`` is the outcome with this environment's Triton."""
+        there, _ = self._pool.verified(name, config, device)
         numbers = {
             f"{key}_there": there[key]
             for key in ("shared_bytes", "registers", "local_bytes", "loop_instructions")
@@ -92,7 +92,7 @@ class OtherTriton:
 
 
 def _code(outcome: Mapping[str, Any], config: Mapping[str, int], device: Device) -> CompiledCode:
-    """Return what is compared of an outcome (``judge_config.ConfigOutcome``)."""
+    """Return what is compared of an outcome (``verify_config.ConfigOutcome``)."""
     threads = 32 * config.get("num_warps", 4)
     instructions = outcome.get("loop_instructions", 0)
     return CompiledCode(

@@ -16,18 +16,20 @@ _origin = lru_cache(maxsize=8)(kernel_for)
 
 
 def handle(request: Message) -> Message:
-    """``format``, ``name`` (of a file), ``config``, ``device`` and ``verify`` to a judgement and the kernel's origin;
+    """``format``, ``name`` (of a file), ``config``, ``device`` and ``verify`` to an outcome and the kernel's origin;
     with ``layer`` and ``rows`` for ``name`` and ``verify``, to ESTIMATED ``seconds``, or None with a reason."""
     import triton
 
     if "version" in request:
         return Message({"triton": triton.__version__})
-    from autosched.integrations.config_files.judge_config import judge
+    from autosched.integrations.config_files.verify_config import verify_config
 
     if "layer" in request:
         return _counted(request)
     name = parse_file_name(request["name"])
-    found = judge(request["format"], name, request["config"], device(request["device"]), verify=request["verify"])
+    found = verify_config(
+        request["format"], name, request["config"], device(request["device"]), verify=request["verify"]
+    )
     origin = _origin(request["format"], name.is_moe).origin
     return Message({**found.to_json(), "kernel": origin, "triton": triton.__version__})
 

@@ -25,7 +25,7 @@ WORKER = "autosched.integrations.config_files.worker"
 _SECONDS = 300.0  # of the CPU, for one configuration: a compile, and an emulation that has a limit of its own
 
 
-class JudgePool:
+class VerifierPool:
     """``verify``: emulate each configuration. ``python``: of an environment with another Triton. May be used by as many
     threads as it has workers."""
 
@@ -56,8 +56,8 @@ class JudgePool:
         kind = [name.is_moe, name.dtype, name.block_shape, name.per_channel]
         return json.dumps([*kind, device.arch, device.shared_per_block, sorted(config.items())])
 
-    def judged(self, name: FileName, config: Mapping[str, int], device: Device) -> tuple[Mapping[str, Any], float]:
-        """Return a judgement as JSON, and the seconds it took; see ``judge_config.ConfigOutcome``."""
+    def verified(self, name: FileName, config: Mapping[str, int], device: Device) -> tuple[Mapping[str, Any], float]:
+        """Return the outcome as JSON, and the seconds it took; see ``verify_config.ConfigOutcome``."""
         key = self.key(name, config, device)
         if key not in self._known:
             began = time.monotonic()
@@ -102,7 +102,7 @@ class JudgePool:
         try:
             return request_within(worker, request, seconds=_SECONDS)
         except WorkerFailed as error:  # our own fault: say so, and go on with the others
-            return {"status": UNVERIFIED, "reason": one_line(f"it could not be judged: {error}")}
+            return {"status": UNVERIFIED, "reason": one_line(f"it could not be verified: {error}")}
         except WorkerLimitExceeded:
             return {"status": UNVERIFIED, "reason": f"it took more than {_SECONDS:.0f} s of the CPU"}
         except WorkerError as error:

@@ -27,7 +27,7 @@ from autosched.integrations.config_files.tuning.layer_counts import (
     estimated_seconds,
     tuner_space,
 )
-from autosched.integrations.config_files.tuning.pool import JudgePool
+from autosched.integrations.config_files.tuning.pool import VerifierPool
 from autosched.integrations.config_files.tuning.sidecar import LayerChoice, TunedLayer
 from autosched.verify.verdict import outcome_of
 from measurements.trials.measurement import Timing
@@ -76,7 +76,7 @@ def tune_layer(
     layer: Layer,
     device: Device,
     format: Format,
-    pool: JudgePool,
+    pool: VerifierPool,
     *,
     rows: Sequence[int],
     candidates: int = CANDIDATES,
@@ -93,7 +93,7 @@ def tune_layer(
         layer: Experts, sizes and types.
         device: The GPU.
         format: Project whose file is written.
-        pool: Processes that judge configurations.
+        pool: Processes that verify configurations.
         rows: Batch sizes, in tokens.
         candidates: Number of the model's choices that are compiled for each batch size.
         measure: Returns the seconds of a batch with a configuration on this machine's GPU; None without one.
@@ -111,7 +111,7 @@ def tune_layer(
 
     def examined(ranked: tuple[dict[str, int], float], m: int) -> _Examined:
         config, by_sizes = ranked
-        found, _ = pool.judged(name, config, device)
+        found, _ = pool.verified(name, config, device)
         counts = measure is None and found["status"] == "ok"
         return _Examined(as_config(config), found, by_sizes, pool.counted(layer, m, config, device) if counts else None)
 

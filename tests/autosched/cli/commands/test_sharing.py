@@ -15,7 +15,7 @@ from store_trials import make_trial
 
 from autosched.cli.app import run
 from autosched.regression.entries import CheckedEntry, entries
-from autosched.regression.judging import SlowdownLimits
+from autosched.regression.slowdown import SlowdownLimits
 from autosched.user_kernels.user_kernel import KernelSpec
 from measurements.store.store import Store
 from measurements.trials.measurement import Measurement, Provenance, Status, Timing

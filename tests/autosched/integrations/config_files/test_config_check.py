@@ -18,7 +18,7 @@ from autosched.cli import main
 from autosched.integrations.config_files import kernels
 from autosched.integrations.config_files.file_names import parse_file_name
 from autosched.integrations.config_files.installed import kernel_for
-from autosched.integrations.config_files.judge_config import judge
+from autosched.integrations.config_files.verify_config import verify_config
 from search_spaces.hardware.devices import device
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore")]
@@ -40,19 +40,22 @@ SHAPES = {
 @pytest.mark.parametrize("shape", SHAPES)
 def test_our_own_kernels_are_right(shape: str) -> None:
     name, row = SHAPES[shape]
-    found = judge("vllm", parse_file_name(name), SMALL, device(row), verify=True)
+    found = verify_config("vllm", parse_file_name(name), SMALL, device(row), verify=True)
     assert found.status == "ok", found
     assert 0 < found.error_over_bound <= 1 and found.registers > 0 and found.shared_bytes > 0
 
 
 @pytest.mark.parametrize("tile", [{"BLOCK_SIZE_M": 8}, {"BLOCK_SIZE_N": 8}])
 def test_tiles_smaller_than_a_multiplication_are_right(tile: dict[str, int]) -> None:
-    assert judge("vllm", parse_file_name(SHAPES["bf16"][0]), SMALL | tile, device("h100"), verify=True).status == "ok"
+    assert (
+        verify_config("vllm", parse_file_name(SHAPES["bf16"][0]), SMALL | tile, device("h100"), verify=True).status
+        == "ok"
+    )
 
 
 def test_sglang_28019_the_default_does_not_fit_consumer_blackwell() -> None:
     name = parse_file_name("E=8,N=7168,device_name=X,dtype=fp8_w8a8.json")
-    found = judge("sglang", name, DEFAULT, device("rtx5090"), verify=True)
+    found = verify_config("sglang", name, DEFAULT, device("rtx5090"), verify=True)
     assert found.status == "device_limit" and found.shared_bytes == 147_456
     assert "147,456 bytes of shared memory, and rtx5090 has 101,376" in found.reason
 
@@ -61,14 +64,14 @@ def test_a_k_that_spans_two_scales_is_wrong() -> None:
     """Layers of vLLM take less of k then; SGLang's, and both block-scaled matmuls, take what the file says."""
     config = SMALL | {"BLOCK_SIZE_K": 128}
     layer = parse_file_name("E=8,N=64,device_name=X,dtype=fp8_w8a8,block_shape=[64,64].json")
-    assert judge("vllm", layer, config, device("h100"), verify=True).status == "ok"
-    wrong = judge("sglang", layer, config, device("h100"), verify=True)
+    assert verify_config("vllm", layer, config, device("h100"), verify=True).status == "ok"
+    wrong = verify_config("sglang", layer, config, device("h100"), verify=True)
     assert wrong.status == "wrong_result" and "out of bounds" in wrong.reason
 
 
 def test_types_without_a_kernel_are_named() -> None:
     name = parse_file_name("E=8,N=64,device_name=X,dtype=int4_w4a16.json")
-    found = judge("vllm", name, SMALL, device("h100"), verify=True)
+    found = verify_config("vllm", name, SMALL, device("h100"), verify=True)
     assert found.status == "no_kernel" and "int4_w4a16" in found.reason
 
 
@@ -104,7 +107,7 @@ def test_the_kernel_of_the_installed_package_is_verified(packages: Path) -> None
     assert kernel.package == "vllm" and kernel.origin.startswith("fused_moe_kernel of vllm")
     assert "vllm" not in sys.modules, "its kernels are read without importing it"
     name = parse_file_name(SHAPES["bf16"][0])
-    found = judge("vllm", name, SMALL, device("h100"), verify=True)
+    found = verify_config("vllm", name, SMALL, device("h100"), verify=True)
     assert found.status == "findings" and str(path) in found.reason
     assert kernel_for("sglang", moe=True).package == ""
 
@@ -117,7 +120,7 @@ def test_a_parameter_that_is_not_known_is_named(packages: Path) -> None:
         place,
         ("    num_valid_tokens,\n    stride_am,", "    num_valid_tokens,\n    moon,\n    stride_am,"),
     )
-    found = judge("sglang", parse_file_name(SHAPES["bf16"][0]), SMALL, device("h100"), verify=True)
+    found = verify_config("sglang", parse_file_name(SHAPES["bf16"][0]), SMALL, device("h100"), verify=True)
     assert found.status == "no_kernel" and "its parameter moon is not known here" in found.reason
 
 

@@ -13,7 +13,7 @@ triton = pytest.importorskip("triton", reason="Triton is not installed: pip inst
 import triton_verdict_kernels as kernels  # noqa: E402
 
 from autosched.integrations.config_files.file_names import parse_file_name  # noqa: E402
-from autosched.integrations.config_files.judge_config import judge as judge_configuration  # noqa: E402
+from autosched.integrations.config_files.verify_config import verify_config  # noqa: E402
 from autosched.judge.judging import judge as judge_submission  # noqa: E402
 from autosched.judge.task import read_task  # noqa: E402
 from autosched.triton import QUICK, THOROUGH, LaunchFailed, emulated, tune  # noqa: E402
@@ -112,7 +112,7 @@ FILES = {
 @pytest.mark.parametrize("name", FILES)
 def test_a_configuration_of_a_file(name, golden) -> None:
     format, file, config, row = FILES[name]
-    found = judge_configuration(format, parse_file_name(file), config, device(row), verify=True)
+    found = verify_config(format, parse_file_name(file), config, device(row), verify=True)
     verdict = outcome_of(found.status)
     golden(name, verdict, why=[] if verdict == "accepted" else [WORDS.get(found.status, found.status)])
 

@@ -53,8 +53,10 @@ class ConfigOutcome:
         return asdict(self)
 
 
-def judge(format: Format, name: FileName, config: Mapping[str, int], device: Device, *, verify: bool) -> ConfigOutcome:
-    """Judge one configuration of a file of vLLM or SGLang by compiling its kernel and emulating a small launch.
+def verify_config(
+    format: Format, name: FileName, config: Mapping[str, int], device: Device, *, verify: bool
+) -> ConfigOutcome:
+    """Verify one configuration of a file of vLLM or SGLang by compiling its kernel and emulating a small launch.
 
     Args:
         format: Whose file it is, which says the kernel.

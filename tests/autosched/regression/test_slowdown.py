@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from autosched.regression.judging import SlowdownLimits, Times, compare, discoveries, moved_between, one_sided
 from autosched.regression.procedure import ComparisonEffort, flagged, judged, until_decided
+from autosched.regression.slowdown import SlowdownLimits, Times, compare, discoveries, moved_between, one_sided
 from measurements.trials.timing_statistics import SpeedChange
 
 LIMITS = SlowdownLimits(max_slowdown=0.01, floor=0.5e-6)

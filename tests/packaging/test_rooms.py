@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -42,3 +43,22 @@ def test_introductions_ask_a_question_and_name_a_start_and_a_bound(package: str)
         if not (asks and bounded and "Start at" in plain and 3 <= len(sentences) <= 5):
             lacking.append(file)
     assert lacking == []
+
+
+@pytest.mark.parametrize("package", ["autosched", "cost_models", "measurements", "search_spaces"])
+def test_the_architecture_page_lists_the_rooms_of_each_layer(package: str) -> None:
+    contracts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = next(c["layers"] for c in contracts if c.get("containers") == [package])
+    expected = {number: set(layer.split(" | ")) for number, layer in enumerate(layers, 1)}
+    page = (REPOSITORY / "docs" / "contributing" / "architecture.md").read_text()
+    table = page.split(f"\n`{package}/`\n")[1].split("\n\n")[0]
+    listed: dict[int, set[str]] = {}
+    for layer, rooms in re.findall(r"^\| (\d+) \| ([^|]*) \|", table, re.M):
+        listed.setdefault(int(layer), set()).update(re.findall(r"`(\w+)(?:/|\.py)`", rooms))
+    assert listed == expected
+
+
+def test_files_that_the_architecture_page_names_exist() -> None:
+    page = (REPOSITORY / "docs" / "contributing" / "architecture.md").read_text()
+    named = re.findall(r"`((?:autosched|measurements|search_spaces|cost_models|tests|benchmarks)/[\w/]*[\w.]+)`", page)
+    assert named and [name for name in named if not (REPOSITORY / name).exists()] == []

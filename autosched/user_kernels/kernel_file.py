@@ -173,9 +173,9 @@ class KernelReference:
     ``config``.
 
     Parameters missing in ``config`` have that kernel's defaults. Without function and kernel, the kernel itself at
-    ``config`` is the reference. A function that ``judges`` also receives the outputs, and decides whether they are
-    correct. ``place`` is the position in the kernel file, if any. ``time_limit`` is the limit for emulating a reference
-    kernel in CPU seconds, 0 if the file does not set it.
+    ``config`` is the reference. If ``checks_outputs``, the function also receives the outputs, and decides whether they
+    are correct. ``place`` is the position in the kernel file, if any. ``time_limit`` is the limit for emulating a
+    reference kernel in CPU seconds, 0 if the file does not set it.
     """
 
     name: str = ""
@@ -183,7 +183,7 @@ class KernelReference:
     function: UserFunction | None = field(default=None, compare=False, repr=False)
     kernel: KernelFile | None = None
     config: tuple[tuple[str, Value], ...] = ()
-    judges: bool = False
+    checks_outputs: bool = False
     place: str = field(default="", compare=False, repr=False)
     time_limit: float = field(default=0.0, compare=False, repr=False)
 
@@ -246,7 +246,7 @@ class KernelFile:
         """16 digits that identify the computation: arguments, contents of inputs, reference and tolerances."""
         other = self.reference.kernel
         reference = [self.reference.content, None if other is None else other.content, self.reference.config]
-        reference += ["judges"] if self.reference.judges else []
+        reference += ["checks_outputs"] if self.reference.checks_outputs else []
         arguments = [
             [
                 a.name,

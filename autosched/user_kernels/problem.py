@@ -135,7 +135,7 @@ class KernelProblem(Problem):
         """
         reference = self.file.reference
         outputs = [o for o in self.operands() if o.role in ("output", "inout")]
-        if reference.judges:
+        if reference.checks_outputs:
             return {}
         if reference.function is None:
             own = {a.name: a.dtype for a in self.file.arrays}
@@ -154,19 +154,19 @@ class KernelProblem(Problem):
     @property
     def computed_by_function(self) -> bool:
         """True if a function computes the expected outputs, at any size and without emulating a kernel."""
-        return self.file.reference.function is not None and not self.file.reference.judges
+        return self.file.reference.function is not None and not self.file.reference.checks_outputs
 
     @property
-    def judged(self) -> bool:
-        return self.file.reference.judges
+    def checks_outputs(self) -> bool:
+        return self.file.reference.checks_outputs
 
-    def judge(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> str | None:
+    def check_outputs(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> str | None:
         """Return the error that the file's own function finds in the outputs; None without a function.
 
         Raises KernelFileError for a function that fails, or does not return a verdict.
         """
         reference = self.file.reference
-        if not reference.judges or reference.function is None:
+        if not reference.checks_outputs or reference.function is None:
             return None
         dtypes = {a.name: a.dtype for a in self.file.arrays}
         found = {name: _values(dtypes[name], array) for name, array in outputs.items()}
@@ -183,7 +183,7 @@ class KernelProblem(Problem):
     @property
     def _told(self) -> str:
         reference = self.file.reference
-        what = "the function" if reference.judges else "the reference"
+        what = "the function" if reference.checks_outputs else "the reference"
         return f"{reference.place}{': ' if reference.place else ''}{what} {reference.name}"
 
     @property
@@ -208,14 +208,14 @@ class KernelProblem(Problem):
         sum of about a thousand terms. The default of atol is rtol times the output's root mean square. Integers must be
         equal.
         """
-        if self.judged:
+        if self.checks_outputs:
             return {}
         asked = any(a.atol is None or a.rtol != 0.0 for a in self._outputs)
         return self._allowed(self.reference(inputs) if asked else {})
 
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
         reference = self.reference(inputs)
-        return reference, {} if self.judged else self._allowed(reference)
+        return reference, {} if self.checks_outputs else self._allowed(reference)
 
     @property
     def _outputs(self) -> list[KernelArgument]:

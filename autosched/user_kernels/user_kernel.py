@@ -51,7 +51,7 @@ class KernelSpec:
             Path(),
             source=None if is_path else str(source),
             reference=options.reference_function,
-            judge=options.verify,
+            check=options.verify,
         )
 
     @classmethod
@@ -152,7 +152,7 @@ class KernelSpec:
         folder = Path(file).parent if file else Path()
         check = None if verify is None else from_arrays.output_check(tables, verify, answer, atol, arguments)
         made = read_document(
-            document, KeyPositions(f"Kernel {name}"), folder, source=text, reference=reference, judge=check
+            document, KeyPositions(f"Kernel {name}"), folder, source=text, reference=reference, check=check
         )
         if callable(kernel_source):
             made = replace(made, generator=UserFunction(name, given=kernel_source))

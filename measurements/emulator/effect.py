@@ -1,4 +1,4 @@
-"""Whether anything depends on what a launch reads and nobody has written, judged by its effect.
+"""Decide whether undefined values affect the result of a launch, by running it with other bits.
 
 The launch runs again, from the same memory, with other bits there, and with other answers of comparisons with them.
 Where it leaves the same each time, the values went nowhere, as those that a sum takes up and gives off again.
@@ -34,7 +34,7 @@ def time_limit_of(done: Emulation, time_limit: float) -> float:
     return min(time_limit, 1 + 10 * done.run_seconds)
 
 
-def judge(
+def without_harmless(
     done: Emulation, again: Callable[[int], Emulation], same: Callable[[Emulation, Emulation], bool]
 ) -> Emulation:
     """Return the launch, its faults of values that nobody has written as notes where nothing depends on them.

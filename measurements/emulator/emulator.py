@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from measurements.emulator.effect import judge, time_limit_of
+from measurements.emulator.effect import time_limit_of, without_harmless
 from measurements.emulator.emulate_options import EmulateOptions
 from measurements.emulator.findings import Emulation
 from measurements.emulator.host.build import runner
@@ -239,7 +239,9 @@ def run_launch(
     done = run(settings.time_limit)
     if not settings.check:
         return done
-    return judge(done, lambda garbage: run(time_limit_of(done, settings.time_limit), garbage), _left_the_same)
+    return without_harmless(
+        done, lambda garbage: run(time_limit_of(done, settings.time_limit), garbage), _left_the_same
+    )
 
 
 def _left_the_same(done: Emulation, other: Emulation) -> bool:

@@ -55,9 +55,9 @@ def check(
     Raises:
         ValueError: An output that is missing or has another shape or storage type.
     """
-    judged = problem.judge(inputs, outputs)
-    if judged is not None:
-        return Check(not judged, math.inf if judged else 0.0, judged)
+    wrong = problem.check_outputs(inputs, outputs)
+    if wrong is not None:
+        return Check(not wrong, math.inf if wrong else 0.0, wrong)
     if reference is None and tolerance is None:
         reference, tolerance = problem.expected(inputs)
     reference = problem.reference(inputs) if reference is None else reference

@@ -118,12 +118,12 @@ class Problem(ABC):
         return "", 0
 
     @property
-    def judged(self) -> bool:
-        """True if ``judge`` checks outputs, which have no reference."""
+    def checks_outputs(self) -> bool:
+        """True if ``check_outputs`` checks outputs, which have no reference."""
         return False
 
-    def judge(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> str | None:
-        """Return what is wrong with stored ``outputs``, "" for nothing, of a problem that judges them itself; None for
+    def check_outputs(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> str | None:
+        """Return what is wrong with stored ``outputs``, "" for nothing, of a problem that checks them itself; None for
         one whose outputs are compared with ``reference``."""
         return None
 

@@ -151,10 +151,10 @@ class ProgramProblem(Problem):
         return tuple(name for name, a in self.program.arguments if a.unordered)
 
     @property
-    def judged(self) -> bool:
+    def checks_outputs(self) -> bool:
         return bool(self._unordered)
 
-    def judge(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> str | None:
+    def check_outputs(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> str | None:
         """Compare the elements of unordered arrays in ascending order; None for a program without any."""
         if not self._unordered:
             return None

@@ -124,10 +124,10 @@ class TileOperator(Problem):
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
         """Return the reference as far as the outputs' types hold it, and the bound on rounding errors that the
         interpreter carries from operation to operation."""
-        values, bounds, _ = self._judged(inputs)
+        values, bounds, _ = self._bounded(inputs)
         return values, bounds
 
-    def _judged(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray], bool]:
+    def _bounded(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray], bool]:
         """Return what ``expected`` does, and whether the interpreter gives the same, within the bound."""
         from search_spaces.programs.language.bounded import rounded
 
@@ -151,7 +151,7 @@ class TileOperator(Problem):
         that must weigh nothing is NaN, the program's arithmetic is not that of the reference."""
         for given in self.edge_cases(self.random_inputs(seed), seed):
             inputs = self._shaped(given.inputs)
-            if self._judged(inputs)[2]:
+            if self._bounded(inputs)[2]:
                 yield StressInputs(given.cases, inputs)
 
     def _shaped(self, arrays: Mapping[str, Array]) -> dict[str, Array]:

@@ -41,12 +41,12 @@ def of_cluster(
         The backend; closing it closes a cluster that it opened.
 
     Raises:
-        BackendError: The outputs are judged by a function of a kernel file, which is not supported on clusters.
+        BackendError: The outputs are checked by a function of a kernel file, which is not supported on clusters.
         ValueError: The cluster has no GPU of the kind.
     """
-    if problem is not None and problem.judged:
+    if problem is not None and problem.checks_outputs:
         raise BackendError(
-            "its outputs are judged by a function of the kernel file, which no cluster has: leave --ray out"
+            "its outputs are checked by a function of the kernel file, which no cluster has: leave --ray out"
         )
     wanted = device.name if isinstance(device, Device) else None if device is None else device_row(device).name
     given = where if isinstance(where, Fleet) else None

@@ -127,7 +127,7 @@ def read_document(
     default_name: str | None = None,
     source: str | None = None,
     reference: Callable[..., Any] | None = None,
-    judge: Callable[..., Any] | None = None,
+    check: Callable[..., Any] | None = None,
     _within: tuple[Path, ...] = (),
 ) -> KernelFile:
     """Return the kernel of a document with the keys of a TOML file.
@@ -139,7 +139,7 @@ def read_document(
         default_name: Name of the kernel if the document has none; None makes it required.
         source: Replaces the text of the source file; None to read the file.
         reference: Replaces the function of ``reference.python``.
-        judge: Replaces the function of ``reference.verify``.
+        check: Replaces the function of ``reference.verify``.
 
     Returns:
         The kernel.
@@ -148,7 +148,7 @@ def read_document(
         KernelFileError: The document is invalid; the message has the position.
     """
     reader = _KernelFileReader(DocumentTable(document, places), folder)
-    return reader.read(default_name, source, reference, judge, _within)
+    return reader.read(default_name, source, reference, check, _within)
 
 
 class _KernelFileReader:
@@ -165,7 +165,7 @@ class _KernelFileReader:
         default_name: str | None,
         source: str | None,
         reference: Callable[..., Any] | None,
-        judge: Callable[..., Any] | None,
+        check: Callable[..., Any] | None,
         within: tuple[Path, ...],
     ) -> KernelFile:
         top, kernel = self.top, self.top.table("kernel")
@@ -227,7 +227,7 @@ class _KernelFileReader:
             rules=self._rules(),
             launch=launch,
             arguments=arguments,
-            reference=self._reference(reference, judge, parameters, arrays, within),
+            reference=self._reference(reference, check, parameters, arrays, within),
             metrics=self._metrics(top.table("metrics"), flops, moved),
             proxy=self._proxy(top.table("proxy"), sizes),
             flops=flops,
@@ -237,10 +237,10 @@ class _KernelFileReader:
             flags=launches.flags[1],
         )
         varying = next((a for a in arguments if a.kind == "output" and not _is_fixed(a, sizes)), None)
-        if varying is not None and not made.reference.judges:
+        if varying is not None and not made.reference.checks_outputs:
             raise KernelFileError(
                 f"{varying.place}: the shape of {varying.name} depends on parameters, so that no one array is right: "
-                'judge the outputs by [reference] verify = "file.py:function"'
+                'check the outputs by [reference] verify = "file.py:function"'
             )
         kernel.done()
         top.done()
@@ -371,7 +371,7 @@ class _KernelFileReader:
     def _reference(
         self,
         function: Callable[..., Any] | None,
-        judge: Callable[..., Any] | None,
+        check: Callable[..., Any] | None,
         parameters: Sequence[Parameter],
         arrays: set[str],
         within: tuple[Path, ...],
@@ -381,13 +381,13 @@ class _KernelFileReader:
         if "constants" in table:  # of a T1 file
             constants = {str(k): float(v) for k, v in table.table("constants").items()}
             return KernelReference("constants", repr(constants), UserFunction("constants", given=_constants(constants)))
-        if len(given) + (function is not None) + (judge is not None) > 1:
+        if len(given) + (function is not None) + (check is not None) > 1:
             table.fail("give one reference: python, kernel, or verify")
         made, limits = KernelReference() if function is None else callable_reference(function), read_limits(table)
-        if judge is not None:
-            made = replace(callable_reference(judge), judges=True)
+        if check is not None:
+            made = replace(callable_reference(check), checks_outputs=True)
         if given == ["verify"]:
-            made = replace(python_reference(table, self.folder, "verify", limits=limits), judges=True)
+            made = replace(python_reference(table, self.folder, "verify", limits=limits), checks_outputs=True)
         if given == ["python"]:
             made = python_reference(table, self.folder, limits=limits)
         elif given == ["kernel"]:

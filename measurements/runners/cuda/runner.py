@@ -375,8 +375,8 @@ class CudaRunner(PoolRunner):
         with self._lock:
             known = self._known.get(identity)
             fastest = self._fastest.get(data.key)
-        if known is None and candidate.problem.judged:
-            known = self._judged(supervisor, candidate, program, data)
+        if known is None and candidate.problem.checks_outputs:
+            known = self._checked_outputs(supervisor, candidate, program, data)
         if known is None:
             race = None if options.power else options.race
             request = Measure(
@@ -428,20 +428,20 @@ class CudaRunner(PoolRunner):
                 "or leave --clocks out"
             )
 
-    def _judged(
+    def _checked_outputs(
         self,
         supervisor: Supervisor,
         candidate: Candidate,
         program: Compiled,
         data: DataSet,
     ) -> Measurement | None:
-        """Return the error in the outputs of one launch, for a problem that judges them itself, or None."""
+        """Return the error in the outputs of one launch, for a problem that checks them itself, or None."""
         message = self._of_outputs(candidate, program, data)
         outcome: Outcome = supervisor.run(data.key, partial(self._prepare, data), message)
         if outcome.status is not Status.OK:
             return Measurement(outcome.status, self.provenance, outcome.reason)
         outputs = _outputs(candidate, outcome)
-        wrong = candidate.problem.judge(candidate.problem.random_inputs(data.seed), outputs)
+        wrong = candidate.problem.check_outputs(candidate.problem.random_inputs(data.seed), outputs)
         return Measurement(Status.WRONG_RESULT, self.provenance, wrong) if wrong else None
 
     def _of_outputs(self, candidate: Candidate, program: Compiled, data: DataSet) -> Message:

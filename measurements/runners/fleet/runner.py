@@ -25,7 +25,7 @@ from search_spaces.launches.launch import Launch
 from search_spaces.operators.problem import Problem
 
 _JUDGED = (
-    "its outputs are judged by a function of the kernel file, which runs where it is tuned: measure on one machine"
+    "its outputs are checked by a function of the kernel file, which runs where it is tuned: measure on one machine"
 )
 
 
@@ -143,7 +143,7 @@ class FleetRunner(PoolRunner):
         if isinstance(module, Measurement):
             stream.results.put((position, module, 0.0))
             return
-        if candidate.problem.judged:
+        if candidate.problem.checks_outputs:
             stream.results.put((position, Measurement(Status.CRASHED, self.provenance, _JUDGED), 0.0))
             return
         work = self._work(candidate, module)

@@ -26,7 +26,7 @@ def test_its_reference_or_judge_answers(path) -> None:  # type: ignore[no-untype
     problem = KernelSpec.from_file(path).problem()
     inputs = problem.random_inputs(0)
     written = {o.name for o in problem.operands() if o.role in ("output", "inout")}
-    if problem.judged:
+    if problem.checks_outputs:
         assert written
         return
     assert problem.reference(inputs).keys() == written

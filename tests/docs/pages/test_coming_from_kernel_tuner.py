@@ -106,8 +106,8 @@ def verify(folder: Path) -> None:
 
     problem = add(answer=[A + B, None, None, None], verify=same).problem()
     inputs = problem.random_inputs(0)
-    assert problem.judged and problem.judge(inputs, {"c": A + B}) == ""
-    assert problem.judge(inputs, {"c": A - B})
+    assert problem.checks_outputs and problem.check_outputs(inputs, {"c": A + B}) == ""
+    assert problem.check_outputs(inputs, {"c": A - B})
 
 
 def in_place(folder: Path) -> None:

@@ -106,7 +106,7 @@ _PLACES = {  # below autosched.cli.commands
     "devices": "machine.list_devices:devices",
     "doctor": "machine.doctor:doctor",
     "judge": "verification.submission:judge",
-    "run": "verification.program:run",
+    "run": "verification.executable:run",
     "verify": "verification.schedules:verify",
     spellings.VERIFY_FILE: "verification.file:verify_file",
     spellings.KNOWN: "best_known:best_known",

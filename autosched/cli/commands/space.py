@@ -31,8 +31,8 @@ from autosched.cli.terminal.output_files import check_picture, replaceable
 from autosched.reporting import formatting
 from autosched.reporting.exit_status import ExitStatus
 from autosched.reporting.pictures import draw
-from autosched.reporting.program_pictures import draw_program
 from autosched.reporting.readings import readings_json
+from autosched.reporting.tile_program_pictures import draw_program
 from search_spaces.catalogue import candidates, templates_for
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.operator import Operator

@@ -75,9 +75,9 @@ def verify_file(
     kind = FileKind.BINARY if given.kind is FileKind.EXECUTABLE and launched else given.kind
     refuse_others(ctx, file, kind)
     if kind is FileKind.EXECUTABLE:
-        from autosched.cli.commands.verification.program import verify_program
+        from autosched.cli.commands.verification.executable import verify_executable
 
-        return verify_program("verify", [file, *(arguments or ())], effort, findings, executable, undefined, output)
+        return verify_executable("verify", [file, *(arguments or ())], effort, findings, executable, undefined, output)
     if kind is FileKind.SCRIPT:
         from autosched.cli.commands.verification.script import verify_script
 

@@ -53,10 +53,10 @@ def run(
     Compile it with nvcc -cudart shared -lineinfo. Copies, streams, events, symbols, textures and managed memory work;
     times are those of this machine's CPU.
     """
-    return verify_program("run", program, effort, findings, executable, undefined, output)
+    return verify_executable("run", program, effort, findings, executable, undefined, output)
 
 
-def verify_program(
+def verify_executable(
     command: str,
     program: Sequence[str],
     effort: VerificationEffort,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from autosched.cli import main
-from autosched.reporting.program_pictures import panels
+from autosched.reporting.tile_program_pictures import panels
 from search_spaces.programs.language.distribution import blocked
 from search_spaces.spaces.space import Space
 

@@ -55,7 +55,7 @@ def interpret(
         Outputs, and the largest absolute error allowed for each element. Elements that no block stores are NaN.
     """
     arrays = {
-        a.name: _numbers(a.dtype, np.asarray(inputs[a.name])[..., : a.full[-1]]).reshape(a.full)
+        a.name: _numbers(a.dtype, _without_gaps(a, np.asarray(inputs[a.name]))).reshape(a.full)
         for a in trace.arrays
         if a.role != "output"
     }
@@ -77,6 +77,11 @@ def interpret(
     for name, added in combined.items():
         bounds[name] += added.bound(types[name])
     return outputs, bounds
+
+
+def _without_gaps(array: ir.Array, given: Array) -> Array:
+    """Return the columns of a strided array; other arrays may come in any shape of as many elements."""
+    return given if array.pitch is None else given[..., : array.full[-1]]
 
 
 def _numbers(dtype: DType, stored: Array) -> FloatArray:

@@ -20,8 +20,8 @@ __all__ = ["main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status.
 
-    Without ``arguments`` they are those of the process, whose Ctrl-C and standard streams are taken over first, before
-    anything that takes time to import; the command then runs in a child (``supervised``).
+    Without ``arguments``, the arguments of the process are used. Ctrl-C and the standard streams are then handled
+    before any slow import, and the command runs in a child process (``supervised``).
     """
     if arguments is not None:
         return _run(arguments)

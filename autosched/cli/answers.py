@@ -1,4 +1,4 @@
-"""How ``verify``, ``run``, ``judge`` and ``check`` answer: their options for it, and how it is printed and written."""
+"""Output of ``verify``, ``run``, ``judge`` and ``check``: its options, and the functions that print and write it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GITHUB_SUMMARY = "GITHUB_STEP_SUMMARY"
 
 @dataclass(frozen=True)
 class Output:
-    """Where the answer goes. Without an option it is text on stdout."""
+    """Output options of a command. Default: text on stdout."""
 
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False
     junit: Annotated[str | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML.")] = None
@@ -34,23 +34,26 @@ class Output:
     ] = False
 
     def check(self, inputs: Sequence[str | None], *more: str | None) -> None:
-        """Raise InputError for a file that cannot be written, before minutes of work.
+        """Check before the work starts that the output files can be written.
 
         Args:
             inputs: Files that are read.
             more: Further files that the command writes.
+
+        Raises:
+            InputError: A file cannot be written.
         """
         check_outputs([self.junit, self.markdown, *more], inputs)
 
 
 @dataclass(frozen=True)
 class CommandAnswer:
-    """Findings of a command.
+    """Result of a command in all its output formats.
 
     Attributes:
-        summary: Its cases and its exit status.
-        document: The JSON document, without what every document has.
-        text: Prints the answer for people; ends with the conclusion.
+        summary: Cases and exit status.
+        document: Fields of the JSON document that only this command has.
+        text: Function that prints the answer as text, conclusion last.
     """
 
     summary: Summary
@@ -59,7 +62,7 @@ class CommandAnswer:
 
 
 def give(answer: CommandAnswer, output: Output) -> ExitStatus:
-    """Print an answer, and return the exit status. The files of ``output`` are written before (``write_files``)."""
+    """Print an answer and return the exit status. Call ``write_files`` first."""
     if output.json:
         print_json(document(answer))
     else:
@@ -68,7 +71,7 @@ def give(answer: CommandAnswer, output: Output) -> ExitStatus:
 
 
 def document(answer: CommandAnswer) -> dict[str, Any]:
-    """Return the JSON document: what every answer has, then what this one adds."""
+    """Return the JSON document: the fields that all answers share, then those of this command."""
     summary = answer.summary
     return {
         "command": summary.command,
@@ -80,7 +83,7 @@ def document(answer: CommandAnswer) -> dict[str, Any]:
 
 
 def write_files(summary: Summary, output: Output) -> None:
-    """Write JUnit XML, Markdown and GitHub annotations, as far as they are asked for."""
+    """Write JUnit XML, Markdown and GitHub annotations if their options are given."""
     if output.junit is not None:
         Path(output.junit).write_bytes(ci.junit(summary))
     if output.markdown is not None:

@@ -1,4 +1,4 @@
-"""The commands and operators put together, and the one place where an error becomes a line on stderr."""
+"""Build the command line from commands and operators, and turn users' errors into one line on stderr."""
 
 import errno
 import gc
@@ -134,7 +134,7 @@ _SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
 
 class _Group(TyperGroup):
-    """Commands in the order of ``_ORDER``, whose unknown names are answered with the known ones."""
+    """Commands in the order of ``_ORDER``. An unknown name is answered with the known names."""
 
     noun = "command"
 
@@ -166,7 +166,7 @@ class _OperatorGroup(_Group):
     noun = "operator"
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Call an operator what the user called it, which is the context's object, in usage lines and hints."""
+        """Show an operator in usage lines and hints under the name that the user typed (the context's object)."""
         name, command, rest = super().resolve_command(ctx, args)
         return ctx.obj or name, command, rest
 
@@ -174,8 +174,14 @@ class _OperatorGroup(_Group):
 def build(only: str | None = None, operator: str | None = None) -> typer.Typer:
     """Build the command line, with one subcommand for every operator of ``search_spaces.catalogue.operators()``.
 
-    To build all of it takes longer than many commands run. So it can be built for one: ``only`` that command, and of
-    its operators only ``operator``. Where there is none of that name, none is left out.
+    Building all of it takes longer than many commands run, so one command can be built alone.
+
+    Args:
+        only: Name of the only command to build. All are built if there is no such command.
+        operator: Name of its only operator to build. All are built if there is no such operator.
+
+    Returns:
+        The command line.
     """
     app = typer.Typer(
         name="autosched",
@@ -194,7 +200,7 @@ def build(only: str | None = None, operator: str | None = None) -> typer.Typer:
 
 
 def _commands(app: typer.Typer, operator: str | None) -> dict[str | None, Callable[[], object]]:
-    """List the commands, each with the call that adds it to ``app``."""
+    """Map each command to the function that adds it to ``app``."""
     # Options after the program are the program's.
     of_program = _SETTINGS | {"allow_interspersed_args": False}
 
@@ -217,7 +223,7 @@ def _commands(app: typer.Typer, operator: str | None) -> dict[str | None, Callab
 
 
 def _call(name: str) -> Callable[..., int]:
-    """Return the function of a command, whose module is imported now: a command waits for no other's."""
+    """Import the module of a command and return its function. Modules of other commands are not imported."""
     module, _, function = _PLACES[name].partition(":")
     call: Callable[..., int] = getattr(import_module(f"autosched.cli.commands.{module}"), function)
     return call
@@ -304,7 +310,7 @@ def _first_line(command: Callable[..., int]) -> str:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command line and return the exit status. An error of the user's becomes one line on stderr and 2."""
+    """Run the command line and return the exit status. A user's error gives one line on stderr and status 2."""
     try:
         with waiting_told():
             arguments = triton_option.expanded(spellings.expanded(arguments))

@@ -19,26 +19,26 @@ from autosched.verify.verdict import Outcome
 from measurements.files.text import harmless
 
 _ICONS: Mapping[Outcome, str] = {"refused": "🔴", "accepted": "🟢", "uncertain": "🟡"}
-_SUMMARY_ROWS = 200  # GitHub shows no summary of more than 1 MiB; failures come first
+_SUMMARY_ROWS = 200  # GitHub shows summaries of up to 1 MiB; failures come first
 # Characters that XML 1.0 cannot hold in any form (section 2.2, Char)
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True)
 class CheckedCase:
-    """One thing that was verified or checked.
+    """Result of one verified or checked case.
 
     Attributes:
         name: Identifies it for people and tools.
-        outcome: Whether it passes.
+        outcome: Passed, failed or undecided.
         verdict: The command's own word for the outcome.
-        reasons: One line each.
-        group: What it belongs to: an operator, a kernel.
-        seconds: How long it took.
-        file: Where it is defined; "" for the subject of the summary.
-        line: 0 for the whole file.
+        reasons: Reasons for the outcome, one line each.
+        group: Operator or kernel of the case.
+        seconds: Duration of the case.
+        file: File that defines it; "" for the subject of the summary.
+        line: Line in that file; 0 for the whole file.
         facts: Further properties, by name.
-        cells: Texts under ``Summary.columns``.
+        cells: Texts for the columns ``Summary.columns``.
         change: A measured change, to stand next to the verdict.
     """
 
@@ -70,12 +70,12 @@ class Summary:
 
     Attributes:
         command: "verify", "run", "judge" or "check".
-        kind: What was verified or how it was checked: "script", "static".
+        kind: Kind of input or of check, such as "script" or "static".
         subject: The file, database, folder or problem.
-        status: The exit status.
-        conclusion: One line for people.
-        cases: What was verified or checked.
-        seconds: How long it took.
+        status: Exit status.
+        conclusion: Conclusion in one line.
+        cases: Results of all cases.
+        seconds: Duration of the command.
         facts: Properties of the run; empty ones are left out of the Markdown.
         columns: Headings of the cases' ``cells``.
         hidden: A verdict that is not listed in the Markdown unless it has a reason.
@@ -175,7 +175,7 @@ def workflow_commands(summary: Summary) -> list[str]:
 
 
 def worst_first(cases: Sequence[CheckedCase]) -> list[CheckedCase]:
-    """Return refused cases, then uncertain ones, then the rest; each in their order."""
+    """Sort failed cases first, then uncertain ones, then the rest; the order within each group is kept."""
     order = ("refused", "uncertain", "accepted")
     return sorted(cases, key=lambda c: order.index(c.outcome))
 
@@ -196,22 +196,22 @@ def _xml(text: str) -> str:
 
 
 def _md(text: str) -> str:
-    """Return text that has no meaning in Markdown or HTML, for one cell of a table."""
+    """Escape Markdown and HTML in the text of a table cell."""
     escaped = re.sub(r"([\\`*_{}\[\]<>#|~$@])", r"\\\1", " ".join(harmless(text).split()))
     return escaped.replace("\\<", "&lt;").replace("\\>", "&gt;")
 
 
 def _data(text: str) -> str:
-    """Return the message of a workflow command, in which only these three characters have a meaning."""
+    """Escape the message of a workflow command, in which only these three characters are special."""
     return harmless(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _from_here(file: str) -> str:
-    """Return a path relative to the current folder, where GitHub looks, if the file lies in it."""
+    """Return the path relative to the current folder, as GitHub expects; unchanged for a file outside it."""
     path, here = Path(file), Path.cwd()
     return str(path.relative_to(here)) if path.is_absolute() and path.is_relative_to(here) else file
 
 
 def _property(text: str) -> str:
-    """Return a property of a workflow command, which also ends at a comma and a colon."""
+    """Escape a property of a workflow command, in which comma and colon are special too."""
     return _data(text).replace(":", "%3A").replace(",", "%2C")

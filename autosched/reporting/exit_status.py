@@ -1,6 +1,6 @@
 """Exit statuses: one table for every command and for the pytest plug-in.
 
-``docs/reference/exit-statuses.md`` is this table, made by ``docs/generate.py``.
+``docs/generate.py`` writes this table to ``docs/reference/exit-statuses.md``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ class ExitStatus(IntEnum):
     OK = 0
     NO = 1
     NO_ANSWER = 2
-    STOPPED = 130  # as shells report Ctrl-C
+    STOPPED = 130  # the status with which shells report Ctrl-C
 
     @property
     def meaning(self) -> str:
@@ -44,7 +44,7 @@ ANSWERS = {
     "verify of CUDA, PTX or a binary": (
         "no fault was found, and --expect holds",
         "a fault was found (with --fail-on note: or a note), or --expect does not hold",
-        "the code is refused or does not compile, or the launch could not be emulated to its end",
+        "the code is invalid or does not compile, or the launch could not be emulated to its end",
     ),
     "verify of a Python script": (
         "it launched a Triton kernel, and no fault was found",
@@ -54,7 +54,7 @@ ANSWERS = {
     "verify of an executable, run": (
         "it launched a kernel, no fault was found, and its own status is 0",
         "a fault was found, or the executable fails",
-        "it launched no kernel, or it calls what is not emulated",
+        "it launched no kernel, or it uses a feature that is not emulated",
     ),
     "verify of a submission, judge": (
         "the submission is right",
@@ -82,18 +82,18 @@ ANSWERS = {
 
 
 def combined(statuses: Iterable[int]) -> ExitStatus:
-    """Return the status of several runs together: stopped, else the worst answer; a "no" outweighs no answer."""
+    """Combine the statuses of several runs: stopped if one was stopped, else the worst. "No" outweighs "no answer"."""
     given = set(statuses)
     return next((s for s in (ExitStatus.STOPPED, ExitStatus.NO, ExitStatus.NO_ANSWER) if s in given), ExitStatus.OK)
 
 
 def of_verdicts(accepted: int, refused: int, uncertain: int) -> ExitStatus:
-    """Return the status of a command that must be sure of everything it was given.
+    """Return the status of a command that passes only if all its cases pass.
 
     Args:
-        accepted: How much passed.
-        refused: How much failed.
-        uncertain: How much could not be decided.
+        accepted: Number of cases that passed.
+        refused: Number of cases that failed.
+        uncertain: Number of undecided cases.
     """
     if refused:
         return ExitStatus.NO

@@ -1,4 +1,4 @@
-"""A matplotlib figure as a file: whole or not at all, and the same bytes for the same figure."""
+"""Save a matplotlib figure atomically and reproducibly: the same figure gives the same bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,16 @@ if TYPE_CHECKING:
 
 
 def save(figure: Figure, target: Path, **options: Any) -> None:
-    """Write .svg or .png by the suffix of ``target``; ``options`` are those of ``savefig``. Raises OSError."""
+    """Write a figure as .svg or .png, by the suffix of ``target``.
+
+    Args:
+        figure: The figure.
+        target: Path of the file.
+        options: Options of ``Figure.savefig``.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
     drawn, kind = io.BytesIO(), target.suffix.removeprefix(".")
     figure.savefig(drawn, format=kind, metadata={"Date": None} if kind == "svg" else None, **options)
     publish(target, drawn.getvalue())

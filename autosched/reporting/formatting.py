@@ -1,4 +1,4 @@
-"""Times, rates, schedules and tables as people read them."""
+"""Format times, rates, schedules and tables for people."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # a verification has no trials
     from measurements.trials.trial import Trial
 
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
-_TYPES = frozenset((*MULTIPLIED_DTYPES, "i32"))  # of fields that are always shown
+_TYPES = frozenset((*MULTIPLIED_DTYPES, "i32"))  # types of fields that are always shown
 GAP = 2  # spaces between columns
 _RATE_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
 
@@ -34,7 +34,7 @@ PROVENANCE_NOTE = {
 
 
 def time(seconds: float) -> str:
-    """Return a kernel's time with four digits: ``213.4 us``."""
+    """Format the time of a kernel with four digits: ``213.4 us``."""
     for scale, unit in _TIME_UNITS:
         if seconds >= scale:
             return f"{_four_digits(seconds / scale)} {unit}"
@@ -42,9 +42,9 @@ def time(seconds: float) -> str:
 
 
 def rate(problem: Costed, seconds: float, device: str | None = None) -> str:
-    """Return the rate that a time amounts to: ``4.103 TB/s`` or ``644.1 TFLOP/s``.
+    """Format the rate that a time corresponds to: ``4.103 TB/s`` or ``644.1 TFLOP/s``.
 
-    It is bytes per second if moving the operands takes longest on ``device``, or if there is no arithmetic.
+    The rate is in bytes per second if the problem is bound by memory on ``device``, or has no arithmetic.
     """
     chip = None if device is None else known(device)
     if not problem.flops or (chip is not None and roofline(problem, chip).memory_bound):
@@ -53,7 +53,10 @@ def rate(problem: Costed, seconds: float, device: str | None = None) -> str:
 
 
 def share_of_roof(problem: Costed, seconds: float, device: str) -> str | None:
-    """``41% of the peak``, or of the bandwidth of DRAM where that bounds the problem; None for an unknown device."""
+    """Format the share of the roofline: ``41% of the peak``, or of DRAM bandwidth for a memory-bound problem.
+
+    Returns None for an unknown device.
+    """
     chip = known(device)
     if chip is None:
         return None
@@ -72,7 +75,7 @@ def _four_digits(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration for people: ``0.4 s``, ``14 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    """Format a duration: ``0.4 s``, ``14 s``, ``3 min 20 s``, ``2 h 5 min``."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -84,23 +87,23 @@ def duration(seconds: float) -> str:
 
 
 def pace(rate: float, seconds_left: float) -> str:
-    """``2.1/s, 14 s left``; ``rate`` is in steps per second."""
+    """Format a rate in steps per second and the remaining time: ``2.1/s, 14 s left``."""
     shown = f"{rate:.1f}/s" if rate >= 0.1 else f"{duration(1 / rate)} each"
     return f"{shown}, {duration(seconds_left)} left" if seconds_left > 0 else shown
 
 
 def count(number: int) -> str:
-    """Return a whole number with separators, or as a power of ten where it is too long to read."""
-    return f"{number:,}" if number < 10**15 else f"{Decimal(number):.2e}"  # one that no float may hold
+    """Format an integer with separators, or as a power of ten if it is too long to read."""
+    return f"{number:,}" if number < 10**15 else f"{Decimal(number):.2e}"  # it may be too large for a float
 
 
 def plural(number: int, noun: str) -> str:
-    """``1 schedule``, ``2 schedules``."""
+    """Format a number with its noun: ``1 schedule``, ``2 schedules``."""
     return f"{count(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def size(number_of_bytes: int) -> str:
-    """Bytes in binary units: ``48 KiB``."""
+    """Format bytes in binary units: ``48 KiB``."""
     value = float(number_of_bytes)
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if value < 1024 or unit == "GiB":
@@ -110,10 +113,10 @@ def size(number_of_bytes: int) -> str:
 
 
 def one_line(problem: Problem) -> str:
-    """Return a problem in one line: ``matmul m=4096 n=4096 k=4096 a=f16 b=f16 acc=f32 out=f16``.
+    """Format a problem in one line: ``matmul m=4096 n=4096 k=4096 a=f16 b=f16 acc=f32 out=f16``.
 
-    It has required fields, types, and fields that differ from their default; all fields if there are none of these, as
-    for a user's kernel at its own sizes.
+    The line has required fields, types, and fields that differ from their default. If there are none of these, as for a
+    user's kernel at its default sizes, it has all fields.
     """
     shown = problem.to_json()
     names = telling_fields([problem]) or [f.name for f in dataclasses.fields(problem)]
@@ -121,7 +124,7 @@ def one_line(problem: Problem) -> str:
 
 
 def telling_fields(problems: Sequence[Problem]) -> list[str]:
-    """Return the fields that tell apart ``problems`` of one operator.
+    """Return the fields that distinguish ``problems`` of one operator.
 
     These are fields without a default, types, and fields in which one of the problems differs from the default.
     """
@@ -129,7 +132,7 @@ def telling_fields(problems: Sequence[Problem]) -> list[str]:
 
 
 def differing_fields(problems: Sequence[Problem]) -> list[str]:
-    """Return the telling fields without a default, and those that differ among ``problems``."""
+    """Return the fields of ``telling_fields`` that have no default or differ among ``problems``."""
     fields = dataclasses.fields(problems[0])
     return [
         f.name for f in fields if f.default is dataclasses.MISSING or len({getattr(p, f.name) for p in problems}) > 1
@@ -140,19 +143,19 @@ def _tells(field: dataclasses.Field[Any], problems: Sequence[Problem]) -> bool:
     values = {getattr(p, field.name) for p in problems}
     if not values.isdisjoint(_TYPES):
         return True
-    if field.default == "":  # taken from the other fields
+    if field.default == "":  # derived from the other fields
         return any(p != dataclasses.replace(p, **{field.name: ""}) for p in problems)
     return values != {field.default}
 
 
 def reasons(counts: Mapping[str, int]) -> str:
-    """``wrong_result 2, timeout 1``, most frequent first."""
+    """Format counts by reason, most frequent first: ``wrong_result 2, timeout 1``."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{name} {number}" for name, number in ordered)
 
 
 def front(names: Sequence[str], parameters: Collection[str], rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Return a Pareto front: objectives, then those of the parameters that differ."""
+    """Return a Pareto front as a table: objectives, then the parameters that differ."""
     varying = [n for n in rows[0] if n in parameters and len({row[n] for row in rows}) > 1]
     made = table(*names, *varying, right=[*names, *varying])
     for row in rows:
@@ -161,7 +164,13 @@ def front(names: Sequence[str], parameters: Collection[str], rows: Sequence[Mapp
 
 
 def table(*columns: str, right: Sequence[str] = (), fold: Sequence[str] = ()) -> Table:
-    """Return an open table with a line under its head. ``right`` aligns numbers, ``fold`` may take several lines."""
+    """Return a borderless table with a line under its head.
+
+    Args:
+        *columns: Headings.
+        right: Headings of right-aligned columns.
+        fold: Headings of columns whose text may wrap.
+    """
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", padding=(0, GAP - 1, 0, 0))
     for name in columns:
         made.add_column(
@@ -174,7 +183,7 @@ def table(*columns: str, right: Sequence[str] = (), fold: Sequence[str] = ()) ->
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> Table:
-    """Names on the left, what is known about them on the right."""
+    """Return a table of names and their values."""
     made = Table.grid(padding=(0, 2, 0, 0))
     made.add_column(no_wrap=True, style="bold")
     made.add_column(overflow="fold")
@@ -184,7 +193,7 @@ def facts(pairs: Iterable[tuple[str, str]]) -> Table:
 
 
 def decisions(schedule: Schedule, width: int) -> Table:
-    """Return a schedule's parameters and values, read down as many columns as fit into ``width`` characters."""
+    """Return a table of a schedule's parameters and values, in as many columns as fit into ``width`` characters."""
     pairs = [(name, str(value)) for name, value in schedule.items]
     for columns in (4, 3, 2, 1):
         height = -(-len(pairs) // columns)
@@ -202,7 +211,7 @@ def decisions(schedule: Schedule, width: int) -> Table:
 
 
 def cut(text: str, most: int) -> str:
-    """Return ``text``, or as many of its words as ``most`` characters hold."""
+    """Cut ``text`` after a word so that it has at most ``most`` characters."""
     if len(text) <= most:
         return text
     start = text[: most - 3].rpartition(" ")[0] or text[: most - 3]
@@ -210,7 +219,7 @@ def cut(text: str, most: int) -> str:
 
 
 def name_without_file(problem_key: str, facts: ProblemFacts | None) -> str:
-    """Return the name of a problem that is not known here: what its trial says, else its fields."""
+    """Return the name of a problem whose operator is unknown here: the name in its trial, else its fields."""
     from measurements.trials.problem_key import fields_of
 
     if facts is not None:
@@ -221,8 +230,12 @@ def name_without_file(problem_key: str, facts: ProblemFacts | None) -> str:
 
 
 def trial_facts(problem: Costed, trial: Trial) -> list[tuple[str, str]]:
-    """Return what is known about a schedule that works: its time and where that comes from, its error, its
-    resources. ``problem`` may be what the trial says of one that is not known here."""
+    """List facts about a working schedule: its time with provenance, its error and its resources.
+
+    Args:
+        problem: Problem of the trial, or its stored costs if the operator is unknown here.
+        trial: Trial with a time.
+    """
     from measurements.trials.policy import DEFAULT, NONE, described
 
     timing, resources = trial.measurement.timing, trial.measurement.resources
@@ -258,7 +271,7 @@ def trial_facts(problem: Costed, trial: Trial) -> list[tuple[str, str]]:
     tools = ", ".join(name for name in (trial.toolchain, trial.driver and f"driver {trial.driver}") if name)
     rows.append(("compiled by" if not is_library(trial.schedule) else "version", tools or "unknown"))
     when = trial.created.strftime("%Y-%m-%d %H:%M UTC")
-    from autosched.samplers.first_choices.nvidia_heuristics import NAME  # with the samplers, which few tables need
+    from autosched.samplers.first_choices.nvidia_heuristics import NAME  # imports the samplers, which few tables need
 
     proposer = f"proposed by {trial.sampler}" if trial.sampler == NAME else f"{trial.sampler} sampler"
     rows.append(("found", f"{when}, trial {trial.id}, {proposer}, seed {trial.seed}"))
@@ -288,9 +301,9 @@ def order_of_sums(problem: Problem, trial: Trial) -> str:
 
 
 def trial_json(problem: Problem, trial: Trial) -> dict[str, Any]:
-    """Return a trial that has a time, as JSON values.
+    """Return a trial with a time as JSON values.
 
-    Added are its arithmetic rate, its share of the roofline, and the bounding resource (null if unknown).
+    Also included are its arithmetic rate, its share of the roofline, and the bounding resource (null if unknown).
     """
     if trial.seconds is None:
         raise ValueError(f"trial {trial.id} has no time: its status is {trial.status}")
@@ -315,6 +328,6 @@ def _resources(used: Resources) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """``12.3 %``; small shares above 0 show as ``< 0.1 %``."""
+    """Format a share as ``12.3 %``; small shares above 0 as ``< 0.1 %``."""
     share = 100.0 * (part / whole)
     return "< 0.1 %" if 0 < share < 0.1 else f"{share:.1f} %"

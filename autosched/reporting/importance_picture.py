@@ -1,4 +1,4 @@
-"""Picture of the features that decide. Needs matplotlib (extra ``pictures``)."""
+"""Draw feature importances. Needs matplotlib (extra ``pictures``)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,19 @@ from cost_models.trees.explanation import Importance
 
 
 def draw_importance(panels: Sequence[tuple[str, Sequence[Importance]]], path: str | Path) -> Path:
-    """Draw one panel of bars for each (title, features): how far each moves the time, and its gain.
+    """Draw one panel of bars for each (title, features): the effect of each feature on the time, and its gain.
 
-    Writes .svg or .png by the suffix of ``path`` and returns it. Raises ValueError for another suffix, ImportError
-    without matplotlib, OSError where it cannot be written.
+    Args:
+        panels: Title and features of each panel.
+        path: File to write, .svg or .png.
+
+    Returns:
+        ``path``.
+
+    Raises:
+        ValueError: The suffix is neither .svg nor .png.
+        ImportError: matplotlib is not installed.
+        OSError: The file cannot be written.
     """
     target = Path(path)
     if target.suffix not in (".svg", ".png"):

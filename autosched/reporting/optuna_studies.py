@@ -1,7 +1,7 @@
-"""The trials of a database as Optuna studies, for its dashboard: one study for each entry, in a journal file.
+"""Export the trials of a database as Optuna studies for its dashboard: one study per entry, in a journal file.
 
-``optuna-dashboard studies.log`` (extra ``dashboard``) then shows their history, what matters, slices and
-parallel coordinates. Nothing is read back: the database stays what is tuned into.
+``optuna-dashboard studies.log`` (extra ``dashboard``) then shows their history, parameter importances, slices and
+parallel coordinates. The export is one-way: changes in the studies do not reach the database.
 """
 
 from __future__ import annotations
@@ -22,23 +22,22 @@ from search_spaces.spaces.parameters import Value
 
 
 def write(store: Store, path: Path, operator: str | None = None, device: str | None = None) -> int:
-    """Write the problems of a database as Optuna studies, over what the file ``path`` holds.
+    """Write the problems of a database as Optuna studies, replacing the file ``path``.
 
     Args:
         store: The database, which is only read.
-        path: A journal file of Optuna's, as ``optuna-dashboard`` takes it. It is replaced as a whole, or stays as it
-            is.
+        path: Optuna journal file for ``optuna-dashboard``. It is replaced atomically.
         operator: Only problems of this operator; None for all.
         device: Only the device of this name; None for all.
 
     Returns:
-        The number of studies; where it is 0, no file is written.
+        The number of studies. If it is 0, no file is written.
 
     Raises:
         StoreError: The database cannot be read.
         OSError: The file cannot be written.
     """
-    import optuna  # a second that other commands need not wait
+    import optuna  # takes a second, which other commands need not wait for
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
@@ -63,10 +62,10 @@ def write(store: Store, path: Path, operator: str | None = None, device: str | N
 
 
 def _name(store: Store, summary: ProblemSummary) -> str:
-    """One that no other entry has: a problem is written in one way."""
+    """Return a unique name for an entry. It is unique because each problem has only one spelling."""
     try:
         problem = formatting.one_line(store.problem(summary))
-    except ValueError:  # of a kernel that is not here
+    except ValueError:  # the kernel is unknown here
         problem = summary.problem_key
     how = "" if summary.policy in ("", DEFAULT) else f", {summary.policy}"
     return f"{problem} on {summary.device} ({summary.provenance}{how})"

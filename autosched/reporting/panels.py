@@ -1,5 +1,8 @@
-"""Panels of coloured cells with text, as a picture file. Needs matplotlib (extra ``pictures``), which is imported only
-when a picture is drawn; no global matplotlib state is changed."""
+"""Draw panels of coloured cells with text into a picture file.
+
+This needs matplotlib (extra ``pictures``), which is imported only when a picture is drawn. No global matplotlib state
+is changed.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,15 @@ from autosched.reporting.figure_file import save
 Colour = tuple[float, float, float]
 Legend = tuple[tuple[Colour, str], ...]
 
-LARGEST = 16384  # cells of one panel; more are illegible, and an .svg of them is slow to open
-_LONG_SIDE_INCHES = (7.0, 14.0)  # least and most of a panel
-_CELL_INCHES = 0.11  # enough for a number
+LARGEST = 16384  # maximum cells of one panel; more are illegible, and the .svg is slow to open
+_LONG_SIDE_INCHES = (7.0, 14.0)  # minimum and maximum length of a panel's long side
+_CELL_INCHES = 0.11  # smallest side, enough for a number
 _TITLE_POINTS, _SUBTITLE_POINTS, _LARGEST_POINTS, _SMALLEST_POINTS = 12, 9, 13.0, 3.5
-_LEGEND_COLUMNS, _LEGEND_POINTS, _LEGEND_INCHES = 4, 8, 0.22  # entries of a line, and the height of a line
-_BELOW_INCHES = 0.45  # of a panel, for its ticks and the name of its axis
-_SWATCH_INCHES = 0.45  # a colour of the legend, with the space around it
-_MOST_NAMED = 8  # colours of a legend
-_GLYPH = 0.62  # width of a character over its size, on the generous side
+_LEGEND_COLUMNS, _LEGEND_POINTS, _LEGEND_INCHES = 4, 8, 0.22  # entries per line of a legend, and the height of a line
+_BELOW_INCHES = 0.45  # margin of a panel for its ticks and the name of its axis
+_SWATCH_INCHES = 0.45  # width of a legend's colour, with the space around it
+_MOST_NAMED = 8  # maximum colours of a legend
+_GLYPH = 0.62  # width of a character over its font size, an upper estimate
 _INK, _MUTED = (0.1, 0.1, 0.15), (0.35, 0.35, 0.4)
 
 
@@ -41,9 +44,9 @@ class Cell:
 
 @dataclass(frozen=True)
 class Panel:
-    """Cells of a tile of ``shape`` under a title; ``grid`` lines stand at multiples of these rows and columns.
+    """Cells of a tile of ``shape`` under a title.
 
-    ``legend`` names colours of cells.
+    ``grid`` gives the spacing of grid lines in rows and columns. ``legend`` names colours of cells.
     """
 
     title: str
@@ -55,13 +58,13 @@ class Panel:
 
     @property
     def long_side_inches(self) -> float:
-        """Larger for a panel of many cells, so that their text stays legible."""
+        """Length of the long side in inches: larger for many cells, so that their text stays legible."""
         rows, columns = self.shape
         cells = max(rows / min(c.rows for c in self.cells), columns / min(c.columns for c in self.cells))
         return min(_LONG_SIDE_INCHES[1], max(_LONG_SIDE_INCHES[0], cells * _CELL_INCHES))
 
     def inches(self, long_side: float) -> tuple[float, float]:
-        """Width and height: true to the tile's shape, but no side under a quarter of the other."""
+        """Return width and height: proportional to the tile, but no side is under a quarter of the other."""
         ratio = min(4.0, max(0.25, self.shape[1] / self.shape[0]))
         return (long_side, long_side / ratio) if ratio >= 1 else (long_side * ratio, long_side)
 
@@ -71,7 +74,7 @@ class Panel:
 
     @property
     def legend_inches(self) -> tuple[float, float]:
-        """Width and height, nothing without a legend."""
+        """Width and height of the legend; 0 without one."""
         if not self.legend:
             return 0.0, 0.0
         longest = max(len(label) for _, label in self.legend) * _LEGEND_POINTS * _GLYPH / 72
@@ -87,7 +90,7 @@ def checked_path(path: str | Path) -> Path:
 
 
 def render(rows: Sequence[Sequence[Panel]], target: Path) -> Path:
-    """Panels of a row stand side by side, rows below one another; every panel of a row has the same scale."""
+    """Write rows of panels to a file. Panels of a row stand side by side and have the same scale."""
     for panel in (panel for row in rows for panel in row):
         if len(panel.cells) > LARGEST:
             raise ValueError(f"the picture would have {len(panel.cells)} cells: draw a tile with at most {LARGEST}")
@@ -121,7 +124,7 @@ def render(rows: Sequence[Sequence[Panel]], target: Path) -> Path:
             _draw_panel(figure.add_axes((left / width, bottom / height, w / width, h / height)), panel, w, h)
             left += slot + margin
         top -= title + tallest + legend + margin
-    # A fixed salt and no date: the same layout gives the same file. Text stays text, to be searched and copied.
+    # A fixed salt and no date make the file reproducible. Text is kept as text, so that it can be searched and copied.
     with matplotlib.rc_context({"svg.hashsalt": "autosched", "svg.fonttype": "none"}):
         save(figure, target, dpi=150, facecolor="white")
     return target
@@ -147,7 +150,7 @@ def _draw_panel(axes: Any, panel: Panel, width: float, height: float) -> None:
     )
     points, turned = _font(panel.cells, width / columns * 72, height / rows * 72)
     for cell in (c for c in panel.cells if c.text and points):
-        # a background of its own, or grid lines would strike the text through
+        # own background, since grid lines would otherwise cross the text
         crossed = panel.grid is not None and (cell.rows > panel.grid[0] or cell.columns > panel.grid[1])
         axes.text(
             cell.column + cell.columns / 2,
@@ -189,7 +192,7 @@ def _draw_panel(axes: Any, panel: Panel, width: float, height: float) -> None:
 def _font(cells: Sequence[Cell], column_points: float, row_points: float) -> tuple[float, bool]:
     """Return the largest size in which every text fits its cell, and whether the texts are turned.
 
-    The size is 0 if none is legible. Narrow cells want texts turned by a quarter and set on one line.
+    The size is 0 if no text is legible. In narrow cells, text is turned by a quarter and set on one line.
     """
 
     def fit(cell: Cell, turned: bool) -> float:
@@ -198,7 +201,7 @@ def _font(cells: Sequence[Cell], column_points: float, row_points: float) -> tup
         along, across = room[::-1] if turned else room
         return min(along / (_GLYPH * max(map(len, lines)) + 0.4), across / (1.2 * len(lines) + 0.2), _LARGEST_POINTS)
 
-    # cells of one size and text length fit alike
+    # cells of the same size and text length give the same result
     kinds = {(c.rows, c.columns, tuple(map(len, c.text.split("\n")))): c for c in cells if c.text}
     upright, turned = (min((fit(c, turn) for c in kinds.values()), default=0.0) for turn in (False, True))
     turn = turned > 2 * upright
@@ -207,18 +210,18 @@ def _font(cells: Sequence[Cell], column_points: float, row_points: float) -> tup
 
 
 def _ticks(size: int) -> list[int]:
-    """About eight round marks, multiples of a power of two as tiles are."""
+    """Return about eight ticks at multiples of a power of two, since tile sizes are such multiples."""
     step = max(1, 2 ** math.ceil(math.log2(max(1, size / 8))))
     return list(range(0, size + 1, step))
 
 
 def subgroup_colour(subgroup: int) -> Colour:
-    # The golden ratio keeps neighbours apart for any number of subgroups.
+    # Steps by the golden ratio give neighbours distinct hues for any number of subgroups.
     return colorsys.hsv_to_rgb((0.58 + subgroup * 0.61803398875) % 1, 0.38, 0.95)
 
 
 def cyclic_colour(turn: float) -> Colour:
-    # Lightness swings once more around the circle, so that opposite hues differ for the colour-blind too.
+    # Lightness varies with the hue too, so that colour-blind readers can tell opposite hues apart.
     return colorsys.hsv_to_rgb(turn % 1, 0.45, 0.86 + 0.12 * math.cos(2 * math.pi * turn))
 
 

@@ -1,5 +1,8 @@
-"""Pictures of layouts: who holds a tile, and which shared-memory banks it lies in. Needs matplotlib (extra
-``pictures``), which is imported only when a picture is drawn; no global matplotlib state is changed."""
+"""Draw layouts: the threads that hold a tile, and the shared-memory banks in which it lies.
+
+This needs matplotlib (extra ``pictures``), which is imported only when a picture is drawn. No global matplotlib state
+is changed.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ from search_spaces.templates.drawing import Drawing
 
 @dataclass(frozen=True)
 class _Accesses:
-    """Cycles of every warp access of a tile, and what they would be without conflicts, one per ``block``."""
+    """Cycles of every warp access of a tile, with and without conflicts, one per ``block``."""
 
     block: tuple[int, int]
     bytes: int
@@ -44,15 +47,23 @@ class _Accesses:
 
     @property
     def are_alike(self) -> bool:
-        """Return whether all are free of conflicts, and of the same number of cycles."""
+        """Return whether no access has a conflict and all take the same number of cycles."""
         return bool((self.cycles == self.ideal).all() and (self.cycles == self.cycles.flat[0]).all())
 
 
 def draw(drawings: Sequence[Drawing], path: str | Path) -> Path:
-    """Draw several layouts below one another. Writes .svg or .png by the suffix of ``path`` and returns it.
+    """Draw several layouts below one another.
 
-    Raises ValueError as ``draw_distribution`` and ``draw_bank_map`` do and for nothing to draw, and ImportError without
-    matplotlib.
+    Args:
+        drawings: Layouts to draw.
+        path: File to write, .svg or .png.
+
+    Returns:
+        ``path``.
+
+    Raises:
+        ValueError: There is nothing to draw, or ``draw_distribution`` or ``draw_bank_map`` raises it.
+        ImportError: matplotlib is not installed.
     """
     target = checked_path(path)
     if not drawings:
@@ -65,7 +76,11 @@ def draw(drawings: Sequence[Drawing], path: str | Path) -> Path:
 
 
 def panels(drawing: Drawing) -> list[Panel]:
-    """Return the panels that show one layout. Raises ValueError as ``draw_distribution`` and ``draw_bank_map`` do."""
+    """Return the panels that show one layout.
+
+    Raises:
+        ValueError: For the same reasons as ``draw_distribution`` and ``draw_bank_map``.
+    """
     if isinstance(drawing.layout, SharedLayout):
         return _bank_panels(drawing.layout, drawing.element_bytes, None, None)
     return _distribution_panels(drawing.layout, drawing.shape, None)
@@ -81,10 +96,10 @@ def draw_distribution(
     rounds are numbered.
 
     Args:
-        layout: Who owns what, of rank 1 or 2.
-        path: The file to write, whose suffix (.svg or .png) says the format.
-        shape: The tile in elements, which a WgMap needs; a NestedLayout has its own.
-        subgroups: How many there are, by default the ids in use; more of them show the copies.
+        layout: Layout of rank 1 or 2.
+        path: File to write, .svg or .png.
+        shape: Shape of the tile in elements. Required for a WgMap; a NestedLayout has its own.
+        subgroups: Number of subgroups. Default: the ids in use; a larger number also shows copies.
 
     Returns:
         ``path``.
@@ -142,18 +157,18 @@ def draw_bank_map(
     access: tuple[int, int] | None = None,
     access_bytes: int | None = None,
 ) -> Path:
-    """Draw the bank of every 4-byte word of a tile and, beside it, the conflicts of every access of one kind.
+    """Draw the bank of every 4-byte word of a tile and, next to it, the bank conflicts of every access.
 
-    A block shows its cycles (wavefronts); green has no conflict. Where no block has one, the subtitle gives the cycles.
+    Each block shows its cycles (wavefronts). Green means no conflict. Without conflicts, the subtitle gives the cycles.
 
     Args:
-        layout: Where the elements of the tile lie in shared memory.
-        path: The file to write, whose suffix (.svg or .png) says the format.
-        element_bytes: Of one element.
-        access: The block of (rows, columns) elements that one warp covers, at most 32 lanes; by default one phase
-            across the lines, for 16 bytes just what ldmatrix reads at once.
-        access_bytes: What each lane takes along the layout's lines (rows, or columns when transposed); by default the
-            most that the layout keeps together, at most 16.
+        layout: Shared-memory layout of the tile.
+        path: File to write, .svg or .png.
+        element_bytes: Size of one element in bytes.
+        access: Block of (rows, columns) elements that one warp accesses, at most 32 lanes. Default: one phase across
+            the lines, which for 16 bytes is what ldmatrix reads at once.
+        access_bytes: Bytes that each lane accesses along the layout's lines (rows, or columns when transposed).
+            Default: the largest contiguous piece of the layout, at most 16.
 
     Returns:
         ``path``.
@@ -177,7 +192,7 @@ def _bank_panels(
     rows, columns = accesses.block
     shape = f"{layout.shape[0]} x {layout.shape[1]} tile of {element_bytes}-byte elements"
     words = _bank_cells(layout, element_bytes)
-    # an access narrower than a word has no outline of its own
+    # an access narrower than a word gets no outline
     outlines = accesses.block if rows >= words[0].rows and columns >= words[0].columns else None
     return [
         Panel(f"{layout.text}: bank of each word", shape, layout.shape, words, outlines, cyclic_legend("bank", BANKS)),
@@ -221,7 +236,7 @@ def _subgroup_cells(layout: NestedLayout, subgroups: int) -> list[Cell]:
 
 
 def _thread_cells(layout: NestedLayout) -> list[Cell]:
-    """One batch: an atom (element_tile) per cell, with its thread and the first place it has there."""
+    """Return the cells of one batch: one per atom (element_tile), with its thread and its first register position."""
     one = (1,) * layout.rank
     batch = NestedLayout(
         one, one, layout.outer_tile, layout.thread_tile, layout.element_tile, (0,) * layout.rank, layout.thread_strides
@@ -242,7 +257,7 @@ def _thread_cells(layout: NestedLayout) -> list[Cell]:
 
 
 def _bank_cells(layout: SharedLayout, element_bytes: int) -> list[Cell]:
-    """Merge runs of elements that share a word into one cell, whichever way the words run through the tile."""
+    """Merge elements that share a word into one cell, for words along rows or columns."""
     words = layout.offsets().astype(np.int64) * element_bytes // BANK_BYTES
     per_word = max(1, BANK_BYTES // element_bytes)
     rows, columns = words.shape
@@ -318,7 +333,7 @@ def _accesses(
 
 
 def _ids(ids: list[int]) -> str:
-    """``0, 1`` or, from three neighbours on, ``0-3``; at most three groups."""
+    """Format ids as ``0, 1``; three or more consecutive ids as a range ``0-3``; at most three groups."""
     groups: list[list[int]] = []
     for i in ids:
         if groups and i == groups[-1][-1] + 1:

@@ -1,4 +1,4 @@
-"""Readings that were taken of a listing, and what of a tile program is hardly meant: shown wherever one is used."""
+"""Notes about a tile program: how an ambiguous listing was read, and code that is probably a mistake."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from search_spaces.operators.problem import Problem
 
 
 def readings(problem: Problem) -> tuple[str, ...]:
-    """Return one line for each, with its place in the file; none for other problems."""
+    """Return one line per note with its position in the file; nothing for other problems."""
     if not _is_of_program(problem):
         return ()
     from search_spaces.programs.planning.verify import program_notes
@@ -18,11 +18,11 @@ def readings(problem: Problem) -> tuple[str, ...]:
 
 
 def readings_json(problem: Problem) -> dict[str, Any]:
-    """Return them as the ``notes`` of a JSON document."""
+    """Return the notes as the ``notes`` of a JSON document."""
     return {"notes": list(readings(problem))} if _is_of_program(problem) else {}
 
 
 def _is_of_program(problem: Problem) -> bool:
-    """Return whether a tile program of the user made the problem; other commands do not wait for its module."""
+    """Return whether the problem is a user's tile program, without importing that module for other problems."""
     programs = sys.modules.get("search_spaces.programs.problem")
     return programs is not None and isinstance(problem, programs.ProgramProblem)

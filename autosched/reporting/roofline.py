@@ -1,4 +1,4 @@
-"""Ratio of a time to the device's limit, and the resource that keeps a schedule from being faster."""
+"""Roofline of a problem on a device, and the resource that limits a schedule."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class Roofline:
         return self.problem.min_bytes / self.bandwidth >= self.problem.flops / self.peak
 
     def share(self, seconds: float) -> float:
-        """Return the part of the roof that a time reaches, 1 at best."""
+        """Return the fraction of the roof that a time reaches, at most 1."""
         least = max(self.problem.min_bytes / self.bandwidth, self.problem.flops / self.peak)
         return least / seconds
 
 
 def roofline(problem: Costed, chip: Device) -> Roofline:
-    """Return the roofs over ``problem`` on a device: tensor cores where they take its operands."""
+    """Return the roofline of ``problem`` on a device, with the tensor-core rate if they support its operands."""
     peak = chip.fma_peak
     if isinstance(problem, Matmul | Matvec):
         kind = problem.multiplied_as if isinstance(problem, Matmul) else problem.input_dtype.name
@@ -64,7 +64,7 @@ def roofline(problem: Costed, chip: Device) -> Roofline:
 
 
 def known(name: str) -> Device | None:
-    """Return the row of a device; None for a GPU that no row describes."""
+    """Return the device called ``name``; None if the device table has no such row."""
     try:
         return device(name)
     except UnknownDevice:
@@ -72,7 +72,7 @@ def known(name: str) -> Device | None:
 
 
 def bound_by(problem: Problem, trial: Trial) -> str | None:
-    """``tensor cores, 71% of the time by the model; then shared memory, 52%``: the two largest of ``busy_shares``."""
+    """Format the largest ``busy_shares``: ``tensor cores, 71% of the time by the model; then shared memory, 52%``."""
     shares = busy_shares(problem, trial)
     if shares is None:
         return None
@@ -97,7 +97,7 @@ def busy_shares(problem: Problem, trial: Trial) -> dict[str, float] | None:
         used = trial.measurement.resources
         registers = None if used is None else used.registers
         spilled = 0 if used is None else used.spill_store_bytes + used.spill_load_bytes
-        from cost_models.analytic import busy  # the time model, which a roof needs not
+        from cost_models.analytic import busy  # imports the time model, which a roofline does not need
 
         return busy(counts, chip, registers=registers, spill_bytes=spilled)
     except ValueError:

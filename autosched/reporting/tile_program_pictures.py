@@ -1,4 +1,4 @@
-"""Pictures of a tile program's values under a schedule: which warp holds which part, and which thread which element."""
+"""Draw a tile program's values under a schedule: the part held by each warp, and the elements held by each thread."""
 
 from __future__ import annotations
 
@@ -17,15 +17,26 @@ from search_spaces.programs.planning.numbers import numbers
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.schedule import Schedule
 
-SHOWN = (16, 32)  # rows and columns of the part that is drawn by thread
+SHOWN = (16, 32)  # rows and columns of the part drawn by thread
 
 
 def draw_program(problem: ProgramProblem, schedule: Schedule, folder: str | Path) -> list[Path]:
-    """One .svg for each distribution of a value, in the order of the program; returns their paths.
+    """Write one .svg for each distribution of a value, in the order of the program.
 
-    The left panel is the tile by warp, the right one its first rows and columns: ``t5 r2`` is register 2 of thread 5
-    of the block. Of copies, the first holder is shown. Makes the folder. Raises OSError where it cannot be written, and
-    ImportError without matplotlib.
+    The left panel shows the tile by warp. The right panel shows its first rows and columns by thread: ``t5 r2`` is
+    register 2 of thread 5 of the block. If several threads hold copies of an element, the first one is shown.
+
+    Args:
+        problem: Problem with the tile program.
+        schedule: Schedule of the problem.
+        folder: Folder to write to, created if missing.
+
+    Returns:
+        Paths of the files.
+
+    Raises:
+        OSError: The folder cannot be written.
+        ImportError: matplotlib is not installed.
     """
     found = choices(problem).inference(schedule.values)
     made = numbers(found, schedule.values)
@@ -73,7 +84,7 @@ def panels(of: Distribution, warps: int, title: str) -> list[Panel]:
 
 
 def _blocks(of: IntArray) -> list[tuple[int, int, int, int, int]]:
-    """(row, column, rows, columns, number) of equal rectangles in which all elements have one number."""
+    """Return equal rectangles of elements with one number, as (row, column, rows, columns, number)."""
     height, width = (_step(of, d) for d in (0, 1))
     return [
         (row, column, height, width, int(of[row, column]))
@@ -83,7 +94,6 @@ def _blocks(of: IntArray) -> list[tuple[int, int, int, int, int]]:
 
 
 def _step(of: IntArray, dimension: int) -> int:
-    """Return the largest number of neighbours along ``dimension`` that are alike everywhere, which divides the
-    extent."""
+    """Return the largest block size along ``dimension`` that divides the extent and gives blocks of equal elements."""
     changes = np.flatnonzero((np.diff(of, axis=dimension) != 0).any(axis=1 - dimension)) + 1
     return math.gcd(of.shape[dimension], *changes.tolist())

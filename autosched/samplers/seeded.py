@@ -1,4 +1,4 @@
-"""A sampler that also tries the advice of others: its own first proposal, the advice, then its own proposals again."""
+"""Sampler that also tries the proposals of an adviser: its own first proposal, the advice, then its own again."""
 
 from __future__ import annotations
 

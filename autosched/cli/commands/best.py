@@ -1,10 +1,13 @@
-"""``autosched best``: what the database knows to be fastest.
+"""``autosched best``: show the fastest schedule in the database.
 
-``--json``: ``database`` and ``best``, a list of trials (``Trial.to_json``), one for each problem and device, each
-with its ``provenance``, ``timing`` in seconds and ``schedule``, and besides ``flops_per_second``, and ``trials`` and
-``ok``: how many of its provenance there are, and how many of them have a time, ``stale``: what has changed in the code
-of the kernel since it was timed, ``verification_lacks``: what its full verification had no run for, and why, and with
-several objectives ``front``: the trials that no other one beats in all of them (``trial_table.row``).
+``--json`` prints ``database`` and ``best``, a list of trials (``Trial.to_json``), one for each problem and device. Each
+trial has its ``provenance``, ``timing`` in seconds, ``schedule``, and also:
+
+- ``flops_per_second``
+- ``trials`` and ``ok``: number of trials of its provenance, and how many of them have a time
+- ``stale``: changes in the code of the kernel since it was timed
+- ``verification_lacks``: runs that its full verification lacks, with the reason
+- ``front`` (with several objectives): the Pareto-optimal trials (``trial_table.row``)
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,8 +45,10 @@ _ANSWER = ("device", "time", "rate", "trials", "provenance")
 
 @dataclass(frozen=True)
 class Best:
-    """The fastest schedule of one problem on one device, out of how many trials of its provenance, and what has changed
-    in the code of its kernel since it was timed."""
+    """Fastest schedule of one problem on one device.
+
+    It also counts the trials of its provenance, and lists changes in the kernel's code since it was timed.
+    """
 
     problem: Problem
     trial: Trial
@@ -88,11 +93,11 @@ def best(
 ) -> int:
     """Show the best schedule of a problem, or of all of an operator.
 
-    With the problem left out, it is every one in the database, in a table where there are several. Times of different
-    devices and provenances are never compared: without --device there is one answer for each device in the database,
-    and measured times go before replayed before estimated ones. Exit status 1 if there is none, 2 if the best of the
-    problem is a schedule that this version cannot use; of every problem, such are left out, with a line on stderr for
-    each.
+    Without a problem, all problems in the database are shown, in a table if there are several. Times of different
+    devices and provenances are never compared: without --device there is one answer for each device, and measured
+    times take precedence over replayed times, and these over estimated times. Exit status 1: no schedule was found.
+    Exit status 2: this version cannot use the best schedule. When all problems are shown, such a schedule is left out,
+    with a line on stderr.
     """
     if db is None:
         with bad_input():
@@ -158,8 +163,11 @@ def _find(
 
 
 def _by(objectives: Objectives, problem: Problem, trials: Sequence[Trial]) -> tuple[Trial | None, tuple[Row, ...]]:
-    """Return the trial that is best by the first objective, and the Pareto front of several. Raises ValueError for an
-    objective that no trial has."""
+    """Return the best trial by the first objective, and the Pareto front if there are several objectives.
+
+    Raises:
+        ValueError: No trial has one of the objectives.
+    """
     newest = [r for r in {r.schedule: r for r in trials}.values() if r.measurement.ok and not is_library(r.schedule)]
     rows = trial_table.rows(problem, newest)
     objectives.check(dict.fromkeys(key for row in rows for key in row))
@@ -172,7 +180,7 @@ def _by(objectives: Objectives, problem: Problem, trials: Sequence[Trial]) -> tu
 
 
 def _known(name: str) -> Device | None:
-    """Return the device called ``name``; None for a GPU of another machine that no row describes."""
+    """Return the device called ``name``; None if the device table has no such row."""
     try:
         return target(name)
     except InputError:

@@ -1,4 +1,4 @@
-"""``autosched best --db DB``: every problem that a database knows, with its best time.
+"""``autosched best --db DB``: every problem in a database, with its best time.
 
 ``--json``: ``database`` and ``best``, a list with ``name``, ``problem``, ``device``, ``template``, ``seconds``,
 ``provenance`` and ``trials`` of each.
@@ -32,7 +32,7 @@ _MOST_NAME = 200  # characters
 
 @dataclass(frozen=True)
 class Known:
-    """The best trial of a problem on a device, and how many schedules of its provenance were tried."""
+    """Best trial of a problem on a device, and the number of trials of its provenance."""
 
     name: str
     trial: Trial
@@ -53,9 +53,9 @@ def best_known(
     device: Annotated[str | None, device_option("every one in the database")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """List what a database knows: each problem with its device, best time and provenance.
+    """List every problem in a database with its device, best time and provenance.
 
-    Exit status 1 if nothing works. Schedules are shown by 'best OPERATOR', 'best --kernel FILE' and the like.
+    Exit status 1 if no schedule works. To see schedules use 'best OPERATOR', 'best --kernel FILE' and the like.
     """
     with bad_input():
         db = default_database() if db is None else db
@@ -93,7 +93,7 @@ def best_known(
 
 
 def _known(store: Store, summary: ProblemSummary) -> Known | None:
-    """None where every schedule has turned out to be wrong."""
+    """Return the best trial of an entry; None if all its schedules gave wrong results."""
     trial = store.best_of(summary)
     if trial is None or trial.seconds is None:
         return None

@@ -1,7 +1,7 @@
-"""``autosched check``: is every entry of a database still valid, right, and as fast as it was?
+"""``autosched check``: check stored schedules for validity, correctness and speed.
 
 ``--json``: ``database``, ``kind`` ("static" or "timed"), ``status`` (the exit status), ``conclusion``, ``doubt``,
-``left_out`` (how many trials of an earlier reference there are, in words, or ""), ``judged``, ``counts`` by verdict,
+``left_out`` (a sentence with the number of trials of an earlier reference, or ""), ``judged``, ``counts`` by verdict,
 ``tools``, ``seconds``, and ``entries``, each with ``name``, ``problem``, ``device``, ``verdict``, ``reasons``,
 ``ratio`` (candidate over baseline: ``median``, ``low``, ``high``, ``pairs``, or null), ``baseline_seconds``,
 ``candidate_seconds``, ``recorded_seconds`` and ``numbers``.
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def share(text: str | float) -> float:
-    """Parser of ``3%`` and ``0.03``; it is also given the default."""
+    """Parse ``3%`` or ``0.03``. Typer also passes the default through this function."""
     number = str(text).strip()
     try:
         found = float(number[:-1]) / 100 if number.endswith("%") else float(number)
@@ -67,7 +67,7 @@ class ConfigFolder:
 
 @dataclass(frozen=True)
 class EntryChoice:
-    """Which entries of a database are checked, and the files of users that these need."""
+    """Choice of database entries to check, and the users' files that they need."""
 
     kernel: Kernels = None
     program: Programs = None
@@ -80,7 +80,7 @@ class EntryChoice:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Differences of time that do not count."""
+    """Differences in time that are ignored."""
 
     max_slowdown: Annotated[
         float,
@@ -154,7 +154,7 @@ class TimedCheck:
 
 @dataclass(frozen=True)
 class Dashboards:
-    """Files for dashboards of benchmarks."""
+    """Files for benchmark dashboards."""
 
     action_benchmark: Annotated[
         str | None, typer.Option("--action-benchmark", metavar="FILE", help="Write JSON for github-action-benchmark.")
@@ -186,15 +186,15 @@ def check(
 ) -> int:
     """Check stored schedules: still valid, correct and fast?
 
-    Each is compared with its baseline, and gets a verdict: faster, same, slower, uncertain, cannot compare, wrong or
-    broken. With --static nothing is timed: that it compiles, what it needs of the device, and its numbers in the
-    emulator are checked. On a GPU baseline and candidate run in turns, and only what two processes find is slower.
-    --with-python, before an upgrade of the compiler: each is compiled by this environment and by another one, and those
-    that get worse there are named, to be tuned again.
+    Each schedule is compared with its baseline and gets a verdict: faster, same, slower, uncertain, cannot compare,
+    wrong or broken. With --static nothing is timed: the check covers compilation, resource use, and results in the
+    emulator. On a GPU, baseline and candidate run alternately, and a schedule is slower only if two processes agree.
+    Use --with-python before a compiler upgrade: every schedule is compiled in this environment and in another one, and
+    schedules that get worse there are listed, to be tuned again.
 
-    DIR is a folder of the configurations that vLLM or SGLang ship, which its files show. Each entry is compiled for its
-    device by the installed Triton, must fit, and is verified with the kernel of the installed package, or with one of
-    our own where there is none. A sound entry says nothing of its speed.
+    DIR is a folder of tuned configurations that vLLM or SGLang ship; its files show which. Each entry is compiled for
+    its device by the installed Triton, must fit the device, and is verified with the kernel of the installed package.
+    If the package is missing, autosched's own version of the kernel is used. The check does not cover speed.
 
     """
     static = static or without_gpu.with_python is not None
@@ -247,7 +247,11 @@ def check(
 
 
 def _options(entries: EntryChoice, thresholds: Thresholds, static: StaticCheck, timed: TimedCheck) -> "CheckOptions":
-    """Check what was given. Raises InputError for what contradicts itself."""
+    """Check the options and build the check's settings.
+
+    Raises:
+        InputError: Options contradict each other.
+    """
     from autosched.regression.check import CheckOptions
     from autosched.regression.procedure import ComparisonEffort
     from autosched.regression.slowdown import SlowdownLimits
@@ -289,7 +293,7 @@ _FOR_FOLDERS = {"device", "no_emulate", "with_python"}  # of the options of data
 
 
 def _refuse_options_of_databases(ctx: typer.Context) -> None:
-    """Raise InputError if the user gave an option that a folder of configurations has no use for."""
+    """Raise InputError if an option does not apply to a folder of configurations."""
     groups = (EntryChoice, Thresholds, StaticCheck, TimedCheck)
     names = {field.name for group in groups for field in fields(group)} - _FOR_FOLDERS
     if given := sorted(names & given_names(ctx)):

@@ -1,6 +1,6 @@
-"""``autosched db``: databases that are kept in order.
+"""``autosched db``: maintain a database.
 
-Each command imports the store itself: with sqlalchemy, which other commands need not wait for.
+Each command imports the store itself, so that other commands do not wait for sqlalchemy.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 def stats(*, db: Db = "", json: Json = False) -> int:
-    """Show what a database holds."""
+    """Show the size and contents of a database."""
     from measurements.store import maintenance
     from measurements.store.store import Store
 
@@ -74,8 +74,8 @@ def gc(
 ) -> int:
     """Remove trials that no look-up reads.
 
-    Those are the trials of kernels that their schedule no longer has. Their room is given back to the disk. The best of
-    every problem stays the best, and wrong results stay known.
+    These are trials of kernels whose code has changed since. Their disk space is freed. The best schedule of every
+    problem is kept, and so are the trials with wrong results.
     """
     from measurements.store import maintenance
     from measurements.store.store import Store
@@ -103,10 +103,11 @@ def check_db(
     triton: TritonKernels = None,
     json: Json = False,
 ) -> int:
-    """Is a database whole?
+    """Check the integrity of a database.
 
-    Whether all can be read, what is kept of its entries is what its trials say, and the best schedules are valid today;
-    of a user's kernels where they are given. Exit status 1 if anything is wrong.
+    All rows must be readable, stored summaries must agree with their trials, and the best schedules must be valid in
+    this version. Schedules of your own kernels are checked only if their files are given. Exit status 1 if anything is
+    wrong.
     """
     from measurements.store import maintenance
     from measurements.store.store import Store
@@ -144,7 +145,7 @@ def check_db(
 
 
 def unusable_reason(store: Store, summary: ProblemSummary, trial: Trial) -> str:
-    """Why a trial cannot be used; "" also for what nobody can judge here."""
+    """Return why a trial cannot be used; "" if it can be, or if its kernel is unknown here."""
     if not is_operator(summary.operator):
         return ""
     try:

@@ -1,4 +1,4 @@
-"""``autosched export --cubin FOLDER``: kernels that programs launch without autosched."""
+"""``autosched export --cubin FOLDER``: export kernels that programs can launch without autosched."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def export_kernels(
     calls: str,
     json: bool,
 ) -> int:
-    """Write the folder and say what is in it. Exit status 1 where nothing can be exported."""
+    """Write the folder and print its contents. Exit status 1 if nothing can be exported."""
     from autosched.aot import collect, write
     from autosched.dispatch.call_log import CallLogError
     from autosched.suites.logged_calls import read_calls

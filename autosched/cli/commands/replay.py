@@ -1,8 +1,8 @@
-"""``autosched replay``: how fast a sampler finds the best of what was recorded.
+"""``autosched replay``: measure how fast a sampler finds the best configuration of a recording.
 
 ``--json``: ``file``, ``kernel``, ``device``, ``configurations``, ``valid``, ``best_seconds``, ``notes``, and
-``samplers``, a list of ``sampler``, ``budget``, ``evaluations_to`` (by quality: the median over the repeats, null where
-half of them never got there), ``quality_after`` (by evaluations: lower quartile, median, upper quartile),
+``samplers``, a list of ``sampler``, ``budget``, ``evaluations_to`` (by quality: the median over the repeats, null if
+half of them never reached it), ``quality_after`` (by evaluations: lower quartile, median, upper quartile),
 ``seconds_per_proposal`` and ``searches`` (``seed`` and ``quality`` after each evaluation). With ``--to-t4``: ``t4``, a
 list of ``file`` and ``configurations``.
 """
@@ -63,9 +63,9 @@ def replay(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """How fast samplers find the best of a recording.
+    """Measure how fast samplers find the best configuration of a recording.
 
-    One evaluation is the first visit of a configuration.
+    Only the first visit of a configuration counts as an evaluation.
     """
     within("--budget", budget, 1, _MOST_BUDGET)
     within("--repeats", repeats, 1, _MOST_REPEATS)
@@ -132,7 +132,11 @@ def replay(
 
 
 def _transferred(table: Table, path: str) -> tuple[Estimates, tuple[str, ...]]:
-    """Return what another recording tells, and notes of what it is. Raises InputError where it tells nothing."""
+    """Return the times of another recording to start from, and notes about it.
+
+    Raises:
+        InputError: The other recording cannot be used.
+    """
     from autosched.samplers.transfer import TransferredTimes
     from measurements.tables.reading import read_table
 
@@ -147,8 +151,7 @@ def _transferred(table: Table, path: str) -> tuple[Estimates, tuple[str, ...]]:
 
 
 def _t4_files(table: Table, path: str) -> dict[str, str]:
-    """Return the kernel template of each file: of ``path`` where there is one template, else of a file named after
-    it."""
+    """Map each output file to a kernel template: ``path`` itself for one template, else a file named after each."""
     if len(table.parameters) == 1:
         return dict.fromkeys([path], next(iter(table.parameters)))
     given = Path(path)
@@ -227,7 +230,7 @@ def _to_json(file: str, table: Table, found: Sequence[Searches]) -> dict[str, An
 
 
 def searches_json(searches: Searches) -> dict[str, Any]:
-    """Repeated searches of one sampler as JSON values."""
+    """Return repeated searches of one sampler as JSON values."""
     return {
         "sampler": searches.sampler,
         "budget": searches.budget,

@@ -1,4 +1,4 @@
-"""``autosched report``: a database as one HTML page.
+"""``autosched report``: show a database as one HTML page.
 
 ``--json``: ``out``, ``database``, ``against`` (null without it), and ``problems``, a list with the first screen's
 columns: ``problem``, ``device``, ``winner``, ``seconds``, ``share_of_roof``, ``provenance``, ``verification``, ``age``
@@ -41,11 +41,11 @@ def report(
     device: Annotated[str | None, typer.Option("--device", metavar="D", help="Only this device.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """Write a database as one HTML page: winners, why they won, what is left to do.
+    """Write a database as one HTML page: the fastest schedules, why they are fast, and advice.
 
-    The page holds everything, fetches nothing and runs no script. It shows the search's progress, what each decision is
-    worth, where the time goes, layouts and thread maps, and failures by reason. --optuna writes the trials for
-    Optuna's dashboard. Exit status 1 if there is nothing to report.
+    The page is self-contained and runs no script. It shows the progress of the search, the effect of each decision,
+    where the time goes, layouts and thread maps, and failures by reason. --optuna writes the trials for Optuna's
+    dashboard. Exit status 1 if there is nothing to report.
     """
     for value, option in ((db, "--db"), (out or optuna, "--out")):
         if not value:

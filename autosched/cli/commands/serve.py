@@ -1,4 +1,4 @@
-"""``autosched serve PROGRAM``: a program whose stock Triton kernels take their configurations from a database."""
+"""``autosched serve PROGRAM``: run a program whose unmodified Triton kernels use configurations from a database."""
 
 import os
 import signal
@@ -26,15 +26,15 @@ def serve(
             "--timeout",
             parser=real_number,
             metavar="S",
-            help="How long to wait for another process that tunes the same kernel.",
+            help="Time to wait for another process that tunes the same kernel.",
         ),
     ] = DEFAULT_TIMEOUT,
 ) -> NoReturn:
     """Run a program; kernels with @triton.autotune take their configurations from a database.
 
-    Kernels that the database lacks are tuned as Triton does, and the results are stored.
-    All Python processes of the program take part.
-    The program takes the place of this process: its exit status is the program's. Options go before PROGRAM.
+    Triton itself tunes kernels that the database lacks, and the results are stored.
+    This applies to all Python processes of the program.
+    The program replaces this process, so the exit status is its own. Options go before PROGRAM.
     """
     from measurements.store.store import Store
 
@@ -53,7 +53,7 @@ def serve(
         "PYTHONPATH": os.pathsep.join(paths),
     }
     sys.stdout.flush()
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, which a program would inherit
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores SIGPIPE, and the program would inherit that
     try:
         os.execvpe(program[0], program, environment)
     except OSError as error:

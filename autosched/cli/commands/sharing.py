@@ -1,6 +1,6 @@
-"""``autosched export``, ``import`` and ``merge``: databases that are shared.
+"""``autosched export``, ``import`` and ``merge``: share databases.
 
-Each command imports the store itself: with sqlalchemy, which other commands need not wait for.
+Each command imports the store itself, so that other commands do not wait for sqlalchemy.
 """
 
 from __future__ import annotations
@@ -42,13 +42,14 @@ def export(
     ] = None,
     cubin: Annotated[
         str,
-        typer.Option("--cubin", metavar="FOLDER", help="Where compiled kernels go, with what launches them."),
+        typer.Option("--cubin", metavar="FOLDER", help="Folder for compiled kernels and the code that launches them."),
     ] = "",
     ptx: Annotated[
-        bool, typer.Option("--ptx", help="With --cubin: PTX beside each cubin, for newer GPUs and the emulator.")
+        bool, typer.Option("--ptx", help="With --cubin: also write PTX, for newer GPUs and the emulator.")
     ] = False,
     calls: Annotated[
-        str, typer.Option("--from", metavar="CSV", help="With --cubin and --device: the problems of recorded calls.")
+        str,
+        typer.Option("--from", metavar="CSV", help="With --cubin and --device: export the problems of recorded calls."),
     ] = "",
     kernel: Kernels = None,
     program: Programs = None,
@@ -57,9 +58,8 @@ def export(
 ) -> int:
     """Export the best schedules as JSON files for a repository, or as kernels that programs launch without autosched.
 
-    With --out there is one file for each device and operator; the same database gives the same bytes. With --cubin
-    there are cubins, a manifest, a C++ header, a C interface and a Python loader. Exit status 1 if there is nothing to
-    export.
+    --out writes one file for each device and operator; the same database gives the same bytes. --cubin writes cubins, a
+    manifest, a C++ header, a C interface and a Python loader. Exit status 1 if there is nothing to export.
     """
     from measurements.store.export import ExportError, write
     from measurements.store.store import Store
@@ -98,7 +98,9 @@ def export(
 
 
 def import_(
-    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Export files, or folders of them.")],
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE", help="Files written by 'autosched export', or folders of them.")
+    ],
     *,
     db: Db = "",
     format: Annotated[
@@ -107,17 +109,19 @@ def import_(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option("--model", metavar="FILE", help="With --format: config.json of the model, for want of a sidecar."),
+        typer.Option(
+            "--model", metavar="FILE", help="With --format: config.json of the model, if a file has no sidecar."
+        ),
     ] = None,
     kernel: Kernels = None,
     program: Programs = None,
     triton: TritonKernels = None,
     json: Json = False,
 ) -> int:
-    """Take the schedules of export files into a database.
+    """Import the schedules of export files into a database.
 
-    The rules are those of merge. Configurations of vLLM and SGLang have no times: unless a sidecar has one, they get
-    the time model's, which is ESTIMATED. Hidden size and top-k are the sidecar's, else those of --model.
+    The rules are those of merge. Configurations of vLLM and SGLang have no times: unless a sidecar gives a time, the
+    time model's is used, which is ESTIMATED. Hidden size and top-k come from the sidecar, else from --model.
     """
     from measurements.store.export import ExportError, read
     from measurements.store.store import Store
@@ -128,7 +132,7 @@ def import_(
         return _import_configs(files, db, format, model, json)
     paths = [path for given in files for path in _expanded(Path(given))]
     try:
-        sources = [read([path]) for path in dict.fromkeys(paths)]  # each by itself: two may have one entry
+        sources = [read([path]) for path in dict.fromkeys(paths)]  # one by one, since two files may hold the same entry
         for source in sources:
             _refuse_invalid_best(source)
     except ExportError as error:
@@ -160,21 +164,19 @@ def _export_configs(store: Store, folder: Path, format: str, device: str | None)
 
 
 def merge(
-    sources: Annotated[list[str], typer.Argument(metavar="SOURCE", help="Databases, which stay as they are.")],
+    sources: Annotated[list[str], typer.Argument(metavar="SOURCE", help="Databases to read; they are not changed.")],
     *,
-    into: Annotated[
-        str, typer.Option("--into", metavar="DB", help="Database that takes what they know better. (required)")
-    ] = "",
+    into: Annotated[str, typer.Option("--into", metavar="DB", help="Database to merge into. (required)")] = "",
     kernel: Kernels = None,
     program: Programs = None,
     triton: TritonKernels = None,
     json: Json = False,
 ) -> int:
-    """Take what other databases know better into one.
+    """Merge databases, keeping the best schedule per problem.
 
-    What only one has is taken. Where both have a best schedule, measured times decide only if both schedules were
-    timed in turns; else it is unclear, and what is there stays. Measured times go before replayed before estimated
-    ones. Thresholds for CI that differ are reported, and those that are there stay.
+    Entries that only one database has are copied. If both have a best schedule, measured times decide only if the two
+    schedules were timed in turns; otherwise the target keeps its own. Measured times take precedence over
+    replayed times, and these over estimated times. Differing thresholds for CI are reported, and the target's are kept.
     """
     from measurements.store.store import Store
 
@@ -186,7 +188,7 @@ def merge(
 
 
 def _merged(sources: Sequence[Store], target: Store) -> Merged:
-    """Return what came of all sources, one after the other."""
+    """Merge all sources, one after the other, and return the combined result."""
     from measurements.store.merge import Merged
     from measurements.store.merge import merge as merge_into
 

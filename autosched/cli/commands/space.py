@@ -1,13 +1,17 @@
-"""``autosched space``: how many schedules there are, what they decide, and what each rule removes.
+"""``autosched space``: show the number of schedules, their parameters, and the combinations that each rule removes.
 
-``--json``: ``problem``, ``device``, ``raw`` and ``legal`` (counts over all templates), ``seconds`` (that counting
-took), ``templates``: for each its ``name``, ``version`` and ``why_not``; if that is null, ``raw``, ``legal``,
-``parameters`` (``name``, ``kind``, ``values``, ``doc``) and ``rules`` (``name``, ``kind``: "valid" or "pruning",
-``rejects``: how many of the raw combinations it refuses alone, ``doc``). Then ``seed`` and ``samples``, each a
-``template`` and a ``schedule``, and of a tile program its ``values`` (``place``, ``operation``, ``shape``,
-``spread``, ``distribution``, ``registers``) and ``conversions`` (``place``, ``shape``, ``source``, ``target``,
-``route``, ``cost``). With ``--explain``: ``template``, ``schedule``, ``legal`` and ``violations`` (``rule``,
-``reason``). ``--picture`` draws layouts to a file beside all that.
+``--json`` prints ``problem``, ``device``, ``raw`` and ``legal`` (counts over all templates), ``seconds`` (time spent
+counting), and:
+
+- ``templates``: ``name``, ``version`` and ``why_not`` of each. If ``why_not`` is null, also ``raw``, ``legal``,
+  ``parameters`` (``name``, ``kind``, ``values``, ``doc``) and ``rules`` (``name``, ``kind``: "valid" or "pruning",
+  ``rejects``: number of raw combinations that break this rule, ``doc``)
+- ``seed`` and ``samples``: ``template`` and ``schedule`` of each. Samples of a tile program also have ``values``
+  (``place``, ``operation``, ``shape``, ``spread``, ``distribution``, ``registers``) and ``conversions`` (``place``,
+  ``shape``, ``source``, ``target``, ``route``, ``cost``)
+- with ``--explain``: ``template``, ``schedule``, ``legal`` and ``violations`` (``rule``, ``reason``)
+
+``--picture`` draws layouts to a file in addition.
 """
 
 import os
@@ -46,7 +50,7 @@ from search_spaces.spaces.space import Space
 from search_spaces.templates.template import TemplateSet
 
 _SHOWN_VALUES = 12  # of one parameter in the table; --json has all
-_LEGEND = "refuses alone: how many of all combinations break this rule, whatever the other rules say of them"
+_LEGEND = "refuses alone: number of combinations that break this rule, counted without the other rules"
 
 
 def space(
@@ -87,8 +91,8 @@ def space(
         typer.Option(
             "--pictures",
             metavar="DIR",
-            help="Draw which thread holds what of each value of a tile program (--program) into DIR, under the first "
-            "sample or the schedule of --explain.",
+            help="Draw into DIR which thread holds which elements of each value of a tile program (--program), for the "
+            "first sample or the schedule of --explain.",
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -178,7 +182,7 @@ space.__doc__ = f"""Count the legal schedules, and show parameters, rules and sa
 
 
 def _program_json(problem: Problem, schedule: Schedule) -> dict[str, Any]:
-    """Of a tile program, its ``values`` and ``conversions`` under a schedule."""
+    """Return the ``values`` and ``conversions`` of a tile program under a schedule; {} for other problems."""
     if not isinstance(problem, ProgramProblem):
         return {}
     return {
@@ -247,7 +251,11 @@ def _show_space(console: Console, whole: Space, legal: int, rejects: Sequence[Re
 
 
 def _draw(templates: TemplateSet, problem: Problem, schedule: Schedule, device: Device, path: Path) -> None:
-    """Raise InputError where nothing is drawn, or the file cannot be written."""
+    """Draw layouts to a file.
+
+    Raises:
+        InputError: There is nothing to draw, or the file cannot be written.
+    """
     template = templates.of(schedule)
     drawings = template.drawings(problem, template.space(problem, device).config(schedule), device)
     if not drawings:
@@ -264,7 +272,11 @@ def _draw(templates: TemplateSet, problem: Problem, schedule: Schedule, device: 
 
 
 def _check_pictures(problem: Problem, folder: Path) -> None:
-    """Raise InputError, before anything is counted, where ``_draw_program`` would fail."""
+    """Check before the counting starts that ``_draw_program`` can succeed.
+
+    Raises:
+        InputError: The problem is not a tile program, or the folder cannot be written.
+    """
     check_picture("--pictures", folder / "values.svg")
     if not isinstance(problem, ProgramProblem):
         raise InputError("--pictures draws the values of a tile program: give --program FILE")
@@ -274,7 +286,11 @@ def _check_pictures(problem: Problem, folder: Path) -> None:
 
 
 def _draw_program(problem: Problem, schedule: Schedule, folder: Path) -> None:
-    """Raise InputError where the folder cannot be written."""
+    """Draw the values of a tile program into a folder.
+
+    Raises:
+        InputError: The folder cannot be written.
+    """
     assert isinstance(problem, ProgramProblem)
     try:
         drawn = draw_program(problem, schedule, folder)

@@ -1,7 +1,7 @@
-"""``autosched db threshold``: what later checks hold one entry of a database to.
+"""``autosched db threshold``: set the thresholds of one database entry for later checks.
 
 ``--json``: ``database``, ``problem``, ``device`` and ``threshold``: null, or ``max_slowdown``, ``floor_seconds``,
-``noise`` and ``notes``, each null or "" where nothing is said.
+``noise`` and ``notes``, each null or "" if not set.
 """
 
 from collections.abc import Mapping
@@ -39,21 +39,22 @@ def threshold(
     ] = None,
     max_slowdown: Annotated[
         float | None,
-        typer.Option("--max-slowdown", parser=share, metavar="SHARE", help="What it may lose (5% or 0.05)."),
+        typer.Option("--max-slowdown", parser=share, metavar="SHARE", help="Allowed slowdown (5% or 0.05)."),
     ] = None,
     floor: Annotated[
-        float | None, typer.Option("--floor", parser=real_number, metavar="US", help="Microseconds that never matter.")
+        float | None,
+        typer.Option("--floor", parser=real_number, metavar="US", help="Ignore smaller differences, in us."),
     ] = None,
-    note: Annotated[str | None, typer.Option("--note", metavar="TEXT", help="Why, for people.")] = None,
+    note: Annotated[str | None, typer.Option("--note", metavar="TEXT", help="Reason, as free text.")] = None,
     forget: Annotated[
-        bool, typer.Option("--forget", help="Forget all that was said of it, its learnt noise too.")
+        bool, typer.Option("--forget", help="Remove all thresholds of the entry, including its learnt noise.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """Hold one entry to thresholds of its own in every later check.
+    """Set the thresholds that later checks apply to one entry.
 
-    What is not given stays as it is; without any option but --db and --device, the thresholds are shown. Exit status 1
-    if the database holds no schedule of the problem that works.
+    Options that are left out keep their value. With only --db and --device, the thresholds are shown. Exit status 1 if
+    the database holds no working schedule of the problem.
     """
     if db is None:
         raise InputError(f"db threshold needs --db: autosched db threshold {operator.name} ... --db best.db")
@@ -91,8 +92,11 @@ def threshold(
 
 
 def _device(store: "Store", problem: Problem, device: str | None) -> str | None:
-    """Return the device of the entry; None where there is no such entry. Raises InputError where it is one of
-    several."""
+    """Return the device of the entry; None if there is no such entry.
+
+    Raises:
+        InputError: The problem has entries on several devices.
+    """
     if device is not None:
         with bad_input():
             name = device_name(store, device)

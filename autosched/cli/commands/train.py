@@ -1,4 +1,4 @@
-"""``autosched train``: learn a cost model from databases and recordings, and say how good it is.
+"""``autosched train``: train a cost model on databases and recordings, and report its accuracy.
 
 ``--json``: ``out`` (the file), ``provenance``, ``rows``, ``left_out`` (a reason to a count), ``operators``: for each
 its ``operator``, ``rows``, ``devices``, ``templates``, ``noise`` and ``held_out``, a list of figures as
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cost_models.trees.held_out import HeldOut
     from cost_models.trees.trained_model import OperatorModel, TrainedModel
 
-_SPLITS = {  # what each holds out, and what a row of its table is of
+_SPLITS = {  # description of each held-out split, and the heading of its rows
     "schedules": ("other schedules of the same problems (a fifth held out at a time)", "problem"),
     "problems": ("problems it has not seen (held out on every device)", "problem"),
     "families": ("shape families it has not seen", "shape family"),
@@ -68,18 +68,21 @@ def train(
     seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the trees.")] = 0,
     explain: Annotated[
         bool,
-        typer.Option("--explain", help="Say which features decide. With --update alone: of that model, unchanged."),
+        typer.Option(
+            "--explain",
+            help="Show the most important features. With --update alone: those of that model, without training.",
+        ),
     ] = False,
     picture: Annotated[
-        str | None, typer.Option("--picture", metavar="FILE", help="With --explain: draw it, too (.svg or .png).")
+        str | None, typer.Option("--picture", metavar="FILE", help="With --explain: also draw them (.svg or .png).")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """Learn a cost model from what was measured, and say how good it is.
+    """Train a cost model on measured times, and report its accuracy.
 
-    The model predicts the times of schedules that were never tried: give it to 'tune --model'. It is judged on
-    problems, shapes and devices that it has not seen. The same times give the same file. Estimated times are learned
-    from only with --estimated, and the model says so.
+    The model predicts the times of untried schedules for 'tune --model'. It is evaluated on held-out problems, shapes
+    and devices. The same times give the same file. Estimated times are used only with --estimated, and the model is
+    then marked as estimated.
     """
     if picture is not None and not explain:
         raise InputError("--picture draws what --explain says: give both")
@@ -128,7 +131,7 @@ def train(
 
 
 def _explain_alone(path: str, picture: str | None, json: bool) -> None:
-    """Show what decides in a model that is there."""
+    """Show the most important features of an existing model."""
     from cost_models.trees.trained_model import TrainedModel
 
     with bad_input():
@@ -147,7 +150,11 @@ def _explain_alone(path: str, picture: str | None, json: bool) -> None:
 
 
 def _explained(model: TrainedModel) -> Features:
-    """Return the features of each operator. Raises ValueError for a model that does not fit this version."""
+    """Return the feature importances of each operator.
+
+    Raises:
+        ValueError: The model does not fit this version.
+    """
     from cost_models.trees.explanation import explain
 
     return {part.operator: explain(part) for part in model.operators}
@@ -173,7 +180,7 @@ def _show_features(console: Console, features: Features) -> None:
 
 
 def _deciding(found: Sequence[Importance]) -> Sequence[Importance]:
-    """Those to show; the first even if it decides nothing."""
+    """Return the features to show: always the first, even if it has no effect."""
     return [i for i in found[:_SHOWN] if i.moves > 0 or i.gain > 0] or found[:1]
 
 

@@ -1,10 +1,10 @@
-"""``autosched worth LOG``: what tuning would save a program, before anything is tuned.
+"""``autosched worth LOG``: estimate what tuning would save a program, before anything is tuned.
 
 ``--json``: ``log``, ``device``, ``database`` (or null), ``today`` ("answers" or "library"), ``seconds`` (of the whole
-program), ``gain``, ``low`` and ``high`` (parts of those seconds that tuning saves: the median, and the 10th and 90th
-percentiles), ``worth_it``, and ``problems``, those with the largest gain first: ``problem``, ``count``, ``today`` (what
-runs now), ``seconds`` (of one call), ``measured``, ``share`` (of the program's time), ``headroom``, ``low``, ``high``,
-and ``gain`` (of the program's time).
+program), ``gain``, ``low`` and ``high`` (share of those seconds that tuning saves: the median, and the 10th and 90th
+percentiles), ``worth_it``, and ``problems``, largest gain first: ``problem``, ``count``, ``today`` (the kernel used
+now), ``seconds`` (of one call), ``measured``, ``share`` (of the program's time), ``headroom``, ``low``, ``high``, and
+``gain`` (of the program's time).
 """
 
 from __future__ import annotations
@@ -35,39 +35,38 @@ if TYPE_CHECKING:
 
 
 class Running(StrEnum):
-    """Kernels that a program calls today, if its log has no times."""
+    """Kernels that a program uses today; needed if its log has no times."""
 
     ANSWERS = "answers"
     LIBRARY = "library"
 
 
 def worth(
-    calls: Annotated[str, typer.Argument(metavar="LOG", help="What a program computes: see below.")],
+    calls: Annotated[str, typer.Argument(metavar="LOG", help="Log of a program's calls: see below.")],
     db: Annotated[
-        str | None, typer.Option("--db", metavar="DB", help="What was tuned so far.  [default: AUTOSCHED_DB, or none]")
+        str | None,
+        typer.Option("--db", metavar="DB", help="Database of earlier tuning.  [default: AUTOSCHED_DB, or none]"),
     ] = None,
     kernel: Kernels = None,
     program: Programs = None,
     triton: TritonKernels = None,
     device: DeviceOption = None,
     today: Annotated[
-        Running, typer.Option("--today", help="What runs now: autosched's answers, or the vendor's library.")
+        Running, typer.Option("--today", help="Kernels used now: autosched's, or the vendor library's.")
     ] = Running.ANSWERS,
     rows: RowsOption = None,
     program_seconds: Annotated[
         float | None,
-        typer.Option(
-            "--program-seconds", metavar="S", help="Seconds that the whole program took while it made these calls."
-        ),
+        typer.Option("--program-seconds", metavar="S", help="Run time of the whole program that made these calls."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     """Estimate how much faster a program gets if its kernels are tuned. Nothing is measured or tuned.
 
-    LOG says what the program computes, and how often: the CSV of AUTOSCHED_CALL_LOG, with a column 'seconds' where
-    somebody timed the calls; the CSV of TunableOp, whose results have times; or the folder of FlashInfer's trace dump.
-    The gain is of the time of these calls, or of the whole program with --program-seconds. Intervals hold the middle
-    80 of 100 outcomes, as far as recorded searches tell. Exit status 1 if less than 1 % would be saved.
+    LOG lists the program's calls and how often each was made. It is one of: the CSV of AUTOSCHED_CALL_LOG, with a
+    column 'seconds' if the calls were timed; the CSV of TunableOp, whose results have times; or FlashInfer's trace
+    folder. The gain is a share of the time of these calls, or of the whole program with --program-seconds. Intervals
+    cover the middle 80% of outcomes, judged by recorded searches. Exit status 1 if less than 1% would be saved.
     """
     from autosched.worth.headroom import CannotEstimate, Estimator
     from autosched.worth.program import ProgramPart, program_worth

@@ -1,9 +1,10 @@
-"""Arguments of a kernel as text: arrays from files, of zeros, ones, a range or noise, numbers and null pointers.
+"""Kernel arguments as text.
 
-f32[64,32]        noise of a normal distribution, of integer types from -3 to 3
-zeros f32[64]     also ones, range (0, 1, 2, ...), fill=7
-out f32[64]       to be filled by the kernel
-data.npy          a file of numpy's; out data.npy is one of its shape and type that the kernel fills
+f32[64,32]        random array: normal distribution, or integers from -3 to 3
+zeros f32[64]     constant array; also ones, range (0, 1, 2, ...), fill=7
+out f32[64]       array to be filled by the kernel
+data.npy          array in a numpy file
+out data.npy      array with the shape and type of that file, to be filled by the kernel
 5, 2.5, null      numbers and a null pointer
 """
 
@@ -30,7 +31,11 @@ _FILE = re.compile(r"(?P<out>out\s+)?(?P<file>\S.*\.npy)")
 def read_arguments(
     texts: Sequence[str], rng: np.random.Generator, flag: str = "--argument"
 ) -> tuple[list[Any], tuple[int, ...]]:
-    """Return the arguments, and the positions of those that the kernel fills. Raises InputError."""
+    """Return the arguments, and the positions of those that the kernel fills.
+
+    Raises:
+        InputError: An argument cannot be parsed or read.
+    """
     values, filled = [], []
     for k, text in enumerate(texts):
         value, is_out = read_argument(text.strip(), rng, flag)
@@ -41,7 +46,11 @@ def read_arguments(
 
 
 def read_argument(text: str, rng: np.random.Generator, flag: str) -> tuple[Any, bool]:
-    """One argument, and whether the kernel fills it. Raises InputError."""
+    """Return one argument, and whether the kernel fills it.
+
+    Raises:
+        InputError: The argument cannot be parsed or read.
+    """
     array = _ARRAY.fullmatch(text)
     if array and canonical(array["dtype"]) in SCALAR_DTYPES:
         return _made(array, rng, flag), array["how"] == "out"
@@ -85,7 +94,11 @@ def _made(found: re.Match[str], rng: np.random.Generator, flag: str) -> npt.NDAr
 
 
 def read_array(name: str, flag: str) -> npt.NDArray[Any]:
-    """Return an array of a .npy file. Raises InputError."""
+    """Read the array of a .npy file.
+
+    Raises:
+        InputError: The file cannot be read.
+    """
     try:
         return np.array(open_npy(name), order="C")
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""A command whose options are converted by their own parsers."""
+"""Command whose options are converted by their own parsers, which starts faster than pydantic."""
 
 import inspect
 from collections.abc import Callable
@@ -8,18 +8,23 @@ import typer
 from typer.core import TyperCommand
 from typer.models import OptionInfo
 
-_TEXTS = (bool, str, str | None, list[str], list[str] | None)  # what the command line has, as it stands
+_TEXTS = (
+    bool,
+    str,
+    str | None,
+    list[str],
+    list[str] | None,
+)  # types whose values are used as they stand on the command line
 
 
 class Command(TyperCommand):
-    """Options that are typed as they should be are converted here. All else is left to the library, which knows what to
-    say."""
+    """Command that parses valid options itself. Anything else is left to typer, which reports the error."""
 
-    # Newer releases of typer convert everything by pydantic, which takes 0.07 s of the CPU: a quick verification may
-    # take half a second.
+    # Newer releases of typer convert everything with pydantic, which costs 0.07 s of CPU time: too much for a quick
+    # verification, which takes half a second.
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Fill the parameters of ``ctx``; what is not given has its default."""
+        """Fill the parameters of ``ctx``. Options that are left out get their default."""
         given = None if ctx.resilient_parsing else self._converted(ctx, args)
         if given is None:
             return super().parse_args(ctx, args)
@@ -27,7 +32,7 @@ class Command(TyperCommand):
         return []
 
     def _converted(self, ctx: Any, args: list[str]) -> dict[str, Any] | None:
-        """Return the values of the options that are given; None where the library has to see them."""
+        """Return the values of the given options; None if typer has to parse them."""
         typed, rest, _ = self.make_parser(ctx).parse_args(args=list(args))
         parsers = _parsers(self.callback) if self.callback else {}
         missing = any(param.required and param.name not in typed for param in self.params)
@@ -40,8 +45,7 @@ class Command(TyperCommand):
 
 
 def _parsers(function: Callable[..., Any]) -> dict[str, Callable[[Any], Any] | None]:
-    """Return the parser of each option, None of one that is taken as it stands; without those that the library
-    converts."""
+    """Map options to parsers; None for text that needs none. Options that typer must convert are left out."""
     found: dict[str, Callable[[Any], Any] | None] = {}
     for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
         if get_origin(parameter.annotation) is Annotated:

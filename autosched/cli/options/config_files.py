@@ -1,4 +1,4 @@
-"""The option --format: whose files of tuned configurations are read or written."""
+"""The option --format: the package whose tuned configuration files are read or written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ if TYPE_CHECKING:
 
 
 def config_files(format: str) -> ConfigFiles:
-    """Return the files that ``--format`` names. Raises InputError that lists the formats."""
+    """Return the file format that ``--format`` names.
+
+    Raises:
+        InputError: The format is unknown; the message lists the formats.
+    """
     try:
         files: ConfigFiles = CONFIG_FILES.load(format)
     except UnknownIntegration as error:

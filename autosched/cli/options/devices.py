@@ -1,4 +1,4 @@
-"""Which device a command is about."""
+"""The option --device: the GPU that a command is about."""
 
 from typing import Annotated, Any
 
@@ -11,7 +11,7 @@ LIST_NOTE = "autosched devices lists them"
 
 
 def device_option(default: str) -> Any:
-    """``--device``, whose help says what it is by ``default``."""
+    """Return the option ``--device``, with ``default`` in its help text."""
     return typer.Option(
         "--device",
         metavar="D",
@@ -21,17 +21,20 @@ def device_option(default: str) -> Any:
 
 
 def _names(incomplete: str) -> list[str]:
-    """Return what a shell may complete the name of a device to."""
+    """Return shell completions for a device name."""
     return [row.name for row in DEVICES if row.name.startswith(incomplete)]
 
 
-DeviceOption = Annotated[str | None, device_option(f"that of this machine, else {DEFAULT_DEVICE}")]
-DEVICE_NOTE = f"Without --device it is about the GPU of this machine, or {DEFAULT_DEVICE} where none answers."
+DeviceOption = Annotated[str | None, device_option(f"the GPU of this machine, else {DEFAULT_DEVICE}")]
+DEVICE_NOTE = f"Without --device, the GPU of this machine is used, or {DEFAULT_DEVICE} if none is found."
 
 
 def target(name: str | None) -> Device:
-    """Return the device called ``name``; by default the GPU of this machine, else the default row. Raises
-    InputError."""
+    """Return the device called ``name``; by default the GPU of this machine, else the default row.
+
+    Raises:
+        InputError: The device is unknown.
+    """
     if name is None:
         return gpu_here() or device(DEFAULT_DEVICE)
     try:
@@ -44,8 +47,11 @@ def target(name: str | None) -> Device:
 
 
 def gpu_here() -> Device | None:
-    """Return the GPU of this machine, None where none answers or it is of a kind that no row describes."""
-    from measurements.runners.cuda.runner import cuda_available, cuda_device  # a device that is named needs none
+    """Return the GPU of this machine; None if there is none or the device table has no row for it."""
+    from measurements.runners.cuda.runner import (
+        cuda_available,
+        cuda_device,
+    )  # imported here: a named device needs no GPU
 
     if not cuda_available()[0]:
         return None

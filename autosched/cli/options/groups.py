@@ -12,10 +12,10 @@ from typing import Any, get_type_hints
 def grouped(command: Callable[..., int]) -> Callable[..., int]:
     """Return ``command`` with one option for each field of the dataclasses that it takes.
 
-    A field is declared as a parameter of a command is: ``name: Annotated[type, typer.Option(...)] = default``.
+    Fields are declared like a command's parameters: ``name: Annotated[type, typer.Option(...)] = default``.
 
     Args:
-        command: Keyword-only parameters that are annotated with a dataclass get an instance of it.
+        command: Function whose keyword-only parameters may be annotated with such dataclasses.
     """
     own = inspect.signature(command, eval_str=True).parameters
     keyword = inspect.Parameter.KEYWORD_ONLY
@@ -40,7 +40,7 @@ def grouped(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def options(group: type[Any]) -> Iterator[inspect.Parameter]:
-    """Yield the parameters that the fields of a group stand for."""
+    """Yield one command-line parameter for each field of a group."""
     hints = get_type_hints(group, include_extras=True)
     for field in _fields(group):
         kind = inspect.Parameter.KEYWORD_ONLY

@@ -1,7 +1,7 @@
-"""``--kernel FILE`` or ``--program FILE[:NAME]`` in place of an operator: a user's own, by the same code as ours.
+"""``--kernel FILE`` or ``--program FILE[:NAME]``: use the user's kernel in place of a built-in operator.
 
-The kernel is registered in the catalogue, where it is an operator whose options are its sizes; the arguments are then
-those of any operator. ``--size width=4096`` means ``--width 4096``; ``--set block_x=128`` leaves a parameter one value.
+The kernel is registered in the catalogue as an operator whose options are its sizes, so the same code handles it.
+``--size width=4096`` becomes ``--width 4096``. ``--set block_x=128`` fixes the value of a parameter.
 """
 
 from __future__ import annotations
@@ -17,10 +17,14 @@ COMMANDS = (("space",), ("tune",), ("best",), ("verify",), ("db", "threshold"))
 
 
 def expanded(arguments: Sequence[str]) -> list[list[str]]:
-    """Return the command lines that ``arguments`` stand for: themselves; with --kernel, one for each problem of its
-    file, or one where sizes are given or the command asks what a database holds.
+    """Expand ``--kernel`` and ``--program`` into command lines with an operator.
 
-    Raises InputError for a file that cannot be used and for sizes that the kernel has not.
+    Returns:
+        With --kernel, one command line for each problem of its file; only one if sizes are given or the command queries
+        a database. Without it, the arguments unchanged.
+
+    Raises:
+        InputError: The file cannot be used, or the kernel has no such size.
     """
     command = next((c for c in COMMANDS if tuple(arguments[: len(c)]) == c), None)
     if command is None:
@@ -66,7 +70,11 @@ def expanded(arguments: Sequence[str]) -> list[list[str]]:
 
 
 def written(arguments: Sequence[str]) -> str | None:
-    """Return the option that stands in place of an operator, as in "--kernel FILE", or None. Raises InputError."""
+    """Return the option that replaces an operator, as in "--kernel FILE"; None if there is none.
+
+    Raises:
+        InputError: Such an option has no value.
+    """
     if not any(tuple(arguments[: len(command)]) == command for command in COMMANDS):
         return None
     named = (f"{flag} {shlex.quote(place)}" for flag in INSTEAD for place in taken(arguments, flag)[0])
@@ -76,7 +84,7 @@ def written(arguments: Sequence[str]) -> str | None:
 def _of_program(
     command: tuple[str, ...], place: str, given: Sequence[str], rest: Sequence[str], reference: str = ""
 ) -> list[str]:
-    """Return the command line of a tile program, which is registered."""
+    """Register a tile program and return its command line."""
     from autosched.programs.loading import register_place
     from search_spaces import catalogue
     from search_spaces.programs.beside import Beside
@@ -89,7 +97,7 @@ def _of_program(
         else:
             name, options = program.name, operator(program).options
     sizes = _sizes(given, {option.name: option.flags[-1] for option in options}, place)
-    every = command == ("best",) and not given  # lists what is known of all sizes
+    every = command == ("best",) and not given  # lists the entries of all sizes
     if not every and not {"--help", "-h"} & set(rest):
         missing = [o for o in options if o.default is None and o.flags[-1] not in (*sizes, *rest)]
         if missing:
@@ -98,7 +106,11 @@ def _of_program(
 
 
 def _values(given: Sequence[str]) -> dict[str, str]:
-    """Return the parameters and values that ``--set NAME=VALUE`` ask for. Raises InputError."""
+    """Parse the options ``--set NAME=VALUE`` into values by parameter.
+
+    Raises:
+        InputError: A text has another form.
+    """
     values = {}
     for text in given:
         name, sign, value = text.partition("=")
@@ -109,7 +121,11 @@ def _values(given: Sequence[str]) -> dict[str, str]:
 
 
 def _sizes(given: Sequence[str], flags: Mapping[str, str], place: str) -> list[str]:
-    """Return the options that ``--size NAME=N`` stand for. Raises InputError for unknown names."""
+    """Translate ``--size NAME=N`` into the operator's own options.
+
+    Raises:
+        InputError: A name is unknown.
+    """
     sizes: list[str] = []
     for text in given:
         name, sign, value = text.partition("=")
@@ -124,7 +140,7 @@ def _asks_for_help(arguments: Sequence[str]) -> bool:
 
 
 def taken(arguments: Sequence[str], flag: str) -> tuple[list[str], list[str]]:
-    """Return the values of an option, and the arguments without it."""
+    """Remove an option from the arguments; return its values, and the other arguments."""
     values, others, waiting = list[str](), list[str](), iter(arguments)
     for argument in waiting:
         name, sign, value = argument.partition("=")

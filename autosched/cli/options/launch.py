@@ -35,7 +35,11 @@ LaunchesOption = Annotated[
 
 
 def order_from(order: str | None, turns: int, launches: int) -> Order:
-    """Raise InputError for what is not an order, and for numbers out of their limits."""
+    """Return the launch order that the options describe.
+
+    Raises:
+        InputError: The order is unknown, or a number is out of its limits.
+    """
     within("--turns", turns, 0, MOST_SEED)
     within("--launches", launches, 1, MOST_LAUNCHES)
     for known in ORDERS:

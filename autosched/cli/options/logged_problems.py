@@ -1,4 +1,4 @@
-"""The problems of a call log that kernels for a device compute, for every command that reads one."""
+"""Read the problems of a call log, for every command that takes one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from measurements.store.store import Store
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import Device
 
-TOLD_SECONDS = 5.0  # between two lines of progress
+TOLD_SECONDS = 5.0  # seconds between two lines of progress
 
 RowsOption = Annotated[
     str | None, typer.Option("--rows", metavar="N,N", help="Sizes of the axes that FlashInfer's traces leave open.")
@@ -27,7 +27,11 @@ RowsOption = Annotated[
 
 
 def row_sizes(text: str | None) -> list[int]:
-    """Return the sizes that ``--rows`` gives. Raises InputError for what is no list of sizes."""
+    """Parse the sizes of ``--rows``.
+
+    Raises:
+        InputError: The text is not a list of sizes.
+    """
     if text is None:
         return []
     if not all(part.isascii() and part.isdigit() and int(part) for part in text.split(",")):
@@ -36,9 +40,20 @@ def row_sizes(text: str | None) -> list[int]:
 
 
 def logged_problems(calls: str, chip: Device, rows: Sequence[int]) -> tuple[SuiteMember, ...]:
-    """Return the problems of a log for which there are kernels; lines that are left out are told on stderr, by reason.
+    """Return the problems of a log for which there are kernels. Skipped lines are counted on stderr by reason.
 
-    Raises InputError where none is left, CallLogError for what is not a log, and OSError.
+    Args:
+        calls: Path of the log.
+        chip: Device that the kernels are for.
+        rows: Sizes of the axes that FlashInfer's traces leave open.
+
+    Returns:
+        The problems, with the number of calls as their weight.
+
+    Raises:
+        InputError: No problem remains.
+        CallLogError: The file is not a call log.
+        OSError: The file cannot be read.
     """
     read = read_calls(calls, rows)
     members, skipped = [], read.skipped.copy()
@@ -58,7 +73,7 @@ def logged_problems(calls: str, chip: Device, rows: Sequence[int]) -> tuple[Suit
 
 @contextmanager
 def existing_store(db: str) -> Iterator[Store | None]:
-    """Open a database for reading within the block; None where there is none yet, or none that can be read."""
+    """Open a database for reading within the block; None if it does not exist or cannot be read."""
     try:
         store = Store.open(db, create=False)
     except StoreError:
@@ -71,7 +86,11 @@ def existing_store(db: str) -> Iterator[Store | None]:
 
 
 def estimates_told(number: int) -> Callable[[int], None]:
-    """Return a callback that says on stderr, every TOLD_SECONDS at most, how many of ``number`` estimates are done."""
+    """Return a callback that prints progress to stderr, at most every TOLD_SECONDS.
+
+    Args:
+        number: Total number of estimates.
+    """
     last = time.monotonic()
 
     def tell(done: int) -> None:

@@ -1,4 +1,4 @@
-"""Problem options of the command line, made from an operator's own ``options``: a new operator needs no change here."""
+"""Problem options of the command line, built from an operator's ``options``: a new operator needs no change here."""
 
 import inspect
 import sys
@@ -14,24 +14,32 @@ from search_spaces.hardware.dtype_names import canonical
 from search_spaces.operators.operator import Operator, Option
 from search_spaces.operators.problem import Problem
 
-_PREFIX = "problem_"  # keeps names such as a matmul's "out" apart from the command's own parameters
+_PREFIX = "problem_"  # prefix that separates names such as a matmul's "out" from the command's own parameters
 _METAVAR_WIDTH = 20  # longer lists of choices go into the help text
 
-OF_FILES = ("--kernel", "--program", "--size", "--set", "--help")  # options that commands do not see themselves
+OF_FILES = ("--kernel", "--program", "--size", "--set", "--help")  # options that are handled before a command runs
 
 Command = Callable[..., int]
 
 
 class MissingOptions(InputError):
-    """A problem is not wholly described."""
+    """An option that the problem needs is missing."""
 
 
 def for_operator(command: Command, operator: Operator, name: str) -> Command:
-    """``command(operator, given, **its own options)`` as a function whose signature also holds the problem options.
+    """Add the problem options of an operator to the signature of a command.
 
-    ``name`` is what users call the command. ``given`` maps the name of each problem option to its value, None where the
-    user left it out. Ctrl-C inside ``command`` ends it with status 130. Raises InputError where the command and the
-    operator have options of one name, as a size of a user's kernel may.
+    Args:
+        command: Called as ``command(operator, given, **its own options)``. ``given`` maps the name of each problem
+            option to its value; None if the user left it out.
+        operator: Operator whose options are added.
+        name: Name of the command as users type it.
+
+    Returns:
+        A function with the combined signature. Ctrl-C inside ``command`` ends it with status 130.
+
+    Raises:
+        InputError: The command and the operator share an option name, as a size of a user's kernel may.
     """
 
     def run(ctx: typer.Context, **options: Any) -> int:
@@ -49,8 +57,8 @@ def for_operator(command: Command, operator: Operator, name: str) -> Command:
     for option in operator.options:
         if taken & set(option.flags):
             raise InputError(
-                f"{option.flags[-1]} is an option of 'autosched {name}', and {operator.name} calls a size so: "
-                "give that another name"
+                f"{option.flags[-1]} is an option of 'autosched {name}' and also a size of {operator.name}: "
+                "rename the size"
             )
     context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     parameters = [context, *(_parameter(o) for o in operator.options), *own]
@@ -63,7 +71,11 @@ def for_operator(command: Command, operator: Operator, name: str) -> Command:
 
 
 def problem_from(operator: Operator, given: Mapping[str, Any]) -> Problem:
-    """Return the problem the user described. Raises InputError for a missing or impossible option."""
+    """Return the problem that the user described.
+
+    Raises:
+        InputError: An option is missing or has an impossible value.
+    """
     missing = [o.flags[-1] for o in operator.options if o.default is None and given[o.name] is None]
     if missing:
         raise MissingOptions(f"{operator.name} needs {listed(missing)}")
@@ -72,12 +84,12 @@ def problem_from(operator: Operator, given: Mapping[str, Any]) -> Problem:
 
 
 def maybe_problem(operator: Operator, given: Mapping[str, Any]) -> Problem | None:
-    """As ``problem_from``, but None where no problem option was given at all."""
+    """Return ``problem_from``; None if no problem option was given at all."""
     return None if all(v is None for v in given.values()) else problem_from(operator, given)
 
 
 def whole_number(text: str) -> int:
-    """Parser of integer options."""
+    """Parse the value of an integer option."""
     try:
         return int(text)
     except ValueError:
@@ -85,7 +97,7 @@ def whole_number(text: str) -> int:
 
 
 def real_number(text: str) -> float:
-    """Parser of options that are real numbers."""
+    """Parse the value of a real-valued option."""
     try:
         return float(text)
     except ValueError:
@@ -93,7 +105,7 @@ def real_number(text: str) -> float:
 
 
 def one_of(choices: tuple[str, ...]) -> Callable[[str], str]:
-    """Parser of options with listed values; of types, any of their spellings."""
+    """Return a parser for options with listed values. Types may be given in any known spelling."""
 
     def parse(text: str) -> str:
         if text not in choices and canonical(text) in choices:
@@ -106,7 +118,7 @@ def one_of(choices: tuple[str, ...]) -> Callable[[str], str]:
 
 
 def _flags(parameter: inspect.Parameter) -> list[str]:
-    """Return the flags of a command's own option."""
+    """Return the flags of one of the command's own options."""
     declared = [m for m in getattr(parameter.annotation, "__metadata__", ()) if isinstance(m, OptionInfo)]
     spelled = [part for info in declared for text in info.param_decls or () for part in text.split("/")]
     return spelled or [f"--{parameter.name.replace('_', '-')}"]

@@ -1,7 +1,8 @@
-"""What is this file? ``verify`` asks once, here, and by content wherever an extension may mislead.
+"""Recognise the kind of a file that ``verify`` is given, by its content where the extension may mislead.
 
-Binary files are known by their first bytes, PTX by its directives, Python by its syntax tree and imports, kernel files
-by their table ``[kernel]``, CUDA source by ``__global__``. Only then does an extension decide: .cu, .py, .toml, .mlir.
+Binary files are recognised by their first bytes, PTX by its directives, Python by its syntax tree and imports, kernel
+files by their table ``[kernel]``, and CUDA source by ``__global__``. If none of these matches, the extension decides:
+.cu, .py, .toml or .mlir.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from measurements.files.text import one_line
 
 TAKEN = "CUDA source, PTX, a cubin, an executable, a Python script, a tile program or a kernel file"
 
-_MOST_TEXT = 1 << 26  # bytes of a source or of PTX
+_MOST_TEXT = 1 << 26  # size limit of a source file or PTX in bytes
 _MOST_PYTHON = 1 << 24
-_HEAD = 4096  # bytes that tell a binary file from text
+_HEAD = 4096  # number of leading bytes by which binary files are recognised
 _ELF, _ELF64 = b"\x7fELF", b"\x7fELF\x02\x01"
 _FATBIN = struct.pack("<I", 0xBA55ED50)
 _ARCHIVE = b"!<arch>\n"
@@ -41,7 +42,7 @@ _KERNEL_IN_CUDA = re.compile(r"\b__global__\b")
 
 
 class FileKind(StrEnum):
-    """What a file is; the value completes "FILE is ..."."""
+    """Kind of a file. The value completes the sentence "FILE is ..."."""
 
     CUDA = "CUDA source"
     PTX = "PTX"
@@ -57,10 +58,10 @@ class Given:
     """A recognised file.
 
     Attributes:
-        kind: What it is.
-        path: The file.
-        name: What follows FILE and a colon: a kernel, a function or a tile program; "" if nothing does.
-        text: Content of CUDA source and PTX, which may come from a pipe.
+        kind: Kind of the file.
+        path: Path of the file.
+        name: Name after the colon of FILE:NAME: a kernel, a function or a tile program; "" if there is none.
+        text: Content of CUDA source or PTX, which is read here since it may come from a pipe.
     """
 
     kind: FileKind
@@ -70,19 +71,24 @@ class Given:
 
 
 def looks_like_a_file(word: str) -> bool:
-    """Return whether a word on the command line names a file rather than an operator: it has a slash or a dot, or a
-    file of that name exists."""
+    """Decide whether a word on the command line names a file rather than an operator.
+
+    A file name has a slash or a dot, or the file exists.
+    """
     return "/" in word or "." in word or Path(word).exists()
 
 
 def recognise(word: str) -> Given:
-    """Return what FILE or FILE:NAME is.
+    """Recognise FILE or FILE:NAME.
 
     Args:
-        word: As on the command line.
+        word: Argument on the command line.
+
+    Returns:
+        The file with its kind.
 
     Raises:
-        InputError: It cannot be read, or is nothing that ``verify`` takes. The message says what to do.
+        InputError: The file cannot be read, or ``verify`` does not accept it. The message says what to do.
     """
     path, name = _split(word)
     try:
@@ -105,7 +111,7 @@ def recognise(word: str) -> Given:
 
 
 def _split(word: str) -> tuple[Path, str]:
-    """Return the file and the name after its colon: the shortest part before a colon that is a file."""
+    """Split FILE:NAME at the first colon before which the text names a file."""
     if not os.path.lexists(word):
         for colon in re.finditer(":", word):
             if os.path.lexists(word[: colon.start()]):
@@ -114,7 +120,7 @@ def _split(word: str) -> tuple[Path, str]:
 
 
 def _binary_kind(path: Path, head: bytes) -> FileKind | None:
-    """Return what a binary file is, by its first bytes; None for text."""
+    """Return the kind of a binary file by its first bytes; None for text."""
     if not head:
         raise InputError(f"{path} is empty: give {TAKEN}")
     if head.startswith(_SQLITE):
@@ -122,14 +128,14 @@ def _binary_kind(path: Path, head: bytes) -> FileKind | None:
     if head.startswith(_ELF64):
         return FileKind.EXECUTABLE if _is_executable(head) else FileKind.BINARY
     if head.startswith((_ELF, _FATBIN, _ARCHIVE)):
-        return FileKind.BINARY  # of another machine, or an archive: who looks for PTX says so
+        return FileKind.BINARY  # for another machine, or an archive: the search for PTX reports the error
     if b"\0" in head:
         raise InputError(f"{path} is not recognised: give {TAKEN}")
     return None
 
 
 def _is_executable(head: bytes) -> bool:
-    """Return whether the head of an ELF file is that of a program of the host, not of a library or an object file."""
+    """Decide by the header of an ELF file if it is a host program, not a library or an object file."""
     try:
         kind, machine = struct.unpack_from("<HH", head, 16)
         (start,) = struct.unpack_from("<Q", head, 32)
@@ -138,7 +144,7 @@ def _is_executable(head: bytes) -> bool:
             return False
         types = [struct.unpack_from("<I", head, start + k * size)[0] for k in range(count)]
     except struct.error:
-        return False  # damaged: who reads it says so
+        return False  # damaged: the reader of the file reports the error
     return kind == _ET_EXEC or (kind == _ET_DYN and _PT_INTERP in types)
 
 
@@ -191,7 +197,7 @@ def _is_toml(text: str) -> bool:
 
 
 def _front_end_imports(text: str) -> bool:
-    """Return whether a text without the extension of Python is a program with kernels."""
+    """Decide whether a text without a Python extension is a Python program with kernels."""
     from autosched.verify.emulate.kernel_files import any_of, imports
 
     if len(text) > _MOST_PYTHON:
@@ -204,10 +210,12 @@ def _front_end_imports(text: str) -> bool:
 
 
 def _python_kind(path: Path, text: str) -> FileKind:
-    """Return what a Python file is. One that holds tile programs and launches Triton kernels is a script: ``--program``
-    names its tile programs.
+    """Return the kind of a Python file.
 
-    Raises InputError for text that is neither Python nor anything else, and for kernels of other front ends.
+    A file with tile programs that also launches Triton kernels is a script; use ``--program`` for its tile programs.
+
+    Raises:
+        InputError: The text is not valid Python, or its kernels use an unsupported front end.
     """
     from autosched.verify.emulate.kernel_files import any_of, front_end_that_uses, imports
 

@@ -1,8 +1,9 @@
-"""A schedule that a person wrote, or that one of our commands printed with ``--json``, read from a file or stdin.
+"""Read a schedule from a file or stdin, written by hand or printed by a command with ``--json``.
 
-It is an object of parameter values; or a document that holds exactly one under these keys: ``schedule`` (of a trial,
-and of ``space --explain``), ``samples`` (``space --sample 1``), ``best`` (``best``, ``tune``), ``candidates``
-(``verify``). Beside a ``schedule`` stands the name of its ``template``; without it, the parameters tell.
+The file holds an object of parameter values, or a document with exactly one schedule under one of these keys:
+``schedule`` (a trial, or ``space --explain``), ``samples`` (``space --sample 1``), ``best`` (``best``, ``tune``) or
+``candidates`` (``verify``). A ``template`` next to ``schedule`` names its kernel template; without it, the parameters
+identify the template.
 """
 
 import json
@@ -20,8 +21,15 @@ _MOST_BYTES = 2**26
 
 
 def read(place: str, domains: Mapping[str, Sequence[Parameter]]) -> Schedule:
-    """Return the one schedule in the file ``place``, or in stdin where that is "-", its parameters in the order of
-    those that ``domains`` has for its template. Raises InputError."""
+    """Read the only schedule in a file.
+
+    Args:
+        place: Path of the file, or "-" for stdin.
+        domains: Parameters of each template. The schedule's parameters are returned in this order.
+
+    Raises:
+        InputError: The file cannot be read, or does not hold exactly one schedule of these templates.
+    """
     text = _content(place)
     place = "stdin" if place == "-" else place
     if len(text) > _MOST_BYTES:
@@ -57,7 +65,7 @@ def read(place: str, domains: Mapping[str, Sequence[Parameter]]) -> Schedule:
 
 
 def _content(place: str) -> bytes:
-    """One byte more than ``_MOST_BYTES`` at most."""
+    """Read a file or stdin, at most one byte more than ``_MOST_BYTES``."""
     try:
         if place == "-":
             return sys.stdin.buffer.read(_MOST_BYTES + 1)
@@ -68,8 +76,7 @@ def _content(place: str) -> bytes:
 
 
 def _schedules(data: Any, template: str | None = None) -> list[tuple[str | None, Mapping[str, Any]]]:
-    """Every schedule in a document, and its template where that is named. What has none of ``KEYS`` is taken for
-    one."""
+    """Return every schedule in a document, with its template if named. An object without ``KEYS`` is a schedule."""
     if isinstance(data, list):
         return [schedule for item in data for schedule in _schedules(item, template)]
     if not isinstance(data, dict) or not data:

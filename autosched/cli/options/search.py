@@ -1,4 +1,4 @@
-"""Options that every search has: ``tune`` of a problem, of a suite, of a Triton kernel."""
+"""Options that every search shares: ``tune`` for a problem, a suite or a Triton kernel."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -14,7 +14,7 @@ from autosched.tuning.backends import BACKENDS
 DEFAULT_TRIALS = 64
 
 BackendOption = Annotated[
-    str, typer.Option("--backend", parser=one_of(BACKENDS), metavar="|".join(BACKENDS), help="Where times come from.")
+    str, typer.Option("--backend", parser=one_of(BACKENDS), metavar="|".join(BACKENDS), help="Source of the times.")
 ]
 SamplerOption = Annotated[
     str | None,
@@ -22,23 +22,25 @@ SamplerOption = Annotated[
         "--sampler",
         parser=one_of(samplers()),
         metavar="|".join(samplers()),
-        help=f"What proposes schedules (default {DEFAULT}).",
+        help=f"Search method that proposes schedules (default {DEFAULT}).",
     ),
 ]
 SeedOption = Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the sampler.")]
 SecondsOption = Annotated[
     float | None,
-    typer.Option("--seconds", metavar="S", help="Propose nothing more after S seconds (default: no limit)."),
+    typer.Option(
+        "--seconds", metavar="S", help="Time limit in seconds; trials in flight are completed (default: no limit)."
+    ),
 ]
 NoVerifyOption = Annotated[
-    bool, typer.Option("--no-verify", help="Without a GPU: do not emulate each new best before it is called best.")
+    bool, typer.Option("--no-verify", help="Without a GPU: do not verify each new best in the emulator.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 @dataclass(frozen=True)
 class SearchControls:
-    """What every search has: its device, its sampler, and when it ends."""
+    """Device, sampler and limits of a search."""
 
     device: DeviceOption = None
     sampler: SamplerOption = None
@@ -48,12 +50,16 @@ class SearchControls:
 
 
 def trials_or_all(trials: int | None, sampler: str | None) -> int | None:
-    """Return the trials of a search: by default as many as a brute force needs, or None for the search to decide."""
+    """Return the number of trials: by default all for a brute-force search, else None (the search decides)."""
     return MOST_TRIALS if trials is None and sampler == BRUTE_FORCE else trials
 
 
 def check_limits(trials: int | None, seed: int, workers: int | None, *, least_workers: int = 1) -> None:
-    """Raise InputError for a number that is too small or too large."""
+    """Check the limits of a search.
+
+    Raises:
+        InputError: A number is too small or too large.
+    """
     if trials is not None:
         within("--trials", trials, 1, MOST_TRIALS)
     within("--seed", seed, 0, MOST_SEED)

@@ -1,4 +1,4 @@
-"""Where problems of a database come from that are a user's own: every command that reads databases takes these."""
+"""Options that name the users' kernels behind a database's problems, for every command that reads databases."""
 
 from __future__ import annotations
 
@@ -30,13 +30,16 @@ def register_stored(
     triton_kernels: Sequence[str] | None,
     database: str | None = None,
 ) -> None:
-    """Make known what a database holds problems of. Raises InputError.
+    """Register the users' kernels whose problems a database holds.
 
     Args:
         kernels: Kernel files.
         programs: Tile programs, FILE[:NAME].
         triton_kernels: Triton functions, FILE:FUNCTION.
-        database: Has the values of a Triton kernel that lists none itself.
+        database: Database with the parameter values of Triton kernels that declare none.
+
+    Raises:
+        InputError: A file cannot be used.
     """
     with bad_input():
         if programs:

@@ -1,8 +1,7 @@
-"""Command lines that stand for another: ``tune --suite``, ``--moe`` and ``--triton``, ``verify FILE``, and ``best``
-without a problem.
+"""Map some spellings of a command line to hidden commands.
 
-What they stand for are commands that no help lists; usage errors name them as they are called here. Nothing here
-imports a command.
+They are ``tune --suite``, ``--moe`` and ``--triton``, ``verify FILE``, and ``best`` without a problem. No help lists
+the hidden commands, and usage errors show the spelling that the user typed. Nothing here imports a command.
 """
 
 from __future__ import annotations
@@ -21,8 +20,11 @@ HIDDEN = (SUITE, MOE, TRITON, VERIFY_FILE, KNOWN)
 
 
 def expanded(arguments: Sequence[str]) -> list[str]:
-    """Return the command line that ``arguments`` stand for: most often themselves. Raises InputError for a file
-    that ``verify`` does not take."""
+    """Return the command line with the hidden command, or the arguments unchanged.
+
+    Raises:
+        InputError: ``verify`` does not accept the file.
+    """
     if len(arguments) > 1 and arguments[0] == "tune":
         return _tune(arguments)
     if len(arguments) > 1 and arguments[0] == "verify":
@@ -44,7 +46,7 @@ def _tune(arguments: Sequence[str]) -> list[str]:
 
 
 def _best(arguments: Sequence[str]) -> list[str]:
-    """``best`` without a problem lists what a database knows."""
+    """Expand ``best`` without a problem, which lists all problems of a database."""
     given = {a.partition("=")[0] for a in arguments[1:]}
     if given & {"--kernel", "--program", "--triton", "--help", "-h"} or not all(
         a.startswith("-") or before in ("--db", "--device") for before, a in pairwise(arguments)
@@ -54,8 +56,13 @@ def _best(arguments: Sequence[str]) -> list[str]:
 
 
 def _verify(arguments: Sequence[str]) -> list[str]:
-    """``verify FILE ...`` as ``VERIFY_FILE``; with a tile program or a kernel file as ``--program`` or ``--kernel``. A
-    word that is an operator's name is the operator: ``./matmul`` is a file. Raises InputError."""
+    """Expand ``verify FILE`` to ``VERIFY_FILE``, or to ``--program`` or ``--kernel`` for such a file.
+
+    The name of an operator always means the operator. Write ``./matmul`` for a file of that name.
+
+    Raises:
+        InputError: ``verify`` does not accept the file.
+    """
     word, rest = arguments[1], arguments[2:]
     if word == "FILE" and {"--help", "-h"} & set(rest):
         return [VERIFY_FILE, *rest]

@@ -1,4 +1,4 @@
-"""Schedules that a database holds and this version can no longer use."""
+"""Detect stored schedules that this version can no longer use."""
 
 from autosched.cli.terminal.errors import InputError
 from autosched.dispatch.staleness import UNKNOWN, stale_reasons
@@ -11,16 +11,16 @@ from search_spaces.operators.problem import Problem
 
 
 def refuse_unusable(name: str, problem: Problem, trial: Trial, device: Device | None) -> None:
-    """Refuse a stored schedule that is not valid today: it was edited, or another version wrote it.
+    """Reject a stored schedule that is invalid in this version, since it was edited or another version wrote it.
 
     Args:
-        name: Of the database, for the error.
-        problem: That of the trial.
+        name: Name of the database, for the error message.
+        problem: Problem of the trial.
         trial: The trial.
-        device: None for one that no row describes.
+        device: Device of the trial; None if the device table has no row for it.
 
     Raises:
-        InputError: Names the trial and says what to do.
+        InputError: The schedule is invalid. The message names the trial and says what to do.
     """
     try:
         refuse_invalid(problem, trial, device)
@@ -32,7 +32,7 @@ def refuse_unusable(name: str, problem: Problem, trial: Trial, device: Device | 
 
 
 def stale(problem: Problem, trial: Trial, device: Device | None) -> tuple[str, ...]:
-    """Return what has changed in the code of a trial's kernel since it was timed, one phrase each."""
+    """List the changes in the code of a trial's kernel since it was timed, one phrase each."""
     if is_library(trial.schedule) or device is None:
         return ()
     its = template(trial.schedule.template)

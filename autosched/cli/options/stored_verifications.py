@@ -1,4 +1,4 @@
-"""What ``verify --db`` does with the verifications that a database keeps: says which hold, and renews the others."""
+"""Check the stored verifications of a database in ``verify --db``, and renew those that no longer hold."""
 
 from __future__ import annotations
 
@@ -18,9 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StoredVerification:
-    """``before`` says why the stored verification says nothing of the kernel as it is today, "" where it does. ``now``:
-    it "holds", was "deepened" (a full verification in place of a quick one), "renewed", or "stored" where there was
-    none; or it was "not stored", for the reason ``why``."""
+    """State of a stored verification before and after a new one.
+
+    Attributes:
+        before: Why the stored verification does not apply to the current kernel; "" if it applies.
+        now: "holds"; "deepened" (a full verification replaced a quick one); "renewed"; "stored" (there was none); or
+            "not stored".
+        why: Reason for "not stored".
+    """
 
     before: str
     now: Literal["holds", "deepened", "renewed", "stored", "not stored"]
@@ -28,8 +33,16 @@ class StoredVerification:
 
 
 def keep_verification(store: Store, trial: Trial, made: Verdict) -> StoredVerification:
-    """Compare the verification of ``trial`` with ``made``, a new one of its schedule, and keep that where it says
-    more."""
+    """Store a new verification of a trial's schedule if it says more than the stored one.
+
+    Args:
+        store: Database of the trial.
+        trial: Trial with its stored verification, if any.
+        made: New verification of the same schedule.
+
+    Returns:
+        The state before and after.
+    """
     if made.kernel is None:
         return StoredVerification("", "not stored", "its kernel could not be generated")
     before = stored.stale_reason(trial.verification, made.kernel)
@@ -59,7 +72,7 @@ def keep_verification(store: Store, trial: Trial, made: Verdict) -> StoredVerifi
 
 
 def verification_lines(found: Sequence[StoredVerification]) -> list[str]:
-    """Return what was stored, for people: how many of each kind, each with its reason once."""
+    """Return lines of text that count the verifications by state, each reason once."""
     kinds = Counter((p.now, p.why or p.before) for p in found)
     return [
         f"stored verifications: {n} {now}" + (f" ({reason})" if reason else "") for (now, reason), n in kinds.items()

@@ -1,8 +1,9 @@
-"""``--triton FILE:FUNCTION``: a Triton kernel, its space, and calls of it that a user's function makes.
+"""``--triton FILE:FUNCTION``: a Triton kernel, its search space, and calls built by a user's function.
 
-``best --triton FILE:FUNCTION`` stands in place of an operator: what a database knows of the kernel.
+In ``best --triton FILE:FUNCTION`` it replaces an operator: the command shows the kernel's entries in a database.
 
-The function is registered in the catalogue; with ``--args`` (and ``--size``) the problem is the call that they make.
+The function is registered in the catalogue. The function of ``--args`` (called with ``--size``) returns the call that
+is the problem.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ COMMANDS = (("best",), ("db", "threshold"))
 
 
 def expanded(arguments: Sequence[str]) -> list[str]:
-    """Return the command line that ``best --triton ...`` or ``db threshold --triton ...`` stands for; any other one as
-    it is. Raises InputError."""
+    """Expand ``best --triton ...`` and ``db threshold --triton ...``; return any other command line unchanged.
+
+    Raises:
+        InputError: Options are repeated or incomplete, or a function cannot be loaded.
+    """
     command = next((c for c in COMMANDS if tuple(arguments[: len(c)]) == c), None)
     if command is None:
         return list(arguments)
@@ -46,7 +50,7 @@ def expanded(arguments: Sequence[str]) -> list[str]:
         from autosched.triton.tuning.call import KernelCall
         from autosched.triton.tuning.loading import load
 
-        with bad_input(), emulated("h100", check=False):  # whose name is not a part of the call
+        with bad_input(), emulated("h100", check=False):  # the name of the kernel is not part of the call
             make = load(makers[0], "--args")
             call = KernelCall.of(tuning.function, made(make, sizes("--size", given), makers[0]))
             problem = ["--arguments", tuning.problem(call).arguments]
@@ -54,8 +58,11 @@ def expanded(arguments: Sequence[str]) -> list[str]:
 
 
 def registered(place: str, database: str | None) -> TritonTuning:
-    """Return a Triton kernel that is registered; the values of one that lists none are those of a database. Raises
-    InputError."""
+    """Register a Triton kernel and return it. If it declares no parameter values, those of a database are used.
+
+    Raises:
+        InputError: The function cannot be loaded.
+    """
     tuning = loaded(place)
     tuning.register()
     if database is not None and tuning.space is None and not tuning.function.configs:
@@ -65,7 +72,7 @@ def registered(place: str, database: str | None) -> TritonTuning:
 
 
 def _recorded(db: str, operator: str) -> dict[str, list[Any]] | None:
-    """Return the values that a database has trials of: a kernel that says none itself was tuned with --param."""
+    """Return the parameter values in a database's trials, for a kernel that was tuned with ``--param``."""
     from measurements.store.store import Store
 
     found: dict[str, dict[Any, None]] = {}
@@ -80,13 +87,13 @@ def _recorded(db: str, operator: str) -> dict[str, list[Any]] | None:
 def loaded(
     place: str, param: Sequence[str] | None = None, rule: Sequence[str] | None = None, reference: str | None = None
 ) -> TritonTuning:
-    """Load a Triton function with what the options say of it.
+    """Load a Triton function with its options.
 
     Args:
         place: "file.py:function".
-        param: Texts "name=1,2,4", in place of the function's own space; empty or None for that.
-        rule: Further conditions.
-        reference: "file.py:function" that computes what the kernel must; None for the function's own, if it has one.
+        param: Texts "name=1,2,4" that replace the function's own search space; None or empty to keep it.
+        rule: Further conditions on configurations.
+        reference: "file.py:function" that computes the expected outputs; None for the function's own, if it has one.
 
     Raises:
         InputError: Triton is missing, or a file, a name or a text cannot be used.
@@ -116,7 +123,7 @@ def loaded(
 
 
 def _space(param: Sequence[str]) -> dict[str, list[Any]]:
-    """Return what ``--param NAME=V,V`` list: whole numbers, True, False and None as such, anything else as text."""
+    """Parse ``--param NAME=V,V``. Values are integers, True, False, None, or else text."""
     words: dict[str, Any] = {"True": True, "False": False, "None": None}
     found: dict[str, list[Any]] = {}
     for text in param:
@@ -130,7 +137,11 @@ def _space(param: Sequence[str]) -> dict[str, list[Any]]:
 
 
 def sizes(flag: str, given: Sequence[str] | None) -> dict[str, int]:
-    """Return what ``--size NAME=N`` give. Raises InputError."""
+    """Parse the options ``--size NAME=N``.
+
+    Raises:
+        InputError: A text has another form.
+    """
     found = {}
     for text in given or ():
         name, sign, value = text.partition("=")
@@ -141,7 +152,11 @@ def sizes(flag: str, given: Sequence[str] | None) -> dict[str, int]:
 
 
 def made(make: Callable[..., Any], given: Mapping[str, int], place: str) -> Any:
-    """Return what the user's function makes of sizes. Raises InputError."""
+    """Call the user's function with sizes and return its result.
+
+    Raises:
+        InputError: The function raised an error.
+    """
     try:
         return make(**given)
     except (Exception, SystemExit) as error:

@@ -1,4 +1,4 @@
-"""The options of ``verify``, ``run`` and ``judge``, each declared once, and which kinds of files take them."""
+"""The options of ``verify``, ``run`` and ``judge``, each declared once, and the kinds of files that they apply to."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FullOption = Annotated[
 
 @dataclass(frozen=True)
 class VerificationEffort:
-    """How long and how thoroughly, of everything that is run."""
+    """Depth and time limit of a verification."""
 
     device: DeviceOption = None
     full: FullOption = False
@@ -54,7 +54,11 @@ class VerificationEffort:
     ] = False
 
     def seconds(self, default: float) -> float:
-        """Return the time limit. Raises InputError for one that is not positive."""
+        """Return the time limit in seconds.
+
+        Raises:
+            InputError: The limit is not positive.
+        """
         if self.time_limit is None:
             return default
         if not 0 < self.time_limit < math.inf:
@@ -64,7 +68,7 @@ class VerificationEffort:
 
 @dataclass(frozen=True)
 class Findings:
-    """How launches are run, and which findings count."""
+    """Order of execution of launches, and the findings that count."""
 
     order: OrderOption = None
     turns: TurnsOption = 0
@@ -76,15 +80,22 @@ class Findings:
         typer.Option(
             "--suppress",
             metavar="KIND:FILE:LINE:REASON",
-            help="A finding that is expected, and why; * stands for any kind or line.",
+            help="Expected finding to suppress, with the reason; * matches any kind or line.",
         ),
     ] = None
     fail_on: Annotated[
-        str, typer.Option("--fail-on", metavar="GRADE", help="Least grade that is refused: fault, or note as well.")
+        str,
+        typer.Option(
+            "--fail-on", metavar="GRADE", help="Lowest grade that fails the verification: fault, or note as well."
+        ),
     ] = "fault"
 
     def own_order(self) -> Order | None:
-        """Return the order that was asked for; None for the usual ones. Raises InputError."""
+        """Return the order that the options choose; None for the default orders.
+
+        Raises:
+            InputError: The options are invalid.
+        """
         order = order_from(self.order, self.turns, 1)
         return order if self.order is not None or self.turns else None
 
@@ -94,9 +105,9 @@ class Findings:
         """Return the runs of each launch.
 
         Args:
-            effort: Depth; the time limit is left to the caller, since it is not always that of a launch.
-            default: Without ``--full``.
-            full: With it; an order that was asked for then runs first.
+            effort: Depth. The caller applies the time limit, since it is not always per launch.
+            default: Plan without ``--full``.
+            full: Plan with ``--full``. An order chosen by the user then runs first.
 
         Raises:
             InputError: The options cannot be used.
@@ -107,12 +118,20 @@ class Findings:
         return replace(plan, perturb_all=self.perturb, suppressions=self.suppressions())
 
     def suppressions(self) -> tuple[Suppression, ...]:
-        """Return what is expected. Raises InputError."""
+        """Return the expected findings to suppress.
+
+        Raises:
+            InputError: A suppression cannot be parsed.
+        """
         with bad_input():
             return tuple(Suppression.parse(one) for one in self.suppress or ())
 
     def notes_fail(self) -> bool:
-        """Return whether a note is refused. Raises InputError."""
+        """Return whether a note fails the verification.
+
+        Raises:
+            InputError: The grade is unknown.
+        """
         if self.fail_on not in get_args(Grade):
             raise InputError(f'invalid --fail-on "{self.fail_on}": write {" or ".join(get_args(Grade))}')
         return self.fail_on == "note"
@@ -136,14 +155,14 @@ class KernelLaunch:
     block: Annotated[str, typer.Option("--block", metavar="X[,Y,Z]", help="Threads of a block.")] = "32"
     cluster: Annotated[str, typer.Option("--cluster", metavar="X[,Y,Z]", help="Blocks of a cluster.")] = ""
     cooperative: Annotated[
-        bool, typer.Option("--cooperative", help="All blocks run at a time, as grid.sync() needs.")
+        bool, typer.Option("--cooperative", help="Run all blocks at the same time, as grid.sync() needs.")
     ] = False
     dependent: Annotated[
         str,
         typer.Option(
             "--dependent",
             metavar="all|K[,K]",
-            help="Programmatic dependent launch: the launch before may still write these arguments, or all.",
+            help="Programmatic dependent launch: the previous launch may still write these arguments, or all.",
         ),
     ] = ""
     shared: Annotated[
@@ -155,10 +174,12 @@ class KernelLaunch:
     ] = None
     expect: Annotated[
         list[str] | None,
-        typer.Option("--expect", metavar="K=FILE.npy", help="What argument K (from 0) must hold after the launch."),
+        typer.Option(
+            "--expect", metavar="K=FILE.npy", help="Expected content of argument K (from 0) after the launch."
+        ),
     ] = None
     keep: Annotated[
-        str, typer.Option("--keep", metavar="FOLDER", help="Write the arrays that the kernel left: 0.npy, 1.npy, ...")
+        str, typer.Option("--keep", metavar="FOLDER", help="Write the final content of the arrays: 0.npy, 1.npy, ...")
     ] = ""
     option: Annotated[
         list[str] | None, typer.Option("--option", metavar="OPTION", help="For the compiler: --option=-DN=4.")
@@ -169,7 +190,7 @@ class KernelLaunch:
 
 @dataclass(frozen=True)
 class Script:
-    """How a Python script is run."""
+    """Options for running a Python script."""
 
     blocks: Annotated[
         int | None,
@@ -177,7 +198,7 @@ class Script:
             "--blocks",
             metavar="N",
             min=1,
-            help="Of a launch with more blocks, run only N: the first, the last and some in between.",
+            help="Run at most N blocks of a launch: the first, the last and some in between.",
         ),
     ] = None
     first_config: Annotated[
@@ -187,13 +208,13 @@ class Script:
 
 @dataclass(frozen=True)
 class UndefinedMemory:
-    """Whether memory of the device holds values before something writes it."""
+    """Treatment of uninitialised device memory."""
 
     allow_undefined: Annotated[
         bool,
         typer.Option(
             "--allow-undefined",
-            help="Reading memory of torch.empty or cudaMalloc before it is written is no fault.",
+            help="Do not report reads of uninitialised memory from torch.empty or cudaMalloc.",
         ),
     ] = False
 
@@ -211,21 +232,26 @@ class Submission:
     ] = False
     memory_limit: Annotated[
         float,
-        typer.Option("--memory-limit", parser=real_number, metavar="GIB", help="Address space of its process, in GiB."),
+        typer.Option(
+            "--memory-limit",
+            parser=real_number,
+            metavar="GIB",
+            help="Limit on the address space of its process, in GiB.",
+        ),
     ] = 16.0
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Sizes, and how exact results must be."""
+    """Sizes and tolerance."""
 
     size: Annotated[
         list[str] | None,
         typer.Option(
             "--size",
             metavar="NAME=N",
-            help="A size: of the task of a submission, or of FILE:FUNCTION, which is called with values that provoke "
-            "from A to B with NAME=A..B. May be repeated.",
+            help="Size of a submission's task; or with NAME=A..B a range for FILE:FUNCTION, which is called with "
+            "critical values from A to B. May be repeated.",
         ),
     ] = None
     tolerance: Annotated[
@@ -239,7 +265,11 @@ class Inputs:
     ] = None
 
     def within(self, default: float, most: float = math.inf) -> float:
-        """Return the tolerance. Raises InputError for one that is no positive number, or above ``most``."""
+        """Return the tolerance.
+
+        Raises:
+            InputError: The tolerance is not a positive number, or exceeds ``most``.
+        """
         if self.tolerance is None:
             return default
         if not 0 <= self.tolerance < most:
@@ -250,17 +280,17 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Executable:
-    """How an executable is run."""
+    """Options for running an executable."""
 
     driver: Annotated[
         bool,
-        typer.Option("--driver", help="The executable opens libcuda itself, as an interpreter of Python does."),
+        typer.Option("--driver", help="Use this if the executable opens libcuda itself, as a Python interpreter does."),
     ] = False
 
 
 SUBMISSION = "a submission with --task"
 _KERNEL = (FileKind.CUDA, FileKind.PTX, FileKind.BINARY)
-# What takes the options of a group, or single ones of them.
+# Kinds of files that accept the options of a group, or single options.
 _TAKERS: Mapping[type[Any], tuple[str, ...]] = {
     KernelLaunch: _KERNEL,
     Findings: (*_KERNEL, FileKind.EXECUTABLE, FileKind.SCRIPT, SUBMISSION),
@@ -283,26 +313,26 @@ TAKERS: Mapping[str, tuple[str, ...]] = {
 
 
 def given_names(ctx: typer.Context) -> set[str]:
-    """Return the names of the options that stand on the command line."""
+    """Return the names of the options given on the command line."""
     sources = {name: ctx.get_parameter_source(name) for name in ctx.params}
     return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
 
 
 def describes_a_launch(ctx: typer.Context) -> bool:
-    """Return whether options describe the launch of one kernel."""
+    """Return whether the given options describe the launch of one kernel."""
     return bool(given_names(ctx) & {field.name for field in dataclasses.fields(KernelLaunch)})
 
 
 def refuse_others(ctx: typer.Context, file: str, kind: str) -> None:
-    """Refuse options that mean nothing for a file.
+    """Reject options that do not apply to a kind of file.
 
     Args:
-        ctx: Of the command.
-        file: As on the command line.
-        kind: What it is, one of ``FileKind`` or ``SUBMISSION``.
+        ctx: Context of the command.
+        file: File argument on the command line.
+        kind: Kind of the file: a ``FileKind`` or ``SUBMISSION``.
 
     Raises:
-        InputError: Names the first such option, and what takes it.
+        InputError: An option does not apply. The message names it, and the kinds that accept it.
     """
     for name in sorted(given_names(ctx)):
         takers = TAKERS.get(name, (kind,))

@@ -1,4 +1,4 @@
-"""How long the command has been running, which its summary says."""
+"""Run time of the current command, for its summary."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _started = time.monotonic()
 
 
 def start() -> None:
-    """Begin to measure a command."""
+    """Start the clock."""
     global _started
     _started = time.monotonic()
 

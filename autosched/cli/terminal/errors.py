@@ -1,9 +1,9 @@
-"""Errors that a user caused: ``app.run`` turns each into one line on stderr and exit status 2."""
+"""Errors caused by the user: ``app.run`` turns each into one line on stderr and exit status 2."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-# The largest values that an option takes: what memory holds, and what nobody means
+# Largest values that options accept: limits of memory, or values that can only be mistakes
 MOST_SAMPLES = 100_000
 MOST_TRIALS = 10**9
 MOST_WORKERS = 1024
@@ -11,12 +11,12 @@ MOST_SEED = 2**31 - 1
 
 
 class InputError(ValueError):
-    """Bad usage or bad input. The message is one sentence that says what is wrong and what to do."""
+    """Invalid usage or input. The message is one sentence that names the problem and the remedy."""
 
 
 @contextmanager
 def bad_input() -> Iterator[None]:
-    """Around code that only reads what the user gave: a ValueError there is the user's, elsewhere it is a bug."""
+    """Turn a ValueError of the enclosed code into an InputError. Enclose only code that reads user input."""
     try:
         yield
     except InputError:
@@ -26,16 +26,16 @@ def bad_input() -> Iterator[None]:
 
 
 def within(flag: str, value: int, least: int, most: int) -> int:
-    """Return a number if it is neither too small nor too large.
+    """Return a number if it is within its limits.
 
     Args:
-        flag: The option, for the error.
-        value: What was given.
-        least: The smallest that is allowed.
-        most: The largest.
+        flag: Name of the option, for the error message.
+        value: Value of the option.
+        least: Smallest allowed value.
+        most: Largest allowed value.
 
     Raises:
-        InputError: Names the option and the limit.
+        InputError: The value is out of its limits. The message names the option and the limit.
     """
     if value < least:
         raise InputError(f"{flag} must be at least {least}, got {shortened(str(value))}")
@@ -45,12 +45,12 @@ def within(flag: str, value: int, least: int, most: int) -> int:
 
 
 def listed(names: Sequence[str], last: str = "and") -> str:
-    """Return ``a, b and c``."""
+    """Join names as ``a, b and c``."""
     if len(names) < 2:
         return "".join(names)
     return f"{', '.join(names[:-1])} {last} {names[-1]}"
 
 
 def shortened(text: str, most: int = 60) -> str:
-    """``text``, cut where it is too long for a line of its own."""
+    """Return ``text``, cut to at most ``most`` characters."""
     return text if len(text) <= most else text[:most] + "..."

@@ -1,4 +1,4 @@
-"""Findings of the emulator on a terminal: those of one cause together."""
+"""Print the emulator's findings, grouped by cause."""
 
 from collections.abc import Sequence
 
@@ -6,11 +6,11 @@ from rich.console import Console
 
 from measurements.emulator import Emulation, Finding, by_cause
 
-_CAUSES, _OF_CAUSE = 20, 4  # shown
+_CAUSES, _OF_CAUSE = 20, 4  # number shown
 
 
 def print_findings(console: Console, emulation: Emulation, not_run: Sequence[str] = ()) -> None:
-    """Each cause's first finding, with the lines of the others; what was suppressed, and what was not run."""
+    """Print the first finding of each cause with the lines of the others, suppressed findings and skipped runs."""
     causes = by_cause(emulation.findings)
     for cause in causes[:_CAUSES]:
         _say(console, str(cause[0]))

@@ -1,10 +1,11 @@
-"""Ctrl-C ends a command with status 130 and at most one line, whenever it comes and however often. What ``timeout``, a
-CI system or a terminal that closes send (SIGTERM, SIGHUP) does the same.
+"""Handle Ctrl-C: the command ends with status 130 and at most one line, at any time and however often it is pressed.
 
-While modules are imported and input is read, nothing needs tidying: the process ends at once, as a KeyboardInterrupt
-could be swallowed by whatever is being imported. Inside ``raised`` the first Ctrl-C raises KeyboardInterrupt, as soon
-as that is safe. Those that follow it within ``PATIENCE`` seconds are taken for the same one; a later one ends the
-process at once, which loses nothing that is stored.
+SIGTERM and SIGHUP, which ``timeout``, CI systems and closing terminals send, have the same effect.
+
+While modules are imported and input is read, there is nothing to clean up, and the process ends at once: an import
+could swallow a KeyboardInterrupt. Inside ``raised`` the first Ctrl-C raises KeyboardInterrupt as soon as that is safe.
+Signals within the next ``PATIENCE`` seconds count as the same one. A later signal ends the process at once; nothing
+that is stored is lost.
 """
 
 import concurrent.futures
@@ -27,11 +28,11 @@ RETRY = 0.005  # seconds until another try where it was not safe to raise
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 _DEFAULTS = (signal.default_int_handler, signal.SIG_DFL)
 _LOCKING = (threading.__file__, os.path.dirname(concurrent.futures.__file__) + os.sep)
-_WAITS = ("wait", "_wait_for_tstate_lock")  # the only functions there that are made to be interrupted
+_WAITS = ("wait", "_wait_for_tstate_lock")  # the only functions of that module that may be interrupted
 
 
 def take() -> None:
-    """From now on these signals end this process at once; unless its parent wants them ignored."""
+    """Let these signals end the process at once from now on, unless the parent process ignores them."""
     for number in _SIGNALS:
         if signal.getsignal(number) in _DEFAULTS:
             signal.signal(number, _end)
@@ -45,7 +46,10 @@ def leave() -> None:
 
 @contextmanager
 def raised() -> Iterator[None]:
-    """Around work that needs tidying, the last of a command. Without ``take`` it does nothing."""
+    """Raise KeyboardInterrupt on these signals within the block, so that its work can clean up.
+
+    The block is the last work of a command. Without an earlier ``take`` this does nothing.
+    """
     taken = [number for number in _SIGNALS if signal.getsignal(number) is _end]
     if not taken:
         yield
@@ -84,7 +88,7 @@ def raised() -> Iterator[None]:
     before = signal.signal(signal.SIGALRM, again) if hasattr(signal, "SIGALRM") else None
     try:
         yield
-        if waiting:  # the work was done before it was safe to say
+        if waiting:  # the work ended before it was safe to raise
             raise KeyboardInterrupt
     finally:
         sys.unraisablehook = hook
@@ -98,11 +102,12 @@ def raised() -> Iterator[None]:
 
 
 def _unsafe(frame: FrameType | None) -> bool:
-    """Whether an exception that is raised in ``frame`` could be lost, or leave a lock held for ever.
+    """Return whether an exception raised in ``frame`` could be lost, or leave a lock held for ever.
 
-    ``Condition.__enter__`` (and so every future and executor) has no protection between taking its lock and returning:
-    the other threads would wait for that lock, and this one for them. Imports and finalizers swallow exceptions; what
-    a callback of the garbage collector swallows, whose frame looks like any other, is raised again (``swallowed``).
+    ``Condition.__enter__``, which every future and executor uses, is unprotected between taking its lock and returning.
+    An exception there would deadlock: other threads would wait for the lock, and this thread for them. Imports and
+    finalizers swallow exceptions. The frame of a garbage collector callback looks like any other, so an exception that
+    it swallows is raised again (``swallowed``).
     """
     if frame is not None and frame.f_code.co_filename.startswith(_LOCKING) and frame.f_code.co_name not in _WAITS:
         return True
@@ -114,8 +119,7 @@ def _unsafe(frame: FrameType | None) -> bool:
 
 
 def _no_interrupt(record: logging.LogRecord) -> bool:
-    """Return a library that logs what passes through it, as SQLAlchemy does while it closes a connection, shows no
-    Ctrl-C."""
+    """Filter log records of a KeyboardInterrupt, which SQLAlchemy logs while it closes a connection."""
     return record.exc_info is None or not isinstance(record.exc_info[1], KeyboardInterrupt)
 
 

@@ -1,4 +1,4 @@
-"""Where text goes: answers to stdout, everything about the run to stderr, one JSON document to stdout with --json."""
+"""Print text: answers to stdout, messages about the run to stderr, and with --json one JSON document to stdout."""
 
 import json
 import logging
@@ -19,21 +19,21 @@ from autosched.reporting.readings import readings
 from measurements.files.text import harmless, without_password
 from search_spaces.operators.problem import Problem
 
-PIPED_WIDTH = 120  # columns of a file or a pipe, unless COLUMNS says otherwise
+PIPED_WIDTH = 120  # width in columns of a file or a pipe, unless COLUMNS is set
 
 
 def stdout_console() -> Console:
-    """Return a console on stdout that colours and wraps nothing but what the caller asks for."""
+    """Return a console on stdout that colours and wraps only on request."""
     return _console(stderr=False)
 
 
 def stderr_console() -> Console:
-    """Return the same on stderr."""
+    """Return such a console on stderr."""
     return _console(stderr=True)
 
 
 class _Console(Console):
-    """A console on which no text acts on the terminal: what it prints may come from a file of a stranger."""
+    """Console that escapes control sequences, since text may come from untrusted files."""
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(harmless(text), **options)
@@ -46,23 +46,23 @@ def _console(*, stderr: bool) -> Console:
 
 
 def say(sentence: str) -> None:
-    """One line about the run on stderr."""
+    """Print one line about the run to stderr."""
     print("autosched: " + " ".join(without_password(harmless(sentence)).split()), file=sys.stderr)
 
 
 def answer(line: str) -> None:
-    """One line of the answer on stdout; what it names may come from a stranger."""
+    """Print one line of the answer to stdout, with control sequences escaped."""
     print(without_password(harmless(line)))
 
 
 def show_readings(console: Console, problem: Problem) -> None:
-    """Print what was read of a tile program's listing in one way where others are possible, a line each."""
+    """Print how ambiguous parts of a tile program's listing were read, a line each."""
     for reading in readings(problem):
         console.print(reading, markup=False, style="dim")
 
 
 def show(console: Console, made: Table) -> None:
-    """Print a table. Where its words need more than the console's width it is wider: no name and no number is cut."""
+    """Print a table. It may be wider than the console, so that no name or number is cut."""
     needed = sum(_least_width(column) for column in made.columns)
     if needed > console.width:
         made.width = needed
@@ -77,7 +77,7 @@ def _least_width(column: Column) -> int:
 
 @contextmanager
 def waiting_told() -> Iterator[None]:
-    """Show on stderr what the library logs of itself: that a database held by another process is waited for."""
+    """Show the library's own log on stderr, such as waiting for a database that another process holds."""
     library, handler = logging.getLogger("measurements"), logging.StreamHandler()
     handler.setFormatter(logging.Formatter("autosched: %(message)s"))
     level = library.level
@@ -91,7 +91,7 @@ def waiting_told() -> Iterator[None]:
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """Exactly one JSON document on stdout. Numbers that JSON has none for become the texts "inf", "-inf" and "nan"."""
+    """Print one JSON document to stdout. Non-finite numbers become the strings "inf", "-inf" and "nan"."""
     print(json.dumps(_finite(document), indent=2, allow_nan=False), flush=True)
 
 

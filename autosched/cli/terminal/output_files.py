@@ -1,4 +1,4 @@
-"""Files that a command is asked to write, looked at before minutes of work."""
+"""Check output files before a command starts its work."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from measurements.store.sqlite_header import is_sqlite
 
 
 def check_outputs(outputs: Sequence[str | None], inputs: Sequence[str | None]) -> None:
-    """Raise InputError for an output in a folder that does not exist, one that is a folder or may not be written, the
-    same one twice, and one that would replace an input or any database. A link counts as what it leads to.
+    """Check that output files can be written and replace nothing of value. Links are followed.
 
-    What is None was not given; an input may be a database's URL.
+    Args:
+        outputs: Output files; None for options that were not given.
+        inputs: Input files or database URLs; None for options that were not given.
+
+    Raises:
+        InputError: An output's folder does not exist, it is a folder, may not be written, is named twice, or would
+            replace an input or a database.
     """
     given = [Path(output) for output in outputs if output is not None]
     read = [Path(i) for i in inputs if i is not None and "://" not in i and Path(i).exists()]
@@ -36,7 +41,11 @@ def check_outputs(outputs: Sequence[str | None], inputs: Sequence[str | None]) -
 
 
 def check_picture(option: str, picture: str | Path | None) -> None:
-    """Raise InputError for one that is neither .svg nor .png or cannot be replaced, and without matplotlib."""
+    """Check that a picture can be drawn.
+
+    Raises:
+        InputError: The file is neither .svg nor .png, it cannot be replaced, or matplotlib is missing.
+    """
     if picture is None:
         return
     if Path(picture).suffix not in (".svg", ".png"):
@@ -47,10 +56,10 @@ def check_picture(option: str, picture: str | Path | None) -> None:
 
 
 def replaceable(output: str | Path) -> Path:
-    """Where a new file can take the place of ``output``: what a link leads to.
+    """Return the path at which a new file can replace ``output``, with links resolved.
 
-    Raises InputError for a device or a pipe, whose place no file should take, and for the file that stdout or stderr
-    goes to, as /dev/stdout may be.
+    Raises:
+        InputError: The output is a device or a pipe, or the file to which stdout or stderr is redirected.
     """
     given = Path(output)
     if given.exists() and (not given.is_file() or any(_is_open_as(given, number) for number in (1, 2))):

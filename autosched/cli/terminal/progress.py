@@ -1,4 +1,4 @@
-"""How far a run is: a live display on a terminal, now and then a plain line elsewhere. Always on stderr."""
+"""Show progress on stderr: a live display on a terminal, occasional plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from autosched.tuning.result import Progress as Tuning
     from autosched.tuning.result import Start
 
-PLAIN_SECONDS = 5.0  # between two lines where no terminal can be redrawn
-QUIET_SECONDS = 4.0  # without a step, after which a line says so where no terminal can be redrawn
-LIMIT_SECONDS = 15.0  # without a step, after which that line also says how long one may take
-LEAST_TRIALS = 16  # that a rate is told from
+PLAIN_SECONDS = 5.0  # seconds between two lines if the terminal cannot be redrawn
+QUIET_SECONDS = 4.0  # seconds without a step after which a line reports it if the terminal cannot be redrawn
+LIMIT_SECONDS = 15.0  # seconds without a step after which that line also gives the time limit of a step
+LEAST_TRIALS = 16  # minimum number of trials from which a rate is computed
 
 
 def _redrawn(console: Console) -> bool:
@@ -52,7 +52,10 @@ class _Ticker(threading.Thread):
 
 
 class Counter:
-    """Steps of one kind, with a note that changes. ``limit`` says how long a step may take. Use it as a context."""
+    """Progress display that counts steps, with a changing note. Use it as a context manager.
+
+    ``limit`` is the time limit of a step.
+    """
 
     def __init__(self, console: Console, noun: str, total: int, limit: str = "") -> None:
         self._console, self._noun, self._limit = console, noun, limit
@@ -96,7 +99,7 @@ class Counter:
             self._console.print(text, soft_wrap=True)
 
     def advance(self, note: str = "") -> None:
-        """One more step is done."""
+        """Count one more step."""
         self._done += 1
         rate = self._done / max(time.monotonic() - self._started, 1e-9)
         pace = formatting.pace(rate, (self._total - self._done) / rate)
@@ -109,17 +112,17 @@ class Counter:
 
 
 class TuneDisplay:
-    """Watches a tune: its first lines, then trials done, best so far, failures by reason, rate and time left.
+    """Progress display of a search: trials done, best so far, failures by reason, rate and remaining time.
 
-    The first lines go to ``answers``, the rest to ``messages``, which a terminal redraws. ``limit`` says how long a
-    trial may take. Use it as a context.
+    The first lines go to ``answers``. The rest goes to ``messages``, which a terminal redraws. ``limit`` is the time
+    limit of a trial. Use it as a context manager.
     """
 
     def __init__(self, answers: Console, messages: Console, limit: str = "") -> None:
         self._answers, self._console, self._limit = answers, messages, limit
         self._start: Start | None = None
         self._now: Tuning | None = None
-        self._first: Tuning | None = None  # before it, workers were started and first kernels compiled
+        self._first: Tuning | None = None  # excludes the time to start workers and compile the first kernels
         self._live: Live | None = None
         self._running = ExitStack()
         self._last_line = self._last_trial = time.monotonic()
@@ -142,7 +145,7 @@ class TuneDisplay:
         for line in (*start.lines, f"{formatting.one_line(start.problem)} on {start.device.name}"):
             self._answers.print(line, soft_wrap=not self._answers.is_terminal)
         if _redrawn(self._console):
-            from rich.live import Live  # which lines alone need not wait for
+            from rich.live import Live  # imported here, since plain lines need not wait for it
 
             self._live = Live(console=self._console, get_renderable=self._draw, refresh_per_second=4, transient=True)
             self._running.callback(self._live.stop)
@@ -162,7 +165,7 @@ class TuneDisplay:
             self._console.print(text, soft_wrap=True)
 
     def trial(self, progress: Tuning) -> None:
-        """One more trial is done."""
+        """Count one more trial."""
         before = self._now.best if self._now is not None else self._start.best if self._start is not None else None
         better = progress.best is not None and (before is None or progress.best.id != before.id)
         self._now, self._last_trial = progress, time.monotonic()
@@ -188,7 +191,7 @@ class TuneDisplay:
 
     @property
     def _pace(self) -> str:
-        """Rate and time left, as they are since the first trial was done; "" while too few are to tell."""
+        """Return the rate and the remaining time since the first trial; "" if there are too few trials."""
         if self._now is None or self._first is None or self._now.done - self._first.done < LEAST_TRIALS:
             return ""
         rate = (self._now.done - self._first.done) / max(self._now.seconds - self._first.seconds, 1e-9)

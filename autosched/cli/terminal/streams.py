@@ -1,4 +1,4 @@
-"""stdout and stderr of the process. A run outlives them: what cannot be written is dropped, and the end tells of it."""
+"""Keep a run alive if stdout or stderr cannot be written: text is dropped, and the end of the run reports it."""
 
 import io
 import os
@@ -9,7 +9,7 @@ _LEAST_COLUMNS = 20
 
 
 class TerminalStream(io.TextIOWrapper):
-    """A text stream that does not raise OSError: ``lost`` is the first, and what follows it goes nowhere."""
+    """Text stream that never raises OSError. ``lost`` holds the first error; later text is dropped."""
 
     lost: OSError | None = None
 
@@ -34,16 +34,16 @@ class TerminalStream(io.TextIOWrapper):
 
 
 def take() -> tuple[TerminalStream, TerminalStream]:
-    """Replace ``sys.stdout`` and ``sys.stderr``, and forget a terminal width in COLUMNS that nothing fits.
+    """Replace ``sys.stdout`` and ``sys.stderr``, and unset COLUMNS if the width that it gives is too small.
 
-    A closed stdin, stdout or stderr is opened on the null device, for reading, so that no file opened later takes its
-    number and is written to in its place.
+    A closed stdin, stdout or stderr is opened on the null device for reading. Otherwise a file opened later could get
+    its descriptor, and output would be written into that file.
     """
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDONLY), True)  # gets the lowest number that is free
+            os.set_inheritable(os.open(os.devnull, os.O_RDONLY), True)  # gets the lowest free descriptor
     if sys.stdin is None:
         sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)))
     sys.stdout, sys.stderr = streams = _stream(sys.stdout, 1), _stream(sys.stderr, 2)

@@ -1,7 +1,7 @@
-"""The process of a command runs in a child of the one that was started: exit status 0 needs a command that was done.
+"""Run a command in a child process, so that exit status 0 always means that the command completed.
 
-Files that users name are run as Python in that child. Whatever ends it there (``os._exit``, a crash) has not ended the
-command, and must not look like a pass: the child reports its status when the command is done, and only then.
+Users' Python files run in the child. If they end it early (``os._exit``, a crash), that must not look like a success.
+The child therefore reports its status only after the command has completed.
 """
 
 import os
@@ -19,9 +19,9 @@ _PR_SET_PDEATHSIG = 1  # of <linux/prctl.h>
 
 
 def supervised(command: Callable[[], int]) -> int:
-    """Return the status of ``command``, which runs in a child; NO_ANSWER if the child ends before it is done.
+    """Run ``command`` in a child process and return its status; NO_ANSWER if the child ends before it completes.
 
-    The child raises SystemExit. Where there is no fork, this process itself runs the command.
+    The child raises SystemExit. On platforms without fork, this process runs the command itself.
     """
     if not hasattr(os, "fork"):
         return command()
@@ -33,7 +33,7 @@ def supervised(command: Callable[[], int]) -> int:
         _end_with(parent)
         child = os.getpid()
         status = _told(command)
-        if os.getpid() == child:  # a file that forks has a second process come here
+        if os.getpid() == child:  # a user's file that forks brings a second process here
             os.write(writing, bytes([status & 0xFF]))
         raise SystemExit(status)
     os.close(writing)
@@ -41,7 +41,7 @@ def supervised(command: Callable[[], int]) -> int:
     ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     for number in _FORWARDED:
         signal.signal(number, signal.SIG_IGN)  # the status is known
-    os.set_blocking(reading, False)  # processes that the child has left behind hold the other end
+    os.set_blocking(reading, False)  # processes that the child has started may still hold the other end
     with suppress(BlockingIOError):
         told = os.read(reading, 1)
         if told:
@@ -53,7 +53,7 @@ def supervised(command: Callable[[], int]) -> int:
 
 
 def _told(command: Callable[[], int]) -> int:
-    """Return the status of ``command``. An exception is a bug: its traceback and one line are printed."""
+    """Run ``command`` and return its status. An exception is a bug: print its traceback and one line."""
     try:
         return command()
     except Exception as error:
@@ -63,7 +63,7 @@ def _told(command: Callable[[], int]) -> int:
 
 
 def _early_end(ended: int) -> str:
-    """Return the line for a child that ended before its command was done, by an exit status or minus a signal."""
+    """Return the error line for a child that ended early; ``ended`` is its exit status, or minus the signal."""
     if ended >= 0:
         how = f"the process ended with exit status {ended}"
         cause = "a file that it runs may have called os._exit"
@@ -84,7 +84,7 @@ def _signal_name(number: int) -> str:
 
 
 def _forward_to(pid: int) -> None:
-    """Send what asks this process to stop on to the child, which stops in its own way."""
+    """Forward signals that ask this process to stop to the child."""
 
     def forward(number: int, _: FrameType | None) -> None:
         with suppress(ProcessLookupError):
@@ -96,7 +96,7 @@ def _forward_to(pid: int) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """Let this process be killed when its parent is (Linux)."""
+    """Kill this process when its parent ends (Linux)."""
     if sys.platform != "linux":
         return
     import ctypes

@@ -1,4 +1,4 @@
-"""Worth of each decision of the winning schedule, as far as the trials of its search say."""
+"""Estimate the effect of each decision of the best schedule from the trials of its search."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from measurements.trials.trial import Trial
 from search_spaces.spaces.parameters import Value
 
-_MOST_VALUES = 12  # of one decision; the slowest are left out
+_MOST_VALUES = 12  # alternatives shown per decision; the slowest are left out
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """One value of a decision: its best time over the winner's, out of ``trials`` that worked. ``alone`` is the time of
-    the winner with only this value changed, over the winner's; None where nobody tried that."""
+    """One alternative value of a decision. ``ratio`` is its best time over the winner's, out of ``trials``.
+
+    ``alone`` is the time of the winner with only this value changed, over the winner's; None if this was not tried.
+    """
 
     value: str
     chosen: bool
@@ -26,9 +28,9 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Decision:
-    """``worth``: the best time without the chosen value over the winner's; None where only one value was tried.
+    """One decision. ``worth`` is the best time without the chosen value over the winner's; None if only one was tried.
 
-    Searches look longer where it is fast, so this is an upper bound of what the other values can do.
+    Searches spend most trials near fast schedules, so ``worth`` is an upper bound: other values may do better.
     """
 
     name: str
@@ -37,8 +39,15 @@ class Decision:
 
 
 def decisions(best: Trial, trials: Sequence[Trial]) -> tuple[Decision, ...]:
-    """Return the decisions of ``best``, those that were worth most first; of the template, and of its parameters among
-    the ``trials`` of the same template. Raises ValueError for a winner without a time."""
+    """Return the decisions of the best schedule by decreasing worth: its template, and the template's parameters.
+
+    Args:
+        best: The best trial.
+        trials: All trials. Parameters are compared among those of the same template.
+
+    Raises:
+        ValueError: The best trial has no time.
+    """
     if best.seconds is None:
         raise ValueError(f"trial {best.id} has no time: its status is {best.status}")
     timed = [(r, r.seconds) for r in trials if r.seconds is not None]

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 
 from autosched.reporting.html.entry import ReportEntry
 
-_SAME = 0.01  # of a time: less is called the same
+_SAME = 0.01  # relative difference of times below which they count as the same
 
 
 @dataclass(frozen=True)
 class Change:
-    """A problem and device in two databases. ``ratio`` is the time here over the time there, None where one of them has
-    no time, or where one is measured and the other is not. ``decisions`` are those that differ, as ``name: there ->
-    here``."""
+    """Difference between two databases for one problem and device.
+
+    ``ratio`` is the time here over the time there; None if one of them has no time, or only one is measured.
+    ``decisions`` lists the differing decisions as ``name: there -> here``.
+    """
 
     entry: ReportEntry
     verdict: str
@@ -24,9 +26,9 @@ class Change:
 
 
 def changes(here: Sequence[ReportEntry], there: Sequence[ReportEntry]) -> tuple[Change, ...]:
-    """Return what differs, slower ones first. Problems that only one database has are told as such.
+    """Compare the winners of two databases, slower ones first. Problems of only one database are marked as such.
 
-    Times of two databases were not taken in turns on one machine: measured ones may differ by what the machines do.
+    The two databases were not timed in turns on one machine, so measured times may also differ because of the machines.
     """
     others = {(e.name, e.device): e for e in there}
     found = [_change(e, others.pop((e.name, e.device), None)) for e in here]

@@ -1,4 +1,4 @@
-"""Entry of a report: one problem on one device."""
+"""Entries of a report: one problem on one device each."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from measurements.trials.vendor_library import is_library
 from search_spaces.catalogue import is_operator, template
 from search_spaces.operators.problem import Problem
 
-_RANKING = (Provenance.MEASURED, Provenance.REPLAYED, Provenance.ESTIMATED)  # as Store.best ranks them
+_RANKING = (Provenance.MEASURED, Provenance.REPLAYED, Provenance.ESTIMATED)  # ranks of ``Store.best``
 _FEW_TRIALS, _LOW_SHARE = 64, 0.5
 _MOST_FAILURES = 12
-_SHOWN = 200  # characters of a reason, or of a problem that is not known here
+_SHOWN = 200  # maximum characters of a reason, or of a problem that is unknown here
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,15 @@ class Failure:
 
 @dataclass(frozen=True)
 class ReportEntry:
-    """One problem on one device. ``trials`` are all of the winner's provenance, in their order.
+    """One problem on one device.
 
-    ``share`` is that of the roofline, None where it is not known; ``problem`` is None for an operator that is not known
-    here; ``costed`` is then what a trial says of it. ``replaced``: a later revision of its file has been tried.
-    ``advice`` says what to do next, "" where nothing is left to do.
+    Attributes:
+        trials: All trials with the winner's provenance, in their order.
+        share: Share of the roofline; None if unknown.
+        problem: The problem; None if its operator is unknown here.
+        costed: Costs of the problem, from a trial if ``problem`` is None.
+        replaced: Whether a later revision of the user's file has been tried.
+        advice: Suggested next step; "" if there is none.
     """
 
     name: str
@@ -87,16 +91,16 @@ class ReportEntry:
 def entries(
     store: Store, now: datetime, operator: str | None = None, device: str | None = None
 ) -> tuple[ReportEntry, ...]:
-    """List the problems and devices of ``store`` with what a report says of each, in the order they first came.
+    """Return an entry for each problem and device of ``store``, in the order of their first trials.
 
     Args:
         store: The database, which is only read.
-        now: The moment that ages of trials are counted from, with a time zone.
+        now: Time from which ages of trials are counted, with a time zone.
         operator: Only problems of this operator; None for all.
         device: Only trials on the device of this name; None for all.
 
     Returns:
-        One entry for each problem and device, whatever its provenances and policies.
+        One entry for each problem and device, over all its provenances and policies.
 
     Raises:
         StoreError: The database cannot be read.
@@ -110,7 +114,7 @@ def entries(
 
 
 def _revised(summary: ProblemSummary) -> tuple[str, str]:
-    """Return what the revisions of a user's file have in common: the problem but for what the file computes."""
+    """Return the part of a problem's key that all revisions of a user's file share."""
     fields = {name: value for name, value in fields_of(summary.problem_key).items() if name != "computes"}
     return canonical_json(fields), summary.device
 
@@ -174,7 +178,7 @@ def _problem(store: Store, summary: ProblemSummary) -> Problem | None:
 
 
 def _today(problem: Problem | None, best: Trial | None) -> tuple[str, tuple[str, ...]]:
-    """Return why this version cannot use the winner, "" if it can; and the changes since it was timed."""
+    """Return why this version cannot use the winner ("" if it can), and the changes since it was timed."""
     if problem is None or best is None or is_library(best.schedule):
         return "", ()
     try:
@@ -189,7 +193,7 @@ def _today(problem: Problem | None, best: Trial | None) -> tuple[str, tuple[str,
 
 
 def _advice(entry: ReportEntry, unusable: str, stale: Sequence[str]) -> str:
-    """Return the first of these that applies."""
+    """Return the first advice that applies."""
     best = entry.best
     if entry.replaced:
         return ""
@@ -204,7 +208,7 @@ def _advice(entry: ReportEntry, unusable: str, stale: Sequence[str]) -> str:
     if entry.provenance != Provenance.MEASURED:
         return f"measure on a GPU: the time is {entry.provenance}"
     if best.measurement.error is None and entry.verification not in (stored.FULL, stored.QUICK):
-        return "verify: its numbers were neither checked on the GPU nor emulated"
+        return "verify: its results were neither checked on the GPU nor emulated"
     if best.rank is None and sum(t.ok for t in entry.trials) > 1:
         return "confirm: it was not timed in turns with the next best"
     few = len(entry.trials) < _FEW_TRIALS

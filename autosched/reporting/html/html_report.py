@@ -1,4 +1,4 @@
-"""One self-contained HTML page about a database: no scripts, nothing fetched, readable in ten years."""
+"""Write a database as one self-contained HTML page without scripts or external resources."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from measurements.trials.vendor_library import is_library
 from search_spaces.catalogue import template
 
 _PAGE = "report.html.jinja"
-_MOST_ROWS = 2000  # of the first screen's table
-_SECTION_BYTES = 12_000  # a section without its pictures, on the generous side
-_BYTES = 4_000_000  # of all sections and their pictures
+_MOST_ROWS = 2000  # maximum rows of the first screen's table
+_SECTION_BYTES = 12_000  # size of a section without its pictures, an upper estimate
+_BYTES = 4_000_000  # maximum size of all sections with their pictures
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A panel of a layout: its title, a line below it, and the SVG."""
+    """Panel of a layout: its title, its subtitle, and the SVG."""
 
     title: str
     subtitle: str
@@ -50,8 +50,7 @@ class Section:
 class ReportPage:
     """Content of the page.
 
-    ``sections`` are of the first entries, as many as fit; ``against`` is the name of the other database, "" without
-    one.
+    ``sections`` describes the first entries, as many as fit. ``against`` is the name of the other database, or "".
     """
 
     database: str
@@ -63,7 +62,7 @@ class ReportPage:
 
     @property
     def title(self) -> str:
-        """The name of the database: of a file without its folders."""
+        """Name of the database; for a file, without its folders."""
         return self.database if "://" in self.database else Path(self.database).name
 
     @property
@@ -72,7 +71,7 @@ class ReportPage:
 
     @property
     def to_do(self) -> int:
-        """Number of entries that have something left to do."""
+        """Number of entries with advice."""
         return sum(bool(e.advice) for e in self.entries)
 
 
@@ -84,17 +83,17 @@ def build(
     device: str | None = None,
     now: datetime | None = None,
 ) -> ReportPage:
-    """Collect everything that the page of ``store`` shows, and how its winners differ from those of ``against``.
+    """Collect the content of the page, including the differences between the winners of two databases.
 
     Args:
-        store: The database that is shown.
-        against: An older or another one; None leaves differences out.
+        store: Database to show.
+        against: Database to compare with; None for no comparison.
         operator: Only problems of this operator; None for all.
         device: Only the device of this name; None for all.
-        now: The moment of the report, with a time zone; None for that of the call.
+        now: Time of the report, with a time zone; None for the current time.
 
     Returns:
-        What the template is filled with; nothing is written.
+        The content for the template. Nothing is written.
 
     Raises:
         StoreError: A database cannot be read.
@@ -136,7 +135,7 @@ def _sections(found: Sequence[ReportEntry]) -> tuple[Section, ...]:
 
 
 def _pictures(entry: ReportEntry) -> tuple[Picture, ...]:
-    """Return the layouts of the winner; none where its template has none, or this version cannot use it."""
+    """Draw the layouts of the winner. The result is empty if it has none, or if this version cannot use it."""
     chip = known(entry.device)
     if entry.best is None or entry.problem is None or chip is None or is_library(entry.best.schedule):
         return ()

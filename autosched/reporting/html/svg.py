@@ -1,7 +1,7 @@
-"""Pictures of the report as SVG text: the progress of a search, and the panels of ``autosched.reporting.panels``.
+"""Draw the pictures of the report as SVG: the progress of a search, and the panels of ``autosched.reporting.panels``.
 
-Points and cells of one colour are one path, which keeps a chart of 10,000 trials at some 20 KiB. Colours that depend on
-light or dark are CSS classes of the page.
+Points and cells of one colour form one path, which keeps a chart of 10,000 trials at some 20 KiB. Colours that differ
+between light and dark mode are CSS classes of the page.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from measurements.trials.trial import Trial
 
 _WIDTH, _HEIGHT = 720, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 108, 12, 10, 34
-_MOST_TEXTS = 160  # cells of a panel that are labelled
-_SIDE = 320.0  # of a panel's longer side
+_MOST_TEXTS = 160  # maximum cells of a panel with labels
+_SIDE = 320.0  # length of a panel's longer side
 MOST_CELLS = 16384
 
 
 def progress(trials: Sequence[Trial]) -> Markup:
-    """Return times by trial on a logarithmic axis, the best so far as a line, failures as marks below."""
+    """Draw times by trial on a logarithmic axis, the best so far as a line, and failures as marks below."""
     timed = [(i, r.seconds) for i, r in enumerate(trials) if r.seconds is not None]
     if not timed:
         return Markup("")
@@ -68,7 +68,10 @@ def progress(trials: Sequence[Trial]) -> Markup:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """1, 2 and 5 times powers of ten; only powers of ten where these are many; the ends where there is none."""
+    """Return ticks at 1, 2 and 5 times powers of ten; at powers of ten only if these are too many.
+
+    A range without such a number gets ticks at its ends.
+    """
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for factors in ((1, 2, 5), (1,)):
         found = [f * 10.0**p for p in powers for f in factors if low <= f * 10.0**p <= high]
@@ -78,7 +81,11 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def panel(shown: Panel) -> Markup:
-    """One panel, with texts where they are legible. Raises ValueError for more than MOST_CELLS cells."""
+    """Draw a panel, with the texts that are legible.
+
+    Raises:
+        ValueError: The panel has more than MOST_CELLS cells.
+    """
     if len(shown.cells) > MOST_CELLS:
         raise ValueError(f"{len(shown.cells):,} cells are too many to be legible")
     rows, columns = shown.shape
@@ -110,7 +117,7 @@ def panel(shown: Panel) -> Markup:
 
 
 def _legend(shown: Panel, width: float, height: float) -> tuple[list[str], float]:
-    """Return the legend under a panel, as many entries a line as fit, and the height of both."""
+    """Return the legend under a panel, with as many entries per line as fit, and the height of both."""
     parts: list[str] = []
     left, top = 0.0, height + 6
     for colour, label in shown.legend:

@@ -12,11 +12,12 @@ from cost_models.estimates import Estimates
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
-STARTS = 8  # each descent takes 150 to 300 estimates
-_DISTANCE = 6  # parameters in which they differ where possible: the best of a sample are often much the same
-_NEIGHBOURS = 256  # looked at in a step
+STARTS = 8  # number of starts; each descent takes 150 to 300 estimates
+_DISTANCE = 6  # parameters in which starts differ if possible: the best of a sample are often nearly equal
+_NEIGHBOURS = 256  # neighbours estimated per step
 _STEPS = 32
-_STRATA = 2  # whole shares of a space whose best a sample finds; of more, each gets as many schedules as one of these
+# Strata that share the given number of samples. With more strata, each gets as many schedules as one of these.
+_STRATA = 2
 TIE = 1e-3  # smaller differences of log seconds are below the resolution of any model
 
 Rank = tuple[int, int, int, float]

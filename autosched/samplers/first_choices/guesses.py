@@ -1,4 +1,4 @@
-"""Estimates as the Gaussian process takes them: as values, and as one more coordinate.
+"""Convert estimates for the Gaussian process: to values, and to one more coordinate.
 
 As a coordinate an estimate need not be right: schedules with similar estimates have similar values, whatever these are.
 So even estimates that are wrong about the fastest schedules identify slow ones. The coordinate is the rank of an
@@ -16,8 +16,8 @@ from cost_models.estimates import Estimates
 from search_spaces.arrays import FloatArray
 from search_spaces.spaces.schedule import Schedule
 
-LEAST = -3.0  # the logarithm of a value: beyond 20 times the best time it does not matter how slow something is
-_STEPS = 32  # of the coordinate
+LEAST = -3.0  # smallest log value: 20 times the best time and slower count the same
+_STEPS = 32  # steps of the coordinate
 
 
 class Guesses:

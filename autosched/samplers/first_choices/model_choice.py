@@ -1,8 +1,8 @@
-"""Default schedule of a problem that was not tuned.
+"""Choose the default schedule of a problem that was not tuned.
 
-The time model likes it best among those that it finds in a few steps from a fixed sample of the space. It is the bar
-for every answer: a tuned schedule of another size is accepted only if the model does not rank it after this one. It
-also takes part in every paired re-measurement.
+It is the best schedule by the time model that a few descent steps from a fixed sample of the space find. It is also the
+baseline: a schedule tuned for another size is accepted only if the model does not rank it behind the default. The
+default takes part in every paired re-measurement.
 """
 
 from __future__ import annotations
@@ -23,17 +23,27 @@ SEED = 0
 
 @dataclass(frozen=True)
 class DefaultChoice:
-    """``seconds`` is the model's time of one launch of ``schedule``."""
+    """Default schedule. ``seconds`` is its estimated time per launch."""
 
     schedule: Schedule
     seconds: float
 
 
 def default_choice(problem: Problem, device: Device, templates: TemplateSet | None = None) -> DefaultChoice | None:
-    """Return the model's own choice for ``problem`` on ``device``, of ``templates`` or all that can compute it.
+    """Return the time model's choice for ``problem`` on ``device``.
 
-    The same for the same version of autosched. None where no template states its cost, or no schedule fits. Raises
-    ValueError where no template computes the problem, or its space is empty.
+    The choice is deterministic within one version of autosched.
+
+    Args:
+        problem: Problem to compute.
+        device: GPU to run on.
+        templates: Templates to choose from; None for all that can compute the problem.
+
+    Returns:
+        The choice; None if no template has cost counts, or no schedule fits on the device.
+
+    Raises:
+        ValueError: No template computes the problem, or its space is empty.
     """
     usable = templates or templates_for(problem, device)
     costed = TemplateSet([template for template in usable if template.counts is not None])
@@ -54,10 +64,10 @@ def predicted_seconds(
     """Return the model's time of each schedule before it is compiled.
 
     Args:
-        templates: Those of the schedules, each with cost counts.
-        problem: What is computed.
-        schedules: Valid ones of ``problem``.
-        device: The GPU that times are of.
+        templates: Templates of the schedules, each with cost counts.
+        problem: Problem to compute.
+        schedules: Valid schedules of ``problem``.
+        device: GPU whose times are predicted.
 
     Returns:
         Seconds, in the order of ``schedules``; infinite for one that does not fit on the device.

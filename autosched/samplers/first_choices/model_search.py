@@ -1,7 +1,7 @@
-"""Search the estimates themselves, some thousands of schedules a second; nothing is compiled or measured.
+"""Search for the smallest estimates, at thousands of schedules per second, without compiling or measuring.
 
-A stratified sample is evolved for some generations, which finds the right region of a large space, and descents from
-its best end in local optima. A small space is estimated as a whole.
+A stratified sample is evolved for some generations to find the right region of a large space. Descents from its best
+schedules then end in local optima. A small space is estimated exhaustively.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ WHOLE = 8192  # a space of up to so many schedules is estimated as a whole
 SAMPLES = 4096
 POPULATION = 64
 GENERATIONS = 16
-MUTANTS = 4  # of each member of the population in a generation, next to one child of two parents
-TIED = 2  # members of the population whose estimates are the same within TIE: many are, and would crowd out the others
+MUTANTS = 4  # mutants of each member per generation, in addition to one crossover child
+TIED = 2  # maximum members with the same estimate (within TIE), which would otherwise crowd out the others
 BEST = 512  # schedules that are returned
 
 

@@ -1,9 +1,9 @@
-"""Choices of NVIDIA's nvMatmulHeuristics for a matmul, as schedules of ours.
+"""Convert the proposals of NVIDIA's nvMatmulHeuristics for a matmul into schedules.
 
 They are among the first trials of ``tune`` if that package is installed (``pip install 'autosched[heuristics]'``,
-NVIDIA's licence). The library names CUTLASS configurations: tiles of blocks and warps, stages, clusters, split k, the
-order of tiles. The nearest schedule of a template has as many of these decisions as its rules allow, the more important
-ones first. The time model chooses among the schedules that they leave open.
+NVIDIA's licence). The library proposes CUTLASS configurations: block and warp tiles, stages, clusters, split k, and the
+order of tiles. Each is mapped to the nearest schedule of a template: its decisions are applied by decreasing importance
+as far as the template's rules allow. The time model chooses among the schedules that remain.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ GPUS: Mapping[str, str] = {
     **{"rtx5080": "RTX_5080", "rtx5090": "RTX_5090", "rtx_pro_6000": "RTX_PRO_6000"},
 }  # the library's names of our rows. It proposes tcgen05 for B200 and its kin, and times beyond the peak for H20
 
-# Types of a and b, accumulators and out, as nvMatmulHeuristics.h spells them; it knows no out of 16 bits for i8, and
-# both 8-bit floats have one rate. f16_f16: added up in f16.
+# Types of a and b, accumulators and out, as nvMatmulHeuristics.h spells them. It has no 16-bit out for i8, and both
+# 8-bit floats have the same rate. f16_f16: f16 accumulators.
 _PRECISIONS = {
     "f16": "HSH",
     "f16_f16": "HHH",
@@ -52,14 +52,14 @@ _PRECISIONS = {
     "e5m2": "QQTST",
     "i8": "BII",
 }
-_PROPOSED = 3  # among the first trials
-_ASKED = 12  # of which some are the same schedule of ours
-_SECONDS = 20.0  # until a process that does not answer is given up; it takes a fifth of a second
-_SAMPLES = 64  # of the schedules that a configuration leaves open
+_PROPOSED = 3  # maximum schedules among the first trials
+_ASKED = 12  # configurations requested; several may map to the same schedule
+_SECONDS = 20.0  # seconds before a process is killed; normally it takes a fifth of a second
+_SAMPLES = 64  # sample size among the schedules that a configuration leaves open
 
 
 class HeuristicsFailed(ValueError):
-    """The library is installed and gives no answer. The message is one line."""
+    """The library is installed but gives no answer. The message is one line."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Configuration:
         split_k: Number of blocks that share the k of one tile.
         cluster: Blocks of a cluster along m and n.
         swizzle: Tiles in a band.
-        by_columns: Blocks go down the rows of tiles first.
+        by_columns: Whether consecutive blocks go down a column of tiles.
         seconds: Time that the library predicts.
     """
 
@@ -100,7 +100,7 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Advice:
-    """``schedules`` to try early, the best first; ``line`` says so, or what failed, "" where nobody was asked."""
+    """Schedules to try early, best first. ``line`` describes them or the failure; "" if the library was not used."""
 
     schedules: tuple[Schedule, ...] = ()
     line: str = ""
@@ -115,12 +115,12 @@ def advice(task: SearchTask, estimates: Estimates) -> Advice:
     """Return the schedules that are nearest to what nvMatmulHeuristics proposes.
 
     Args:
-        task: What is searched. Only matmuls of types and on GPUs that the library knows get advice.
-        estimates: Decide what the library does not propose, such as layouts.
+        task: Search task. The library supports only matmuls of certain types on certain GPUs.
+        estimates: Estimates that choose the parameters outside the proposal, such as layouts.
 
     Returns:
-        At most a few schedules, the library's first choice first, and a line for people. Nothing where the library is
-        not installed, and for problems and devices that it does not know; where it fails, the line says so.
+        A few schedules, in the library's order, and a line of text. Both are empty if the library is not installed or
+        does not support the problem or device. If the library fails, the line says so.
     """
     problem, device = task.problem, task.device
     if not isinstance(problem, Matmul) or not knows(problem, device) or not installed():
@@ -142,22 +142,31 @@ def advice(task: SearchTask, estimates: Estimates) -> Advice:
 
 
 def knows(problem: Matmul, device: Device) -> bool:
-    """Return whether the library has figures for such a problem there."""
+    """Return whether the library supports the problem on the device."""
     return device.name in GPUS and knows_types(problem)
 
 
 def knows_types(problem: Matmul) -> bool:
-    """Return whether the library has a name for the types of such a problem."""
+    """Return whether the library supports the types of the problem."""
     return problem.a in _PRECISIONS and problem.precision != "ieee"
 
 
 def configurations(problem: Matmul, gpu: str, count: int) -> list[Configuration]:
-    """At most ``count`` configurations for a GPU by the library's name, the best first. Raises HeuristicsFailed."""
+    """Return the library's configurations for a problem, best first.
+
+    Args:
+        problem: The matmul.
+        gpu: The library's name of the GPU.
+        count: Maximum number of configurations.
+
+    Raises:
+        HeuristicsFailed: The library gives no answer.
+    """
     letters = "".join("N" if order == "row" else "T" for order in (problem.order_a, problem.order_b))
     request = {
         "gpu": gpu,
         "precision": _PRECISIONS["f16_f16" if problem.acc == "f16" else problem.a],
-        "layout": f"{letters}_ROW_MAJOR",  # of row-major matrices, T for one that is turned while it is loaded
+        "layout": f"{letters}_ROW_MAJOR",  # the library's terms: N is row-major, T is transposed while loading
         **{name: getattr(problem, name) for name in ("m", "n", "k", "batch")},
         "count": count,
     }
@@ -204,14 +213,14 @@ def nearest(
     """Return the schedule nearest to ``configuration``.
 
     Args:
-        configuration: What the library proposes: tile, instruction, stages, splits, cluster.
-        templates: ``wgmma_matmul`` serves those of wgmma where it is among them, else ``matmul`` by mma.sync.
-        problem: What is computed.
+        configuration: Proposal of the library: tile, instruction, stages, splits, cluster.
+        templates: Available templates. ``wgmma_matmul`` is used for wgmma if present, else ``matmul`` with mma.sync.
+        problem: Problem to compute.
         device: The GPU.
-        estimates: Decide what the configuration leaves open.
+        estimates: Estimates that choose the parameters outside the configuration.
 
     Returns:
-        The schedule, or None where neither template is there, or nothing that is expected to work.
+        The schedule; None if neither template is available or no schedule is expected to work.
     """
     rows = {template.name: template for template in templates}
     if configuration.instruction_m == ROWS and "wgmma_matmul" in rows:
@@ -226,7 +235,7 @@ def nearest(
 
 
 def _wgmma(c: Configuration) -> dict[str, Value]:
-    """Decisions, the most important first."""
+    """Return the decisions for ``wgmma_matmul``, most important first."""
     return {
         **{"tile_m": c.tile[0], "tile_n": c.tile[1], "consumer_warpgroups": max(1, c.warps * WARP // WARPGROUP)},
         **{"tile_k": c.tile[2], "split_k": c.split_k, "cluster_m": c.cluster[0], "cluster_n": c.cluster[1]},
@@ -281,5 +290,5 @@ def _with(space: Space, fixed: Mapping[str, Value]) -> Space:
 
 
 def _nearest(parameter: Parameter, value: Value) -> Value:
-    """Return the value itself; of numbers the nearest."""
+    """Return the value of ``parameter`` nearest to ``value`` for numbers, else ``value`` itself."""
     return value if value in parameter.values else min(parameter.values, key=lambda v: abs(int(v) - int(value)))

@@ -1,9 +1,9 @@
-"""Run as a script: asks nvMatmulHeuristics for the configurations of one matmul.
+"""Script that asks nvMatmulHeuristics for the configurations of one matmul.
 
-A JSON object on stdin (``gpu``, ``precision`` and ``layout`` by the library's names, ``m``, ``n``, ``k``, ``batch``,
-``count``) becomes a list of objects on stdout, each one configuration and the seconds that the library predicts. It
-needs nothing of autosched. The library crashes where an interpreter clears its objects (version 0.1.0.27), and may
-crash before: so it has a process of its own, which ends without clearing anything.
+It reads a JSON object from stdin: ``gpu``, ``precision`` and ``layout`` by the library's names, ``m``, ``n``, ``k``,
+``batch`` and ``count``. It prints a list of objects, each a configuration with its predicted seconds. It imports
+nothing from autosched. The library (version 0.1.0.27) crashes at interpreter shutdown and may crash earlier, so it runs
+in its own process, which exits without cleanup.
 """
 
 import importlib
@@ -18,7 +18,7 @@ FIELDS = (
 
 
 def main() -> None:
-    # the folder of a script comes first in the path, where its neighbours would hide modules of the same names
+    # the script's folder comes first in the path, where its files would shadow modules of the same names
     sys.path.pop(0)
     request = json.load(sys.stdin)
     library = importlib.import_module("nvMatmulHeuristics")

@@ -1,8 +1,8 @@
-"""Parameters of an Optuna study as axes: where a value lies, and which values are near it.
+"""Parameters of an Optuna study as axes: the coordinate of each value, and its neighbours.
 
-A *place* stands for a value: the value itself of a number, the position of a choice, as choices may be anything, such
-as a list or NaN. The coordinate of a place is from 0 to 1; that of choices without an order is their position, as
-``cost_models.covariance`` has it.
+A *place* represents a value: the number itself, or the position of a choice, since a choice may be any object, such as
+a list or NaN. Places have coordinates from 0 to 1. The coordinate of an unordered choice is its position, as
+``cost_models.covariance`` expects.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import numpy as np
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 Place = int | float
-_NEAR = 0.15  # deviation of a move, as a part of the axis
+_NEAR = 0.15  # standard deviation of a move, as a fraction of the axis
 
 
 class Axis(Protocol):
     """One parameter."""
 
     def place(self, value: Any) -> Place:
-        """Return the place of a value of a trial; the nearest one of a number that the distribution does not have."""
+        """Return the place of a trial's value. A number outside the distribution gets the nearest place."""
 
     def value(self, place: Place) -> Any: ...
 
@@ -31,7 +31,7 @@ class Axis(Protocol):
     def random(self, rng: np.random.Generator) -> Place: ...
 
     def near(self, place: Place, rng: np.random.Generator) -> Place:
-        """Another place: the next one of an ordinal, something near of a float, any of a categorical."""
+        """Return another place: the next one of an ordinal, a nearby one of a float, any one of a categorical."""
 
 
 def axis(found: BaseDistribution) -> Axis:
@@ -44,7 +44,7 @@ def axis(found: BaseDistribution) -> Axis:
 
 
 class _Choices:
-    """Choices that are ascending finite numbers are an ordinal, on a logarithmic scale where none is negative."""
+    """Axis of choices. Ascending finite numbers form an ordinal axis, logarithmic if none is negative."""
 
     def __init__(self, found: CategoricalDistribution) -> None:
         self._found = found
@@ -53,12 +53,14 @@ class _Choices:
         self._ordinal &= all(a < b for a, b in itertools.pairwise([-math.inf, *numbers, math.inf]))
         try:
             self._places = {choice: place for place, choice in reversed(list(enumerate(found.choices)))}
-        except TypeError:  # one cannot be hashed
+        except TypeError:  # a choice cannot be hashed
             self._places = {}
         self._coordinates = [float(place) for place in range(len(found.choices))]
         if self._ordinal:
             scale = [math.log2(1 + c) for c in numbers] if numbers[0] >= 0 else self._coordinates
-            if any(a >= b for a, b in itertools.pairwise(scale)):  # as of 0 and 1e-30, or of 2^70 and 2^70 + 1
+            if any(
+                a >= b for a, b in itertools.pairwise(scale)
+            ):  # coordinates coincide, as for 0 and 1e-30, or 2^70 and 2^70 + 1
                 scale = self._coordinates
             self._coordinates = [(s - scale[0]) / (scale[-1] - scale[0]) for s in scale]
 
@@ -85,7 +87,7 @@ class _Choices:
 
 
 class _Integers:
-    """Exact also where a float has no such integer."""
+    """Axis of integers, exact also for integers that a float cannot represent."""
 
     def __init__(self, found: IntDistribution) -> None:
         self._low, self._high, self._step, self._log = found.low, found.high, found.step, found.log
@@ -150,7 +152,10 @@ class _Floats:
 
 
 def _between(value: float, low: float, high: float) -> float:
-    """Halves, as the whole range may be too large for a float; 0 where it is too small for one."""
+    """Return the position of ``value`` in a range, 0 to 1; 0 for a range too small for a float.
+
+    It computes with halves, since the whole range may overflow a float.
+    """
     return (value / 2 - low / 2) / ((high / 2 - low / 2) or 1.0)
 
 

@@ -1,8 +1,8 @@
-"""The sampler ``bayes`` for any Optuna study.
+"""Use the sampler ``bayes`` in any Optuna study.
 
     study = optuna.create_study(sampler=autosched.StudySampler(seed=0))
 
-Storages, callbacks, the dashboard and parallel workers work as with every sampler of Optuna: its state is the study.
+Storages, callbacks, the dashboard and parallel workers work as usual, because the sampler keeps no state of its own.
 """
 
 from __future__ import annotations
@@ -29,34 +29,39 @@ from cost_models.gaussian_process import IncrementalPosterior, Scale
 from search_spaces.arrays import FloatArray
 
 Params = dict[str, Any]
-Places = tuple[Place, ...]  # one for each parameter
+Places = tuple[Place, ...]  # one value for each parameter
 Legal = Callable[[Places], bool]
 
-_FIRST = 5  # trials before the model decides
+_FIRST = 5  # random trials before the model is used
 _GROWTH = 1.15
-_RANDOM = 384  # candidates of a draw
-_DRAWS = 16  # at most, until _ENOUGH of them are legal
+_RANDOM = 384  # candidates per draw
+_DRAWS = 16  # maximum draws until _ENOUGH candidates are legal
 _ENOUGH = 128
 _NEAR = 384
 _ELITE = 5
 _ROUNDS = 3
-_MOST = 384  # trials that the model looks at
+_MOST = 384  # maximum trials in the model
 _STATES = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL, TrialState.RUNNING)
 
 
 class StudySampler(BaseSampler):
-    """The largest expected improvement beyond a margin, under the Gaussian process that ``tune`` uses.
+    """Optuna sampler that maximises the expected improvement under the Gaussian process that ``tune`` uses.
 
-    Trials that failed, were pruned, or broke a constraint (``Trial.set_constraint``) have no value: from them the
-    sampler learns where trials fail, apart from the values. Running ones count as what the model expects, so that
-    parallel workers spread out. A categorical parameter whose choices are ascending numbers, such as tile sizes, is
-    taken as an ordinal one. ``legal`` says which parameters may be proposed, and gets those of a single value, too; the
-    sampler learns which parameters there are from trials that were completed or pruned, so until there is one their
-    values are drawn one by one: prune illegal trials. Where nothing legal is found a warning says so, once for each
-    sampler, and something illegal is proposed. Parameters that not every completed or pruned trial has, with the same
-    range, are sampled at random, and ``legal`` does not get them.
+    Trials that failed, were pruned, or broke a constraint (``Trial.set_constraint``) have no value. A second model
+    learns from them where trials fail. Running trials are imputed with their predicted mean (kriging believer), so that
+    parallel workers spread out. A categorical parameter with ascending numbers as choices, such as tile sizes, is
+    treated as ordinal.
 
-    Raises ValueError for a study of several objectives.
+    The joint model covers the parameters that every completed or pruned trial has, with the same range. Other
+    parameters are sampled at random and not passed to ``legal``. Before the first such trial all values are drawn
+    independently and may be illegal: prune these trials. If no legal candidate is found, the sampler warns once and
+    proposes an illegal one.
+
+    Args:
+        legal: Predicate on the parameters, including those with a single value. Only legal ones are proposed.
+
+    Raises:
+        ValueError: The study has several objectives.
     """
 
     def __init__(self, seed: int | None = None, legal: Callable[[Mapping[str, Any]], bool] | None = None) -> None:
@@ -69,7 +74,7 @@ class StudySampler(BaseSampler):
         self._fitted: tuple[int, tuple[str, ...], Hyperparameters, Hyperparameters | None] | None = None
 
     def reseed_rng(self) -> None:
-        """Draw a new seed; Optuna asks it of samplers that are copied to other workers."""
+        """Draw a new seed. Optuna calls this for samplers that are copied to other workers."""
         self._rng = np.random.default_rng()
         self._random.reseed_rng()
 
@@ -88,8 +93,7 @@ class StudySampler(BaseSampler):
 
     @blas.single_thread()
     def sample_relative(self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]) -> Params:
-        """Return the parameters of the largest expected improvement; none, to be sampled at random, for the first
-        trials."""
+        """Return the parameters with the largest expected improvement; {} for the first trials, which are random."""
         if len(study.directions) > 1:
             raise ValueError("StudySampler optimises one objective: give a study with one direction")
         trials = [t for t in study.get_trials(deepcopy=False, states=_STATES) if t.number != trial.number]
@@ -139,10 +143,10 @@ class StudySampler(BaseSampler):
     def _hyperparameters(
         self, rows: Columns, values: FloatArray, works: FloatArray, names: tuple[str, ...], count: int
     ) -> tuple[Hyperparameters, Hyperparameters | None]:
-        """Return the hyper-parameters of the model of values, and of the model of failures if anything failed.
+        """Return the hyperparameters of the model of values, and those of the model of failures if any trial failed.
 
-        They are fitted again at ``_GROWTH`` times the results and at the first failure. There are ``count`` results,
-        with those that the model does not look at.
+        They are refitted when the number of results has grown by ``_GROWTH``, and at the first failure. ``count`` is
+        the number of all results, including those left out of the model.
         """
         fitted, failed = self._fitted, bool((works == 0).any())
         if fitted is None or fitted[1] != names or count >= fitted[0] * _GROWTH or (failed and fitted[3] is None):
@@ -158,7 +162,7 @@ class StudySampler(BaseSampler):
         return fitted[2:]
 
     def _candidates(self, best: Sequence[Places], axes: Sequence[Axis], legal: Legal) -> list[Places]:
-        """Random places, and the best ones with one or two changes; legal ones where there are any."""
+        """Return random candidates and mutants of the best ones; only legal ones if there are any."""
         allowed: list[Places] = []
         for _ in range(_DRAWS):
             random = [tuple(one.random(self._rng) for one in axes) for _ in range(_RANDOM)]
@@ -187,7 +191,7 @@ class StudySampler(BaseSampler):
 
 
 def _placed(trial: FrozenTrial, names: Sequence[str], axes: Sequence[Axis]) -> Places | None:
-    """None for a trial with a choice that is none of the study's, as trials added from another study may have."""
+    """Return the places of a trial's values; None if a choice is unknown, as in trials added from another study."""
     try:
         return tuple(one.place(trial.params[name]) for name, one in zip(names, axes, strict=True))
     except (ValueError, TypeError):
@@ -204,17 +208,16 @@ def _failed(trial: FrozenTrial) -> bool:
 
 
 def _works(trials: Sequence[FrozenTrial]) -> FloatArray:
-    """1 for a trial with a value, 0 for a failure, NaN for a running trial."""
+    """Return 1 for each trial with a value, 0 for a failure, NaN for a running trial."""
     return np.array(
         [math.nan if t.state is TrialState.RUNNING else float(not _failed(t)) for t in trials], dtype=np.float64
     )
 
 
 def _values(trials: Sequence[FrozenTrial], direction: StudyDirection) -> FloatArray:
-    """1 for the best, and less for others; NaN for a failure and for a running trial.
+    """Return the value of each trial: 1 for the best, less for others, NaN for failed and running trials.
 
-    Positive objectives are compared by their ratio to the best, as times are; others by their place between the worst
-    and the best.
+    Positive objectives are scaled by their ratio to the best, like times; others linearly between worst and best.
     """
     sign = 1.0 if direction is StudyDirection.MAXIMIZE else -1.0
     found = np.full(len(trials), np.nan)
@@ -227,11 +230,11 @@ def _values(trials: Sequence[FrozenTrial], direction: StudyDirection) -> FloatAr
     if low > 0:
         return found / high if sign > 0 else low / found
     best = high if sign > 0 else low
-    return 1 - sign * (best / 2 - found / 2) / ((high / 2 - low / 2) or 1.0)  # their difference may be no float
+    return 1 - sign * (best / 2 - found / 2) / ((high / 2 - low / 2) or 1.0)  # their difference may overflow a float
 
 
 def _kept(values: FloatArray, works: FloatArray) -> list[int]:
-    """Return the trials that the model looks at: all, or those that run, the best, and the newest others."""
+    """Return the trials for the model: all, or the running ones, the best, and the newest others."""
     if len(values) <= _MOST:
         return list(range(len(values)))
     worth = np.where(np.isnan(works), math.inf, np.nan_to_num(values, nan=-math.inf))

@@ -1,9 +1,12 @@
-"""``autosched doctor``: what this machine has, what can run on it, and how to get the rest. It never fails.
+"""``autosched doctor``: report what this machine has, what can run on it, and how to get the rest. It never fails.
 
-``--json``: ``autosched``, ``python``, ``platform``, ``gpus`` (``name``, ``memory_bytes``, ``compute_capability``,
-``device``: its row, ``note``: what is not certain about that), ``no_gpu_reason``, ``parts`` (``name``, ``version``,
-null where there is none that works, ``note``), ``abilities`` (``name``, ``runs``, ``note``) and ``cache`` (``folder``,
-``files``, ``bytes``, ``problem``: why it cannot be written, or "").
+``--json`` prints ``autosched``, ``python``, ``platform`` and ``no_gpu_reason``, and also:
+
+- ``gpus``: ``name``, ``memory_bytes``, ``compute_capability``, ``device`` (its row in the device table), and ``note``
+  (doubts about that row)
+- ``parts``: ``name``, ``version`` (null if none works) and ``note``
+- ``abilities``: ``name``, ``runs`` and ``note``
+- ``cache``: ``folder``, ``files``, ``bytes``, and ``problem`` (why it cannot be written, or "")
 """
 
 import importlib
@@ -34,7 +37,7 @@ from measurements.runners.cuda.runner import cuda_available, cuda_device
 from measurements.trials.recording import installed
 
 _GET_CUDA = "pip install 'autosched[cuda13]', or [cuda12] for drivers before 580"
-_ASK_SECONDS = 10.0  # for another program to answer
+_ASK_SECONDS = 10.0  # time limit for another program to answer
 _LIBRARIES = ("numpy", "optuna", "sqlalchemy", "xgboost")
 _EXTRAS = (  # what each is for, and the package that it brings
     ("--plot, --picture", "pictures", "matplotlib"),
@@ -45,7 +48,12 @@ _EXTRAS = (  # what each is for, and the package that it brings
 
 @dataclass(frozen=True)
 class InstalledPart:
-    """One thing that autosched can use. ``version`` is None where none works; ``note`` is where it is or why not."""
+    """Program or library that autosched can use.
+
+    Attributes:
+        version: None if none works.
+        note: Its location, or why it does not work.
+    """
 
     name: str
     version: str | None
@@ -54,7 +62,7 @@ class InstalledPart:
 
 @dataclass(frozen=True)
 class Cache:
-    """Where compiled things are kept, and how much; ``problem`` says why it cannot be written, "" if it can."""
+    """Folder and size of the compile cache. ``problem`` says why it cannot be written; "" if it can."""
 
     folder: str
     files: int
@@ -64,8 +72,12 @@ class Cache:
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU as its driver names it. ``device`` is its row, "" for one that no architecture describes; ``note`` is what
-    is not certain about that, or why there is none."""
+    """GPU as its driver reports it.
+
+    Attributes:
+        device: Name of its row in the device table; "" if no architecture describes it.
+        note: Doubts about that row, or why there is none.
+    """
 
     name: str
     memory_bytes: int
@@ -76,7 +88,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Cuda:
-    """What cupy sees. ``gpus`` is empty with a ``reason`` where no GPU answers."""
+    """GPUs that cupy finds. If no GPU answers, ``gpus`` is empty and ``reason`` says why."""
 
     driver: InstalledPart
     cupy: InstalledPart
@@ -86,7 +98,7 @@ class Cuda:
 
 @dataclass(frozen=True)
 class Ability:
-    """Something that autosched does, and whether it can here; ``note`` is what it gives, or what it needs."""
+    """Feature of autosched, and whether it works here. ``note`` says what it gives or what it needs."""
 
     name: str
     runs: bool
@@ -96,7 +108,7 @@ class Ability:
 def doctor(json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False) -> int:
     """Show what can run here, and how to get the rest.
 
-    GPUs, driver, NVRTC, compilers and libraries, and what each of them makes possible.
+    The report lists GPUs, driver, NVRTC, compilers and libraries, and the features that each of them enables.
     """
     with ThreadPoolExecutor() as pool:  # every probe waits for another process or for a library to load
         asked = pool.submit(_cuda), pool.submit(_nvrtc), pool.submit(_host_compiler)
@@ -254,7 +266,7 @@ def _host_compiler() -> InstalledPart:
 
 
 def _answer(program: str, *arguments: str) -> str:
-    """First line that a program prints, "" where it is missing or fails."""
+    """Return the first line that a program prints; "" if it is missing or fails."""
     path = shutil.which(program)
     if path is None:
         return ""
@@ -287,7 +299,7 @@ def _cache() -> Cache:
 
 
 def _content(folder: Path) -> tuple[int, int]:
-    """Count the files below ``folder``, and their bytes; what cannot be looked at does not count."""
+    """Count the files below ``folder`` and their bytes. Unreadable files are skipped."""
     files = used = 0
     for place, _, names in os.walk(folder):
         for name in names:

@@ -1,4 +1,4 @@
-"""``autosched devices``: the GPUs that schedules can be made for.
+"""``autosched devices``: list the GPUs that schedules can be made for.
 
 ``--json``: ``devices``, a list with one document for each: the fields of ``search_spaces.hardware.devices.Device``.
 ``--markdown``: the same as a table for documentation.
@@ -22,9 +22,9 @@ def devices(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
 ) -> int:
-    """List the GPUs that --device knows, with what their data sheets say.
+    """List the GPUs that --device knows, with the figures of their data sheets.
 
-    A GPU that is not among them is described by what its driver tells and by the rates of its architecture.
+    Any other GPU is described by the figures that its driver reports and by the rates of its architecture.
     """
     if json and markdown:
         raise InputError("--json and --markdown exclude each other: give one of them")
@@ -45,7 +45,7 @@ def devices(
 
 
 def markdown_table() -> list[str]:
-    """Return the lines of the table of all devices; rates are dense peaks in TFLOP/s, of i8 in TOP/s."""
+    """Return the lines of the table of all devices. Rates are dense peaks in TFLOP/s (int8: TOP/s)."""
     heads = (*_COLUMNS, *_RATES, *_LAST)
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for row in sorted(DEVICES, key=_order):

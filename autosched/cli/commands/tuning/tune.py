@@ -1,15 +1,20 @@
 """``autosched tune``: search for the fastest schedule and keep every trial.
 
-``--json``: ``problem``, ``device``, ``provenance`` of every time, ``backend`` (lines that say which and why),
-``sampler``, ``seed``, ``database``, ``trials`` (``new``, ``ok`` and ``failures`` of this run, ``earlier`` ones, how
-many schedules a model ``guessed`` the time of, and how many were ``verified`` by emulation),
-``seconds`` (of the command), ``worth`` (of a warm start, or ""), ``verification`` (what the full verification of the
-best found, or ""),
-``objectives`` (which way each is better), ``front`` (where there are several: the trials that no other one beats),
-``exhausted``, ``out_of_time``, ``interrupted``, ``stopped`` (a reason, or ""), ``remeasured``: null, or what timing the
-fastest in turns gave (``clear``, ``rounds``, ``entrants`` in order with their median ``seconds``, ``failed`` ones with
-``status`` and ``reason``, ``library``: the winner's time over the vendor library's as ``median``, ``low`` and ``high``,
-or null and ``why_not``), and ``best``: null, or a trial as in ``autosched best --json``.
+``--json`` prints ``problem``, ``device``, ``sampler``, ``seed``, ``database``, ``exhausted``, ``out_of_time``,
+``interrupted``, and:
+
+- ``provenance`` of every time, and ``backend``: lines that name the backend and why it was chosen
+- ``trials``: ``new``, ``ok`` and ``failures`` of this run, ``earlier`` trials, ``guessed`` (schedules whose time a
+  model predicted) and ``verified`` (schedules that were emulated)
+- ``seconds`` of the command
+- ``worth``: usefulness of the warm start, or ""
+- ``verification``: result of the full verification of the best schedule, or ""
+- ``objectives``: the better direction of each, and with several of them ``front``, the Pareto-optimal trials
+- ``stopped``: a reason, or ""
+- ``remeasured``: null, or the result of timing the fastest schedules in turns: ``clear``, ``rounds``, ``entrants`` in
+  order with their median ``seconds``, ``failed`` (``status`` and ``reason``), and ``library`` (the winner's time over
+  the vendor library's, as ``median``, ``low`` and ``high``), which is null with a reason in ``why_not``
+- ``best``: null, or a trial as in ``autosched best --json``
 """
 
 import dataclasses
@@ -63,7 +68,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class GpuTiming:
-    """How candidates are timed on GPUs."""
+    """Options for timing candidates on GPUs."""
 
     warm_cache: Annotated[
         bool, typer.Option("--warm-cache", help="On a GPU: time with operands in the L2, not from memory.")
@@ -73,13 +78,11 @@ class GpuTiming:
     ] = False
     clocks: Annotated[
         int | None,
-        typer.Option(
-            "--clocks", parser=whole_number, metavar="MHZ", help="What the SM clock is locked to; it is checked."
-        ),
+        typer.Option("--clocks", parser=whole_number, metavar="MHZ", help="SM clock in MHz if locked (verified)."),
     ] = None
     gpus: Annotated[
         str | None,
-        typer.Option("--gpus", metavar="0,1|all", help="GPUs that measure, all of one kind (default: 0 alone)."),
+        typer.Option("--gpus", metavar="0,1|all", help="GPUs to measure on, all of one kind (default: GPU 0)."),
     ] = None
     ray: Annotated[
         str | None,
@@ -123,7 +126,7 @@ class EqualBits:
 
 @dataclasses.dataclass(frozen=True)
 class TrialFiles:
-    """Files with what a search found."""
+    """Output files of a search."""
 
     csv: Annotated[
         str | None, typer.Option("--csv", metavar="FILE", help="Write every trial of this run as a row of FILE.")
@@ -157,7 +160,7 @@ def tune(
             "--trials",
             parser=whole_number,
             metavar="N",
-            help=f"Schedules to try (default {DEFAULT_TRIALS}; without a GPU, what the model likes best; all with "
+            help=f"Schedules to try (default {DEFAULT_TRIALS}; without a GPU, the model's best; all with "
             f"--sampler {BRUTE_FORCE}).",
         ),
     ] = None,
@@ -167,7 +170,7 @@ def tune(
             "--effort",
             parser=one_of(tuple(EFFORTS)),
             metavar="|".join(EFFORTS),
-            help="What --trials and others are by default.",
+            help="Preset for the defaults of --trials and others.",
         ),
     ] = None,
     template: TemplateOption = None,
@@ -175,25 +178,29 @@ def tune(
     search: SearchControls,
     min_gain: Annotated[
         float | None,
-        typer.Option("--min-gain", metavar="G", help="End once less than this part of the time can be gained."),
+        typer.Option("--min-gain", metavar="G", help="Stop when the expected gain falls below this share of the time."),
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option("--workers", parser=whole_number, metavar="W", help="Compilers at a time (default one per core)."),
+        typer.Option(
+            "--workers", parser=whole_number, metavar="W", help="Number of compiler processes (default: one per core)."
+        ),
     ] = None,
     verification_seconds: Annotated[
         float | None,
         typer.Option(
             "--verification-seconds",
             metavar="S",
-            help="Without a GPU: what the full verification of the best may take at the end (default 60; 0: none).",
+            help="Without a GPU: time limit of the final full verification of the best (default 60; 0: none).",
         ),
     ] = None,
     timing: GpuTiming,
     model: Annotated[
         str | None,
         typer.Option(
-            "--model", metavar="MODEL", help="Start from this file of 'autosched train'; without a GPU it estimates."
+            "--model",
+            metavar="MODEL",
+            help="Start from this model of 'autosched train'; without a GPU it also gives the times.",
         ),
     ] = None,
     objective: Annotated[
@@ -201,7 +208,7 @@ def tune(
         typer.Option(
             "--objective",
             metavar="NAME[:max]",
-            help="What is best in place of the time: a metric, registers, joules, ...; several give a Pareto front.",
+            help="Optimise this instead of the time: a metric, registers, joules, ...; several give a Pareto front.",
         ),
     ] = None,
     bits: EqualBits,
@@ -212,10 +219,10 @@ def tune(
     files: TrialFiles,
     json: JsonOption = False,
 ) -> int:
-    """Search for the fastest schedule, every trial kept in a database.
+    """Search for the fastest schedule and store every trial in a database.
 
-    Run it again on the same database and it goes on. Ctrl-C stops it with everything kept (exit status 130). Exit
-    status 1 if no schedule has worked.
+    Run the command again with the same database to continue. Ctrl-C stops the search and keeps all trials (exit status
+    130). Exit status 1 if no schedule has worked.
     """
     if effort is None:
         trials = trials_or_all(trials, search.sampler)
@@ -226,7 +233,7 @@ def tune(
         raise InputError("--c-header is for the parameters of a kernel of your own: give --kernel FILE")
     if db is None:
         db = _own_database()
-    from autosched.tuning import tune as tuner  # a second that other commands need not wait
+    from autosched.tuning import tune as tuner  # takes a second, which other commands need not wait for
     from autosched.verify.runs import LIMIT_TOLD
 
     reference = bits.reference(problem, search.device, template or ())
@@ -274,7 +281,11 @@ def tune(
 
 
 def _own_database() -> str:
-    """Return the database that calls look kernels up in. Raises InputError."""
+    """Return the database in which calls look up kernels.
+
+    Raises:
+        InputError: There is none.
+    """
     try:
         return database_or_default(None)
     except (OSError, ValueError) as error:
@@ -282,15 +293,18 @@ def _own_database() -> str:
 
 
 def searched(search: Callable[["SoFar"], "TuneResult"], *, json: bool, limit: str = "") -> "TuneResult":
-    """Show how far a search is, and return what it came to: with Ctrl-C, what it came to so far.
+    """Run a search with a progress display.
 
     Args:
-        search: Tells what it does to its argument.
-        json: Whether the answer is a document, so that nothing else may go to stdout.
-        limit: How long a trial may take.
+        search: Runs the search and reports progress to the display that it is given.
+        json: Print nothing to stdout, which is reserved for the JSON document.
+        limit: Time limit of a trial in seconds.
+
+    Returns:
+        The result; after Ctrl-C, the result so far.
 
     Raises:
-        InputError: For a ValueError before the first trial: of what the user gave.
+        InputError: The search raised ValueError before its first trial, so the user's input is at fault.
     """
     from autosched.tuning.result import CommonFailure, SoFar
 
@@ -306,13 +320,13 @@ def searched(search: Callable[["SoFar"], "TuneResult"], *, json: bool, limit: st
     except CommonFailure as error:
         raise InputError(f"{error}; the trials are stored") from error
     except ValueError as error:
-        if display.has_started:  # what the user gave was fine: a bug, to be seen whole
+        if display.has_started:  # the input was accepted before, so this is a bug: show its traceback
             raise
         raise InputError(str(error)) from error
 
 
 def finish(result: "TuneResult", db: str, seed: int, *, json: bool) -> int:
-    """Print what a run came to, and return the exit status."""
+    """Print the result of a run and return the exit status."""
     result = dataclasses.replace(result, seconds=clock.seconds())
     if json:
         print_json(result_json(result, seed, db))
@@ -326,7 +340,11 @@ def finish(result: "TuneResult", db: str, seed: int, *, json: bool) -> int:
 
 
 def _gpus(text: str) -> Gpus:
-    """Read what --gpus means. Raises InputError for what is neither "all" nor numbers with commas between them."""
+    """Parse ``--gpus``: "all", or GPU numbers separated by commas.
+
+    Raises:
+        InputError: The text is neither.
+    """
     if text == "all":
         return "all"
     try:
@@ -336,7 +354,7 @@ def _gpus(text: str) -> Gpus:
 
 
 def show_result(console: Console, result: "TuneResult", db: str) -> None:
-    """Print what a run came to, for people."""
+    """Print the result of a run as text."""
     trials = f"{formatting.count(len(result.trials))} new in {formatting.duration(result.seconds)}"
     if result.failures:
         trials += f", failed {sum(result.failures.values())}: {formatting.reasons(result.failures)}"
@@ -420,7 +438,7 @@ def remeasured_json(remeasured: "Remeasurement", entrants: Sequence[Schedule]) -
 
 
 def result_json(result: "TuneResult", seed: int, db: str) -> dict[str, Any]:
-    """Return the same as JSON values."""
+    """Return the result of a run as JSON values."""
     return {
         "problem": result.problem.to_json(),
         **readings_json(result.problem),

@@ -1,4 +1,4 @@
-"""``autosched tune --moe model.json``: a file of configurations for vLLM or SGLang from a model's own config.json.
+"""``autosched tune --moe config.json``: write a configuration file for vLLM or SGLang from a model's config.json.
 
 ``--json``: ``file``, ``device``, ``kernel``, ``triton``, ``provenance``, and ``entries``: ``rows``, ``config``,
 ``seconds``, ``verification``, and the comparison with the package's default: ``word`` (default, tuned or noise),
@@ -30,14 +30,14 @@ FormatOption = Annotated[str, typer.Option("--format", metavar="NAME", help="vll
 
 def tune_moe(
     moe: Annotated[str, typer.Option("--moe", metavar="FILE", help="config.json of a mixture-of-experts model.")],
-    out: Annotated[str, typer.Option("--out", metavar="DIR", help="Where the file goes. (required)")] = "",
+    out: Annotated[str, typer.Option("--out", metavar="DIR", help="Folder to write the file to. (required)")] = "",
     device: DeviceOption = None,
     format: FormatOption = "vllm",
     ranks: Annotated[
-        int, typer.Option("--ranks", parser=whole_number, metavar="N", help="GPUs that share each expert.")
+        int, typer.Option("--ranks", parser=whole_number, metavar="N", help="Number of GPUs that share each expert.")
     ] = 1,
     dtype: Annotated[
-        str, typer.Option("--dtype", metavar="TYPE", help="Such as fp8_w8a8 (default: what the model says).")
+        str, typer.Option("--dtype", metavar="TYPE", help="Such as fp8_w8a8 (default: the model's).")
     ] = "",
     rows: Annotated[
         list[int] | None,
@@ -46,21 +46,26 @@ def tune_moe(
     candidates: Annotated[
         int,
         typer.Option(
-            "--candidates", parser=whole_number, metavar="N", help="First choices of the model for each batch size."
+            "--candidates",
+            parser=whole_number,
+            metavar="N",
+            help="Number of candidates for each batch size, ranked by the model.",
         ),
     ] = 4,
     measure: Annotated[
         bool,
-        typer.Option("--measure", help="Time these first choices on the GPU of this machine; the fastest is taken."),
+        typer.Option("--measure", help="Time these candidates on the GPU of this machine and keep the fastest."),
     ] = False,
-    db: Annotated[str | None, typer.Option("--db", metavar="DB", help="Also keep the trials here.")] = None,
+    db: Annotated[
+        str | None, typer.Option("--db", metavar="DB", help="Also store the trials in this database.")
+    ] = None,
     json: JsonOption = False,
 ) -> int:
-    """Write the configurations of a layer for every batch size, and a sidecar that says where they come from.
+    """Write the configurations of a layer for every batch size, and a sidecar file that records their origin.
 
-    The time model ranks the space of vLLM's own tuner. Its first choices are compiled by Triton for the device,
-    verified in the emulator, and ranked again by what the compiled kernels do: the fastest is taken. No GPU is asked,
-    and times are ESTIMATED, unless --measure is given. Batch sizes whose gain over the package's default lies within
+    The time model ranks the search space of vLLM's own tuner. Triton compiles the best candidates for the device, the
+    emulator verifies them, and they are ranked again by the compiled code. The fastest one is written. No GPU is used
+    and times are ESTIMATED, unless --measure is given. Batch sizes whose gain over the package's default is within the
     noise keep the default.
     """
     if not out:

@@ -1,4 +1,4 @@
-"""``autosched tune --suite FILE``: many problems under one budget.
+"""``autosched tune --suite FILE``: tune many problems under one budget.
 
 ``--json``: ``suite``, ``database``, ``trials``, ``seconds``, ``out_of_time``, ``interrupted``, ``stopped`` (a reason,
 or ""), and ``problems``, in the order of the file: ``problem``, ``weight``, ``trials`` of this run, ``worth`` of its
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from autosched.tuning.result import TuneResult
     from search_spaces.hardware.devices import Device
 
-EFFORTS = {"model": 1, "quick": 16, "full": 128}  # schedules to try of each problem, in the mean
+EFFORTS = {"model": 1, "quick": 16, "full": 128}  # average number of schedules per problem
 _TRIALS = 256
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -47,10 +47,10 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 def tune_suite(
     *,
     suite: Annotated[
-        str | None, typer.Option("--suite", metavar="FILE", help="TOML with a table [[problem]] for each.")
+        str | None, typer.Option("--suite", metavar="FILE", help="TOML file with a table [[problem]] for each problem.")
     ] = None,
     calls: Annotated[
-        str | None, typer.Option("--from", metavar="LOG", help="What a program computes: see below.")
+        str | None, typer.Option("--from", metavar="LOG", help="Log of a program's calls: see below.")
     ] = None,
     rows: RowsOption = None,
     db: Annotated[str | None, typer.Option("--db", metavar="DB", help="Database, made if missing. (required)")] = None,
@@ -66,7 +66,7 @@ def tune_suite(
             "--effort",
             parser=one_of(tuple(EFFORTS)),
             metavar="|".join(EFFORTS),
-            help="Instead of --trials: see below.",
+            help="Preset for --trials: see below.",
         ),
     ] = None,
     search: SearchControls,
@@ -78,20 +78,20 @@ def tune_suite(
         str | None, typer.Option("--ray", metavar="ADDRESS", help="Measure on the GPUs of this Ray cluster, or 'auto'.")
     ] = None,
     workers: Annotated[
-        int | None, typer.Option("--workers", parser=whole_number, metavar="W", help="Compilers at a time.")
+        int | None, typer.Option("--workers", parser=whole_number, metavar="W", help="Number of compiler processes.")
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", metavar="MODEL", help="Start from this file of 'train'.")
+        str | None, typer.Option("--model", metavar="MODEL", help="Start from this model of 'train'.")
     ] = None,
     json: JsonOption = False,
 ) -> int:
     """Tune many problems, such as the layers of a model, under one budget.
 
-    Every [[problem]] of the file has an operator, its fields, and perhaps a weight: how often it is computed. The next
-    trials go where they are expected to save most. --from takes the problems from what a program computes, and how
-    often: the CSV of AUTOSCHED_CALL_LOG or of TunableOp, or the folder of FlashInfer's trace dump. --effort model tries
-    the time model's first choice of each problem, quick 16 and full 128 schedules of each in the mean. With --budget
-    alone there is no limit on trials. Exit status 1 if some problem has no schedule that works.
+    Every [[problem]] of the file has an operator, its fields, and an optional weight: how often it is computed. Each
+    round of trials goes to the problems where it is expected to save most. --from reads problems and their counts from
+    a log of a program's calls: the CSV of AUTOSCHED_CALL_LOG or TunableOp, or FlashInfer's trace folder. --effort model
+    tries the time model's first choice of each problem; quick tries 16 schedules per problem on average, full 128. With
+    --budget alone the number of trials is unlimited. Exit status 1 if some problem has no working schedule.
     """
     if db is None:
         raise InputError("tune --suite needs --db: autosched tune --suite layers.toml --db best.db")
@@ -173,7 +173,11 @@ def tune_suite(
 
 
 def _seconds(budget: str) -> float:
-    """Raise InputError for what is not a duration."""
+    """Parse a duration and return seconds.
+
+    Raises:
+        InputError: The text is not a duration.
+    """
     unit = _UNITS.get(budget[-1:])
     try:
         number = float(budget[:-1] if unit else budget)
@@ -185,7 +189,7 @@ def _seconds(budget: str) -> float:
 
 
 def _recorded(calls: str, chip: "Device", rows: Sequence[int], db: str) -> "tuple[SuiteMember, ...]":
-    """Return the problems of a log for which there are kernels, those first that tuning is expected to gain most of."""
+    """Return the problems of a log for which there are kernels, largest expected gain first."""
     from autosched.suites.prior import with_headroom
     from autosched.worth.headroom import Estimator
 

@@ -1,6 +1,6 @@
 """``autosched tune --triton FILE:FUNCTION``: search the configurations of a Triton kernel, without a GPU.
 
-``--json`` as of ``autosched tune``.
+``--json`` prints the same document as ``autosched tune``.
 """
 
 import inspect
@@ -37,19 +37,23 @@ TritonOption = Annotated[
 ArgsOption = Annotated[
     str | None,
     typer.Option(
-        "--args", metavar="FILE:FUNCTION", help="Makes a dict of grid and arguments by name, of sizes. (required)"
+        "--args",
+        metavar="FILE:FUNCTION",
+        help="Function of sizes that returns a dict with the grid and the arguments by name. (required)",
     ),
 ]
 SizeOption = Annotated[
-    list[str] | None, typer.Option("--size", metavar="NAME=N", help="An argument of the function of --args.")
+    list[str] | None, typer.Option("--size", metavar="NAME=N", help="Size to pass to the function of --args.")
 ]
 ParamOption = Annotated[
     list[str] | None,
-    typer.Option("--param", metavar="NAME=V,V", help="Values of a tl.constexpr parameter, or of num_warps and so on."),
+    typer.Option(
+        "--param", metavar="NAME=V,V", help="Values to try for a tl.constexpr parameter, num_warps and so on."
+    ),
 ]
 RuleOption = Annotated[
     list[str] | None,
-    typer.Option("--rule", metavar="EXPR", help="What every configuration must satisfy: 'BM * BN <= 16384'."),
+    typer.Option("--rule", metavar="EXPR", help="Condition on every configuration: 'BM * BN <= 16384'."),
 ]
 
 
@@ -61,12 +65,14 @@ def tune_triton(
     size: SizeOption = None,
     calls: Annotated[
         str | None,
-        typer.Option("--from", metavar="FILE", help="Tune each call that autosched.triton.recording has heard of."),
+        typer.Option("--from", metavar="FILE", help="Tune each call recorded by autosched.triton.recording."),
     ] = None,
     verification_size: Annotated[
         list[str] | None,
         typer.Option(
-            "--verification-size", metavar="NAME=N", help="Sizes to verify on, small ones that end in the middle."
+            "--verification-size",
+            metavar="NAME=N",
+            help="Sizes to verify on: small, and not multiples of the block sizes.",
         ),
     ] = None,
     param: ParamOption = None,
@@ -76,7 +82,8 @@ def tune_triton(
         typer.Option(
             "--reference",
             metavar="FILE:FUNCTION",
-            help="Computes outputs by name from the arguments (default: the kernel's own default configuration).",
+            help="Function that computes outputs by name from the arguments (default: the kernel's own default "
+            "configuration).",
         ),
     ] = None,
     db: Annotated[
@@ -99,17 +106,17 @@ def tune_triton(
             "--workers",
             parser=whole_number,
             metavar="W",
-            help="Compilers at a time (default one per core; 0: this process).",
+            help="Number of compiler processes (default: one per core; 0: compile in this process).",
         ),
     ] = None,
     json: JsonOption = False,
 ) -> int:
-    """Search for the fastest configuration of a Triton kernel for a device that is not here.
+    """Search for the fastest configuration of a Triton kernel, without the GPU that it is for.
 
-    Every configuration is compiled for the device, and its time ESTIMATED from what its blocks do in the emulator; each
-    new best is verified against the kernel's default configuration. --from takes the sizes from what Triton's autotuner
-    told its listener while a program ran: --trials for each of its keys, by the names of the arguments. Exit
-    status 1 if no configuration has worked.
+    Every configuration is compiled for the device, and its time is ESTIMATED by emulating its blocks. Each new best is
+    verified against the kernel's default configuration. --from reads the sizes that autosched.triton.recording
+    collected from Triton's autotuner while a program ran: each of its keys gets --trials trials, and arguments are
+    matched by name. Exit status 1 if no configuration has worked.
     """
     if args is None or db is None:
         lacks = "--args FILE:FUNCTION" if args is None else "--db best.db"
@@ -174,8 +181,11 @@ def tune_triton(
 
 
 def _heard(calls: str, tuning: "TritonTuning", load: Callable[[str, str], Any], args: str) -> list[dict[str, int]]:
-    """Return the sizes that a program had its kernel tuned for, by the parameters of the function that makes a call.
-    Raises InputError."""
+    """Return the recorded sizes of a program, by the parameters of the ``--args`` function.
+
+    Raises:
+        InputError: The recording cannot be read, or lacks a parameter.
+    """
     from autosched.triton.tuning.listened import read
 
     with bad_input():

@@ -1,4 +1,4 @@
-"""From launches and their findings to the cases of an answer."""
+"""Turn launches and their findings into cases of an answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from measurements.emulator import Finding, FindingKind
 
 
 def outcome_of_launch(status: str) -> Outcome:
-    """Return what the status of a launch of PTX says of the code; PTX that the emulator cannot read decides nothing."""
+    """Return the outcome that a launch's status implies; PTX that the emulator cannot read leaves it undecided."""
     return "uncertain" if status == "compile_error" else outcome_of(status)
 
 
@@ -21,14 +21,16 @@ def launch_case(
     """Return the case of one launch.
 
     Args:
-        name: Of the launch.
-        status: That of its emulation.
-        findings: Its findings.
-        reason: Why it has this status.
-        seconds: How long it took.
-        notes: Whether a note is refused.
+        name: Name of the launch.
+        status: Status of its emulation.
+        findings: Findings of the launch.
+        reason: Explanation of the status.
+        seconds: Duration of the emulation.
+        notes: Count a note as a failure.
     """
-    counted = [f for f in findings if (f.is_fault or notes) and f.kind != FindingKind.TIMEOUT]  # which decides nothing
+    counted = [
+        f for f in findings if (f.is_fault or notes) and f.kind != FindingKind.TIMEOUT
+    ]  # leaves the verdict open
     outcome = "refused" if counted else outcome_of_launch(status)
     first = counted[0] if counted else None
     return CheckedCase(

@@ -1,9 +1,9 @@
-"""``autosched run PROGRAM`` and ``verify EXECUTABLE``: a whole CUDA program without a GPU, each launch emulated.
+"""``autosched run PROGRAM`` and ``verify EXECUTABLE``: run a whole CUDA program without a GPU, each launch emulated.
 
-Findings are printed at once on stderr, as the program's stdout is its own. ``--json`` adds ``program``, ``status`` (its
-own), ``reason`` (of its verdict), ``launches``, ``findings`` (``kind``, ``message``, ``kernel``, ``launch``, ``shape``,
-``file``, ``line``, ``instruction``, ``callers``), ``lacking``, ``seconds`` and ``emulated_seconds``; the program then
-prints to stderr.
+Findings are printed on stderr as they occur, since stdout belongs to the program. ``--json`` adds ``program``,
+``status`` (the program's own), ``reason`` (of the verdict), ``launches``, ``findings`` (``kind``, ``message``,
+``kernel``, ``launch``, ``shape``, ``file``, ``line``, ``instruction``, ``callers``), ``lacking`` (features that are not
+emulated), ``seconds`` and ``emulated_seconds``. With it, the program's own output goes to stderr.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ from autosched.verify.verdict import Verdict
 from measurements.emulator.executables import ExecutableRefused, ExecutableResult, LaunchFinding
 from measurements.files.text import harmless
 
-_MARK = "========="  # compute-sanitizer's, so that tools which read its lines read these
+_MARK = "========="  # same prefix as compute-sanitizer, so that tools which parse its lines can parse these
 
 
 @grouped
 def run(
     program: Annotated[
-        list[str], typer.Argument(metavar="PROGRAM [ARGUMENTS]", help="Linked with the shared CUDA runtime.")
+        list[str],
+        typer.Argument(metavar="PROGRAM [ARGUMENTS]", help="Executable, linked with the shared CUDA runtime."),
     ],
     *,
     effort: VerificationEffort,
@@ -65,19 +66,22 @@ def verify_executable(
     undefined: UndefinedMemory,
     output: Output,
 ) -> ExitStatus:
-    """Run an executable whose launches are emulated, and answer.
+    """Run an executable with emulated launches and print the answer.
 
     Args:
-        command: As the user called it.
+        command: Name of the command that the user typed.
         program: The executable and its arguments.
         effort: Device, depth and time limit.
-        findings: In which order launches run, and which findings count.
-        executable: How it is run.
-        undefined: Treat memory that nobody has written as written.
-        output: Where the answer goes.
+        findings: Order of execution, and the findings that count.
+        executable: Options for running it.
+        undefined: Treat uninitialised memory as written.
+        output: Output format and files.
+
+    Returns:
+        The exit status.
 
     Raises:
-        InputError: It cannot be run so.
+        InputError: The executable cannot be run with these options.
     """
     notes_fail = findings.notes_fail()
     output.check([program[0]])
@@ -113,7 +117,7 @@ def verify_executable(
 
 @contextmanager
 def _stdout_as_stderr(wanted: bool) -> Iterator[None]:
-    """Within, what processes that are started write to stdout goes to stderr."""
+    """Within this context, send the stdout of child processes to stderr."""
     if not wanted:
         yield
         return
@@ -128,7 +132,7 @@ def _stdout_as_stderr(wanted: bool) -> Iterator[None]:
 
 
 def _cases(result: ExecutableResult, verdict: Verdict, program: str, notes: bool) -> tuple[CheckedCase, ...]:
-    """Return a case for each finding that counts and each thing that is lacking; else one for all launches."""
+    """Return a case for each finding that counts and each missing feature; without any, one for all launches."""
     cases = [
         CheckedCase(
             name=f"{f.kind} in {f.kernel}" if f.kernel else f.kind,

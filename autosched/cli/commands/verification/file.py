@@ -1,4 +1,4 @@
-"""``autosched verify FILE``: recognises the file and verifies it."""
+"""``autosched verify FILE``: recognise the file and verify it."""
 
 from __future__ import annotations
 
@@ -54,15 +54,16 @@ def verify_file(
 
     Races, accesses out of bounds, uninitialised memory, wrong barriers and masks are found at their source lines.
 
-    CUDA source, PTX and binaries with PTX: one launch, as -a, --grid and --block describe it. It runs with blocks in
-    ascending and in random order, unless --order or --turns say how. A kernel that waits for nothing, or does not reset
-    a counter, may be right by luck: --full shows it.
+    CUDA source, PTX and binaries with PTX: one launch is emulated, described by -a, --grid and --block. Blocks run in
+    ascending and in random order; --order or --turns choose another. A kernel with a missing wait or a counter that is
+    not reset may still give correct results in these orders: --full tries more.
 
-    An executable runs with its arguments, and each of its launches is emulated; with -a, --grid or --block it is one
-    launch of a kernel in it. A Python script runs, and each Triton launch is emulated. A submission is compared with
-    its task. A tile program and a kernel file take the options of 'autosched verify matmul --help', and --size NAME=N.
+    An executable runs with its arguments, and each of its launches is emulated. With -a, --grid or --block, one launch
+    of a kernel in it is emulated instead. A Python script runs, and each Triton launch is emulated. A submission is
+    compared with its task. A tile program or a kernel file takes the options of 'autosched verify matmul --help', and
+    --size NAME=N.
 
-    A note is true by the letter of the PTX ISA and harms nothing.
+    A note is a finding that violates the PTX ISA as written but is harmless in practice.
     """
     if submission.task:
         from autosched.cli.commands.verification.submission import verify_submission

@@ -1,6 +1,6 @@
-"""``autosched verify FILE``: one launch of a kernel, from CUDA source, PTX or a binary with PTX.
+"""``autosched verify FILE``: verify one launch of a kernel from CUDA source, PTX or a binary with PTX.
 
-``--json`` adds ``file``, ``kernel``, ``order``, ``turns``, ``orders`` (of each run, its name), ``not_run``,
+``--json`` adds ``file``, ``kernel``, ``order``, ``turns``, ``orders`` (the name of each run), ``not_run``,
 ``launches``, ``status``, ``reason``, ``printed``, ``findings``, ``suppressed`` (findings, each with its ``reason``),
 ``differences`` (by argument, from --expect), ``shared_sites``, ``global_sites`` (as in ``measurements.emulator``) and
 ``seconds``.
@@ -34,24 +34,27 @@ from autosched.reporting.exit_status import ExitStatus
 from measurements.emulator import check_ready
 from measurements.trials.comparison import told_apart
 
-_TOLERANCE = 1e-5  # relative, of --expect
+_TOLERANCE = 1e-5  # default relative tolerance of --expect
 
 
 def verify_launch(
     given: Given, launch: KernelLaunch, findings: Findings, effort: VerificationEffort, inputs: Inputs, output: Output
 ) -> ExitStatus:
-    """Emulate one launch of a kernel, and answer.
+    """Emulate one launch of a kernel and print the answer.
 
     Args:
         given: The file and the kernel's name.
-        launch: What the kernel is launched with.
-        findings: In which order it runs, and which findings count.
-        effort: Its depth and its time limit.
-        inputs: How exact --expect is.
-        output: Where the answer goes.
+        launch: Launch configuration and arguments.
+        findings: Order of execution, and the findings that count.
+        effort: Depth and time limit.
+        inputs: Tolerance of ``--expect``.
+        output: Output format and files.
+
+    Returns:
+        The exit status.
 
     Raises:
-        InputError: The code is refused, or the options do not fit it.
+        InputError: The code does not compile, or the options do not fit it.
     """
     from autosched.verify.emulate.emulate import emulate
     from autosched.verify.remedies import remedy
@@ -152,7 +155,11 @@ def _named(given: Given) -> str:
 
 
 def _program(given: Given, options: Sequence[str]) -> tuple[str, bool, tuple[str, ...]]:
-    """Return the text to emulate, whether it is CUDA source, and options for its compiler. Raises InputError."""
+    """Return the text to emulate, whether it is CUDA source, and options for its compiler.
+
+    Raises:
+        InputError: The file cannot be compiled, or holds no PTX.
+    """
     from autosched.verify.emulate.device_source import has_host_code, nvcc, ptx_by_nvcc
     from autosched.verify.emulate.kernel_files import NoKernelFile, include_folders, ptx_of_file
     from measurements.compiler.pool import error_reason
@@ -167,7 +174,7 @@ def _program(given: Given, options: Sequence[str]) -> tuple[str, bool, tuple[str
             ptx = ptx_of_file(file)
         except NoKernelFile as error:
             raise InputError(str(error)) from None
-        assert ptx is not None, "a binary file is no text"
+        assert ptx is not None, "the file is binary, not text"
         return ptx, False, ()
     options = [*options, *(f"-I{folder}" for folder in include_folders(text))]
     if has_host_code(text) and nvcc() is not None:
@@ -175,7 +182,7 @@ def _program(given: Given, options: Sequence[str]) -> tuple[str, bool, tuple[str
         if ptx is not None:
             return ptx, False, ()
         say(f"nvcc cannot compile {file} ({error_reason(log)}): NVRTC compiles its device part")
-    # Its lines are named by its file.
+    # Findings then name lines of the user's file.
     return f"#line 1 {dumps(file.name, ensure_ascii=False)}\n{text}", True, tuple(options)
 
 
@@ -191,7 +198,7 @@ def _sizes(flag: str, text: str) -> tuple[int, ...]:
 
 
 def _dependent(text: str, count: int) -> bool | tuple[int, ...]:
-    """Return whether all arguments may still be written, or the positions of those that may."""
+    """Parse ``--dependent``: True for all arguments, or the positions of arguments that may still be written."""
     if text in ("", "all"):
         return text == "all"
     parts = [part.strip() for part in text.split(",")]
@@ -215,7 +222,7 @@ def _position(text: str, count: int) -> int:
 
 
 def _difference(left: Any, wanted: np.ndarray[Any, Any], tolerance: float) -> str:
-    """Return what differs, in one sentence; empty where nothing does."""
+    """Return one sentence about the differing elements; "" if there are none."""
     if left is None:
         return "there is nothing to compare"
     if left.size != wanted.size:

@@ -1,4 +1,4 @@
-"""Verified schedules: as a table for people, as JSON and as cases of an answer."""
+"""Show verified schedules as a table, as JSON and as cases of an answer."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from measurements.emulator import SharedSite
 from search_spaces.operators.problem import Problem
 
 _LEGEND = (
-    "of tolerance: the largest error of an element over what it may be, so that up to 1 passes",
-    "error: the largest error of an element, absolute",
-    "conflicts: wavefronts of shared memory over the fewest possible",
-    "sectors: of 32 bytes, per global-memory request of a warp",
+    "of tolerance: largest error of an element over its tolerance; up to 1 passes",
+    "error: largest absolute error of an element",
+    "conflicts: shared-memory wavefronts over the minimum possible",
+    "sectors: 32-byte sectors per global-memory request of a warp",
 )
-_SHOWN_FAILURES = 5  # with their schedule, below the table; --json has all
+_SHOWN_FAILURES = 5  # failures shown with their schedule below the table; --json has all
 _WORDS: Mapping[Outcome, str] = {"accepted": "pass", "refused": "FAIL", "uncertain": "unverified"}
 
 
@@ -30,10 +30,10 @@ def case(problem: Problem, number: int, v: Verdict, notes: bool = False) -> Chec
     """Return the case of one schedule.
 
     Args:
-        problem: What it computes.
-        number: Counts the schedules of the problem from 1.
-        v: The verdict on it.
-        notes: Whether a note is refused.
+        problem: Problem that the schedule computes.
+        number: Number of the schedule within the problem, from 1.
+        v: Verdict on the schedule.
+        notes: Count a note as a failure.
     """
     first = next((f for f in v.findings if f.is_fault or notes), None)
     noted = v.ok and first is not None
@@ -94,7 +94,7 @@ def print_table(console: Console, problem: Problem, results: Sequence[Verdict]) 
 
 
 def word(v: Verdict) -> str:
-    """Return the verdict's word in the table."""
+    """Return the word for a verdict in the table."""
     return _WORDS[v.outcome]
 
 

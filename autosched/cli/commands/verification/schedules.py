@@ -1,13 +1,17 @@
 """``autosched verify``: run candidates in the emulator and compare every element with the float64 reference.
 
 ``--json``: ``device``, ``seed``, ``passed``, ``failed``, ``unverified``, ``seconds`` (of the whole run),
-``interrupted`` (by Ctrl-C), and ``candidates``, each with
-``problem``, ``emulated_problem``, ``schedule``, ``ok``, ``status``, ``reason``, ``error_over_tolerance``,
-``max_abs_error`` (both null where the kernel did not finish), ``runs`` (the kinds of inputs, and what came of each),
-``coverage`` (of a full verification: its runs of the true size, of many tiles and far away, or why there are none),
-``findings``, ``shared_sites``, ``global_sites`` (as in
-``measurements.emulator``), ``seconds``, and with --db ``stored_verification``: what the database said of the schedule
-before, and what it says now. No time in it is a kernel's.
+``interrupted`` (by Ctrl-C), and ``candidates``. Each candidate has ``problem``, ``emulated_problem``, ``schedule``,
+``ok``, ``status``, ``reason``, ``findings``, ``shared_sites``, ``global_sites`` (as in ``measurements.emulator``),
+``seconds``, and:
+
+- ``error_over_tolerance`` and ``max_abs_error``: null if the kernel did not finish
+- ``runs``: each kind of inputs with its result
+- ``coverage`` (full verification only): runs at the true size, with many tiles, and at addresses beyond 2^32, or why
+  there are none
+- ``stored_verification`` (with --db): state of the stored verification before and after this run
+
+All times are those of the emulation, not of a kernel on a GPU.
 """
 
 from __future__ import annotations
@@ -55,13 +59,13 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import TemplateSet
 
-if TYPE_CHECKING:  # of a database, which other verifications need not wait for
+if TYPE_CHECKING:  # imported here, so that verifications without a database do not wait for it
     from autosched.cli.options.stored_verifications import StoredVerification
     from measurements.store.store import Store
     from measurements.trials.trial import Trial
 
 DEFAULT_SAMPLE = 20
-AS_ASKED = "as asked"  # the run that the options describe
+AS_ASKED = "as asked"  # name of the run that the options describe
 
 
 @grouped
@@ -92,7 +96,7 @@ def verify(
         typer.Option(
             "--schedule",
             metavar="FILE",
-            help="Verify this one, and draw none. FILE (- for stdin) holds an object of its parameters, or a JSON "
+            help="Verify this one schedule. FILE (- for stdin) holds an object of its parameters, or a JSON "
             f"document of ours with one schedule under {listed(KEYS, 'or')}.",
         ),
     ] = None,
@@ -102,7 +106,7 @@ def verify(
     workers: Annotated[
         int | None,
         typer.Option(
-            "--workers", parser=whole_number, metavar="W", help="Candidates at a time (default one per core)."
+            "--workers", parser=whole_number, metavar="W", help="Candidates emulated at a time (default: one per core)."
         ),
     ] = None,
     launches: LaunchesOption = 1,
@@ -158,7 +162,7 @@ def verify(
                         console.print(line)
     except KeyboardInterrupt:
         interrupted = True
-    interrupted = interrupted and len(work.results) < work.asked  # Ctrl-C may come when everything is done
+    interrupted = interrupted and len(work.results) < work.asked  # Ctrl-C may arrive when everything is done
     seconds = time.monotonic() - started
     if not work.jobs:
         say(f"{without_password(str(db))} holds no such schedule for {where.name}: tune first, or sample")
@@ -175,17 +179,17 @@ def verify(
 
 verify.__doc__ = f"""Verify that code is correct, without a GPU.
 
-Each schedule is emulated and compared with a float64 reference, every element within the problem's error bound: on
-random inputs, and on NaN, infinities, ties, huge and other inputs that provoke what random ones do not; users'
-kernels on several draws of the inputs that their file describes. Races, accesses out of bounds and bank conflicts are
-found too. A problem too large to emulate is cut to a few tiles with the same remainders, one of a kernel file with a
-[proxy] to that. Random inputs also run as --order, --turns, --launches and --perturb say. {DEVICE_NOTE}
+Each schedule is emulated, and every element is compared with a float64 reference within the problem's error bound.
+Inputs are random, and also NaN, infinities, ties, huge values and other special cases. Your own kernels run on several
+draws of the inputs that their file describes. Races, accesses out of bounds and bank conflicts are found too. A problem
+too large to emulate is cut to a few tiles with the same remainders; a kernel file with a [proxy] is cut to that size.
+--order, --turns, --launches and --perturb add runs on random inputs. {DEVICE_NOTE}
 """
 
 
 @dataclass
 class _Work:
-    """The candidates of one command, problem by problem, and what came of those that were emulated."""
+    """Candidates of one command by problem, and the results of those emulated so far."""
 
     jobs: Sequence[tuple[Problem, Sequence[Schedule]]]
     origin: str
@@ -203,12 +207,12 @@ class _Work:
         return [v for _, verifications in self.done for v in verifications]
 
     def begin(self, problem: Problem) -> list[Verdict]:
-        """Return the list that takes the results of ``problem``, the last one begun."""
+        """Begin a problem and return the list to which its results are appended."""
         self.done.append((problem, []))
         return self.done[-1][1]
 
     def keep_verifications(self, problem: Problem) -> None:
-        """Store what was verified of the schedules of a database."""
+        """Store the verifications of a database's schedules."""
         if self.store is not None:
             from autosched.cli.options.stored_verifications import keep_verification
 
@@ -218,7 +222,7 @@ class _Work:
                 )
 
     def verification_lines(self, problem: Problem) -> list[str]:
-        """Return what was stored of ``problem``, for people."""
+        """Return lines of text about the stored verifications of ``problem``."""
         if self.store is None:
             return []
         from autosched.cli.options.stored_verifications import verification_lines
@@ -227,7 +231,7 @@ class _Work:
         return verification_lines([verification for verification in found if verification is not None])
 
     def conclusion(self, seconds: float, interrupted: bool) -> str:
-        """One line for people."""
+        """Return the conclusion as one line of text."""
         counts, total = Counter(map(word, self.results)), len(self.results)
         passed = f"all {total} pass" if total else "nothing was verified"
         others = (f"{counts[kind]} of {total} {kind}" for kind in ("FAIL", "unverified") if counts[kind])
@@ -236,7 +240,7 @@ class _Work:
         return f"{stopped}{verdict}, in {formatting.duration(seconds)}"
 
     def summary(self, operator: str, seconds: float, interrupted: bool, notes: bool = False) -> Summary:
-        """Return the answer on all candidates that were emulated; ``notes``: whether a note is refused."""
+        """Return the summary of all emulated candidates. ``notes``: count a note as a failure."""
         cases = tuple(case(problem, k, v, notes) for problem, found in self.done for k, v in enumerate(found, 1))
         status = ExitStatus.STOPPED if interrupted else status_of(cases)
         return Summary("verify", "schedules", operator, status, self.conclusion(seconds, interrupted), cases, seconds)
@@ -266,7 +270,7 @@ class _Work:
 
 
 def _given(problem: Problem, device: Device, template: Sequence[str] | None, file: str) -> _Work:
-    """Return the schedule of a file, of which no space need be counted."""
+    """Return the schedule of a file, without counting any space."""
     with bad_input():
         usable = templates_for(problem, device, template or None)
     schedule = schedule_file.read(file, {t.name: t.space(problem, device).parameters for t in usable})
@@ -276,11 +280,11 @@ def _given(problem: Problem, device: Device, template: Sequence[str] | None, fil
 
 
 def _sampled(problem: Problem, device: Device, template: Sequence[str] | None, count: int, seed: int) -> _Work:
-    """Schedules drawn from the space of ``problem``."""
+    """Return schedules drawn from the space of ``problem``."""
     with bad_input():
         usable = templates_for(problem, device, template or None)
     schedules = usable.space(problem, device).sample(count, seed)
-    if hasattr(problem, "file"):  # of a user's kernel: the others need not wait for what reads its file
+    if hasattr(problem, "file"):  # only users' kernels need this module, so the others do not wait for it
         from autosched.user_kernels.entry import check_entry
 
         check_entry(problem, schedules, device)
@@ -288,8 +292,8 @@ def _sampled(problem: Problem, device: Device, template: Sequence[str] | None, c
 
 
 def _of_database(db: str, operator: Operator, problem: Problem | None, device: Device, most: int | None) -> _Work:
-    """Schedules of a database, of ``problem`` or of every problem of ``operator``."""
-    from measurements.store.store import Store  # with sqlalchemy, which other commands need not wait for
+    """Return a database's schedules of ``problem``, or of every problem of ``operator``."""
+    from measurements.store.store import Store  # imports sqlalchemy, which other commands need not wait for
 
     store = Store.open(db, create=False)
     stored = _stored(store, operator, problem, device, most)
@@ -301,8 +305,7 @@ def _of_database(db: str, operator: Operator, problem: Problem | None, device: D
 def _stored(
     store: Store, operator: Operator, problem: Problem | None, device: Device, most: int | None
 ) -> list[tuple[Problem, list[Trial]]]:
-    """Return the trials of stored schedules that worked, per problem, each once, fastest first within each
-    provenance."""
+    """Return the working stored schedules by problem, without duplicates, fastest first within each provenance."""
     from autosched.cli.options.stored import refuse_unusable
     from measurements.trials.measurement import Status
 
@@ -333,7 +336,7 @@ def _emulate(
     settings: VerifySettings,
     results: list[Verdict],
 ) -> None:
-    """Fill ``results``."""
+    """Emulate schedules and append each result to ``results``."""
     counts: Counter[str] = Counter()
     with Progress(stderr_console(), "emulated", len(schedules), LIMIT_TOLD) as progress:
         used = TemplateSet([template_named(name) for name in dict.fromkeys(s.template for s in schedules)])

@@ -1,10 +1,10 @@
-"""``autosched verify SCRIPT.py``: a Python script whose Triton launches run in the emulator.
+"""``autosched verify SCRIPT.py``: run a Python script with its Triton launches in the emulator.
 
-``--json`` adds ``device``, ``ok``, ``failure``, ``notes``, ``fidelity``, ``host_findings`` (of what the script does
-between launches), and ``launches``, each with ``kernel``, ``called_at``, ``grid``, ``blocks`` (with those of clusters),
-``left_out`` (of them, that did not run), ``threads``, ``size`` (of ``--size``), ``constants``, ``runs``, ``differing``
-(arrays whose bits depend on the order of blocks), ``findings``, ``shared_sites`` and ``global_sites`` (as in
-``measurements.emulator``).
+``--json`` adds ``device``, ``ok``, ``failure``, ``notes``, ``fidelity``, ``host_findings`` (about host code between
+launches), and ``launches``. Each launch has ``kernel``, ``called_at``, ``grid``, ``blocks`` (all blocks of all
+clusters), ``left_out`` (number of these blocks that did not run), ``threads``, ``size`` (from ``--size``),
+``constants``, ``runs``, ``differing`` (arrays whose bits depend on the order of blocks), ``findings``, ``shared_sites``
+and ``global_sites`` (as in ``measurements.emulator``).
 """
 
 from __future__ import annotations
@@ -49,17 +49,20 @@ def verify_script(
     inputs: Inputs,
     output: Output,
 ) -> ExitStatus:
-    """Run a Python script on the CPU, each Triton launch in the emulator, and answer.
+    """Run a Python script on the CPU with each Triton launch in the emulator, and print the answer.
 
     Args:
         given: The script, and the function to call.
-        arguments: Of the script.
+        arguments: Command-line arguments of the script.
         effort: Device, depth and time limit.
-        findings: In which order launches run, and which findings count.
-        script: How launches are run.
-        undefined: Treat memory that nobody has written as written.
-        inputs: Sizes of the function.
-        output: Where the answer goes.
+        findings: Order of execution, and the findings that count.
+        script: Options for running its launches.
+        undefined: Treat uninitialised memory as written.
+        inputs: Sizes for the function.
+        output: Output format and files.
+
+    Returns:
+        The exit status.
 
     Raises:
         InputError: The script cannot be run, or the options do not fit it.
@@ -145,7 +148,7 @@ def _in_batches(
 
 
 def _cases(report: ScriptReport, path: Path, notes: bool) -> list[CheckedCase]:
-    """Return a case for each launch, and one for the script if it fails on its own."""
+    """Return a case for each launch, and one for the script if it fails outside its launches."""
     launches = report.session.launches
     cases = [
         launch_case(
@@ -191,7 +194,7 @@ def _show(console: Console, report: ScriptReport) -> None:
 
 
 def _of_another_front_end(path: Path) -> str:
-    """Return a line for a script whose kernels are not Triton's; "" for others."""
+    """Return a hint for a script whose kernels use another front end than Triton; "" for other scripts."""
     from autosched.verify.emulate.kernel_files import front_end_of
 
     found = front_end_of(path)

@@ -1,4 +1,4 @@
-"""``autosched judge SUBMISSION --task FILE`` and ``verify`` with ``--task``: a submitted Triton kernel and its task.
+"""``autosched judge SUBMISSION --task FILE``, also ``verify`` with ``--task``: judge a submitted Triton kernel.
 
 ``--json`` adds ``status`` (right, wrong, racing, out_of_bounds, faulty, cheating, failed, timed_out, out_of_memory,
 unverified), ``reasons``, ``cheats`` (no_launch, output_not_written, zeros, inputs_changed, input_returned, kept_output,
@@ -32,7 +32,7 @@ from measurements.emulator import check_ready
 if TYPE_CHECKING:
     from autosched.judge.result import CaseResult, SubmissionResult
 
-_SECONDS = 120.0  # of the CPU, for all of it
+_SECONDS = 120.0  # CPU seconds for the whole submission
 
 
 @grouped
@@ -47,9 +47,9 @@ def judge(
 ) -> int:
     """Judge a submission for a task (verify --task).
 
-    It runs in a process of its own without a network. Outputs are compared with the task's reference in float64, and
-    launches are verified in the emulator. The process is no sandbox: run third-party code in a container or a virtual
-    machine.
+    It runs in its own process without network access. Outputs are compared with the task's reference in float64, and
+    launches are verified in the emulator. The process is not a sandbox: run third-party code in a container or a
+    virtual machine.
     """
     if not task.task:
         raise InputError("judge needs --task: autosched judge submission.py --task task.yml")
@@ -65,16 +65,19 @@ def verify_submission(
     inputs: Inputs,
     output: Output,
 ) -> ExitStatus:
-    """Compare a submission with its task, and answer.
+    """Compare a submission with its task and print the answer.
 
     Args:
-        command: As the user called it.
-        submission: The file.
+        command: Name of the command that the user typed.
+        submission: Path of the submission.
         options: The task, and the limits of the process.
         effort: Device, depth and time limit.
-        findings: In which order launches run, and which findings count.
+        findings: Order of execution, and the findings that count.
         inputs: Sizes, and the tolerance.
-        output: Where the answer goes.
+        output: Output format and files.
+
+    Returns:
+        The exit status.
 
     Raises:
         InputError: The task or the submission cannot be used.
@@ -135,7 +138,7 @@ def verify_submission(
 
 
 def _cases(verdict: SubmissionResult, submission: str) -> tuple[CheckedCase, ...]:
-    """Return one case for each of the task's, or one for the submission where these do not tell why it is not right."""
+    """Return a case for each case of the task, or one for the submission if these do not explain its verdict."""
     overall = verdict.verdict.outcome
     cases = [_case(result, submission) for result in verdict.cases]
     if overall == "accepted" or any(case.outcome == overall for case in cases):

@@ -9,56 +9,60 @@ The model, in SM cycles. One block runs ``iterations`` steps; a step has five co
 - load: bytes from L2 over the smaller of the SM's port and its fair share of the L2 bandwidth; what L2 reads for
   another block of the cluster passes through the port alone.
 
-Pipes overlap the better, the more warps there are: ``mix(pipes) = (1 - e) * max + e * sum`` with
+Pipes overlap better the more warps there are: ``mix(pipes) = (1 - e) * max + e * sum`` with
 ``e = 1 / (1 + OVERLAP * warps per scheduler)``, as if each warp kept OVERLAP instructions in flight. The arithmetic of
-an asynchronous unit runs beside everything else however few or many the warps are, as if they were ASYNC_WARPS. Cycles
-are those of ``clock_hz``, at which all but tensor cores reach their peak.
+an asynchronous unit overlaps with everything else for any number of warps, as if there were ASYNC_WARPS. Cycles are
+those of ``clock_hz``, at which all units except tensor cores reach their peak.
 
-``r`` blocks live on an SM together (``devices.occupancy``), each in turn waiting and using the pipes:
+``r`` blocks are resident on an SM (``devices.occupancy``). Each alternates between using the pipes and waiting:
 
 - busy: ``b = mix(math, issue, special, shared, load)`` cycles of the pipes for a step of one block;
-- waiting: ``z`` = barriers, behind each of which the pipes of shared memory and arithmetic fill anew (REFILL) where
-  no operands are held from before it, plus with one stage all of ``latency + load``, as nothing overlaps inside the
-  block; with s stages, s - 1 loads are in flight (Little's law) and only
-  ``(latency + load) / (s - 1) - mix(all but load)`` is waited for, if positive; where a load is issued behind
-  the arithmetic of its step (``copies_behind``), it has that much less time.
+- waiting: ``z`` cycles for barriers and loads:
+
+  - After each barrier the pipes of shared memory and arithmetic refill (REFILL), unless operands are held across it.
+  - With one stage, all of ``latency + load`` is waited for, as nothing overlaps inside the block.
+  - With s stages, s - 1 loads are in flight (Little's law), and only ``(latency + load) / (s - 1) - mix(all but load)``
+    is waited for, if positive. A load issued after the arithmetic of its step (``copies_behind``) has that much less
+    time.
 
 A step of r blocks then takes ``max(r * b, z + b1 + (r - 1) * b * b / (b + z))``, the asymptotic and the balanced-job
 bound of a closed queueing network with r customers (Zahorjan, Sevcik, Eager and Galler, 1982); ``b1`` is
 ``mix(all but load)`` of a block alone, and z is at least ``b * (sqrt(r - 1) - 1)``, where the second bound has
 its minimum. The latency grows from that of L2 to that of DRAM with the bytes of a step that come from DRAM.
 
-An SM processes ``ceil(blocks / SMs)`` blocks, r at a time, the rest with fewer neighbours: wave quantisation and tail.
-Clusters leave SMs idle where they do not divide those of a GPC (``Device.running_sms``), and one block of fewer warps
-than an SM has schedulers leaves those idle. Where blocks differ, the ``longest`` of them bounds the launch. Every group
-of blocks pays for filling its pipeline and for storing its tile; only the first fill is fully exposed. Where a block
-says that its arithmetic stops for a result (``drains``), that costs a refill and what it waits for; where it starts
-loads anew behind one (``restarts``), the first of them; ways to L2 and back with nothing else to do (``round_trips``)
-take the latency each. A result that goes through shared memory in ``boxes`` costs two barriers for each, and as often
-as all buffers are taken what a TMA store takes to read one (STORE_ROUND_TRIP), less the time for which the other
-buffers are written. What a last block does alone (``alone_bytes``) is added, as fast as an SM's port
-or its loads allow (``alone_trips``). What a launch in front of the kernel moves (``staged_bytes``) is added, too, as
-fast as DRAM does.
+An SM processes ``ceil(blocks / SMs)`` blocks, r at a time, and the last ones with fewer neighbours: wave quantisation
+and tail. Clusters whose size does not divide the SMs of a GPC leave SMs idle (``Device.running_sms``). A single block
+with fewer warps than an SM has schedulers leaves schedulers idle. If blocks differ, the ``longest`` bounds the launch.
 
-Where a step multiplies what it has computed from another product (``chained``), its pipes overlap no more than the
-warps of a scheduler do: each warp waits for its own. Warpgroups that share an asynchronous unit reach it together, so
-that none of them computes while it multiplies, unless they take turns at it (``ping_pong``). Where warps that copy a
-step's tiles take longer than its arithmetic (``copying_cycles``), that is waited for.
+Every group of blocks pays for filling its pipeline and for storing its tile; only the first fill is fully exposed.
+These costs are added:
 
-DRAM serves the whole launch at ``dram_bandwidth * DRAM_EFFICIENCY`` less what two things cost: too few bytes in
-flight (by Little's law, an SM needs its share of ``dram_bandwidth * DRAM_SECONDS``), and short contiguous runs. The
-time of the SMs and that of DRAM overlap, the less the closer they are: ``(sm^2 + dram^2)^(1/2)``. Each launch itself
-costs a constant.
+- ``drains``: the arithmetic stops for a result. Each costs a refill and the waiting time.
+- ``restarts``: loads start again after such a stop. Each costs the first load.
+- ``round_trips``: accesses to L2 that nothing overlaps. Each costs the latency.
+- ``boxes``: a result goes through shared memory. Each box costs two barriers. Whenever all buffers are in use, the read
+  of one by a TMA store (STORE_ROUND_TRIP) is added, less the time for which the other buffers are written.
+- ``alone_bytes``: work of a last block alone, limited by the SM's port or its loads (``alone_trips``).
+- ``staged_bytes``: traffic of a launch before the kernel, at the speed of DRAM.
 
-Power: where a device's ``sustained_clock_hz`` is known, tensor cores that are busy for a part ``u`` of the time, to
-which MEMORY_POWER of DRAM's and of L2's is added, draw as much as the limit allows at ``sustained_clock_hz / u^(1/3)``:
-what switches draws power in proportion to the clock and the square of the voltage, which rises with the clock. The time
-of the SMs grows as the clock falls, so that close to the limit an idle cycle costs two thirds of itself.
- All terms grow with the counts, so more conflicts, bytes, instructions or spills are never predicted
-faster.
+If a step multiplies the result of another product (``chained``), its pipes overlap no more than the warps of a
+scheduler do, since each warp waits for its own result. Warpgroups that share an asynchronous unit reach it together, so
+none of them computes while it multiplies, unless they take turns (``ping_pong``). If the warps that copy a step's tiles
+take longer than its arithmetic (``copying_cycles``), the difference is waited for.
 
-DRAM_LATENCY, REFILL, OVERLAP, BLOCK_START and the way SM and DRAM time add up were fitted on recorded Triton matmuls
-(AutoHeuristic, A100 and H100, the files ``a100_mm`` and ``h100_mm``) and judged on the others:
+DRAM serves the whole launch at ``dram_bandwidth * DRAM_EFFICIENCY``, reduced by two effects: too few bytes in flight
+(by Little's law, an SM needs its share of ``dram_bandwidth * DRAM_SECONDS``), and short contiguous runs. The times of
+SMs and DRAM overlap, less so the closer they are: ``(sm^2 + dram^2)^(1/2)``. Each launch adds a constant.
+
+Power limit, if a device's ``sustained_clock_hz`` is known: let ``u`` be the fraction of time for which tensor cores are
+busy, plus MEMORY_POWER times those of DRAM and L2. The clock is at most ``sustained_clock_hz / u^(1/3)``, since dynamic
+power is proportional to the clock and the square of the voltage, which rises with the clock. The time of the SMs grows
+as the clock falls, so near the limit an idle cycle costs only two thirds of a cycle.
+
+All terms grow with the counts: more conflicts, bytes, instructions or spills never give a smaller prediction.
+
+DRAM_LATENCY, REFILL, OVERLAP, BLOCK_START and the sum of SM and DRAM time were fitted on recorded Triton matmuls
+(AutoHeuristic, A100 and H100, the files ``a100_mm`` and ``h100_mm``) and evaluated on the other recordings:
 ``benchmarks/cost_model/model_against_measured.py``.
 """
 
@@ -76,37 +80,41 @@ from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device, occupancy, register_limit
 from search_spaces.hardware.units import unit
 
-SM_PORT_BYTES = 64.0  # per cycle, L2 to one SM (A100 white paper: 64 bytes/clk/SM)
-L2_LATENCY = 270.0  # cycles, about what published pointer chases on Ampere to Hopper find (arXiv 2402.13499)
-DRAM_LATENCY = 0.37e-6  # seconds until DRAM answers; pointer chases find 0.3 us (arXiv 2402.13499)
-MISSED_BYTES = 1024.0  # of a step, at which half the steps wait for DRAM: a step waits for its slowest sector
+SM_PORT_BYTES = 64.0  # bytes per cycle from L2 to one SM (A100 white paper: 64 bytes/clk/SM)
+L2_LATENCY = 270.0  # cycles, close to published pointer-chase results on Ampere to Hopper (arXiv 2402.13499)
+DRAM_LATENCY = 0.37e-6  # seconds of DRAM latency; pointer chases measure 0.3 us (arXiv 2402.13499)
+MISSED_BYTES = 1024.0  # DRAM bytes per step at which half the steps wait for DRAM: a step waits for its slowest sector
 DRAM_EFFICIENCY = 0.9  # a device copy on H200 moves 4.3 of 4.8 TB/s
 DRAM_SECONDS = 0.42e-6  # latency of an unloaded DRAM: 13 KiB in flight on each SM of an H200 for 4.3 TB/s
-RUN_BYTES = 8.0  # of DRAM time lost with every contiguous run: an assumption
+RUN_BYTES = 8.0  # bytes' worth of DRAM time lost per contiguous run: an assumption
 BARRIER = 20.0  # cycles that a block-wide barrier stalls, plus one per warp of the block
-REFILL = 45.0  # cycles behind a barrier until loads from shared memory have arrived and the arithmetic is busy again
+REFILL = 45.0  # cycles after a barrier until loads from shared memory have arrived and the arithmetic is busy again
 SPECIAL_RATE = 16.0  # results per cycle of an SM, compute capability 7.0 to 12.1 (CUDA C++ Programming Guide)
 OVERLAP = 16.0  # instructions that a warp keeps in flight
-ASYNC_WARPS = 8  # as many warps of an SM overlap as well as an asynchronous unit does with one block
-BLOCK_START = 620.0  # cycles to launch a block and set up its addresses, and to retire it
-STORE_ROUND_TRIP = 500.0  # cycles until TMA has read a box of shared memory that it stores: an assumption
-TURN = 420.0  # cycles in which neither of two warpgroups multiplies when they change turns, twice in a step: taking
-# turns is published to raise 8,192 positions with heads of 128 from 570 to 620-640 TFLOP/s (arXiv 2407.08608)
-BOX_BARRIERS = 2  # of a warpgroup for each box: before it is written, and behind
-MEMORY_POWER = 0.1  # of DRAM and of L2, each at its peak, over that of tensor cores at theirs: an assumption
-LAUNCH_SECONDS = 0.45e-6  # H100, 2026-11-27: a graph's kernel of one block takes 1.18 us, of which 0.73 are its own
+ASYNC_WARPS = 8  # number of warps whose overlap equals that of an asynchronous unit with one block
+BLOCK_START = 620.0  # cycles to launch a block, set up its addresses and retire it
+STORE_ROUND_TRIP = 500.0  # cycles until a TMA store has read its box from shared memory: an assumption
+TURN = 420.0  # cycles in which neither of two warpgroups multiplies when they change turns, twice per step: turns are
+# published to raise 8,192 positions with heads of 128 from 570 to 620-640 TFLOP/s (arXiv 2407.08608)
+BOX_BARRIERS = 2  # barriers of a warpgroup per box: before and after it is written
+MEMORY_POWER = 0.1  # peak power of DRAM and of L2, each relative to that of tensor cores: an assumption
+LAUNCH_SECONDS = 0.45e-6  # H100, 2026-11-27: a one-block kernel in a graph takes 1.18 us, of which 0.73 us are its own
 _WARPGROUP = 4  # warps
 SPILL_WAVEFRONTS = 2.0  # a spilled word is written and read back
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """Results of the model for n launches: one array [n] per quantity; cycles are those of one SM.
+    """Results of the model for n launches, one array [n] per quantity. Cycles are those of one SM.
 
-    ``occupancy`` blocks per SM; ``waves`` blocks over the blocks that run at a time; ``math``, ``issue``, ``special``,
-    ``shared`` and ``load`` cycles of one block on each pipe; ``step`` cycles of one step of a full SM; ``in_flight``
-    bytes from DRAM that an SM waits for at a time; ``slowed`` the highest clock over the clock that the power limit
-    leaves; ``sm_seconds``, ``dram_seconds``, ``seconds`` of the launch.
+    Attributes:
+        occupancy: Resident blocks per SM.
+        waves: Blocks over the blocks that run at the same time.
+        math, issue, special, shared, load: Cycles of one block on each pipe.
+        step: Cycles of one step of a full SM.
+        in_flight: Bytes from DRAM that an SM waits for at the same time.
+        slowed: Highest clock over the clock under the power limit.
+        sm_seconds, dram_seconds, seconds: Times of the launch.
     """
 
     occupancy: IntArray
@@ -128,11 +136,11 @@ def predict(work: CostCounts, device: Device, *, registers: int | None = None, s
     """Predict the seconds of one launch.
 
     Args:
-        work: What the launch demands of the machine.
+        work: Counts of the launch.
         device: The GPU.
-        registers: Of a thread, as the compiler reports. None takes the estimate in ``work``, and whatever exceeds the
-            device's limits counts as spilled.
-        spill_bytes: Stores plus loads of a thread, as the compiler reports.
+        registers: Registers per thread, as the compiler reports. None uses the estimate in ``work`` and counts
+            registers above the device's limits as spilled.
+        spill_bytes: Spill stores plus loads per thread in bytes, as the compiler reports.
 
     Raises:
         ValueError: The block does not fit on the device, or a count is negative, NaN or infinite.
@@ -142,19 +150,18 @@ def predict(work: CostCounts, device: Device, *, registers: int | None = None, s
 
 
 def busy(work: CostCounts, device: Device, *, registers: int | None = None, spill_bytes: int = 0) -> dict[str, float]:
-    """Return for which part of the predicted time each resource of the device is busy with one launch.
+    """Return the fraction of the predicted time for which each resource of the device is busy with one launch.
 
-    DRAM has two rows: bytes that move at its full rate, and the rest of its time, which too few requests in flight or
-    short runs of bytes make it wait.
+    DRAM has two entries: moving bytes at its full rate, and waiting due to too few requests in flight or short runs.
 
     Args:
-        work: What the launch demands of the machine.
+        work: Counts of the launch.
         device: The GPU.
         registers: As of ``predict``.
         spill_bytes: As of ``predict``.
 
     Returns:
-        Parts from 0 to 1, by the resource's name.
+        Fractions from 0 to 1, by the resource's name.
 
     Raises:
         ValueError: As of ``predict``.
@@ -198,13 +205,13 @@ def analyse(
     registers: Sequence[int] | IntArray | None = None,
     spill_bytes: Sequence[int] | IntArray | None = None,
 ) -> Analysis:
-    """Predict n launches, or pipelines of them, at once, with what led to the times.
+    """Predict n launches, or pipelines of launches, at once, with the intermediate results.
 
     Args:
-        works: What each launch demands of the machine.
+        works: Counts of each launch.
         device: The GPU.
-        registers: [n], of a thread, in a pipeline the most; None for the estimates in ``works``.
-        spill_bytes: [n], stores plus loads of a thread; None for none beyond what ``registers`` imply.
+        registers: Registers per thread, [n], in a pipeline the most; None for the estimates in ``works``.
+        spill_bytes: Spill stores plus loads per thread in bytes, [n]; None for those that ``registers`` imply.
 
     Returns:
         Seconds and the cycles of each pipe, [n]. Those of a pipeline are its longest launch's, but for its seconds.
@@ -280,8 +287,11 @@ def _of_launches(
 
 @dataclass(frozen=True)
 class _BlockCycles:
-    """Cycles of one block on each pipe, through all its steps; ``latency`` of a load and ``barriers`` of one step, and
-    the warps of a scheduler that are ``overlapping``. One array [n] each."""
+    """Cycles of one block on each pipe over all its steps, one array [n] each.
+
+    ``latency`` is that of a load, ``barriers`` those of one step, and ``overlapping`` the number of warps per scheduler
+    that overlap.
+    """
 
     math: FloatArray
     issue: FloatArray
@@ -305,9 +315,9 @@ def _residency(
     registers: Sequence[int] | IntArray | None,
     spill_bytes: Sequence[int] | IntArray | None,
 ) -> tuple[IntArray, FloatArray]:
-    """Compute the blocks that fit on an SM together, and the bytes that a thread spills.
+    """Compute the resident blocks per SM and the spilled bytes per thread.
 
-    Without ``registers`` the estimate counts, and what no launch may use of it is spilled.
+    Without ``registers`` the estimate is used, and registers above the limit of a launch are spilled.
     """
     spilled = np.zeros(len(w.blocks)) if spill_bytes is None else np.asarray(spill_bytes, dtype=np.float64)
     if not (np.isfinite(spilled) & (spilled >= 0)).all():
@@ -336,9 +346,9 @@ def _pipe_cycles(
     port: FloatArray,
     resident: IntArray,
 ) -> dict[str, FloatArray]:
-    """Compute the cycles of one block on each pipe: counts over rates, spilled words among them."""
-    # A warp has one scheduler, and of the tensor cores the one beside it. H100, 2026-11-27: 2048^3 in blocks of two
-    # warps, one on an SM, takes twice as long as all four would.
+    """Compute the cycles of one block on each pipe: counts over rates, including spilled words."""
+    # A warp uses one scheduler and the tensor core next to it. H100, 2026-11-27: 2048^3 with two-warp blocks, one per
+    # SM, takes twice as long as with all four schedulers in use.
     idle = np.maximum(device.schedulers_per_sm / (resident * _warps(w, device)), 1.0)
     spill_words = spilled / 4.0 * _warps(w, device) * w.iterations  # warp accesses of one block
     return {
@@ -351,7 +361,7 @@ def _pipe_cycles(
 
 
 def _barrier_cycles(w: CostColumns, device: Device) -> FloatArray:
-    """Compute what the barriers of a step stall, and the pipes that fill anew behind them."""
+    """Compute the stall cycles of a step's barriers and of the pipes that refill after them."""
     refill = np.where(w.refills & (w.shared_wavefronts > 0), REFILL, 0.0)
     turns = w.ping_pong * 2.0 * TURN
     stalled: FloatArray = w.barriers_per_iteration * (BARRIER + _warps(w, device) + refill) + turns
@@ -368,8 +378,8 @@ def _step_cycles(w: CostColumns, block: _BlockCycles, together: IntArray) -> Flo
     pipes = np.stack([block.math / n, block.issue / n, block.special / n, block.shared / n, block.load / n])
     busy = _mix(pipes, np.where(w.asynchronous, 1, together) * block.overlapping)
     alone = _mix(pipes[:-1], block.overlapping)
-    # Of a chain of products each warp waits for its own; what overlaps is what the other warps of a scheduler do.
-    # Warpgroups that nothing parts reach their products together: then all of them multiply, or none does. H100,
+    # In a chain of products each warp waits for its own result; only the other warps of a scheduler overlap with it.
+    # Warpgroups without turns reach their products together: then all of them multiply, or none does. H100,
     # 2026-11-27: causal attention of 8 x 2048 x 128 takes 31.7 us, where overlapping warpgroups would take 22.
     own = np.maximum(np.floor(block.warps_of_scheduler), 1.0)
     chain = pipes[:3].sum(axis=0) / own
@@ -382,7 +392,7 @@ def _step_cycles(w: CostColumns, block: _BlockCycles, together: IntArray) -> Flo
     late = np.maximum((issued + arrival) / np.maximum(w.stages - 1, 1) - alone, 0.0)
     late = np.maximum(late, w.copying_cycles - alone)
     wait = np.where(w.stages == 1, arrival, late) + block.barriers
-    # below the minimum of the balanced-job bound more waiting would seem to help, so it starts there
+    # below its minimum the balanced-job bound falls with more waiting, so z starts at the minimum
     wait = np.maximum(wait, busy * (np.sqrt(together - 1.0) - 1.0))
     queued = alone + wait + (together - 1) * busy * busy / np.maximum(busy + wait, 1.0)
     longest: FloatArray = np.maximum(together * busy, queued)
@@ -416,7 +426,7 @@ def _sm_cycles(
 
 
 def _dram_seconds(w: CostColumns, device: Device, in_flight: FloatArray) -> FloatArray:
-    """Compute the time of DRAM, less efficient with few bytes ``in_flight`` on all SMs, and with short runs."""
+    """Compute the DRAM time, which grows with few bytes ``in_flight`` on all SMs and with short runs."""
     scarce = device.dram_bandwidth * DRAM_SECONDS / np.maximum(in_flight, 1.0)
     served = (
         device.dram_bandwidth * DRAM_EFFICIENCY / np.sqrt(1.0 + scarce**2) * w.run_bytes / (w.run_bytes + RUN_BYTES)
@@ -426,9 +436,12 @@ def _dram_seconds(w: CostColumns, device: Device, in_flight: FloatArray) -> Floa
 
 
 def waited_for_boxes(work: CostCounts, device: Device, round_trip: float = STORE_ROUND_TRIP) -> float:
-    """Return the cycles for which the boxes of each result of ``work`` wait.
+    """Return the cycles that the boxes of one result wait for barriers and for each other's stores.
 
-    They wait for barriers, and ``round_trip`` cycles for each other's stores.
+    Args:
+        work: Counts of the launch.
+        device: The GPU.
+        round_trip: Cycles of a store's round trip.
     """
     return float(_waited_for_boxes(CostColumns.of([work]), device, round_trip)[0])
 
@@ -442,7 +455,7 @@ def _waited_for_boxes(w: CostColumns, device: Device, round_trip: float) -> Floa
 
 
 def _tensor_shares(works: Sequence[CostCounts], device: Device) -> FloatArray:
-    """Return what part of the tensor cores' peak a unit reaches: a flop takes the same energy whatever asks for it."""
+    """Return the fraction of the tensor cores' peak that a unit reaches: every flop takes the same energy."""
     kinds = {(w.unit, w.operand_dtype) for w in works}
     shares = {
         (name, operand): unit(name).flops_per_cycle(device, operand) / device.tensor_rate(operand)
@@ -453,8 +466,10 @@ def _tensor_shares(works: Sequence[CostCounts], device: Device) -> FloatArray:
 
 
 def _slowed(w: CostColumns, device: Device, multiplied: FloatArray, seconds: FloatArray) -> FloatArray:
-    """By how much the power limit stretches the time of the SMs, at least 1; ``multiplied`` are the seconds that tensor
-    cores at their peak would take."""
+    """Return the factor, at least 1, by which the power limit lengthens the time of the SMs.
+
+    ``multiplied`` is the time in seconds that tensor cores would take at their peak.
+    """
     if not device.sustained_clock_hz:
         return np.ones(len(seconds))
     limit = (device.sustained_clock_hz / device.tensor_clock_hz) ** 3
@@ -465,7 +480,7 @@ def _slowed(w: CostColumns, device: Device, multiplied: FloatArray, seconds: Flo
 
 
 def _rates(works: Sequence[CostCounts], device: Device) -> FloatArray:
-    """Flops of an SM per cycle of ``clock_hz``: tensor cores reach their peak at a clock of their own."""
+    """Return the flops of an SM per cycle of ``clock_hz``. Tensor cores reach their peak at another clock."""
     kinds = {(w.unit, w.operand_dtype) for w in works}
     rates = {
         (name, operand): unit(name).flops_per_cycle(device, operand) * unit(name).clock_hz(device) / device.clock_hz
@@ -475,7 +490,7 @@ def _rates(works: Sequence[CostCounts], device: Device) -> FloatArray:
 
 
 def _mix(pipes: FloatArray, warps_per_scheduler: FloatArray) -> FloatArray:
-    """Cycles of pipes [p, n] that overlap the better, the more warps there are."""
+    """Combine the cycles of pipes [p, n], which overlap better the more warps there are."""
     exposed = 1.0 / (1.0 + OVERLAP * warps_per_scheduler)
     mixed: FloatArray = (1.0 - exposed) * pipes.max(axis=0) + exposed * pipes.sum(axis=0)
     return mixed

@@ -1,4 +1,4 @@
-"""The counts of n launches as columns: one array per count, which a model reads by name."""
+"""Counts of n launches as columns: one array per count."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _AT_LEAST_ONE = (
 
 @dataclass(frozen=True)
 class CostColumns:
-    """The fields of n ``CostCounts``, each as an array [n]. ``asynchronous``: whether the unit is."""
+    """Fields of n ``CostCounts``, each as an array [n]. ``asynchronous``: whether the unit is asynchronous."""
 
     blocks: IntArray
     threads: IntArray
@@ -84,7 +84,11 @@ class CostColumns:
 
     @classmethod
     def of(cls, works: Sequence[CostCounts]) -> Self:
-        """Read the columns of ``works``. Raises ValueError for a count that is negative, NaN, infinite or too small."""
+        """Convert counts to columns.
+
+        Raises:
+            ValueError: A count is negative, NaN, infinite or too small.
+        """
         numbers = {
             name: np.array([getattr(work, name) for work in works], dtype=np.float64) for name in (*_WHOLE, *_REAL)
         }

@@ -1,10 +1,10 @@
 """Distances and covariances of schedules given by coordinates, for the Gaussian process.
 
 Coordinates are columns, one row per parameter: an ordinal parameter from 0 to 1, a categorical one by whole numbers.
-Two values of a parameter are ``min(|a - b|, 1) + STEP`` apart if they differ, a missing one from any other 1 + STEP:
-steps between neighbouring values have a size of their own, and categories are all equally far apart. With a length for
-every parameter, the covariance is Matern 5/2 of the root of the sum of (distance / length)^2 (Rasmussen and Williams,
-Gaussian Processes for Machine Learning, 2006, chapter 4).
+Two different values of a parameter have the distance ``min(|a - b|, 1) + STEP``, and a missing value is 1 + STEP from
+any other. So even neighbouring values are at least STEP apart, and all categories are equally far apart. Every
+parameter has a length scale. The covariance is Matern 5/2 of the root of the sum of (distance / length scale)^2
+(Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, chapter 4).
 """
 
 from __future__ import annotations
@@ -18,16 +18,21 @@ import numpy.typing as npt
 Columns = npt.NDArray[np.float32]
 
 STEP = 0.2
-_MISSING = -8.0  # farther than 1 from every coordinate
-_COMBINATIONS = 256  # of a group of parameters: a table of them stays in the cache
-_BLOCK = 16  # rows of a covariance at a time, for the same reason
+_MISSING = -8.0  # stands for a missing value; farther than 1 from every coordinate
+_COMBINATIONS = 256  # maximum combinations of a group of parameters, so that their table stays in the cache
+_BLOCK = 16  # rows of a covariance computed at a time, for the same reason
 
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """``lengths`` [d] per parameter; ``variance`` of the function and of the ``noise``, for values scaled to mean 0 and
-    variance 1. ``offset``: the variance of a constant that all values have in common; with 0 their mean counts as
-    known."""
+    """Hyperparameters for values scaled to mean 0 and variance 1.
+
+    Attributes:
+        lengths: Length scale of each parameter, [d].
+        variance: Variance of the function.
+        noise: Variance of the noise.
+        offset: Prior variance of the mean; 0 if the mean counts as known.
+    """
 
     lengths: tuple[float, ...]
     variance: float
@@ -36,12 +41,16 @@ class Hyperparameters:
 
     @property
     def total(self) -> float:
-        """The variance of a value before anything is known."""
+        """Prior variance of a value."""
         return self.variance + self.offset
 
 
 def coordinates(X: npt.ArrayLike) -> Columns:
-    """X [n, d], NaN for a missing coordinate, as columns float32 [d, n]. Raises ValueError for infinite values."""
+    """Convert rows [n, d], NaN for a missing coordinate, to columns float32 [d, n].
+
+    Raises:
+        ValueError: A value is infinite, or the array is not two-dimensional.
+    """
     matrix = np.asarray(X, dtype=np.float32)
     if matrix.ndim != 2 or matrix.shape[1] == 0:
         raise ValueError(f"rows must be a table of rows and columns, not of shape {matrix.shape}")
@@ -51,8 +60,7 @@ def coordinates(X: npt.ArrayLike) -> Columns:
 
 
 def squared_distances(a: Columns, b: Columns) -> Iterator[Columns]:
-    """Yield the square of the distance between every column of ``a`` [d, n] and of ``b`` [d, m], [n, m] per
-    parameter."""
+    """Yield for each parameter the squared distances between the columns of ``a`` [d, n] and ``b`` [d, m], [n, m]."""
     for left, right in zip(a, b, strict=True):
         apart = np.abs(left[:, None] - right[None, :])
         differs = apart > 0
@@ -63,14 +71,14 @@ def squared_distances(a: Columns, b: Columns) -> Iterator[Columns]:
 
 
 def covariance(a: Columns, b: Columns, given: Hyperparameters) -> Columns:
-    """Between the values at every column of ``a`` [d, n] and of ``b`` [d, m], without noise: [n, m]."""
+    """Return the covariance of the values at the columns of ``a`` [d, n] and ``b`` [d, m], without noise, [n, m]."""
     return _matern(_scaled_squares(a, b, given.lengths), given.variance, given.offset)
 
 
 class Grid:
-    """Fixed points [d, m], to which ``covariance`` is fast if parameters have few values.
+    """Fixed points [d, m] for which ``covariance`` is fast if parameters have few values.
 
-    The distances of a group of parameters are computed once for each combination that occurs, and then looked up.
+    The distances of a group of parameters are computed once per occurring combination and then looked up.
     """
 
     def __init__(self, places: Columns) -> None:
@@ -92,7 +100,7 @@ class Grid:
         self._groups.append((group, np.ascontiguousarray(places[group][:, first]), codes))
 
     def covariance(self, columns: Columns, given: Hyperparameters) -> Columns:
-        """Between the values at every one of ``columns`` [d, n] and at every place: [n, m]."""
+        """Return the covariance of the values at ``columns`` [d, n] and at the fixed points, [n, m]."""
         tables = [
             (_scaled_squares(columns[group], combinations, [given.lengths[i] for i in group]), codes)
             for group, combinations, codes in self._groups
@@ -106,7 +114,7 @@ class Grid:
 
 
 def _scaled_squares(a: Columns, b: Columns, lengths: tuple[float, ...] | list[float]) -> Columns:
-    """5 times the square of the distance, in units of the lengths: [n, m]."""
+    """Return 5 times the squared distances in units of the length scales, [n, m]."""
     squares = np.zeros((a.shape[1], b.shape[1]), dtype=np.float32)
     for length, square in zip(lengths, squared_distances(a, b), strict=True):
         square *= np.float32(5.0 / length**2)
@@ -115,7 +123,7 @@ def _scaled_squares(a: Columns, b: Columns, lengths: tuple[float, ...] | list[fl
 
 
 def _matern(squares: Columns, variance: float, offset: float) -> Columns:
-    """Matern 5/2 of 5 times the squared distance, in place, and a constant."""
+    """Compute in place Matern 5/2 of 5 times the squared distance, plus a constant."""
     r = np.sqrt(squares)
     squares /= 3
     squares += r

@@ -1,7 +1,7 @@
-"""Times of schedules as a model estimates them, before any of them is compiled or measured.
+"""Estimated times of schedules before any of them is compiled or measured.
 
-``Estimates`` is the value that a search is handed: samplers, the default choice and NVIDIA's advice read from it, and
-none of them knows which model made it.
+``Estimates`` is the interface between models and searches: samplers, the default choice and NVIDIA's heuristics read
+times from it without knowing the model.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 from search_spaces.templates.template import TemplateSet
 
-REMEMBERED = 1 << 16  # schedules; a row of features has some 400 bytes
+REMEMBERED = 1 << 16  # maximum schedules; a row of features has some 400 bytes
 
 LogSeconds = Callable[[Sequence[Schedule]], FloatArray]
 Features = Callable[[Sequence[Schedule]], Matrix]
@@ -41,7 +41,7 @@ def estimate(problem: Problem, templates: TemplateSet, device: Device, schedules
     """
     try:
         return model_log_seconds(templates, problem, schedules, device)
-    except ValueError:  # one of them does not fit: find out which
+    except ValueError:  # at least one does not fit: find out which
         if len(schedules) == 1:
             return np.array([math.inf])
         half = len(schedules) // 2
@@ -60,7 +60,7 @@ class Estimates:
 
     Attributes:
         has_times: Whether a model estimates times.
-        known: Estimated log seconds of every remembered schedule, in the order of the questions.
+        known: Estimated log seconds of every remembered schedule, in the order of the requests.
     """
 
     def __init__(self, encode: Features, predict: LogSeconds | None = None, *, most: float = REMEMBERED) -> None:
@@ -106,7 +106,7 @@ class Estimates:
     def _missing(
         self, schedules: Sequence[Schedule], memory: dict[Schedule, float] | dict[Schedule, Matrix]
     ) -> list[Schedule]:
-        """Return what ``memory`` lacks, after it was emptied where it would grow too large."""
+        """Return the schedules that ``memory`` lacks. It is emptied first if it would grow too large."""
         missing = [schedule for schedule in dict.fromkeys(schedules) if schedule not in memory]
         if len(memory) + len(missing) <= self._most:
             return missing
@@ -115,7 +115,7 @@ class Estimates:
 
 
 class AnalyticEstimates(Estimates):
-    """The documented features, and times by the analytic model, which is one of them.
+    """The documented features, and the times of the analytic model, which are one of these features.
 
     Args:
         problem: The problem that is computed.
@@ -158,10 +158,10 @@ class AnalyticEstimates(Estimates):
 
 
 def estimates_of(task: SearchTask) -> Estimates:
-    """Return what is known of a search before its first trial.
+    """Return the estimates for a search before its first trial.
 
     Returns:
-        Times of the analytic model where every template states its costs, else the encoding of the space alone.
+        Times of the analytic model if every template has cost counts, else the encoding of the space alone.
     """
     if all(template.counts is not None for template in task.templates):
         return AnalyticEstimates(task.problem, task.templates, task.device)

@@ -18,18 +18,18 @@ from cost_models.gaussian_process import IncrementalPosterior, Scale
 from search_spaces.arrays import FloatArray
 
 _MODEL = gaussian_process.GaussianProcessSettings(starts=1, noise=(math.log(1e-2), 1.0))
-_SOFTNESS = 0.15  # how far from one half a value has to be to decide
+_SOFTNESS = 0.15  # standard deviation of the decision threshold around one half
 
 
 def hyperparameters(columns: Columns, worked: FloatArray) -> Hyperparameters:
-    """Return the most probable ones for what ``worked`` [n], 1 or 0, at ``columns`` [d, n]."""
+    """Return the most probable hyperparameters for results ``worked`` [n], 1 or 0, at ``columns`` [d, n]."""
     return gaussian_process.hyperparameters(columns, Scale.of(worked).down(worked), _MODEL)
 
 
 def probability(posterior: IncrementalPosterior, worked: FloatArray) -> FloatArray:
     """Return the probability that the schedule at each point works.
 
-    ``worked`` [count] is 1 or 0, NaN where the result is not known yet.
+    ``worked`` [count] is 1 or 0, or NaN for a pending result.
     """
     scale = Scale.of(worked[~np.isnan(worked)])
     predicted = posterior.predict(posterior.impute_pending(scale.down(worked)))

@@ -1,17 +1,17 @@
-"""Features of a schedule for a learned model: named columns, computed alike in training and in prediction.
+"""Features of a schedule for a learned model: named columns, computed in the same way for training and prediction.
 
-Five groups, told apart by the start of the name:
+The prefix of a name gives its group:
 
 - ``problem.``: its sizes (log2), and one column per value of its text fields, such as ``problem.epilogue=bias``;
 - ``device.``, ``work.``, ``model.``: the lists ``DEVICE``, ``WORK`` and ``MODEL`` below, each feature with its meaning;
-- ``schedule.TEMPLATE.``: every parameter as the parameter itself encodes it (``Parameter.encode``): ordinal integers as
-  log2(1 + value), categorical ones as a column per value;
+- ``schedule.TEMPLATE.``: every parameter, encoded by ``Parameter.encode``: ordinal integers as log2(1 + value),
+  categorical ones as a column per value;
 - ``attribute.TEMPLATE.``: the derived columns of that template's space, as sign(x) * log2(1 + abs(x)).
 
-The last two are NaN, a missing value, in rows of other templates. A name that holds ``=`` is a column of zeros and
-ones, "is this value". If a problem's domain lacks the value, the column is all zeros, so that tables of different
-problems of one operator can be joined (``align``). Change FEATURE_VERSION with every change to names or meanings: a
-model of another version is refused.
+The last two are NaN (missing) in rows of other templates. A column with ``=`` in its name is an indicator: 1 for this
+value, else 0. If a problem's domain lacks the value, the column is all zeros, so that tables of different problems of
+one operator can be joined (``align``). Change FEATURE_VERSION with every change to names or meanings: models of other
+versions are rejected.
 """
 
 from __future__ import annotations
@@ -41,13 +41,16 @@ FEATURE_VERSION = 3
 
 
 class FeatureMismatch(ValueError):
-    """Tables, or a table and a model, whose features are of different operators. One line says which differ."""
+    """Tables, or a table and a model, have features of different operators. The message lists the differences."""
 
 
 @dataclass(frozen=True)
 class FeatureTable:
-    """``values``, float32 [n, d], with a name for each of d columns. Only columns of a template may hold NaN, for rows
-    of other templates. Raises ValueError otherwise."""
+    """Features ``values``, float32 [n, d], with a name for each of the d columns.
+
+    Raises:
+        ValueError: Names do not match the columns, or a value outside a template's columns is NaN or infinite.
+    """
 
     names: tuple[str, ...]
     values: Matrix
@@ -69,7 +72,11 @@ class FeatureTable:
         return len(self.values)
 
     def __getitem__(self, name: str) -> npt.NDArray[np.float32]:
-        """One column, [n]. Raises KeyError."""
+        """Return one column, [n].
+
+        Raises:
+            KeyError: There is no such column.
+        """
         if name not in self.names:
             raise KeyError(name)
         return self.values[:, self.names.index(name)]
@@ -83,7 +90,7 @@ def _template_of(name: str) -> str | None:
 
 @dataclass(frozen=True)
 class Batch:
-    """n schedules of one problem on one device, with what features are computed from."""
+    """n schedules of one problem on one device, with the inputs of all features."""
 
     problem: Problem
     device: Device
@@ -94,12 +101,12 @@ class Batch:
         return analyse(self.works, self.device)
 
     def column(self, field: str) -> FloatArray:
-        """One field of every CostCounts, [n]."""
+        """Return one field of every CostCounts, [n]."""
         return np.array([getattr(w, field) for w in self.works], dtype=np.float64)
 
     @cached_property
     def roofline(self) -> FloatArray:
-        """The least seconds that a kernel of this problem can take, with each row's unit: arithmetic or DRAM, [n]."""
+        """Minimum time of this problem in seconds with each row's unit, by arithmetic or DRAM, [n]."""
         device, rates = self.device, {(w.unit, w.operand_dtype): 0.0 for w in self.works}
         for name, operand in rates:
             row = unit(name)
@@ -110,7 +117,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Feature:
-    """One column: ``of`` gives [n], or one number where it is the same for the whole batch."""
+    """One column. ``of`` returns its values [n], or one number if they are the same for the whole batch."""
 
     name: str
     doc: str
@@ -123,7 +130,7 @@ def _log(values: FloatArray | float) -> FloatArray:
 
 
 def _ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
-    """log2 of a ratio of two costs, 0 where both are 0."""
+    """Return log2 of the ratio of two costs, 0 if both are 0."""
     return _log(numerator) - _log(denominator)
 
 
@@ -248,7 +255,11 @@ _MEANINGS = {
 
 
 def meaning(name: str) -> str:
-    """Return what a column holds, in words. Raises KeyError for a name that no column can have."""
+    """Describe the content of a column in words.
+
+    Raises:
+        KeyError: No column can have this name.
+    """
     for feature in FEATURES:
         if feature.name == name:
             return feature.doc
@@ -262,17 +273,17 @@ def features(templates: TemplateSet, problem: Problem, schedules: Sequence[Sched
     """Compute the features of n schedules.
 
     Args:
-        templates: Those of the schedules, each with cost counts.
-        problem: What is computed.
-        schedules: n of them; n may be 0.
+        templates: Templates of the schedules, each with cost counts.
+        problem: Problem to compute.
+        schedules: n schedules; n may be 0.
         device: The GPU.
 
     Returns:
         A row for each schedule.
 
     Raises:
-        ValueError: A schedule of a template that is not there or has no cost counts, with other parameters or with a
-            value outside the domain of the problem's space, or one that does not fit on the device.
+        ValueError: A schedule's template is missing or has no cost counts, its parameters are not those of the
+            problem's space, or it does not fit on the device.
     """
     names: list[str] = []
     parts: list[Matrix] = []
@@ -301,9 +312,10 @@ def features(templates: TemplateSet, problem: Problem, schedules: Sequence[Sched
 def model_log_seconds(
     templates: TemplateSet, problem: Problem, schedules: Sequence[Schedule], device: Device
 ) -> FloatArray:
-    """Return the feature ``model.seconds`` alone, as a natural logarithm, [n]: some 10,000 schedules a second.
+    """Return only the feature ``model.seconds`` as a natural logarithm, [n], at some 10,000 schedules per second.
 
-    Raises ValueError as ``features`` does.
+    Raises:
+        ValueError: For the same reasons as ``features``.
     """
     if not schedules:
         return np.zeros(0)
@@ -351,7 +363,7 @@ def _problem_columns(problem: Problem) -> tuple[list[str], Matrix]:
 
 
 def _schedule_columns(template: str, space: Space, configs: Sequence[Config]) -> tuple[list[str], Matrix]:
-    """Return the parameters as they encode themselves, then what follows from them and from the problem."""
+    """Return the encoded parameters, then the attributes of the space."""
     following = (*(a.name for a in space.attributes), *space.constants)
     names = [f"schedule.{template}.{name}" for name in space.encoded_names]
     names += [f"attribute.{template}.{name}" for name in following]
@@ -362,8 +374,12 @@ def _schedule_columns(template: str, space: Space, configs: Sequence[Config]) ->
 
 
 def common_names(tables: Sequence[FeatureTable]) -> tuple[str, ...]:
-    """Return the names of all tables, starting with those of the first. Raises FeatureMismatch if one lacks a column
-    that may not be missing (see ``align``), ValueError without tables."""
+    """Return the names of all tables, starting with those of the first.
+
+    Raises:
+        FeatureMismatch: A table lacks a required column (see ``align``).
+        ValueError: There are no tables.
+    """
     if not tables:
         raise ValueError("there are no features to join")
     names = tuple(dict.fromkeys(name for table in tables for name in table.names))
@@ -375,9 +391,11 @@ def common_names(tables: Sequence[FeatureTable]) -> tuple[str, ...]:
 def align(table: FeatureTable, names: Sequence[str]) -> Matrix:
     """Return the columns ``names`` of a table, float32 [n, len(names)], in that order.
 
-    A missing "is this value" column is zeros, and one that is not in ``names`` is dropped: no row of the other
-    side has that value. Likewise the columns of a template that one side lacks, which are NaN. Any other
-    column must be on both sides: raises FeatureMismatch.
+    A missing indicator column becomes zeros, and an extra one is dropped, since no row of the other side has that
+    value. Columns of a template that one side lacks are treated alike, with NaN for missing ones.
+
+    Raises:
+        FeatureMismatch: Any other column is on one side only.
     """
     here = {name: i for i, name in enumerate(table.names)}
     _require(names, table.names)
@@ -392,7 +410,7 @@ def align(table: FeatureTable, names: Sequence[str]) -> Matrix:
 
 
 def _require(one: Sequence[str], other: Sequence[str]) -> None:
-    """Raise FeatureMismatch where a column that may not be missing is on one side only."""
+    """Raise FeatureMismatch if a required column is on one side only."""
     strange: set[str] = set()
     for these, those in ((set(one), set(other)), (set(other), set(one))):
         templates = {_template_of(name) for name in those} | {None}

@@ -1,10 +1,10 @@
-"""A Gaussian process over schedules, the surrogate for up to some hundred measurements.
+"""Gaussian process over schedules, the surrogate model for up to some hundred measurements.
 
-Rows are coordinates as ``cost_models/covariance.py`` says, NaN for a parameter that a schedule does not have. The
-formulas are those of Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, chapters 2 and 5.
+Coordinates are those of ``cost_models/covariance.py``, NaN for a parameter that a schedule does not have. The formulas
+are those of Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, chapters 2 and 5.
 
-Lengths, variance and noise are the most probable ones under a prior that suits a few dozen rows: without one, maximum
-likelihood finds parameters irrelevant that were merely not varied yet.
+Length scales, variance and noise are maximum a posteriori estimates, with a prior for a few dozen rows. Without a
+prior, maximum likelihood would treat parameters as irrelevant that have merely not been varied yet.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from cost_models.covariance import Grid, Hyperparameters, covariance, squared_di
 from search_spaces.arrays import FloatArray, IntArray
 
 _JITTER = 1e-8
-_BOUNDS = {"length": (-4.0, 5.0), "variance": (-4.0, 4.0), "noise": (-12.0, 1.0)}  # of the logarithms
+_BOUNDS = {"length": (-4.0, 5.0), "variance": (-4.0, 4.0), "noise": (-12.0, 1.0)}  # bounds of the logarithms
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """``mean`` and ``deviation`` [n] of the value of each row; the deviation is that of the value itself, without the
-    noise of measuring it."""
+    """Predictive mean and standard deviation of the value of each row, [n], without measurement noise."""
 
     mean: FloatArray
     deviation: FloatArray
@@ -34,10 +33,17 @@ class Prediction:
 
 @dataclass(frozen=True)
 class GaussianProcessSettings:
-    """Priors are normal distributions of logarithms: (mean, deviation). ``starts`` searches for the most probable
-    hyper-parameters begin at the prior's mode and at random places; the best one counts. Each takes at most
-    ``iterations``. They look at no more than ``most_rows``: the best half, and others evenly from the rest. ``offset``
-    is not fitted: it is for rows that were not chosen at random, whose mean says little about the others."""
+    """Priors of the hyperparameters, and settings of their fit.
+
+    Attributes:
+        length, variance, noise: Normal prior of the logarithm of each: (mean, standard deviation).
+        offset: Prior variance of the mean, not fitted. Use it for rows that were not chosen at random, whose mean says
+            little about other rows.
+        starts: Number of optimiser runs, from the prior's mode and from random points. The best result is used.
+        iterations: Maximum iterations of each run.
+        most_rows: Maximum rows for the fit: the best half of them, and others evenly from the rest.
+        seed: Random seed of the starting points.
+    """
 
     length: tuple[float, float] = (math.log(0.7), 1.0)
     variance: tuple[float, float] = (0.0, 1.0)
@@ -54,14 +60,14 @@ class GaussianProcessSettings:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
 
     def mode(self, d: int) -> Hyperparameters:
-        """Return the most probable hyper-parameters of ``d`` coordinates before anything is known."""
+        """Return the mode of the prior for ``d`` coordinates."""
         lengths = (math.exp(self.length[0]),) * d
         return Hyperparameters(lengths, math.exp(self.variance[0]), math.exp(self.noise[0]), self.offset)
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Values shifted and scaled to mean 0 and deviation 1."""
+    """Shift and scale of values to mean 0 and standard deviation 1."""
 
     mean: float
     deviation: float
@@ -77,11 +83,11 @@ class Scale:
 
 @dataclass(frozen=True)
 class Trend:
-    """Prior mean of every value, from estimates made before any was known.
+    """Linear trend along estimates that were made before any value was known, used as the prior mean.
 
-    ``observed`` [count] and the one at the ``places`` are scaled so that the observed ones have mean 0 and deviation 1.
-    The values follow it with a slope that is learned with them. Its prior is ``slope`` with standard deviation
-    ``deviation``. Misleading estimates get the slope 0.
+    The estimates ``observed`` [count] and those at the ``places`` are scaled so that the observed ones have mean 0 and
+    standard deviation 1. The slope of the trend is learned from the values. Its prior is ``slope`` with standard
+    deviation ``deviation``. Misleading estimates get a slope near 0.
     """
 
     observed: FloatArray
@@ -91,11 +97,11 @@ class Trend:
 
 
 class IncrementalPosterior:
-    """The posterior at fixed places of a pool, for which every further observation costs little: O(places x n).
+    """Posterior at fixed points of a pool, updated incrementally: each observation costs O(points x n).
 
-    What was observed where decides the deviation, and the values only the mean: so a trial that is still running is
-    observed at once, and its value counts as the posterior's own mean until it is known. Memory is 4 bytes for each
-    place and observation. ``grid`` of the same places makes it faster where none of them is replaced.
+    The posterior deviation depends only on the observed points, not on their values. So a pending trial is observed at
+    once, and its value is imputed with the posterior mean until it is known (kriging believer). Memory is 4 bytes per
+    point and observation. A ``grid`` of the same points makes this faster if none of them is replaced.
     """
 
     def __init__(self, places: npt.NDArray[np.float32], given: Hyperparameters, grid: Grid | None = None) -> None:
@@ -119,7 +125,7 @@ class IncrementalPosterior:
         return self._places
 
     def observe(self, columns: npt.NDArray[np.float32]) -> None:
-        """Observe the columns [d, k], in this order, after those before."""
+        """Append observations at the columns [d, k], in this order."""
         k, n = columns.shape[1], self._n
         if not k:
             return
@@ -136,7 +142,7 @@ class IncrementalPosterior:
         self._n += k
 
     def replace(self, positions: IntArray, places: npt.NDArray[np.float32]) -> None:
-        """Put other places, columns [d, k], at these positions of the pool."""
+        """Replace the points at these positions of the pool by the columns [d, k]."""
         n, self._grid = self._n, None
         self._places[:, positions] = places
         between = covariance(self._observed[:, :n], places, self.hyperparameters).astype(np.float64)
@@ -145,7 +151,7 @@ class IncrementalPosterior:
         self._explained[positions] = (solved**2).sum(axis=0)
 
     def predict(self, values: FloatArray, trend: Trend | None = None) -> Prediction:
-        """At every place, given the ``values`` [count] of the observations; NaN where one is not known yet."""
+        """Return the prediction at every point, given the observed ``values`` [count]; NaN for pending ones."""
         n, factor = self._n, self._factor[: self._n, : self._n]
         variance = self.hyperparameters.total - self._explained.astype(np.float64)
         if trend is None:
@@ -161,7 +167,7 @@ class IncrementalPosterior:
         return Prediction(mean, np.sqrt(np.maximum(variance, 1e-12)))
 
     def fitted(self, values: FloatArray, trend: Trend | None = None) -> FloatArray:
-        """Return the mean at the observations, [count]: what their values would be without noise."""
+        """Return the posterior mean at the observations, [count], which is free of noise."""
         slope = 0.0 if trend is None else self._slope(values, trend)[0]
         line = np.zeros(self._n) if trend is None else slope * trend.observed
         rest = self.impute_pending(values - line)
@@ -171,7 +177,7 @@ class IncrementalPosterior:
         return fitted
 
     def evidence(self, values: FloatArray, trend: Trend) -> float:
-        """Return the logarithm of how many times likelier the known values are with the trend than without any."""
+        """Return the log likelihood ratio of the known values with the trend over those without it."""
         guess, value = self._whitened(values, trend)
         scatter = trend.deviation**2
         rest = value - trend.slope * guess
@@ -186,7 +192,7 @@ class IncrementalPosterior:
         return (float(guess @ value) + trend.slope * trend.deviation**-2) / precision, precision
 
     def _whitened(self, values: FloatArray, trend: Trend) -> tuple[FloatArray, FloatArray]:
-        """Return the guesses and the known values where these are known, both times factor^-1."""
+        """Return the estimates and the values at known observations, both multiplied by factor^-1."""
         known = ~np.isnan(values)
         factor = self._factor[: self._n, : self._n]
         if not known.any():
@@ -198,7 +204,7 @@ class IncrementalPosterior:
         return guess, value
 
     def impute_pending(self, values: FloatArray) -> FloatArray:
-        """``values`` with the posterior's mean in place of NaN."""
+        """Return ``values`` with NaN replaced by the posterior mean."""
         n = self._n
         unknown = np.isnan(values)
         if not unknown.any():
@@ -242,7 +248,10 @@ class IncrementalPosterior:
 def hyperparameters(
     columns: npt.NDArray[np.float32], values: FloatArray, settings: GaussianProcessSettings | None = None
 ) -> Hyperparameters:
-    """Return the most probable ones for ``values`` [n], of mean 0 and deviation 1, at ``columns`` [d, n]."""
+    """Return the most probable hyperparameters for ``values`` [n] at ``columns`` [d, n].
+
+    The values have mean 0 and standard deviation 1.
+    """
     settings = settings or GaussianProcessSettings()
     chosen = _telling(values, settings.most_rows)
     likelihood = _Likelihood(columns[:, chosen], values[chosen], settings)
@@ -265,7 +274,7 @@ def hyperparameters(
 
 
 class _Likelihood:
-    """Minus the logarithm of the posterior density of log hyper-parameters, up to a constant, and its gradient."""
+    """Negative log posterior density of log hyperparameters, up to a constant, and its gradient."""
 
     def __init__(self, columns: npt.NDArray[np.float32], values: FloatArray, settings: GaussianProcessSettings) -> None:
         d, n = columns.shape
@@ -299,10 +308,7 @@ class _Likelihood:
 
 
 def _telling(values: FloatArray, most: int) -> IntArray:
-    """Return the rows that hyper-parameters are fitted to.
-
-    These are all rows, or the best half of ``most`` and an even share of the rest.
-    """
+    """Return the rows to which hyperparameters are fitted: all, or the best half of ``most`` and others evenly."""
     n = len(values)
     if n <= most:
         return np.arange(n, dtype=np.int64)
@@ -319,8 +325,7 @@ def _with_noise(matrix: FloatArray, noise: float) -> FloatArray:
 
 
 def _cholesky(matrix: FloatArray, noise: float) -> FloatArray:
-    """Return the lower factor of a covariance with noise. Rounding of single precision is made up for by a little
-    more."""
+    """Return the lower Cholesky factor of a covariance with noise. If float32 rounding requires it, jitter is added."""
     for extra in (0.0, 1e-6, 1e-4, 1e-2):
         factor, info = scipy.linalg.lapack.dpotrf(_with_noise(matrix.copy(), noise + extra), lower=1, clean=1)
         if not info:

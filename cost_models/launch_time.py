@@ -1,18 +1,22 @@
-"""Time of any launch from what its blocks execute and move (``LaunchCounts``), its compiled resources, a device row.
+"""Estimate the time of any launch from its counts (``LaunchCounts``), its compiled resources and a device row.
 
-Counts come from whoever has them: the emulator, where there is code to run; sizes alone, where a whole space is ranked
-before anything is compiled. Both are rows of one ``LaunchTable``.
+Counts come from the emulator if there is code to run, or from sizes alone if a whole space is ranked before anything is
+compiled. Both are rows of a ``LaunchTable``.
 
-In SM cycles. A block keeps each pipe busy for its instructions times 32 over the pipe's rate: issue (four schedulers),
-FMA (with integer multiplications), integer and logic, special functions and conversions, f64, tensor cores, L1
-(wavefronts of shared memory; lines of global requests, those that it holds twice; spills; of either at least what the
-addresses of its instructions take), L2 (sectors that L1 has not seen). Pipes overlap in part: their times add up as
-powers do (``OVERLAP``). A block of ``r`` that live on an SM together also waits: its chain of dependent instructions,
-of which the others hide all but ``EXPOSED / r``. An SM takes its share of the blocks one such time each, and at least
-one chain. DRAM serves the launch beside that.
+Times are in SM cycles. A block keeps each pipe busy for 32 times its instructions over the pipe's rate. The pipes are:
 
-No rate is fitted: those of the pipes are the manufacturer's, and ``OVERLAP``, ``EXPOSED`` and ``TAIL`` are round,
-and fits to recordings of other kernels did not improve on. docs/reference/estimates.md says how well that ranks.
+- issue (four schedulers); FMA, with integer multiplications; integer and logic; special functions and conversions;
+  f64; tensor cores
+- L1: wavefronts of shared memory, lines of global requests (lines that it holds count twice), and spills; for shared
+  memory and for global requests at least the cycles that the addresses of their instructions take
+- L2: sectors that miss L1
+
+Pipes overlap in part: their times are combined by a power sum (``OVERLAP``). With ``r`` resident blocks per SM, a block
+also waits for its chain of dependent instructions, of which the other blocks hide all but ``EXPOSED / r``. An SM needs
+this time for each of its blocks, and at least one full chain. DRAM transfers overlap with all of that.
+
+No rate is fitted. Rates of the pipes are the manufacturer's. ``OVERLAP``, ``EXPOSED`` and ``TAIL`` are round numbers;
+fits to recordings of other kernels did not improve on them. docs/reference/estimates.md reports the ranking quality.
 """
 
 from __future__ import annotations
@@ -32,24 +36,24 @@ from search_spaces.hardware.devices import Device, occupancy
 
 Floats = npt.NDArray[np.float64]
 
-OVERLAP = 2.0  # exponent with which times of pipes add up: 1 is none, infinity is all
-EXPOSED = 0.3  # of a chain of dependent instructions that nothing hides, where one block lives on an SM
-TAIL = 0.5  # waves that an SM idles at the end of many: blocks that are left end at any time in the last one
-CHAIN_LOAD = 480.0  # cycles of a load that L1 does not hold, as chains are counted (runtime/isa/counts.cpp)
-MEMORY_SECONDS = 800e-9  # of a load that no cache holds, while all SMs ask for others
-START = 600.0  # cycles in which a block is launched and retired, shared by those that live together
+OVERLAP = 2.0  # exponent of the power sum of pipe times: 1 is no overlap, infinity is full overlap
+EXPOSED = 0.3  # fraction of a dependent chain that stays exposed with one resident block per SM
+TAIL = 0.5  # idle waves per SM at the end of a launch: the remaining blocks end at any time in the last wave
+CHAIN_LOAD = 480.0  # cycles of a load that misses L1, as in the chain counts of runtime/isa/counts.cpp
+MEMORY_SECONDS = 800e-9  # latency of a load that misses all caches, under load from all SMs
+START = 600.0  # cycles to launch and retire a block, shared by resident blocks
 INTEGER_RATE = 64.0  # results per cycle of an SM, compute capability 7.0 to 12.1
-ATOMIC_SECTORS = 4.0  # sectors that move in the time of one atomic's
-# Cycles more of a line that L1 holds than of one that passes through it, but for chips for data centres: its data come
-# at 64 bytes a cycle, measured on Turing (Jia et al., "Dissecting the NVIDIA Turing T4 GPU via Microbenchmarking"); of
-# GeForce and RTX A cards no more is known than that gemm and dedispersion rank better so.
+ATOMIC_SECTORS = 4.0  # sectors that move in the time of one atomic sector
+# Extra cycles of a line that hits L1, over one that passes through it, except on data-centre chips. L1 delivers 64
+# bytes per cycle, measured on Turing (Jia et al., "Dissecting the NVIDIA Turing T4 GPU via Microbenchmarking"). For
+# GeForce and RTX A cards the only evidence is that gemm and dedispersion rank better with it.
 HELD_LINE = 1.0
-WIDE_L1 = (80, 90, 100, 103)  # compute capabilities whose L1 gives a whole line a cycle
-# Load and store units of an SM, each of which takes a lane's address a cycle: four in each of its parts, and eight in
-# those of chips for data centres (figures of the SM in NVIDIA's white papers: TU102, GA102, AD102; GV100 to GH100).
-# Recorded convolutions on RTX A4000 and A6000 take 2.1 cycles a load, by the hub of Kernel Tuner.
+WIDE_L1 = (80, 90, 100, 103)  # compute capabilities whose L1 delivers a whole line per cycle
+# Load/store units of an SM, each of which processes one lane's address per cycle: four per SM partition, eight on
+# data-centre chips (figures of the SM in NVIDIA's white papers: TU102, GA102, AD102; GV100 to GH100). Convolutions
+# recorded on RTX A4000 and A6000 (Kernel Tuner's hub) take 2.1 cycles per load.
 UNITS, WIDE_UNITS = 16.0, 32.0
-SPILL_SECTORS = 4.0  # of a word that the lanes of a warp spill or load again: L1 writes through, and holds few of them
+SPILL_SECTORS = 4.0  # sectors per word that a warp spills or reloads: L1 writes through and holds few of them
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class CompiledResources:
 
 @dataclass(frozen=True)
 class LaunchTime:
-    """``pipes`` are cycles of one block, ``waiting`` what it waits for besides; seconds are of the launch."""
+    """Time of a launch in seconds. ``pipes`` and ``waiting`` are busy and additional waiting cycles of one block."""
 
     seconds: float
     occupancy: int
@@ -82,9 +86,9 @@ class LaunchTable:
     """Launches, one element of each array per launch.
 
     Counts are as in ``LaunchCounts``, per block except for ``dram_bytes``, and compiled resources as in
-    ``CompiledResources``. ``shared_bytes`` are static and dynamic ones. Of the wavefronts, ``held_lines`` are of lines
-    that L1 holds. Of the chain, ``chain_loads`` wait one after another for other lines, ``CHAIN_LOAD`` cycles each.
-    ``spilled_words`` stand for ``spill_bytes`` if they are known. Arrays broadcast.
+    ``CompiledResources``. ``shared_bytes`` is the sum of static and dynamic bytes. ``held_lines`` counts the wavefronts
+    for lines that L1 holds. ``chain_loads`` counts the dependent loads in the chain, ``CHAIN_LOAD`` cycles each.
+    ``spilled_words`` replaces ``spill_bytes`` if known. Arrays broadcast.
     """
 
     blocks: Floats
@@ -146,14 +150,14 @@ def launch_time(
     exposed: float = EXPOSED,
     cold: bool = False,
 ) -> LaunchTime:
-    """Estimate one launch by what the emulator counted.
+    """Estimate the time of one launch from the emulator's counts.
 
     Args:
         counts: Instructions, bytes and chains of the launch.
         device: The GPU.
-        resources: Registers and memory, as ptxas allotted them.
-        exposed: As of ``launch_times``.
-        cold: As of ``launch_times``.
+        resources: Registers and memory allocated by ptxas.
+        exposed: See ``launch_times``.
+        cold: See ``launch_times``.
 
     Raises:
         ValueError: The block does not fit on the device.
@@ -176,16 +180,16 @@ def launch_time(
 
 
 def launch_times(launches: LaunchTable, device: Device, *, exposed: float = EXPOSED, cold: bool = False) -> LaunchTimes:
-    """Estimate launches by what the emulator counted.
+    """Estimate the times of launches from their counts.
 
     Args:
-        launches: A row for each.
+        launches: One row per launch.
         device: The GPU.
-        exposed: The share of a chain that the warps of its own block do not hide.
-        cold: L2 holds nothing before a launch, so that blocks that run first wait for DRAM, and later ones for L2.
+        exposed: Fraction of a chain that the other warps of the block do not hide.
+        cold: Whether L2 is empty before a launch, so that the first blocks wait for DRAM and later ones for L2.
 
     Returns:
-        Seconds, blocks of an SM, and cycles of each pipe; infinite seconds where no block fits.
+        Seconds, blocks per SM, and cycles of each pipe. Seconds are infinite if no block fits.
     """
     t = launches
     fits = t.shared_bytes <= device.shared_per_block
@@ -201,7 +205,7 @@ def launch_times(launches: LaunchTable, device: Device, *, exposed: float = EXPO
         first = np.minimum(1.0, resident * device.sm_count / t.blocks)
         chain = chain + t.chain_loads * max(MEMORY_SECONDS * device.clock_hz - CHAIN_LOAD, 0.0) * first
     waiting = exposed * chain / resident + START / resident
-    # Blocks come and go on their own: the last of many do not wait for a whole wave, but an SM is half empty for one.
+    # Blocks start and end independently: the last ones do not wait for a whole wave, but an SM is half empty for one.
     share = np.where(per_sm > 4 * resident, t.blocks / device.sm_count + TAIL * resident, per_sm)
     cycles = np.maximum(share * (busy + waiting), chain + START)
     sm_seconds = cycles / device.clock_hz
@@ -211,10 +215,7 @@ def launch_times(launches: LaunchTable, device: Device, *, exposed: float = EXPO
 
 
 def least_seconds(counts: LaunchCounts, stated: CostCounts, device: Device) -> float:
-    """Return the least time of a launch that does the ``stated`` flops and moves the bytes.
-
-    Rates are the peaks of the device.
-    """
+    """Return the minimum time of a launch with the ``stated`` flops and bytes at the peak rates of the device."""
     tensor = [tensor_flops(operation)[1] for operation, _ in counts.executed if tensor_flops(operation)[0]]
     doubles = any(operation.endswith(".f64") and "fma" in operation for operation, _ in counts.executed)
     peak = 2 * f64_rate(device.sm) * device.sm_count * device.clock_hz if doubles else device.fma_peak
@@ -224,12 +225,12 @@ def least_seconds(counts: LaunchCounts, stated: CostCounts, device: Device) -> f
 
 
 def _held(t: LaunchTable, device: Device) -> Floats:
-    """Return the registers that a thread holds: what is beyond the device's most is spilled."""
+    """Return the registers per thread. Registers above the device's maximum are spilled."""
     return np.minimum(t.registers, device.max_registers_per_thread)
 
 
 def _pipes(t: LaunchTable, device: Device) -> dict[str, Floats]:
-    """Cycles that one block keeps each pipe of an SM busy."""
+    """Return the cycles for which one block keeps each pipe of an SM busy."""
     warps = np.ceil(t.threads / device.warp_size)
     executed = by_pipe(t.executed)
     nothing = np.zeros_like(t.blocks)
@@ -238,7 +239,7 @@ def _pipes(t: LaunchTable, device: Device) -> dict[str, Floats]:
         return executed.get(pipe, nothing)
 
     instructions = sum(executed.values(), nothing)
-    repeats = instructions / warps / np.maximum(t.code, 1.0)  # of an instruction of the code, on average
+    repeats = instructions / warps / np.maximum(t.code, 1.0)  # average executions of an instruction of the code
     on_average = t.spill_bytes / 4 * warps * np.maximum(repeats, 1.0)
     spills = on_average if t.spilled_words is None else t.spilled_words
     lanes = device.warp_size
@@ -269,7 +270,7 @@ def _tensor_cycles(t: LaunchTable, device: Device) -> Floats:
             continue
         try:
             rate = device.tensor_rate(dtype)
-        except ValueError:  # of an older or a newer device's: as fast as f16
+        except ValueError:  # format of an older or newer device: assumed as fast as f16
             rate = device.tensor_rate("f16")
         rate *= 1.0 if operation.startswith(("wgmma", "tcgen05")) else device.mma_sync_fraction
         cycles = cycles + times * flops / rate * device.clock_hz / device.tensor_clock_hz

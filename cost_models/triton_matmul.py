@@ -1,6 +1,6 @@
-"""Work of torch's Triton matmul template, for the time model, as counted from its code.
+"""Cost counts of torch's Triton matmul template for the time model, derived from its code.
 
-Judged on AutoHeuristic's recordings of A100 and H100 (``benchmarks/results/model_against_measured.md``).
+They were evaluated on AutoHeuristic's recordings of A100 and H100 (``benchmarks/results/model_against_measured.md``).
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from search_spaces.hardware.devices import Device, occupancy
 from search_spaces.operators.matmul import Matmul
 
 _BAND = 8  # GROUP_M of torch's template
-_L2_SHARE = 0.4  # of L2 that operands can count on: fitted to the *_mm files
-# Times that blocks which share SMs read a panel again, for a flop/s of the chip's tensor cores to a byte of L2: the
-# same delay is more of a panel where blocks walk faster, and L2 holds less of it where it is smaller. Fitted to the
-# *_mm files.
+_L2_SHARE = 0.4  # fraction of L2 available to operands: fitted to the *_mm files
+# How often blocks that share an SM read a panel again, per flop/s of the chip's tensor cores over bytes of L2. With
+# faster blocks the same delay covers more of a panel, and a smaller L2 holds less of it. Fitted to the *_mm files.
 _DRIFT = 1.35e-7
-_LINE = 128  # bytes of a line of L2
-# Bytes of an operand's line from which halves of L2's lines begin to cost more, and with which they cost all.
+_LINE = 128  # bytes of an L2 line
+# Lengths of an operand's line in bytes: from the first on, half-used L2 lines cost extra; from the second, a full line.
 _LONG_LINES = 24 << 10, 88 << 10
-_WGMMA_ROWS, _WARPGROUP = 64, 4  # the least rows of a tile and warps of a block for which Triton emits wgmma
+_WGMMA_ROWS, _WARPGROUP = 64, 4  # minimum rows of a tile and warps of a block for which Triton emits wgmma
 
 
 @dataclass(frozen=True)
@@ -44,18 +43,18 @@ def uses_wgmma(chip: Device, config: TritonConfig) -> bool:
 def counts(
     problem: Matmul, chip: Device, alignment: tuple[int, int], config: TritonConfig, *, own_buffers: bool = False
 ) -> CostCounts:
-    """Count what torch's Triton template demands of the machine.
+    """Return the cost counts of torch's Triton template.
 
-    Tiles of a and b go to shared memory by cp.async, ``stages`` of them in flight, and from there to ldmatrix and
-    mma.sync, or to wgmma; blocks walk in bands of 8 rows of tiles.
+    Tiles of a and b are copied to shared memory by cp.async, with ``stages`` of them in flight. From there they are
+    multiplied by ldmatrix and mma.sync, or by wgmma. Blocks are ordered in bands of 8 rows of tiles.
 
     Args:
         problem: Sizes and types.
         chip: The GPU.
-        alignment: Bytes up to 16 to which the contiguous lines of a and of b are aligned, the widest copy of each.
+        alignment: Alignment in bytes, up to 16, of the contiguous lines of a and of b: the widest copy of each.
         config: Tiles, warps and stages.
-        own_buffers: Each stage has a buffer of its own and loads need not wait for the arithmetic of their step, as in
-            CUTLASS's kernels; Triton's loop of mma.sync has a buffer less.
+        own_buffers: Whether each stage has its own buffer, so that loads need not wait for the arithmetic of their
+            step, as in CUTLASS's kernels. Triton's mma.sync loop has one buffer less.
     """
     element, ieee = problem.input_dtype.bytes, problem.a == "f32" and problem.precision == "ieee"
     m, n, k, warps = config.block_m, config.block_n, config.block_k, config.warps
@@ -64,8 +63,8 @@ def counts(
     buffers = max(1, config.stages - (0 if wgmma or own_buffers else 1))
     copied = element * k * (m + n)
     requests = sum(element * k * side / width / 32 for side, width in zip((m, n), alignment, strict=True))
-    # On Ampere a line of 128 bytes is a cycle of L1, however little of it a copy of 16 bytes a lane takes; the shorter
-    # lines of Hopper's tiles cost half of one, as they are recorded.
+    # On Ampere each 128-byte line costs a cycle of L1, even if a copy of 16 bytes per lane uses only a part of it. In
+    # the recordings of Hopper, the shorter lines of tiles cost half a cycle.
     least = 0.5 if wgmma else 1.0
     copied_lines = m * max(least, element * k / 128) + k * max(least, element * n / 128)
     read = _wgmma_bytes(config, element) if wgmma else _fragment_bytes(config, element)
@@ -74,8 +73,8 @@ def counts(
     accumulators = tile // threads
     fragments = 0 if wgmma else (m // warps_m + n // warps_n) * min(k, 16) // 32
     loaded = 0.0 if wgmma else read / 512
-    # Warpgroups of a block wait for each other where a tile has arrived and where its place is free, and the tensor
-    # cores for the last of them. CUTLASS's wait each for itself.
+    # Warpgroups of a block wait for each other when a tile arrives and when its buffer is released, and the tensor
+    # cores wait for the last warpgroup. In CUTLASS's kernels each warpgroup waits independently.
     together = wgmma and warps > _WARPGROUP and not own_buffers
     work = CostCounts(
         blocks=tiles_m * tiles_n,
@@ -117,8 +116,10 @@ def _lines(problem: Matmul, side: str, k: int) -> float:
 
 
 def _run_bytes(problem: Matmul, chip: Device, config: TritonConfig) -> float:
-    """Bytes that a step reads of DRAM in one piece: the harmonic mean of both operands, by their sizes. On A100 the
-    rule of ``_lines`` says what short pieces cost, and its recordings show no more."""
+    """Return the contiguous bytes that a step reads from DRAM: the harmonic mean of both operands, by size.
+
+    On A100 the rule of ``_lines`` covers the cost of short pieces; the recordings show no further cost.
+    """
     if chip.sm < 90:
         return CostCounts.run_bytes
     element = problem.input_dtype.bytes
@@ -128,20 +129,20 @@ def _run_bytes(problem: Matmul, chip: Device, config: TritonConfig) -> float:
 
 
 def _warps(config: TritonConfig) -> tuple[int, int]:
-    """Warps along m and n of a tile multiplied by mma.sync."""
+    """Return the warps along m and n of a tile multiplied by mma.sync."""
     m, n, warps = config.block_m, config.block_n, config.warps
     along_n = min(warps, max(1, n // 8 if m <= 16 else int(np.sqrt(warps * n / m)) or 1))
     return max(1, warps // along_n), along_n
 
 
 def _fragment_bytes(config: TritonConfig, element: int) -> float:
-    """Bytes that all warps read from shared memory in a step."""
+    """Return the bytes that all warps read from shared memory in a step."""
     warps_m, warps_n = _warps(config)
     return float(element * config.block_k * (config.block_m * warps_n + config.block_n * warps_m))
 
 
 def _wgmma_bytes(config: TritonConfig, element: int) -> float:
-    """Bytes that the multiplications of a step read: 64 rows of a, and all columns of b that their warpgroup has."""
+    """Return the bytes that the multiplications of a step read: 64 rows of a, and all of b's columns of a warpgroup."""
     warpgroups = config.warps // _WARPGROUP
     along_n = max(1, warpgroups // max(1, min(warpgroups, config.block_m // _WGMMA_ROWS)))
     rows = config.block_m / _WGMMA_ROWS
@@ -149,9 +150,12 @@ def _wgmma_bytes(config: TritonConfig, element: int) -> float:
 
 
 def _dram_bytes(problem: Matmul, chip: Device, config: TritonConfig, work: CostCounts) -> float:
-    """Count bytes: a wave of blocks reads its band's panels once. L2 keeps a's band for the next wave, and b for the
-    next band, as far as it has room. Blocks that share an SM drift apart after the first wave and read panels again
-    that L2 has no room for: once for each that shares it at most, and never more often than tiles need the panel."""
+    """Return the DRAM bytes of a launch.
+
+    A wave of blocks reads its band's panels once. L2 keeps a's band for the next wave, and b for the next band, as far
+    as it has room. Blocks that share an SM drift apart after the first wave and read panels again for which L2 has no
+    room. Each panel is read at most once per block that shares the SM, and at most once per tile that needs it.
+    """
     element, tiles_m, tiles_n = (
         problem.input_dtype.bytes,
         -(-problem.m // config.block_m),
@@ -166,7 +170,7 @@ def _dram_bytes(problem: Matmul, chip: Device, config: TritonConfig, work: CostC
     room = _L2_SHARE * chip.l2_bytes
     kept = min(1.0, room / (rows * panel_a + columns * panel_b))
     kept_b = min(1.0, room / (rows * panel_a + tiles_n * panel_b))
-    pace = chip.sm_count * chip.tensor_clock_hz * chip.tensor_rate("f16") / chip.l2_bytes  # flop/s for a byte of L2
+    pace = chip.sm_count * chip.tensor_clock_hz * chip.tensor_rate("f16") / chip.l2_bytes  # flop/s per byte of L2
     drift = min(_DRIFT * pace * (resident - 1) / resident, resident - 1.0)
     again = drift * (1 - kept) * (1 - min(1.0, resident * chip.sm_count / work.blocks))
     a = element * problem.m * problem.k * (1 + (max(1.0, tiles_n / columns) - 1) * (1 - kept))

@@ -1,21 +1,21 @@
 """Gradient-boosted trees that learn times from measurements (XGBoost).
 
 The target is ``log(seconds / best seconds of the problem)``, the negative logarithm of the throughput relative to the
-best that TVM learns (``min_cost / cost``): problems of any size become comparable, and a fixed ratio of times costs the
-same everywhere. Rows weigh ``best / seconds``, so that the fast end, where a search decides, is learned best. On
-recorded spaces of three kernels, learning from 48 and from 128 random measurements (means of 8 draws), this found
-faster kernels among its ten best predictions than the unweighted logarithm did, and ordered the rest better than the
-plain ratio did, in all six cases.
+best that TVM learns (``min_cost / cost``). It makes problems of all sizes comparable, and a given ratio of times costs
+the same everywhere. Rows have the weight ``best / seconds``, so that the fast end, where a search decides, is learned
+best. This was compared on recorded spaces of three kernels, with 48 and 128 random measurements (means of 8 draws). In
+all six cases its ten best predictions held a faster kernel than those of the unweighted logarithm, and it ordered the
+other schedules better than the plain ratio.
 
-Where a column guesses the time (the analytic model's), the target can be ``log(seconds / guess)`` instead: then the
-trees correct the guess, and predict seconds. Trained on 2,963 recorded Triton matmuls of two GPUs and judged on 2,398
-others (``benchmarks/results/zero_shot.md``), this ordered all four sets better than the first target did, and its first
+If a column estimates the time (the analytic model's), the target can be ``log(seconds / estimate)`` instead: the trees
+correct the estimate and predict seconds. Trained on 2,963 recorded Triton matmuls of two GPUs and evaluated on 2,398
+others (``benchmarks/results/zero_shot.md``), this ordered all four sets better than the first target, and its first
 choice was nearer to the best in each of them.
 
-How many trees are grown is decided on rows that the trees have not seen, never on the training error; then the trees
-are grown again from all rows.
+The number of trees is chosen on held-out rows, never by the training error. The trees are then trained again on all
+rows.
 
-XGBoost takes a second to import: the functions that need it import it.
+XGBoost takes a second to import, so only the functions that need it import it.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from search_spaces.arrays import FloatArray
 
 Matrix = npt.NDArray[np.float32]
 
-_FEWEST_HELD_OUT = 8  # rows; a smaller held-out set says nothing, so the number of trees is fixed
+_FEWEST_HELD_OUT = 8  # rows; with a smaller held-out set the number of trees is fixed
 _FIXED_ROUNDS = 100
-_MOST_LOG = 1e3  # of a time in seconds
+_MOST_LOG = 1e3  # bounds of a time in seconds
 _MOST_MEMBERS, _MOST_THREADS = 100, 1024
 
 
 class ModelMismatch(ValueError):
-    """A model that this version cannot use, or rows with other features than the model's. One line says which."""
+    """This version cannot use the model, or rows have other features than the model. The message is one line."""
 
 
 @dataclass(frozen=True)
 class BoostedTreeSettings:
     """Settings of boosted trees.
 
-    ``held_out`` is the part of the rows (of the groups, from five on) that decides when to stop: after ``patience``
-    trees without improvement, at ``rounds`` at the latest. ``members`` models that differ in their seed are averaged;
-    the spread between them is a measure of uncertainty.
+    ``held_out`` is the fraction of rows (of groups, if there are five or more) for early stopping: training stops after
+    ``patience`` trees without improvement, or after ``rounds`` trees. ``members`` models with different seeds are
+    averaged, and their spread measures the uncertainty.
     """
 
     rounds: int = 300
@@ -82,7 +82,11 @@ class BoostedTreeSettings:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the settings whose fields are ``data``. Raises ValueError for missing, unknown or malformed ones."""
+        """Return the settings with the fields ``data``.
+
+        Raises:
+            ValueError: A field is missing, unknown or malformed.
+        """
         fields = {field.name: type(field.default) for field in dataclasses.fields(cls)}
         if set(data) != set(fields):
             raise ValueError("its settings are not those of this version")
@@ -95,11 +99,14 @@ class BoostedTreeSettings:
 
 @dataclass(frozen=True)
 class BoostedModel:
-    """A fitted model of ``members``.
+    """Trained model of ``members``.
 
-    ``level`` is added to what the trees say: the mean over the training problems of the logarithm of their best time in
-    seconds; or, where the trees correct the column ``corrects`` (log2 of seconds), of that of time over guess. Raises
-    ModelMismatch for members of other features than ``names``.
+    ``level`` is added to the output of the trees. It is the mean over the training problems of the log of their best
+    time in seconds. If the trees correct the column ``corrects`` (log2 of seconds), it is the mean log of time over
+    estimate.
+
+    Raises:
+        ModelMismatch: A member has other features than ``names``.
     """
 
     names: tuple[str, ...]
@@ -129,16 +136,15 @@ class BoostedModel:
         settings: BoostedTreeSettings | None = None,
         corrects: str | None = None,
     ) -> Self:
-        """Learn from measured times. The same rows in the same order and the same settings give the same model.
+        """Train on measured times. The same rows in the same order and the same settings give the same model.
 
         Args:
-            X: Features, float [n, d] with n >= 2. NaN is a missing value: a tree learns at each branch where rows
-                without it go.
-            seconds: [n], positive.
-            groups: [n], names each row's problem; None: all are of one.
-            names: Of the d features, different; None for x0, x1 and so on.
-            settings: Of the trees; None for the usual.
-            corrects: Names the column, log2 of a guess of seconds, that the trees correct; None for none.
+            X: Features, float [n, d] with n >= 2. NaN is a missing value: each split learns a direction for it.
+            seconds: Positive times, [n].
+            groups: Name of each row's problem, [n]; None if all rows are of one problem.
+            names: Unique names of the d features; None for x0, x1 and so on.
+            settings: Settings of the trees; None for the defaults.
+            corrects: Name of the column with estimated log2 seconds that the trees correct; None for none.
 
         Raises:
             ValueError: Infinite values, times that are not positive, or shapes that do not match.
@@ -180,23 +186,25 @@ class BoostedModel:
         return cls(named, settings, level, tuple(members), corrects)
 
     def predict(self, X: npt.ArrayLike) -> FloatArray:
-        """Logarithm of the seconds of each row of X, float [n, d] -> [n].
+        """Return the predicted log seconds of each row of X [n, d], [n].
 
-        A model of one problem, and one that corrects a guess, predicts times. Otherwise, for a problem that it was not
-        trained on, only differences between rows of that problem mean something: the level is the mean of the training
-        problems. Raises ModelMismatch for another number of features, ValueError for infinite values.
+        Models of one problem and models that correct an estimate predict absolute times. Other models predict only
+        differences within a problem: their level is the mean of the training problems.
+
+        Raises:
+            ModelMismatch: The number of features differs.
+            ValueError: A value is infinite.
         """
         mean: FloatArray = self._members(X).mean(axis=0) + self.level
         return mean if self.corrects is None else mean + _guess(_matrix(X), self.names, self.corrects)
 
     def spread(self, X: npt.ArrayLike) -> FloatArray:
-        """Return standard deviation between the members' predictions, [n]; all 0 for a model of one member."""
+        """Return the standard deviation of the members' predictions, [n]; all 0 for a single member."""
         spread: FloatArray = self._members(X).std(axis=0)
         return spread
 
     def gain(self) -> FloatArray:
-        """Return the loss that the splits on each feature saved, [d], as parts of the whole; all 0 for trees without
-        one."""
+        """Return the fraction of the total loss reduction by splits on each feature, [d]; all 0 without splits."""
         total = np.zeros(len(self.names))
         for member in self.members:
             inner = member.left >= 0
@@ -206,10 +214,13 @@ class BoostedModel:
     def contributions(self, X: npt.ArrayLike) -> FloatArray:
         """Return the contribution of each feature to the prediction of each row of X, float [n, d].
 
-        These are SHAP values, in natural logarithms of time (Lundberg et al., Nature Machine Intelligence 2020, as
-        XGBoost's ``pred_contribs`` computes them). With the part that all rows have in common they sum to ``predict``.
-        The time that the trees correct counts with its difference from its mean over the rows. Raises as ``predict``
-        does.
+        These are SHAP values in natural logarithms of time (Lundberg et al., Nature Machine Intelligence 2020, as
+        computed by XGBoost's ``pred_contribs``). Together with a constant they sum to ``predict``. The estimate that
+        the trees correct contributes its difference from its mean over the rows.
+
+        Raises:
+            ModelMismatch: The number of features differs.
+            ValueError: A value is infinite.
         """
         import xgboost
 
@@ -250,8 +261,11 @@ class BoostedModel:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the model whose ``to_json()`` was ``data``. Raises ValueError in one line for anything that no model
-        is."""
+        """Return the model whose ``to_json()`` was ``data``.
+
+        Raises:
+            ValueError: The data are malformed. The message is one line.
+        """
         names, settings, members = (data.get(n) for n in ("names", "settings", "members"))
         level, corrects = data.get("level"), data.get("corrects")
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -277,7 +291,7 @@ def _matrix(X: npt.ArrayLike) -> Matrix:
 
 
 def _guess(matrix: Matrix, names: Sequence[str], column: str) -> FloatArray:
-    """Logarithm of the seconds that a column of log2 seconds guesses, [n]."""
+    """Convert a column of estimated log2 seconds to natural logarithms, [n]."""
     guess: FloatArray = matrix[:, names.index(column)].astype(np.float64) * np.log(2.0)
     return guess
 
@@ -311,7 +325,7 @@ def _rounds(
     settings: BoostedTreeSettings,
     seed: int,
 ) -> int:
-    """Return the number of trees to grow, decided on held-out rows."""
+    """Return the number of trees, chosen on held-out rows."""
     import xgboost
 
     held = held_out_rows(codes, settings.held_out, seed)
@@ -331,7 +345,7 @@ def _rounds(
 def held_out_rows(codes: npt.NDArray[np.int64], part: float, seed: int) -> npt.NDArray[np.bool_]:
     """Return a mask of about ``part`` of the rows.
 
-    From five groups on it has whole groups, because predictions for new problems count then.
+    With five or more groups it holds out whole groups, to evaluate predictions for new problems.
     """
     rng = np.random.default_rng(seed)
     groups = int(codes.max()) + 1

@@ -1,9 +1,8 @@
-"""Quality of predictions for a search: it needs the order at the fast end, not the times.
+"""Quality of predictions for a search, which needs the right order of the fastest schedules rather than exact times.
 
-Every function takes ``predicted`` (any number that grows with time) and measured ``seconds``, both of shape [n]. Rows
-with equal predictions are taken in the worst order: a model that cannot tell rows apart gets no credit for the
-order in which they happen to be stored. All raise ValueError for empty, unequal, NaN or infinite input, or for times
-that are not positive.
+Every function takes ``predicted`` (any number that grows with time) and measured ``seconds``, both of shape [n]. Ties
+are resolved in the worst order, so that a model gets no credit for the order in which rows happen to be stored. All
+raise ValueError for empty, unequal, NaN or infinite input, or for times that are not positive.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from search_spaces.arrays import FloatArray
 
 
 def rank_correlation(predicted: npt.ArrayLike, seconds: npt.ArrayLike) -> float:
-    """Spearman's rho with average ranks for ties, in -1..1; 0 where either side is constant, as nothing is ordered."""
+    """Return Spearman's rho with average ranks for ties, in -1..1; 0 if either side is constant."""
     p, s = _checked(predicted, seconds)
     x, y = _ranks(p), _ranks(s)
     x, y = x - x.mean(), y - y.mean()
@@ -27,7 +26,7 @@ def rank_correlation(predicted: npt.ArrayLike, seconds: npt.ArrayLike) -> float:
 
 
 def top_k_recall(predicted: npt.ArrayLike, seconds: npt.ArrayLike, k: int) -> float:
-    """Best time of all over the best time among the k that are predicted fastest, in 0..1; 1 if the best is found."""
+    """Return the best time over the best among the k predicted fastest, in 0..1; 1 if the best is found."""
     p, s = _checked(predicted, seconds)
     if k < 1:
         raise ValueError(f"k must be at least 1, not {k}")
@@ -36,12 +35,16 @@ def top_k_recall(predicted: npt.ArrayLike, seconds: npt.ArrayLike, k: int) -> fl
 
 
 def regret(predicted: npt.ArrayLike, seconds: npt.ArrayLike, k: int = 1) -> float:
-    """Return the slowdown of the best of the k predicted fastest against the best of all: 0.05 is 5% slower."""
+    """Return the slowdown of the best of the k predicted fastest versus the best of all: 0.05 is 5% slower."""
     return 1.0 / top_k_recall(predicted, seconds, k) - 1.0
 
 
 def group_codes(groups: Sequence[Any] | npt.NDArray[Any] | None, rows: int) -> npt.NDArray[np.int64]:
-    """0, 1, ... per row for the groups in order of first appearance; all 0 without groups. Raises ValueError."""
+    """Return the number of each row's group, in order of first appearance; all 0 without groups.
+
+    Raises:
+        ValueError: The number of groups is not ``rows``.
+    """
     if groups is None:
         return np.zeros(rows, dtype=np.int64)
     if len(groups) != rows:
@@ -64,7 +67,7 @@ def _checked(predicted: npt.ArrayLike, seconds: npt.ArrayLike) -> tuple[FloatArr
 
 
 def _ranks(values: FloatArray) -> FloatArray:
-    """Average ranks, from 0."""
+    """Return average ranks from 0."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     middle: FloatArray = (last - counts + last - 1) / 2.0

@@ -13,15 +13,20 @@ from cost_models.trees.evaluation import rank_correlation
 from cost_models.trees.trained_model import OperatorModel
 from cost_models.trees.training import table
 
-_CLEAR = 0.5  # of a rank correlation: below it a feature is neither
+_CLEAR = 0.5  # minimum rank correlation to call a feature "slower" or "faster"
 
 
 @dataclass(frozen=True)
 class Importance:
-    """``gain``: the part of all the loss that splits saved which splits on this feature saved. ``moves``: mean of the
-    absolute SHAP value over the rows that the model learned from, less its mean within each problem: how far the
-    feature moves log time between schedules of one problem. ``larger`` values are "slower", "faster", or "" for
-    neither."""
+    """Importance of a feature.
+
+    Attributes:
+        name: Name of the feature.
+        gain: Fraction of the total loss reduction by splits on this feature.
+        moves: Mean absolute SHAP value over the training rows, after subtracting the mean of each problem: the effect
+            of the feature on log time between schedules of one problem.
+        larger: Effect of larger values: "slower", "faster", or "" for neither.
+    """
 
     name: str
     gain: float
@@ -33,9 +38,11 @@ class Importance:
 
 
 def explain(model: OperatorModel) -> tuple[Importance, ...]:
-    """Every feature, the one that moves predictions furthest first, by those schedules that can still be made.
+    """Return the importance of every feature, largest effect first, over the schedules that are still valid.
 
-    Raises ModelMismatch where none can, or where the features of those are not the model's."""
+    Raises:
+        ModelMismatch: No schedule is still valid, or the features are not the model's.
+    """
     shares, values = [], []
     for one in model.observations:
         now, _ = one.usable()

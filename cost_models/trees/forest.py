@@ -17,29 +17,36 @@ import numpy.typing as npt
 from search_spaces.arrays import FloatArray, IntArray
 
 MOST_TREES = 10_000
-MOST_NODES = 4_000_000  # of all trees together
+MOST_NODES = 4_000_000  # maximum nodes of all trees together
 MOST_FEATURES = 100_000
-MOST_VALUE = 1e4  # of a leaf: a logarithm of a ratio of times
+MOST_VALUE = 1e4  # maximum output of a leaf, the logarithm of a ratio of times
 MOST_COVER = 1e12  # rows
 
-_NO_PARENT = 2**31 - 1  # what XGBoost writes for a root
+_NO_PARENT = 2**31 - 1  # the parent that XGBoost writes for a root
 _INTEGERS, _REALS = ("sizes", "left", "feature", "missing_left"), ("value", "gain", "cover")
 
 
 class DamagedForest(ValueError):
-    """Columns that are no trees. One line says why."""
+    """The columns are not valid trees. The message is one line."""
 
 
 @dataclass(frozen=True, eq=False)
 class Forest:
-    """Trees whose outputs are added to ``base``; the other columns hold the nodes of all of them, one tree after
-    another, ``sizes`` of each.
+    """Regression trees whose outputs are added to ``base``.
 
-    ``left`` is the position in its tree of a node's left child, whose neighbour is the right one, or -1 at a leaf. A
-    row goes left where its ``feature`` is below ``value``, and where it is missing if ``missing_left`` is 1. ``value``
-    of a leaf is its output. ``gain`` is the loss that a split saved, ``cover`` the weight of the rows that came by.
+    The columns hold the nodes of all trees, one tree after another.
 
-    Raises DamagedForest unless every tree is one: each node but the first is the child of exactly one node before it.
+    Attributes:
+        sizes: Number of nodes of each tree.
+        left: Position of a node's left child within its tree; the right child follows it. -1 for a leaf.
+        feature, value: A row goes left if its feature is below the value. The value of a leaf is its output.
+        missing_left: 1 if rows that lack the feature go left.
+        gain: Loss reduction of a split.
+        cover: Weight of the training rows that reached the node.
+
+    Raises:
+        DamagedForest: In some tree a node other than the first is not the child of exactly one earlier node, or a
+            number is out of range.
     """
 
     features: int
@@ -112,7 +119,7 @@ class Forest:
         )
 
     def booster(self, threads: int) -> Any:
-        """Return the same trees in XGBoost."""
+        """Return the trees as an XGBoost booster."""
         ends = np.cumsum(self.sizes)
         trees = [self._tree(i, int(end - self.sizes[i]), int(end)) for i, end in enumerate(ends)]
         counts = {"num_trees": str(len(trees)), "num_parallel_tree": "1"}
@@ -166,7 +173,11 @@ class Forest:
 
     @classmethod
     def from_json(cls, data: Any) -> Self:
-        """Return the forest whose ``to_json()`` was ``data``. Raises DamagedForest."""
+        """Return the forest whose ``to_json()`` was ``data``.
+
+        Raises:
+            DamagedForest: The data are malformed.
+        """
         _require(isinstance(data, Mapping), "it is not an object")
         features, base = data.get("features"), data.get("base")
         _require(type(features) is int and abs(features) < 2**31, "its number of features is not one")
@@ -181,7 +192,7 @@ def _column(data: Mapping[str, Any], name: str, kinds: str) -> npt.NDArray[Any]:
     _require(isinstance(values, list) and 0 < len(values) <= MOST_NODES, f"{name} is not a list of numbers")
     try:
         column = np.array(values)
-    except (ValueError, OverflowError) as error:  # of lists of different lengths
+    except (ValueError, OverflowError) as error:  # nested lists have different lengths
         raise DamagedForest(f"{name} is not a list of numbers") from error
     _require(column.ndim == 1 and column.dtype.kind in kinds, f"{name} is not a list of numbers")
     return column

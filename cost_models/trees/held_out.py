@@ -1,12 +1,12 @@
-"""Quality of a model on unseen data, by four splits that ask different questions.
+"""Cross-validation of a model by four splits, which differ in the unit that is held out.
 
-- ``schedules``: a fifth of the rows at a time. Other schedules of problems that were tuned before.
-- ``problems``: problems at a time, on every device: a new size, or a new type. A warm start depends on it.
-- ``families``: all problems of a shape family at a time (``observations.shape_family``): new shapes of another kind.
-- ``devices``: all that a device measured at a time: a new GPU.
+- ``schedules``: a fifth of the rows. Tests other schedules of problems that were tuned before.
+- ``problems``: whole problems on all devices. Tests new sizes and types, as a warm start needs.
+- ``families``: all problems of a shape family (``observations.shape_family``). Tests shapes of a new kind.
+- ``devices``: all measurements of a device. Tests a new GPU.
 
-Every row is predicted once by a model that learned from the other parts. The figures are taken within each problem on
-each device and averaged; one of fewer than five rows says too little and is left out.
+Every row is predicted once, by a model trained without its part. The figures are computed within each problem on each
+device and averaged. Problems with fewer than five rows are left out.
 """
 
 from __future__ import annotations
@@ -26,17 +26,22 @@ from search_spaces.arrays import BoolArray, FloatArray
 SPLITS = ("schedules", "problems", "families", "devices")
 FOLDS = 5
 FEWEST_ROWS = 5
-_FEWEST_LEARNED = 2  # rows outside a part of a split: what a model needs
-NEAR = 2.0  # times the best: the rows that calibration is about, as a search decides among them
+_FEWEST_LEARNED = 2  # minimum training rows outside a part of a split
+NEAR = 2.0  # calibration covers rows within this factor of the best time, among which a search decides
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Means over ``groups`` problems of ``rows`` rows together, of the part ``name`` of a split, "" for all of it.
+    """Figures of one part of a split, averaged over problems.
 
-    ``regret_K``: how much slower than the best is the best of the K that are predicted fastest. ``within_K``: the part
-    of the rows within twice the best time whose time is at most K deviations from its prediction (a normal deviate:
-    0.68, 0.95); predictions may be off by one factor for a whole problem, which no ranking needs.
+    Attributes:
+        name: Name of the part; "" for the whole split.
+        groups: Number of problems.
+        rows: Number of rows of all problems.
+        regret_K: Slowdown of the best of the K schedules predicted fastest, versus the best of all.
+        within_K: Fraction of rows whose time is within K standard deviations of its prediction (normal distribution:
+            0.68, 0.95). Only rows within twice the best time count. A constant factor per problem is ignored, since
+            rankings do not depend on it.
     """
 
     split: str
@@ -55,7 +60,11 @@ class HeldOut:
 
     @classmethod
     def from_json(cls, data: Any) -> Self:
-        """Return the figures whose ``to_json()`` was ``data``. Raises ValueError."""
+        """Return the figures whose ``to_json()`` was ``data``.
+
+        Raises:
+            ValueError: The data are malformed.
+        """
         kinds = {f.name: {"str": str, "int": int, "float": float}[str(f.type)] for f in dataclasses.fields(cls)}
         if not isinstance(data, Mapping) or set(data) != set(kinds):
             raise ValueError("its held-out figures are not those of this version")
@@ -67,10 +76,10 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows that are split.
+    """Rows to split: features ``matrix`` [n, d] with their ``names``, and times ``seconds`` [n].
 
-    ``matrix`` [n, d] of ``names`` with ``seconds`` [n] and, for each row, the codes of its group (a problem on a
-    device) and the names of its problem, its shape family and its device.
+    Each row also has the code of its group (a problem on a device), and the names of its problem, its shape family and
+    its device.
     """
 
     names: tuple[str, ...]
@@ -85,10 +94,16 @@ class Rows:
 def cross_validated(
     rows: Rows, settings: BoostedTreeSettings, corrects: str | None
 ) -> tuple[tuple[HeldOut, ...], float]:
-    """Return the figures of every split that the data allow, parts first and then the whole, and the model's noise.
+    """Cross-validate a model by every split that the data allow.
 
-    The noise is the standard deviation of log time that its members' spread does not explain, by the broadest split of
-    problems.
+    Args:
+        rows: Rows to split.
+        settings: Settings of the trees.
+        corrects: Name of the column that the trees correct; None for none.
+
+    Returns:
+        The figures of each split, parts first and then the whole, and the model's noise. The noise is the standard
+        deviation of log time that the members' spread does not explain, by the broadest split of problems.
     """
     found: list[HeldOut] = []
     noise = 0.0
@@ -97,7 +112,7 @@ def cross_validated(
         if split != "schedules" and len(np.unique(units)) < 2:
             continue
         folds = _folds(rows, split, settings.seed)
-        if len(folds) - int(np.bincount(folds).max()) < _FEWEST_LEARNED:  # nearly all rows are of one unit
+        if len(folds) - int(np.bincount(folds).max()) < _FEWEST_LEARNED:  # nearly all rows belong to one unit
             continue
         predicted, spread = _out_of_fold(rows, folds, settings, corrects)
         residual = _residual(rows, predicted)
@@ -115,7 +130,7 @@ def cross_validated(
 
 
 def _folds(rows: Rows, split: str, seed: int) -> npt.NDArray[np.int64]:
-    """Return the part of each row: whole units of the split, but rows for the split of schedules."""
+    """Assign each row to a part. Units of the split stay together; the split by schedules divides single rows."""
     rng = np.random.default_rng(seed)
     if split == "schedules":
         return rng.permutation(len(rows.seconds)) % FOLDS
@@ -150,7 +165,7 @@ def _best(rows: Rows) -> FloatArray:
 
 
 def _residual(rows: Rows, predicted: FloatArray) -> FloatArray:
-    """Logarithm of time over prediction, without the factor that all rows of a group share."""
+    """Return log of time over prediction, after removing the common factor of each group."""
     off, weights = np.log(rows.seconds) - predicted, _best(rows) / rows.seconds
     shared = np.bincount(rows.groups, off * weights) / np.bincount(rows.groups, weights)
     residual: FloatArray = off - shared[rows.groups]

@@ -1,4 +1,4 @@
-"""Training data of a model: the times of one problem on one device, compact enough for the model's file."""
+"""Training data of a model: the times of one problem on one device, in a compact form for the model's file."""
 
 from __future__ import annotations
 
@@ -15,13 +15,17 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import TemplateSet
 
 MOST_SECONDS = 1e6
-_FAR = 4  # times: a size that differs that much from all others makes a shape long or short
+_FAR = 4  # a size that differs by this factor from all others makes a shape long or short
 
 
 @dataclass(frozen=True)
 class Observations:
-    """``seconds`` of each of ``schedules``, all different, of ``problem`` on ``device``. Raises ValueError for times
-    that are none, for columns that do not fit, and for no rows."""
+    """Times of different schedules of a problem on a device.
+
+    Raises:
+        ValueError: There are no rows, a time is not positive and finite, a schedule occurs twice, or the number of
+            times and schedules differs.
+    """
 
     problem: Problem
     device: Device
@@ -41,19 +45,20 @@ class Observations:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Problem and device, which tell it from others."""
+        """Key of the problem and device."""
         return self.problem.key(), self.device.name
 
     def updated(self, newer: Self) -> Self:
-        """With the times of ``newer``, which replace those of the same schedules."""
+        """Return these observations with those of ``newer``, which replace times of the same schedules."""
         times = dict(zip(self.schedules, self.seconds, strict=True))
         times.update(zip(newer.schedules, newer.seconds, strict=True))
         return dataclasses.replace(self, schedules=tuple(times), seconds=tuple(times.values()))
 
     def usable(self) -> tuple[Self | None, int]:
-        """Return these observations without unusable schedules, and the number of these.
+        """Remove schedules that the current kernel templates cannot generate or have no cost counts for.
 
-        Unusable are those that today's kernel templates cannot make or state no costs for. None if none is left.
+        Returns:
+            The other observations (None if no schedule remains), and the number of removed schedules.
         """
         templates = self.templates()
         kept = {}
@@ -72,7 +77,7 @@ class Observations:
         return found, len(self) - len(found)
 
     def templates(self) -> TemplateSet:
-        """Return the kernel templates that can compute the problem and state their costs; none where there are none."""
+        """Return the kernel templates with cost counts that can compute the problem; may be empty."""
         try:
             usable = templates_for(self.problem, self.device)
         except ValueError:
@@ -80,7 +85,7 @@ class Observations:
         return TemplateSet([t for t in usable if t.counts is not None])
 
     def to_json(self) -> dict[str, Any]:
-        """One table per kernel template, a row a schedule."""
+        """Return JSON values: one table per kernel template, with a row per schedule."""
         tables: dict[tuple[str, tuple[str, ...]], tuple[list[list[Any]], list[float]]] = {}
         for schedule, seconds in zip(self.schedules, self.seconds, strict=True):
             names = tuple(name for name, _ in schedule.items)
@@ -98,7 +103,11 @@ class Observations:
 
     @classmethod
     def from_json(cls, data: Any) -> Self:
-        """Return the observations whose ``to_json()`` was ``data``. Raises ValueError in one line."""
+        """Return the observations whose ``to_json()`` was ``data``.
+
+        Raises:
+            ValueError: The data are malformed. The message is one line.
+        """
         try:
             schedules: list[Schedule] = []
             seconds: list[float] = []
@@ -116,10 +125,10 @@ class Observations:
 
 
 def shape_family(problem: Problem) -> str:
-    """Operator and shape in words: "matmul, short m", "softmax, long rows", "matmul, balanced".
+    """Describe operator and shape in words: "matmul, short m", "softmax, long rows", "matmul, balanced".
 
-    A required size is long where it is at least four times every other one, and, of three or more, short where it is
-    at most a quarter of every other one.
+    A required size is long if it is at least four times every other one. With three or more sizes, one is short if it
+    is at most a quarter of every other one.
     """
     values = problem.to_json()
     required = [f.name for f in dataclasses.fields(problem) if f.default is dataclasses.MISSING]
@@ -133,7 +142,7 @@ def shape_family(problem: Problem) -> str:
 
 
 def merged(observations: Sequence[Observations]) -> tuple[Observations, ...]:
-    """One for each problem and device, later times in place of earlier ones of the same schedule, in a fixed order."""
+    """Merge observations of the same problem and device, in a fixed order. Later times replace earlier ones."""
     by_key: dict[tuple[str, str], Observations] = {}
     for one in observations:
         by_key[one.key] = by_key[one.key].updated(one) if one.key in by_key else one

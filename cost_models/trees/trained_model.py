@@ -1,9 +1,8 @@
-"""A trained model as a file: data only, checked before use, with what it learned from and how good it is.
+"""Trained model as a file: pure data, validated when loaded, with its training data and held-out figures.
 
 The file is JSON: ``format`` and ``format_version``, ``feature_version``, ``autosched_version``, ``provenance`` of the
-times, and ``operators``: for each the trees, the columns, the kernel templates with their versions, the held-out
-figures, and the observations themselves. So a file can be brought up to date with new times, or to new features,
-without the databases it came from.
+times, and ``operators``. Each operator has its trees, columns, kernel templates with versions, held-out figures, and
+observations. So a model can be retrained with new times or features without the original databases.
 """
 
 from __future__ import annotations
@@ -30,15 +29,18 @@ from search_spaces.operators.problem import Problem
 FORMAT = "autosched cost model"
 FORMAT_VERSION = 1
 CORRECTED = "model.seconds"  # the feature that the trees correct
-MOST_BYTES = 1 << 28  # of a file
+MOST_BYTES = 1 << 28  # maximum size of a file in bytes
 _MOST_NOISE = 10.0
 _AGAIN = "train --update makes it anew from its own observations"
 
 
 @dataclass(frozen=True)
 class OperatorModel:
-    """The model of one operator. ``templates`` are those it learned from, each with its version then; ``noise`` is the
-    standard deviation of log time beside the spread of the members."""
+    """Model of one operator.
+
+    ``templates`` maps the kernel templates of its training data to their versions at that time. ``noise`` is the
+    standard deviation of log time in addition to the spread of the members.
+    """
 
     operator: str
     boosted: BoostedModel
@@ -56,11 +58,19 @@ class OperatorModel:
         return sum(map(len, self.observations))
 
     def predict(self, table: FeatureTable) -> FloatArray:
-        """Logarithm of seconds of each row, [n]. Raises ModelMismatch for features that are not the model's."""
+        """Return the predicted log seconds of each row, [n].
+
+        Raises:
+            ModelMismatch: The features are not the model's.
+        """
         return self.boosted.predict(self._aligned(table))
 
     def deviation(self, table: FeatureTable) -> FloatArray:
-        """Return standard deviation of ``predict``, within one problem, [n]. Raises ModelMismatch."""
+        """Return the standard deviation of ``predict`` within one problem, [n].
+
+        Raises:
+            ModelMismatch: The features are not the model's.
+        """
         deviation: FloatArray = np.sqrt(self.boosted.spread(self._aligned(table)) ** 2 + self.noise**2)
         return deviation
 
@@ -88,7 +98,11 @@ class OperatorModel:
 
     @classmethod
     def from_json(cls, data: Any) -> Self:
-        """Return the model whose ``to_json()`` was ``data``. Raises ValueError in one line."""
+        """Return the model whose ``to_json()`` was ``data``.
+
+        Raises:
+            ValueError: The data are malformed. The message is one line.
+        """
         if not isinstance(data, Mapping):
             raise ValueError("the model of an operator is not an object")
         operator, noise, templates = data.get("operator"), data.get("noise"), data.get("templates")
@@ -119,7 +133,7 @@ class OperatorModel:
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A model for each of some operators. ``provenance`` is that of all times, "measured" or "estimated"."""
+    """Models by operator. ``provenance`` of all their times is "measured" or "estimated"."""
 
     operators: tuple[OperatorModel, ...]
     provenance: str
@@ -138,11 +152,15 @@ class TrainedModel:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 (hex) of all of it: the same model has the same."""
+        """SHA-256 (hex) of the whole model."""
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
 
     def of(self, problem: Problem) -> OperatorModel:
-        """Return the part for a problem. Raises ModelMismatch where there is none."""
+        """Return the model for the operator of a problem.
+
+        Raises:
+            ModelMismatch: There is none.
+        """
         for part in self.operators:
             if part.operator == problem.operator:
                 return part
@@ -161,9 +179,14 @@ class TrainedModel:
 
     @classmethod
     def from_json(cls, data: Any, *, any_features: bool = False) -> Self:
-        """Return the model whose ``to_json()`` was ``data``, checked throughout.
+        """Validate ``data`` and return the model whose ``to_json()`` it was.
 
-        ``any_features`` takes a model of other features, to train it anew. Raises ModelMismatch in one line.
+        Args:
+            data: JSON values.
+            any_features: Accept a model with other features, in order to retrain it.
+
+        Raises:
+            ModelMismatch: The data cannot be used. The message is one line.
         """
         _refuse_other_format(data)
         if not any_features and data.get("feature_version") != FEATURE_VERSION:
@@ -181,27 +204,40 @@ class TrainedModel:
             raise ModelMismatch(f"it is damaged ({why}): train it again") from error
 
     def save(self, path: str | Path) -> None:
-        """Write the model as one JSON file; another process sees the old file or the whole new one. Raises OSError."""
+        """Write the model to a JSON file atomically.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
         target = Path(path)
         temporary = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}")
         try:
             temporary.write_text(json.dumps(self.to_json(), separators=(",", ":")) + "\n", encoding="utf-8")
             temporary.replace(target)
         except OSError as error:
-            error.filename = str(target)  # not the temporary one, which nobody named
+            error.filename = str(target)  # report the target, not the temporary file, which the user does not know
             raise
         finally:
             temporary.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: str | Path, *, any_features: bool = False) -> Self:
-        """Read a model file as ``from_json`` does. Raises ModelMismatch, which names the file, and OSError."""
+        """Read a model file.
+
+        Args:
+            path: Path of the file.
+            any_features: See ``from_json``.
+
+        Raises:
+            ModelMismatch: The model cannot be used. The message names the file.
+            OSError: The file cannot be read.
+        """
         file = Path(path)
         try:
             if file.is_fifo():
                 raise ModelMismatch("it is a pipe: give a file")
             with file.open("rb") as opened:
-                content = opened.read(MOST_BYTES + 1)  # a device has no size, and no end
+                content = opened.read(MOST_BYTES + 1)  # a device file has no size and may be endless
             if len(content) > MOST_BYTES:
                 raise ModelMismatch(f"it has more than {MOST_BYTES:,} bytes")
             return cls.from_json(json.loads(content), any_features=any_features)

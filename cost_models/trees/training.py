@@ -1,4 +1,4 @@
-"""Offline training: many problems' times in, one model per operator and its held-out quality out."""
+"""Offline training: turn the times of many problems into one model per operator, with its held-out figures."""
 
 from __future__ import annotations
 
@@ -20,11 +20,19 @@ TRAINING = BoostedTreeSettings(rounds=300, members=3)
 def train(
     observations: Sequence[Observations], settings: BoostedTreeSettings | None = None
 ) -> tuple[OperatorModel, ...]:
-    """Return a model for each operator, by name, each with its quality on what it did not learn from.
+    """Train a model for each operator, with its held-out figures.
 
-    The same times and settings give the same models, whatever order they come in. Rows that today's kernel templates
-    cannot make or state no costs for must be gone (``Observations.usable``). Raises ValueError where an operator has
-    fewer than ten rows, and without observations.
+    The same times and settings give the same models, independent of their order.
+
+    Args:
+        observations: Training data, only with usable schedules (``Observations.usable``).
+        settings: Settings of the trees.
+
+    Returns:
+        Models by the name of the operator.
+
+    Raises:
+        ValueError: There are no observations, or fewer than ten rows for an operator.
     """
     return _by_operator(observations, settings or TRAINING, judged=True)
 
@@ -32,7 +40,7 @@ def train(
 def fitted(
     observations: Sequence[Observations], settings: BoostedTreeSettings | None = None
 ) -> tuple[OperatorModel, ...]:
-    """Train as ``train`` does, but without held-out figures and noise, in a small part of the time."""
+    """Train like ``train``, but much faster: without held-out figures and noise."""
     return _by_operator(observations, settings or TRAINING, judged=False)
 
 
@@ -74,7 +82,7 @@ def _operator_model(
 
 
 def table(one: Observations) -> FeatureTable:
-    """Return the features of the schedules, as they are computed for a search over all templates of the problem."""
+    """Return the features of the schedules, with the columns of all templates of the problem, as in a search."""
     return features(one.templates(), one.problem, one.schedules, one.device)
 
 

@@ -214,7 +214,7 @@ def analyse(
         spill_bytes: Spill stores plus loads per thread in bytes, [n]; None for those that ``registers`` imply.
 
     Returns:
-        Seconds and the cycles of each pipe, [n]. Those of a pipeline are its longest launch's, but for its seconds.
+        Seconds and the cycles of each pipe, [n]. Cycles of a pipeline are those of its longest launch.
 
     Raises:
         ValueError: As of ``predict``.

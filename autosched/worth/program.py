@@ -82,7 +82,7 @@ class ProgramWorth:
 
     @property
     def first(self) -> tuple[ProgramPart, ...]:
-        """The problems that bring most of the gain together, the largest first."""
+        """Problems that together account for most of the gain, largest gain first."""
         whole, reached, named = sum(part.saved for part in self.parts), 0.0, []
         for part in self.parts:
             if reached >= _MOST_OF_GAIN * whole:

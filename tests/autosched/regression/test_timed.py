@@ -51,10 +51,15 @@ def digest(trial: Trial) -> str:
 
 
 class Gpu:
-    """A GPU whose programs take 1 ms, times ``slow[digest]`` in the process of that number, or always.
+    """Fake GPU on which every program takes 1 ms.
 
-    ``fates`` are what happens to a program that has no time; a crash takes all of its comparison down. ``library``:
-    what the vendor's library does. ``places`` makes a program slower for where it stands.
+    Args:
+        slow: Slowdown factor by digest: one dict for all processes, or a list with one dict per process.
+        fates: Status of programs that fail. A crash fails the whole comparison.
+        library: Status of the vendor's library.
+        places: Slowdown factor by a program's position in the comparison.
+        stops_after: Number of comparisons after which the GPU stops.
+        stop: Exception raised when it stops.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ from measurements.workers.worker import Worker
 from search_spaces.hardware.devices import Device
 
 WORKER = "autosched.integrations.config_files.worker"
-_SECONDS = 300.0  # of the CPU, for one configuration: a compile, and an emulation that has a limit of its own
+_SECONDS = 300.0  # CPU seconds for one configuration: compilation, and emulation, which has its own limit
 
 
 class VerifierPool:

@@ -1,4 +1,4 @@
-// What clocks learn and forget. Whether one event is ordered before another is asked for each access, and stays in the header.
+// Updates of the clocks. The test if one event happened before another runs at every access, so it stays in the header.
 #include "machine/clocks.hpp"
 
 namespace autosched::emulator {

@@ -1,10 +1,9 @@
-// Happens-before between the threads that run together, in epochs of actors. An actor is a warp, or what works behind
-// the warps' backs: the wgmmas of a warpgroup, the bulk copies that an mbarrier counts, the bulk stores of a warp.
+// Happens-before between concurrent threads, as vector clocks over epochs of actors. An actor is a warp or an
+// asynchronous engine: the wgmmas of a warpgroup, the bulk copies of an mbarrier, or the bulk stores of a warp.
 //
-// Barriers and bar.warp.sync gather whole warps: a warp's epoch ends there; a part of one learns what its lanes have done.
-// Within an epoch, lanes of one warp are
-// unordered (collectives such as ldmatrix or shfl order nothing in the PTX memory model). Lanes that arrive at an
-// mbarrier alone publish what they themselves have done: a grant.
+// A warp's epoch ends when the whole warp meets at a barrier or bar.warp.sync. If only some lanes meet, they learn what
+// each other has done. Within an epoch, lanes of one warp are unordered (collectives such as ldmatrix or shfl order
+// nothing in the PTX memory model). A lane that arrives at an mbarrier alone publishes only its own actions: a grant.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -17,12 +16,12 @@ namespace autosched::emulator {
 
 constexpr unsigned warp_size = 32;
 constexpr unsigned max_block_warps = 32;
-constexpr unsigned max_warps = 128;    // of the blocks that run together
+constexpr unsigned max_warps = 128;    // of all blocks that run together
 constexpr unsigned max_actors = 1024;  // warps first
 
 using Epoch = std::uint32_t;
-// actor * 64 + lane; a collective access of a whole warp, and all that an actor without lanes does, has lane 32. From 33
-// on: several lanes of an aligned half (33, 34), quarter (35 to 38), eighth (39 to 46) or pair (47 to 62) of the warp.
+// actor * 64 + lane. Lane 32 is a collective access of a whole warp, or any access by an actor without lanes. Lanes
+// from 33 on are several lanes of an aligned half (33, 34), quarter (35 to 38), eighth (39 to 46) or pair (47 to 62).
 using Who = std::uint16_t;
 constexpr unsigned whole_warp = 32;
 constexpr std::uint64_t event_of_flag = std::uint64_t{3} << 62;  // of events: a flag was read (block_order.cpp)
@@ -30,7 +29,7 @@ constexpr std::uint64_t event_of_time = std::uint64_t{1} << 61;  // of events: a
 constexpr Who who_of(unsigned actor, unsigned lane) { return static_cast<Who>(actor * 64 + lane); }
 constexpr unsigned warp_of(Who who) { return who / 64; }
 constexpr unsigned lane_of(Who who) { return who % 64; }
-// Groups of lanes are the inner nodes of a binary heap, whose leaves are the lanes.
+// Groups of lanes are the inner nodes of a binary heap whose leaves are the lanes.
 constexpr unsigned node_of(Who who) { return lane_of(who) < warp_size ? warp_size + lane_of(who) : lane_of(who) - 31; }
 constexpr std::uint32_t lanes_of(Who who) {
   const unsigned node = node_of(who), depth = static_cast<unsigned>(std::bit_width(node)) - 1;
@@ -46,20 +45,20 @@ constexpr Who both_of(Who a, Who b) {
   x >>= std::bit_width(x ^ y);
   return who_of(warp_of(a), x < warp_size ? x + 31 : x - warp_size);
 }
-// Whether lanes are such a group.
+// Whether a set of lanes is such a group.
 constexpr bool is_group(std::uint32_t lanes) {
   if (lanes == 0) return false;
   const auto lane = [](int k) { return static_cast<Who>(k); };
   return lanes_of(both_of(lane(std::countr_zero(lanes)), lane(31 - std::countl_zero(lanes)))) == lanes;
 }
 
-// What one thread did up to an epoch of its warp, known without the rest of the warp.
+// The actions of one thread up to an epoch of its warp, known without those of the other lanes.
 struct Grant {
   Who who;
   Epoch epoch;
 };
 
-// What is known to have happened: of each actor all up to an epoch, and grants.
+// Events known to have happened: for each actor all events up to an epoch, and grants.
 struct View {
   std::vector<Epoch> up_to;
   std::vector<Grant> grants;  // in the order of their threads
@@ -98,8 +97,8 @@ struct Knowledge {
   }
 };
 
-// What some lanes of a warp know and the others do not: those that have seen the end of a phase of an mbarrier, or
-// waited for their copies. `event` says of what, 0 of several.
+// Knowledge of some lanes of a warp only: they have seen the end of an mbarrier phase, or waited for their copies.
+// `event` is the source of the knowledge; 0 for several sources.
 struct Alone {
   std::uint32_t lanes;
   std::uint64_t event;
@@ -107,13 +106,13 @@ struct Alone {
 };
 
 struct Clocks {
-  // Epochs go on from block to block, so that an older stamp is one of an earlier block. Blocks that take turns have
-  // several stretches of epochs, none of which overlap (residents.cpp).
+  // Epochs increase from block to block, so that an older stamp belongs to an earlier block. Blocks that alternate have
+  // several disjoint ranges of epochs (residents.cpp).
   Epoch first = 1;
-  Epoch resumed = 1;  // of the stretch that is running
+  Epoch resumed = 1;  // first epoch of the running range
   unsigned warps = 0, actors = 0;
   Epoch now[max_actors];
-  // Of each warp: what happened before what all of its lanes do next, and before what some of them do.
+  // For each warp: events that happened before the next action of all its lanes, and of some of its lanes.
   Knowledge known[max_warps];
   std::vector<Alone> alone[max_warps];
   std::uint32_t live[max_warps];  // lanes, when one last learnt something alone
@@ -121,15 +120,15 @@ struct Clocks {
   std::uint32_t fresh[max_warps], met[max_warps];
 
   void start_block(unsigned warp_count, Epoch next);
-  // The first epoch behind all that the running blocks have used.
+  // The first epoch after all those that the running blocks have used.
   Epoch end() const { return std::max(first, *std::max_element(now, now + actors) + 1); }
-  // Others have run in between. Lanes stay unordered with each other.
+  // Called after other blocks have run in between. Lanes stay unordered with each other.
   void resume(Epoch next) {
     resumed = next;
     std::fill_n(now, warps, next);
   }
   friend void swap(Clocks& a, Clocks& b);
-  // An actor without lanes. Its epochs are counted by whoever works with it.
+  // An actor without lanes. Its user counts its epochs.
   unsigned add_actor() {
     if (actors + 1 < max_actors) ++actors;
     now[actors - 1] = first;
@@ -139,25 +138,25 @@ struct Clocks {
     const auto& up_to = known[w].seen.up_to;
     return actor < up_to.size() ? up_to[actor] : 0;
   }
-  // Ends the epoch of a warp: its lanes are ordered with each other, and know what one of them knows.
+  // Ends the epoch of a warp: its lanes are ordered with each other and share their knowledge.
   void advance(unsigned w);
-  // Ends the epoch of a warp, whose lanes stay unordered with each other.
+  // Ends the epoch of a warp, but its lanes stay unordered with each other.
   void tick(unsigned w) { ++now[w]; }
-  // Warp w learns that an actor has come to an epoch.
+  // Warp w learns that an actor has reached an epoch.
   void learn(unsigned w, unsigned actor, Epoch epoch) {
     auto& up_to = known[w].seen.up_to;
     if (up_to.size() <= actor) up_to.resize(actor + 1, 0);
     up_to[actor] = std::max(up_to[actor], epoch);
   }
-  // Lanes of a warp, of which `living` have not exited, learn from an event what happened before it, and that an actor
-  // has come to an epoch.
+  // Lanes of a warp learn from an event what happened before it, and that an actor has reached an epoch. `living`: the
+  // lanes that have not exited.
   void learn_alone(unsigned w, std::uint32_t lanes, std::uint32_t living, std::uint64_t event, const Knowledge& what,
                    unsigned actor, Epoch epoch);
-  // The oldest event of which lanes have learnt becomes a part of what the same lanes know of others.
+  // Merges the oldest event that lanes have learnt into the other knowledge of the same lanes.
   static void forget_event(std::vector<Alone>& mine);
-  // Some lanes of a warp, of which `living` have not exited, synchronize: each knows what one of them knows. Where they
-  // are a group, as tiles are, each knows what all of them have done, too; the lanes of other masks end the epoch of the
-  // whole warp, as stamps do not tell them from their neighbours.
+  // Some lanes of a warp synchronize and share their knowledge; `living`: lanes that have not exited. If they form a
+  // group, such as a tile, each also knows the actions of all of them. Any other mask ends the epoch of the whole warp,
+  // since stamps cannot distinguish its lanes from their neighbours.
   void share(unsigned w, std::uint32_t lanes, std::uint32_t living);
   // Some lanes of a warp, of which `living` have not exited, wait for each other: what any of them did or knew to come earlier
   // came before all that each does next. Memory that they wrote stays unordered, as shuffles and votes order none.
@@ -166,28 +165,28 @@ struct Clocks {
   }
   // All that a lane of a warp knows.
   View view_of(unsigned w, unsigned lane) const;
-  // Whether lanes of a warp know of single lanes what they have done.
+  // Whether lanes of a warp know actions of single lanes.
   bool knows_lanes(unsigned w) const { return !alone[w].empty() || !known[w].seen.grants.empty(); }
-  // Lanes exchange values: what one of them has learnt from a flag is known to them all. Cooperative groups rely on it:
-  // one lane acquires, and a shuffle tells the others. What lanes have done stays unordered.
+  // Lanes exchange values, and share what one has learnt from a flag. Cooperative groups rely on this: one lane
+  // acquires, and a shuffle informs the others. The lanes' own actions stay unordered.
   void share_flags(unsigned w, std::uint32_t lanes);
-  // What a block begins with was done in its first epoch, before all that its threads do.
+  // The initial state of a block was written in its first epoch, before all actions of its threads.
   void begin();
-  // Lanes of a warp publish to `to` what they know and have done; `whole`: they are all that the warp has.
+  // Lanes of a warp publish their knowledge and actions to `to`; `whole`: they are all lanes of the warp.
   void publish(unsigned w, std::uint32_t lanes, bool whole, Knowledge& to);
   // Adds to `to` all that came before what lanes of a warp do next. Nothing is published: instructions without release
   // semantics come in order, too.
   void precede(unsigned w, std::uint32_t lanes, bool whole, View& to);
   // A proxy fence of some lanes: all that they know and have done is visible to the async proxy.
   void fence_proxy(unsigned w, std::uint32_t lanes, bool whole);
-  // Whether something of this block, done by `before` in `epoch`, happened before what `me` does now.
+  // Whether an action of this block, by `before` in `epoch`, happened before the current action of `me`.
   bool ordered(Who before, Epoch epoch, Who me) const {
     if (before == me && lane_of(me) != whole_warp) return true;
     return holds(&Knowledge::seen, before, epoch, me);
   }
   // Whether a proxy fence stands between the two.
   bool proxied(Who before, Epoch epoch, Who me) const { return holds(&Knowledge::fenced, before, epoch, me); }
-  // Whether any lane of warp w knows of it.
+  // Whether any lane of warp w knows this action.
   bool any_knows(Who before, Epoch epoch, unsigned w) const;
 
  private:

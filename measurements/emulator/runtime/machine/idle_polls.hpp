@@ -1,11 +1,11 @@
-// Whether anything happens while threads wait.
+// Counts polls without progress, to detect that waiting threads wait in vain.
 #pragma once
 #include <cstdint>
 
 namespace autosched::emulator {
 
-// Turns that found a thread still waiting, since anything has happened at all: in this turn of the running blocks, and
-// in all turns of all blocks.
+// Number of turns that found a thread still waiting since the last progress: in this turn of the running blocks, and in
+// all turns of all blocks.
 class IdlePolls {
  public:
   void operator++() { ++count_, ++vain_; }
@@ -13,16 +13,16 @@ class IdlePolls {
     count_ = vain_ = 0, ++progress_;
     met_ = false;
   }
-  // Warps have met at a barrier, as those of a block also do in a loop that waits.
+  // Warps have met at a barrier. This is no progress by itself, since warps in a waiting loop may do so too.
   void meet() { met_ = true; }
   bool met() const { return met_; }
-  // Something has changed, if nothing that anybody has asked for.
+  // Some state has changed, but none that a thread polls.
   void move() { count_ = vain_ = 0; }
   operator std::uint64_t() const { return count_; }
   std::uint64_t vain() const { return vain_; }
   std::uint64_t progress() const { return progress_; }
   void begin_turn() { count_ = laps_ = 0; }
-  // Of loops that ask nobody, but are long.
+  // For long loops that do not poll.
   void add_lap() { ++laps_; }
   std::uint64_t laps() const { return laps_; }
 

@@ -17,11 +17,11 @@ struct Index3 {
   unsigned x, y, z;
 };
 
-constexpr std::uint32_t low_word_of_windows = 0x5a000000u;  // where generic addresses of shared and local memory begin
+constexpr std::uint32_t low_word_of_windows = 0x5a000000u;  // start of generic addresses of shared and local memory
 
 constexpr int all_threads = -1;  // as the count of a barrier
 
-// Bytes on their way into shared memory.
+// Bytes in flight to shared memory.
 struct AsyncCopy {
   unsigned shared;
   int bytes;
@@ -30,7 +30,7 @@ struct AsyncCopy {
   unsigned char data[16];
 };
 
-// What a fence.acq_rel.gpu covers: everything that happened before it.
+// State covered by a fence.acq_rel.gpu: everything that happened before it.
 struct Fence {
   Epoch epoch = 0;          // of the fencing thread's warp
   std::uint32_t count = 0;  // fences of that thread so far, this one included
@@ -52,9 +52,9 @@ struct Thread {
   Who who = 0;
   State state = State::exited;
   SiteIndex site = 0;  // of the last instruction
-  bool waited = false;  // of a dependent launch: for the launches before it
-  bool polls = false;  // waits by asking again and again
-  bool spins = false;  // has got the same answer as before from where it asked last, in memory
+  bool waited = false;  // in a dependent launch: has waited for the launches before it
+  bool polls = false;  // waits by polling
+  bool spins = false;  // its last poll of memory returned the same value as before
   std::uint64_t asked = 0;
   SiteIndex asked_at = 0;
 
@@ -70,47 +70,47 @@ struct Thread {
 };
 
 struct Launch {
-  unsigned launches = 1;  // of the kernel, one after another: together they compute the outputs
-  unsigned calls = 1;     // of all that, each on what the one before has left
-  Epoch began = 0;        // the running one: what came before is ordered
-  unsigned threads = 0;  // of a block
-  Index3 cluster{1, 1, 1};  // blocks that run together
-  bool clustered = false;   // the launch or the kernel says so, be it one of a single block
+  unsigned launches = 1;  // of the kernel, one after another, which together compute the outputs
+  unsigned calls = 1;     // repetitions of all these launches, each on the memory that the previous one left
+  Epoch began = 0;        // first epoch of the running launch; everything before it is ordered
+  unsigned threads = 0;  // per block
+  Index3 cluster{1, 1, 1};  // blocks of a cluster, which run together
+  bool clustered = false;   // the launch or the kernel has clusters, even if of a single block
   unsigned dynamic_shared_bytes = 0;
-  bool uses_reserved_shared = false;  // the kernel asks where the reserved kilobyte of shared memory lies
-  unsigned narrowest_store = 16;  // of the kernel, to global memory: the bytes of what two threads may own side by side
+  bool uses_reserved_shared = false;  // the kernel reads the address of the reserved kilobyte of shared memory
+  unsigned narrowest_store = 16;  // bytes of the narrowest global store; neighbours may belong to other threads
   bool check = true;  // shadow memory: races and initialisation
-  bool count = false;  // what is executed, for estimates of time
-  bool sparse = false;  // buffers are backed, and inputs made, where they are touched
-  std::vector<unsigned> blocks;  // that run, in this order; none: all of the grid, ascending
-  std::uint64_t order_seed = 0;  // of the turns of warps and lanes; 0: ascending
-  unsigned resident = 128;  // blocks, or clusters, that may have begun and not ended
-  bool interleaved = false;  // blocks take turns at each access of global memory
+  bool count = false;  // count executed instructions, for time estimates
+  bool sparse = false;  // back buffers and generate inputs only when they are touched
+  std::vector<unsigned> blocks;  // blocks to run, in this order; empty: the whole grid, ascending
+  std::uint64_t order_seed = 0;  // seed of the turns of warps and lanes; 0: ascending
+  unsigned resident = 128;  // maximum blocks, or clusters, that have started and not ended
+  bool interleaved = false;  // blocks alternate at each access to global memory
   bool cooperative = false;  // all blocks are resident
-  bool dependent = false;    // it may begin before the launches before it in its stream have ended
+  bool dependent = false;    // may start before earlier launches in its stream have ended
 };
 
-// The blocks (or clusters) of the launch that runs, in their order.
+// Blocks (or clusters) of the running launch, in their order.
 struct Units {
-  unsigned first = 0, begun = 0, all = 0;  // begun: or canceled
+  unsigned first = 0, begun = 0, all = 0;  // begun: started or cancelled
 
   bool left() const { return begun < all; }
   unsigned take() { return first + begun++; }
 };
 
-// Of the memory of a program, of which the launch has a copy: where what is written there goes at the end.
+// File to which the launch writes back its copy of a program's memory at the end.
 struct ProgramMemory {
-  int file = -1;  // none: nowhere
+  int file = -1;  // -1: not written back
   std::uint64_t begin = 0;
 };
 
-// An actor without lanes: what messages call it, and what it means that something it reads is changed.
+// An actor without lanes: its name in messages, and the meaning of a change to memory that it reads.
 struct EngineActor {
   std::string name;
   Kind in_flight;
 };
 
-// A stretch of epochs: whose they are.
+// A range of epochs and the block that owns it.
 struct Stretch {
   Epoch first;
   unsigned block;
@@ -155,9 +155,9 @@ struct Wgmmas;
 struct Collectives;
 }  // namespace ptx
 
-// All state that changes while a launch runs. A part that a higher floor defines is a reference to a type that is
-// incomplete here, so that this header includes nothing from above (machine/part.hpp). A machine lives until the process
-// ends, and its parts with it.
+// All state that changes while a launch runs. A part that a higher layer defines is a reference to an incomplete type,
+// so that this header includes nothing from higher layers (machine/part.hpp). A machine and its parts live until the
+// process ends.
 struct Machine {
   Machine();
   Machine(const Machine&) = delete;
@@ -165,14 +165,14 @@ struct Machine {
   // The launch, and the threads that run.
   Thread* self = nullptr;
   unsigned warp_count = 0;
-  unsigned block_index = 0;  // how many blocks, or clusters, ran before the running one, through all launches
+  unsigned block_index = 0;  // number of blocks, or clusters, that ran before this one, over all launches
   IdlePolls idle_polls;
   Launch launch;
   Index3 block_size{1, 1, 1}, grid_size{1, 1, 1};
   Parking parking;
   PerBlock<std::vector<Thread>> threads{parking};
   PerBlock<Clocks> clocks{parking};
-  unsigned warp_lanes[max_warps] = {};  // how many lanes of each warp exist
+  unsigned warp_lanes[max_warps] = {};  // number of existing lanes of each warp
   Report report;
 
   // Memory.
@@ -189,12 +189,12 @@ struct Machine {
   const Copied* copied = nullptr;  // of the store that is being executed, where copies are followed
   int inputs_file = -1;
   ProgramMemory program_memory;
-  // What stands where nobody has written. 0: what an emulated launch finds there. 1 to 7: bytes of one kind, among them
-  // numbers larger and smaller than others are, and not-a-number; beyond: pseudorandom ones (measurements/emulator/effect.py).
+  // Content of unwritten memory. 0: the memory as the launch finds it. 1 to 7: constant bytes, which give among others
+  // very large and small numbers and NaN. Larger: pseudorandom bytes (measurements/emulator/effect.py).
   unsigned garbage = 0;
   std::uint64_t garbage_state = 0;
-  // Whether a fence or a wait that the PTX ISA asks for, and that changes nothing on a GPU as far as is known, is only
-  // advised: compilers other than NVIDIA's leave them out.
+  // Report as a note a missing fence or wait that the PTX ISA requires but that has no known effect on a GPU: compilers
+  // other than NVIDIA's leave these out.
   Grade grade_of_missing_fences = Grade::fault;
 
   // Happens-before.
@@ -220,13 +220,13 @@ struct Machine {
   ptx::TensorLoads& tensor_loads;
   ptx::Wgmmas& wgmmas;
   ptx::Collectives& collectives;
-  std::uint64_t ticks = 0;        // what clocks read
+  std::uint64_t ticks = 0;        // value of the clock registers
   std::size_t printed_bytes = 0;  // by printf
 
   // Scheduling.
   Units units;
   Residents& residents;
-  unsigned turn = 0;  // the warp that is next, where blocks take turns
+  unsigned turn = 0;  // the next warp, if blocks alternate
   std::uint64_t turns_taken = 0;
   PerBlock<std::vector<EngineActor>> engine_actors{parking};  // of the running block, from clocks.warps on
   std::vector<Stretch> stretches;

@@ -1,4 +1,4 @@
-// What a block keeps while others run in its place.
+// State that a block saves while other blocks run in its slot.
 #pragma once
 #include <cstddef>
 #include <deque>
@@ -9,12 +9,12 @@ namespace autosched::emulator {
 
 class ParkedBase;
 
-// All variables of a machine of which each block has its own.
+// All per-block variables of a machine.
 struct Parking {
   std::vector<ParkedBase*> all;
 };
 
-// What the blocks that run together have for themselves, and leave to others who run in their place (residents.cpp).
+// Per-block state of the running blocks, which is swapped when other blocks run in their slot (residents.cpp).
 class ParkedBase {
  public:
   explicit ParkedBase(Parking& parking) { parking.all.push_back(this); }
@@ -25,13 +25,13 @@ class ParkedBase {
   ~ParkedBase() = default;
 };
 
-// A part of the machine in which each block has values of its own.
+// A part of the machine with separate values for each block.
 struct Unit {
   explicit Unit(Parking& all) : parking(all) {}
   Parking& parking;
 };
 
-// The values of one variable, by slot, but for the blocks that run, which have theirs in the variable.
+// Values of one variable by slot. The running blocks' values are in the variable itself.
 template <class T>
 class ParkedValues {
  public:
@@ -45,7 +45,7 @@ class ParkedValues {
   std::deque<T> values_;
 };
 
-// A variable of which each block has its own.
+// A variable with a separate value for each block.
 template <class T>
 class PerBlock final : public T, ParkedBase {
  public:
@@ -57,7 +57,7 @@ class PerBlock final : public T, ParkedBase {
   ParkedValues<T> parked_;
 };
 
-// Makes a number or a pointer one of which each block has its own.
+// Makes a number or a pointer a per-block variable.
 template <class T>
 class Parked final : ParkedBase {
  public:

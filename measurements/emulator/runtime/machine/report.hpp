@@ -1,5 +1,4 @@
-// What a launch has to say, as JSON lines that are written the moment they are known: a later crash or a timeout
-// loses nothing.
+// Report of a launch as JSON lines, each written immediately, so that a later crash or timeout loses nothing.
 #pragma once
 #include <unistd.h>
 
@@ -18,7 +17,7 @@ struct SourceSite {
   unsigned line;
 };
 
-// What has been found so far, and where it is written to.
+// Findings so far, and the output to which they are written.
 struct Report {
   int output = STDOUT_FILENO;
   std::vector<std::uint64_t> counts;  // how often each kind was found, by site and grade; those without a site come first
@@ -75,18 +74,18 @@ enum class Kind {
 constexpr Kind last_kind = Kind::uninitialized_tensor_memory;
 const char* kind_name(Kind kind);
 
-// A note is true by the letter, and harms nothing.
+// A note is a finding that violates the PTX ISA as written but is harmless in practice.
 enum class Grade { fault, note };
 
-// Counts a finding; whether it is the first of its kind and grade at its site.
+// Counts a finding and returns whether it is the first of its kind and grade at its site.
 bool count_finding(Report& report, Kind kind, SiteIndex site, Grade grade = Grade::fault);
 bool was_found(Report& report, Kind kind, SiteIndex site);  // as a fault
 bool was_found(Report& report, Kind kind);
 void write_finding(Report& report, Kind kind, SiteIndex site, const char* format, ...) __attribute__((format(printf, 4, 5)));
-// ``other``: the site of the access that it is about, too (0: none).
+// ``other``: site of the second access involved (0: none).
 void write_graded(Report& report, Kind kind, Grade grade, SiteIndex site, SiteIndex other, const char* format, ...)
     __attribute__((format(printf, 6, 7)));
-// What was reported as a fault has turned out to be a note.
+// Downgrades a reported fault to a note.
 void lower_to_note(Report& report, Kind kind, SiteIndex site, const char* why);
 // Reports a finding with a printf-style message. A macro, because a fault may happen a million times: the message is
 // made for the first alone.
@@ -107,25 +106,25 @@ void report_global(Report& report, SiteIndex site, const char* instruction, int 
 // How often warps executed the instruction of a site, and how long their chains of dependent instructions were.
 void report_executed(Report& report, SiteIndex site, std::uint64_t times, const char* shape);
 void report_chains(Report& report, std::uint64_t warps, std::uint64_t cycles);
-// The last words: status is "done", "stopped" (after a deadlock), "crashed" or "timeout". Also writes the counts of
-// the findings. Allocates nothing, as signal handlers call it.
+// Writes the last line with the status ("done", "stopped" after a deadlock, "crashed" or "timeout") and the counts of
+// the findings. It allocates nothing, since signal handlers call it.
 void report_end(Report& report, const char* status, SiteIndex site, const char* message);
 
 // Bytes of a program's memory that held no value before the launch, and hold none now.
 void report_unknown(Report& report, std::uint64_t address, std::uint64_t bytes);
-// How the launch has used a stretch of a program's memory.
+// How the launch has used a range of a program's memory.
 void report_use(Report& report, std::uint64_t address, std::uint64_t bytes, unsigned use);
 
-// The launch has waited for all before it that it might overlap (griddepcontrol.wait).
+// The launch has waited for all earlier launches with which it might overlap (griddepcontrol.wait).
 void report_waited(Report& report);
 
-// A number of what a launch has left in variables.
+// Digest of the final content of a launch's variables.
 void report_variables(Report& report, std::uint64_t digest);
 
-// What a kernel prints, in the order of the calls.
+// Output of a kernel's printf calls, in their order.
 void report_print(Report& report, const char* text);
 
-// Where the lines go.
+// Output of the lines.
 void report_to(Report& report, int file_descriptor);
 
 }  // namespace autosched::emulator

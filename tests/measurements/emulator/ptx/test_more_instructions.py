@@ -110,7 +110,7 @@ def test_f64_comparisons_and_conversions() -> None:
     def to_f32(bits: int) -> int:
         with np.errstate(all="ignore"):
             x = np.uint64(bits).view(np.float64).astype(np.float32)
-        return int(x.view(np.uint32))  # of a NaN sign and upper bits, as an H100 answers
+        return int(x.view(np.uint32))  # a NaN keeps its sign and upper bits, as on an H100
 
     convert = [
         Snippet("cvt.rzi.s32.f64 %d, %a;", "b32", ("b64",), to_s32),

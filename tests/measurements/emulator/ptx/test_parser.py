@@ -1,4 +1,4 @@
-"""The parser of PTX: what compilers write in nearly all cases is read in fewer steps than the grammar takes."""
+"""The PTX parser, including its fast path for the common forms that compilers emit."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ struct Answer {
 };
 static_assert(sizeof(Answer) == answer_bytes);
 
-// Takes a block (or cluster) that has not begun out of the launch, and names its first block in the grid. False where none
-// is left; with a seed also at other times, as a GPU may that has to make room for another grid.
+// Removes a block (or cluster) that has not started from the launch and returns its first block in the grid. Returns
+// false if none remains. With a seed it also fails at random, as a GPU may when it has to make room for another grid.
 bool cancel_cluster(Machine& machine, unsigned& block) {
   constexpr unsigned refusals = 8;  // with a seed, one of so many requests
   if (!machine.units.left() || (seeded(machine) && random_below(machine, refusals) == 0)) return false;

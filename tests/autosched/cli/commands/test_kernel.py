@@ -238,7 +238,7 @@ def test_estimates_that_cannot_tell_candidates_apart_are_said(write: Write, run:
     path, db = write(unused), str(tmp_path / "own.db")
     tune = ("tune", "--kernel", path, "--size", "n=77", "--backend", "estimate", "--trials", "3", "--db", db)
     status, out, _ = run(*tune)
-    assert status == 0 and "2 other trials of this run took the same time by the estimate" in out
+    assert status == 0 and "2 other trials" in out
     one = ("tune", "--kernel", path, "--set", "unused=1", "--size", "n=78", "--backend", "estimate", "--trials", "1")
     assert "took the same time" not in run(*one, "--db", db)[1]
 

@@ -22,7 +22,7 @@ from measurements.trials.measurement import MachineCode, Resources
 from search_spaces.launches.generated_kernel import GeneratedKernel
 
 _MOST_BYTES = 1 << 24  # of an entry, including the compiler's log
-_FORMAT = 2
+_FORMAT = 3
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class CompileCache:
         """Return the identity of one compilation: equal keys give equal cubins.
 
         Args:
-            kernel: Kernel, whose digest covers source, headers and definitions.
+            kernel: Kernel, of which source, headers, options, entries and dynamic shared memory count.
             arch: Architecture such as "sm_90a".
             options: Compiler options.
             toolchain: Version of the compiler.
@@ -95,7 +95,7 @@ class CompileCache:
         Returns:
             SHA-256, hexadecimal.
         """
-        identity = json.dumps([_FORMAT, kernel.digest, arch, list(options), toolchain])
+        identity = json.dumps([_FORMAT, kernel.code_digest, arch, list(options), toolchain])
         return hashlib.sha256(identity.encode()).hexdigest()
 
     def load(self, key: str) -> Compiled | None:

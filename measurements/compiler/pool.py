@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
+from weakref import WeakValueDictionary
 
 from measurements.compiler.cores import usable_cores
 from measurements.compiler.cubin_cache import CompileCache, Compiled, CompiledStep
@@ -109,6 +110,7 @@ class CompilePool:
         self._local = threading.local()
         self._lock = threading.Lock()
         self._owned: list[Worker] = []
+        self._compiling = WeakValueDictionary[str, threading.Lock]()
         self._closed = False
         self._executor = ThreadPoolExecutor(self.workers, thread_name_prefix="compile", initializer=self._own_worker)
 
@@ -176,9 +178,14 @@ class CompilePool:
         except NvccMissing as error:
             return CompileFailure(Status.COMPILE_ERROR, str(error))
         key = CompileCache.key(kernel, arch, options, toolchain)
-        known = self.cache.load(key)
-        if known is not None:
-            return known
+        with self._lock:
+            compiling = self._compiling.setdefault(key, threading.Lock())
+        with compiling:  # kernels that share their code may be in flight together: one is compiled
+            return self.cache.load(key) or self._compile_new(kernel, arch, options, toolchain, key)
+
+    def _compile_new(
+        self, kernel: GeneratedKernel, arch: str, options: Sequence[str], toolchain: str, key: str
+    ) -> Compiled | CompileFailure:
         request = {
             "source": kernel.source,
             "entry": kernel.entry,

@@ -89,3 +89,13 @@ class GeneratedKernel(Launch):
         """SHA-256 over all of it but ``arch``: the same digest, the same program of one architecture."""
         parts = [self.source, self.headers.digest, self.compile_options, self.launch_json()]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+    @cached_property
+    def code_digest(self) -> str:
+        """SHA-256 over all that its machine code and resources depend on but the architecture.
+
+        Kernels that differ only in grid, block, arguments or tensor maps have the same one.
+        """
+        entries = [[step.entry, step.dynamic_shared_bytes] for step in self.steps]
+        parts = [self.source, self.headers.digest, self.compile_options, entries]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -15,6 +15,8 @@ from typing import Self
 
 # Begins with what is rare, so that it is found fast: whether it begins its line is looked at afterwards.
 _INCLUDE = re.compile(r'#[^\S\n]*include[^\S\n]*[<"]([^">\n]+)[">]')
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 SUFFIXES = (".cuh", ".cu", ".h", ".hpp", ".inl", ".inc", ".cpp")
 OUR_PACKAGE = "autosched"  # whose headers every kernel may include
 
@@ -33,6 +35,12 @@ def included(text: str) -> tuple[str, ...]:
 
 def _begins_line(text: str, at: int) -> bool:
     return not text[text.rfind("\n", 0, at) + 1 : at].strip()
+
+
+@lru_cache(maxsize=1024)
+def identifiers(text: str) -> frozenset[str]:
+    """Return every name in CUDA C++, keywords and words in string literals included, comments left out."""
+    return frozenset(_IDENTIFIER.findall(_COMMENT.sub(" ", text)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +96,11 @@ class Headers:
     @cached_property
     def digest(self) -> str:
         return hashlib.sha256(self.encoded).hexdigest()
+
+    @cached_property
+    def identifiers(self) -> frozenset[str]:
+        """Every name in any of the headers."""
+        return frozenset[str]().union(*(identifiers(text) for _, text in self.files))
 
     @classmethod
     def decode(cls, encoded: bytes) -> Self:

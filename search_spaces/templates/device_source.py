@@ -10,7 +10,7 @@ from functools import lru_cache
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.tensor_intrinsic import TensorIntrinsic
 from search_spaces.launches.generated_kernel import GeneratedKernel
-from search_spaces.launches.headers import OUR_PACKAGE, Headers, include_dir
+from search_spaces.launches.headers import OUR_PACKAGE, Headers, identifiers, include_dir
 from search_spaces.launches.launch import Argument, BytesArgument, ScalarArgument, Size3
 from search_spaces.launches.tensor_map import TensorMap
 from search_spaces.launches.texture import LinearTexture
@@ -80,8 +80,10 @@ class DeviceSource:
         grid_may_shrink: bool = False,
         includes: Sequence[str] = (),
     ) -> GeneratedKernel:
-        """Return the kernel whose ``Config`` has every parameter and attribute of a config as a constant of its own
-        name.
+        """Return the kernel whose ``Config`` has parameters and attributes of a config as constants of the same names.
+
+        Constants that no header names are left out, such as those that only tensor maps carry: schedules that differ
+        in nothing else are the same code, and are compiled once.
 
         The launch has blocks of the attribute ``threads``, with ``shared_bytes`` of dynamic shared memory;
         ``min_blocks`` is the blocks per SM that the compiler limits registers for.
@@ -110,7 +112,8 @@ class DeviceSource:
         included = "\n".join(f"#include <{header}>" for header in (*includes, self.header))
         entry = f"autosched_{config.schedule.template}"
         lines = [f"using {name} = {type_};" for name, type_ in types.items()]
-        lines += [_constant(name, value) for name, value in (*constants.items(), *config.items())]
+        readable = self.headers.identifiers.union(*map(identifiers, (*types.values(), *call)))
+        lines += [_constant(name, value) for name, value in (*constants.items(), *config.items()) if name in readable]
         members = "".join(f"  {line}\n" for line in lines)
         threads, min_blocks, shared_bytes = config.integers("threads", "min_blocks", "shared_bytes")
         parameters = ", ".join(_parameter(argument) for argument in arguments)

@@ -14,7 +14,6 @@ struct Config {
   static constexpr autosched::Choice cache_hint_x = "none";
   static constexpr autosched::Choice cache_hint_out = "none";
   static constexpr int min_blocks = 1;
-  static constexpr int round_bytes = 1024;
   static constexpr int blocks = 17;
   static constexpr int staged = 4;
   static constexpr int registers = 20;

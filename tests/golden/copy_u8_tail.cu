@@ -14,7 +14,6 @@ struct Config {
   static constexpr autosched::Choice cache_hint_x = "no_allocate_l2_256b";
   static constexpr autosched::Choice cache_hint_out = "streaming";
   static constexpr int min_blocks = 1;
-  static constexpr int round_bytes = 4096;
   static constexpr int blocks = 2;
   static constexpr int staged = 16;
   static constexpr int registers = 32;

@@ -34,7 +34,6 @@ struct Config {
   static constexpr int sg_data_m = 16;
   static constexpr int sg_data_n = 16;
   static constexpr autosched::Choice layout_a = "pad(4,2)";
-  static constexpr autosched::Choice layout_b = "xor";
   static constexpr autosched::Choice copy_a = "ld.global";
   static constexpr autosched::Choice copy_b = "ld.global";
   static constexpr int vector_a = 8;
@@ -59,10 +58,7 @@ struct Config {
   static constexpr int threads = 128;
   static constexpr int stage_bytes_a = 4352;
   static constexpr int stage_bytes_b = 4096;
-  static constexpr int staging_a = 8;
-  static constexpr int staging_b = 8;
   static constexpr int stage_bytes = 8448;
-  static constexpr int staging = 16;
   static constexpr int epilogue_line = 40;
   static constexpr int epilogue_bytes = 2560;
   static constexpr int shared_bytes = 16896;
@@ -70,8 +66,6 @@ struct Config {
   static constexpr int accumulators = 32;
   static constexpr int fragments_m = 4;
   static constexpr int fragments_n = 8;
-  static constexpr int fragment_registers_a = 4;
-  static constexpr int fragment_registers_b = 8;
   static constexpr int registers = 84;
 };
 

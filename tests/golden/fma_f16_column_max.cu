@@ -34,7 +34,6 @@ struct Config {
   static constexpr int sg_data_m = 8;
   static constexpr int sg_data_n = 48;
   static constexpr autosched::Choice layout_a = "xor";
-  static constexpr autosched::Choice layout_b = "swizzle(3,3,5)";
   static constexpr autosched::Choice copy_a = "ld.global";
   static constexpr autosched::Choice copy_b = "cp.async";
   static constexpr int vector_a = 1;
@@ -59,10 +58,7 @@ struct Config {
   static constexpr int threads = 64;
   static constexpr int stage_bytes_a = 1024;
   static constexpr int stage_bytes_b = 12288;
-  static constexpr int staging_a = 4;
-  static constexpr int staging_b = 0;
   static constexpr int stage_bytes = 13312;
-  static constexpr int staging = 4;
   static constexpr int epilogue_line = 200;
   static constexpr int epilogue_bytes = 12800;
   static constexpr int shared_bytes = 13312;
@@ -70,8 +66,6 @@ struct Config {
   static constexpr int accumulators = 48;
   static constexpr int fragments_m = 1;
   static constexpr int fragments_n = 48;
-  static constexpr int fragment_registers_a = 1;
-  static constexpr int fragment_registers_b = 48;
   static constexpr int registers = 125;
 };
 

@@ -34,7 +34,6 @@ struct Config {
   static constexpr int sg_data_m = 32;
   static constexpr int sg_data_n = 64;
   static constexpr autosched::Choice layout_a = "transpose";
-  static constexpr autosched::Choice layout_b = "identity";
   static constexpr autosched::Choice copy_a = "ld.global";
   static constexpr autosched::Choice copy_b = "cp.async";
   static constexpr int vector_a = 8;
@@ -59,10 +58,7 @@ struct Config {
   static constexpr int threads = 64;
   static constexpr int stage_bytes_a = 2048;
   static constexpr int stage_bytes_b = 2048;
-  static constexpr int staging_a = 8;
-  static constexpr int staging_b = 0;
   static constexpr int stage_bytes = 4096;
-  static constexpr int staging = 8;
   static constexpr int epilogue_line = 72;
   static constexpr int epilogue_bytes = 4608;
   static constexpr int shared_bytes = 8192;
@@ -70,8 +66,6 @@ struct Config {
   static constexpr int accumulators = 64;
   static constexpr int fragments_m = 2;
   static constexpr int fragments_n = 2;
-  static constexpr int fragment_registers_a = 8;
-  static constexpr int fragment_registers_b = 8;
   static constexpr int registers = 112;
 };
 

@@ -34,7 +34,6 @@ struct Config {
   static constexpr int sg_data_m = 16;
   static constexpr int sg_data_n = 8;
   static constexpr autosched::Choice layout_a = "transpose+swizzle(3,2,5)";
-  static constexpr autosched::Choice layout_b = "swizzle(3,2,4)";
   static constexpr autosched::Choice copy_a = "ld.global";
   static constexpr autosched::Choice copy_b = "ld.global";
   static constexpr int vector_a = 2;
@@ -59,10 +58,7 @@ struct Config {
   static constexpr int threads = 128;
   static constexpr int stage_bytes_a = 2048;
   static constexpr int stage_bytes_b = 2048;
-  static constexpr int staging_a = 4;
-  static constexpr int staging_b = 4;
   static constexpr int stage_bytes = 4096;
-  static constexpr int staging = 8;
   static constexpr int epilogue_line = 40;
   static constexpr int epilogue_bytes = 5120;
   static constexpr int shared_bytes = 8192;
@@ -70,8 +66,6 @@ struct Config {
   static constexpr int accumulators = 8;
   static constexpr int fragments_m = 4;
   static constexpr int fragments_n = 2;
-  static constexpr int fragment_registers_a = 4;
-  static constexpr int fragment_registers_b = 2;
   static constexpr int registers = 46;
 };
 

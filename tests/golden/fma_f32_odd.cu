@@ -34,7 +34,6 @@ struct Config {
   static constexpr int sg_data_m = 16;
   static constexpr int sg_data_n = 32;
   static constexpr autosched::Choice layout_a = "transpose";
-  static constexpr autosched::Choice layout_b = "pad(4,1)";
   static constexpr autosched::Choice copy_a = "cp.async";
   static constexpr autosched::Choice copy_b = "ld.global";
   static constexpr int vector_a = 1;
@@ -59,10 +58,7 @@ struct Config {
   static constexpr int threads = 64;
   static constexpr int stage_bytes_a = 4096;
   static constexpr int stage_bytes_b = 4352;
-  static constexpr int staging_a = 0;
-  static constexpr int staging_b = 16;
   static constexpr int stage_bytes = 8448;
-  static constexpr int staging = 16;
   static constexpr int epilogue_line = 72;
   static constexpr int epilogue_bytes = 9216;
   static constexpr int shared_bytes = 25344;
@@ -70,8 +66,6 @@ struct Config {
   static constexpr int accumulators = 64;
   static constexpr int fragments_m = 2;
   static constexpr int fragments_n = 2;
-  static constexpr int fragment_registers_a = 8;
-  static constexpr int fragment_registers_b = 8;
   static constexpr int registers = 120;
 };
 

@@ -34,7 +34,6 @@ struct Config {
   static constexpr int sg_data_m = 16;
   static constexpr int sg_data_n = 48;
   static constexpr autosched::Choice layout_a = "transpose+swizzle(3,3,3)";
-  static constexpr autosched::Choice layout_b = "swizzle(3,3,3)";
   static constexpr autosched::Choice copy_a = "ld.global";
   static constexpr autosched::Choice copy_b = "cp.async";
   static constexpr int vector_a = 4;
@@ -59,10 +58,7 @@ struct Config {
   static constexpr int threads = 128;
   static constexpr int stage_bytes_a = 4096;
   static constexpr int stage_bytes_b = 12288;
-  static constexpr int staging_a = 8;
-  static constexpr int staging_b = 0;
   static constexpr int stage_bytes = 16384;
-  static constexpr int staging = 8;
   static constexpr int epilogue_line = 104;
   static constexpr int epilogue_bytes = 13312;
   static constexpr int shared_bytes = 16384;
@@ -70,8 +66,6 @@ struct Config {
   static constexpr int accumulators = 24;
   static constexpr int fragments_m = 1;
   static constexpr int fragments_n = 6;
-  static constexpr int fragment_registers_a = 4;
-  static constexpr int fragment_registers_b = 12;
   static constexpr int registers = 72;
 };
 

@@ -34,7 +34,6 @@ struct Config {
   static constexpr int sg_data_m = 16;
   static constexpr int sg_data_n = 8;
   static constexpr autosched::Choice layout_a = "transpose+pad(8,1)";
-  static constexpr autosched::Choice layout_b = "transpose+swizzle(2,3,3)";
   static constexpr autosched::Choice copy_a = "ld.global";
   static constexpr autosched::Choice copy_b = "cp.async";
   static constexpr int vector_a = 1;
@@ -59,10 +58,7 @@ struct Config {
   static constexpr int threads = 128;
   static constexpr int stage_bytes_a = 4608;
   static constexpr int stage_bytes_b = 4096;
-  static constexpr int staging_a = 8;
-  static constexpr int staging_b = 0;
   static constexpr int stage_bytes = 8704;
-  static constexpr int staging = 8;
   static constexpr int epilogue_line = 40;
   static constexpr int epilogue_bytes = 5120;
   static constexpr int shared_bytes = 8704;
@@ -70,8 +66,6 @@ struct Config {
   static constexpr int accumulators = 32;
   static constexpr int fragments_m = 2;
   static constexpr int fragments_n = 4;
-  static constexpr int fragment_registers_a = 8;
-  static constexpr int fragment_registers_b = 8;
   static constexpr int registers = 80;
 };
 

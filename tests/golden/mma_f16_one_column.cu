@@ -34,7 +34,6 @@ struct Config {
   static constexpr int sg_data_m = 16;
   static constexpr int sg_data_n = 16;
   static constexpr autosched::Choice layout_a = "transpose+swizzle(3,3,5)";
-  static constexpr autosched::Choice layout_b = "identity";
   static constexpr autosched::Choice copy_a = "ld.global";
   static constexpr autosched::Choice copy_b = "ld.global";
   static constexpr int vector_a = 8;
@@ -59,10 +58,7 @@ struct Config {
   static constexpr int threads = 64;
   static constexpr int stage_bytes_a = 2048;
   static constexpr int stage_bytes_b = 1024;
-  static constexpr int staging_a = 8;
-  static constexpr int staging_b = 4;
   static constexpr int stage_bytes = 3072;
-  static constexpr int staging = 12;
   static constexpr int epilogue_line = 24;
   static constexpr int epilogue_bytes = 3072;
   static constexpr int shared_bytes = 6144;
@@ -70,8 +66,6 @@ struct Config {
   static constexpr int accumulators = 8;
   static constexpr int fragments_m = 1;
   static constexpr int fragments_n = 2;
-  static constexpr int fragment_registers_a = 4;
-  static constexpr int fragment_registers_b = 4;
   static constexpr int registers = 52;
 };
 

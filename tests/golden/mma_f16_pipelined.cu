@@ -34,7 +34,6 @@ struct Config {
   static constexpr int sg_data_m = 32;
   static constexpr int sg_data_n = 32;
   static constexpr autosched::Choice layout_a = "swizzle(2,3,3)";
-  static constexpr autosched::Choice layout_b = "swizzle(3,3,3)";
   static constexpr autosched::Choice copy_a = "cp.async";
   static constexpr autosched::Choice copy_b = "cp.async";
   static constexpr int vector_a = 8;
@@ -59,10 +58,7 @@ struct Config {
   static constexpr int threads = 128;
   static constexpr int stage_bytes_a = 4096;
   static constexpr int stage_bytes_b = 4096;
-  static constexpr int staging_a = 0;
-  static constexpr int staging_b = 0;
   static constexpr int stage_bytes = 8192;
-  static constexpr int staging = 0;
   static constexpr int epilogue_line = 40;
   static constexpr int epilogue_bytes = 5120;
   static constexpr int shared_bytes = 32768;
@@ -70,8 +66,6 @@ struct Config {
   static constexpr int accumulators = 32;
   static constexpr int fragments_m = 2;
   static constexpr int fragments_n = 4;
-  static constexpr int fragment_registers_a = 8;
-  static constexpr int fragment_registers_b = 8;
   static constexpr int registers = 72;
 };
 

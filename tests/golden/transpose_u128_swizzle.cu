@@ -28,7 +28,6 @@ struct Config {
   static constexpr int column_tiles = 6;
   static constexpr int tiles = 18;
   static constexpr int blocks = 9;
-  static constexpr int tile_bytes = 2048;
   static constexpr int staged = 8;
   static constexpr int registers = 32;
   static constexpr int load_piece = 1;

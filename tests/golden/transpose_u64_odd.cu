@@ -28,7 +28,6 @@ struct Config {
   static constexpr int column_tiles = 4;
   static constexpr int tiles = 12;
   static constexpr int blocks = 2;
-  static constexpr int tile_bytes = 2048;
   static constexpr int staged = 4;
   static constexpr int registers = 28;
   static constexpr int load_piece = 1;

@@ -28,7 +28,6 @@ struct Config {
   static constexpr int column_tiles = 2;
   static constexpr int tiles = 18;
   static constexpr int blocks = 5;
-  static constexpr int tile_bytes = 4096;
   static constexpr int staged = 16;
   static constexpr int registers = 40;
   static constexpr int load_piece = 4;

@@ -34,7 +34,6 @@ struct Config {
   static constexpr int sg_data_m = 32;
   static constexpr int sg_data_n = 32;
   static constexpr autosched::Choice layout_a = "pad(8,1)";
-  static constexpr autosched::Choice layout_b = "pad(16,1)";
   static constexpr autosched::Choice copy_a = "ld.global";
   static constexpr autosched::Choice copy_b = "cp.async";
   static constexpr int vector_a = 2;
@@ -59,10 +58,7 @@ struct Config {
   static constexpr int threads = 128;
   static constexpr int stage_bytes_a = 5120;
   static constexpr int stage_bytes_b = 5120;
-  static constexpr int staging_a = 8;
-  static constexpr int staging_b = 0;
   static constexpr int stage_bytes = 10240;
-  static constexpr int staging = 8;
   static constexpr int epilogue_line = 72;
   static constexpr int epilogue_bytes = 18432;
   static constexpr int shared_bytes = 20480;
@@ -70,8 +66,6 @@ struct Config {
   static constexpr int accumulators = 32;
   static constexpr int fragments_m = 2;
   static constexpr int fragments_n = 2;
-  static constexpr int fragment_registers_a = 16;
-  static constexpr int fragment_registers_b = 16;
   static constexpr int registers = 96;
 };
 

@@ -39,7 +39,6 @@ struct Config {
   static constexpr int stream_k = 0;
   static constexpr int cluster_m = 2;
   static constexpr int cluster_n = 1;
-  static constexpr int l2_promotion = 128;
   static constexpr autosched::Choice l2_evict_last = "none";
   static constexpr int tiles_m = 32;
   static constexpr int tiles_n = 16;
@@ -56,7 +55,6 @@ struct Config {
   static constexpr int shared_bytes = 196688;
   static constexpr int launched_blocks = 512;
   static constexpr int accumulators = 128;
-  static constexpr int needed_registers = 154;
   static constexpr int consumer_registers = 232;
   static constexpr int registers = 168;
 };

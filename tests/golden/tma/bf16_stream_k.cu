@@ -41,27 +41,22 @@ struct Config {
   static constexpr int stream_k = 1;
   static constexpr autosched::Choice raster = "row";
   static constexpr autosched::Choice batch_mapping = "outer";
-  static constexpr int l2_promotion = 128;
   static constexpr int tiles_m = 4;
   static constexpr int tiles_n = 6;
   static constexpr int tiles_k = 9;
   static constexpr int tiles_of_split = 9;
   static constexpr int blocks = 24;
   static constexpr int launched_blocks = 11;
-  static constexpr int multiplying_threads = 128;
   static constexpr int threads = 160;
   static constexpr int stage_bytes_a = 16384;
   static constexpr int stage_bytes_b = 16384;
   static constexpr int stage_bytes = 32768;
   static constexpr int epilogue_line = 72;
   static constexpr int epilogue_bytes = 9216;
-  static constexpr int result_bytes = 9216;
   static constexpr int shared_bytes = 74784;
   static constexpr int accumulators = 128;
   static constexpr int fragments_m = 4;
   static constexpr int fragments_n = 8;
-  static constexpr int fragment_registers_a = 16;
-  static constexpr int fragment_registers_b = 16;
   static constexpr int registers = 184;
 };
 

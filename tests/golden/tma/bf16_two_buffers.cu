@@ -41,27 +41,22 @@ struct Config {
   static constexpr int stream_k = 0;
   static constexpr autosched::Choice raster = "column";
   static constexpr autosched::Choice batch_mapping = "outer";
-  static constexpr int l2_promotion = 128;
   static constexpr int tiles_m = 3;
   static constexpr int tiles_n = 3;
   static constexpr int tiles_k = 17;
   static constexpr int tiles_of_split = 17;
   static constexpr int blocks = 9;
   static constexpr int launched_blocks = 9;
-  static constexpr int multiplying_threads = 256;
   static constexpr int threads = 288;
   static constexpr int stage_bytes_a = 8192;
   static constexpr int stage_bytes_b = 8192;
   static constexpr int stage_bytes = 16384;
   static constexpr int epilogue_line = 24;
   static constexpr int epilogue_bytes = 6144;
-  static constexpr int result_bytes = 0;
   static constexpr int shared_bytes = 98400;
   static constexpr int accumulators = 64;
   static constexpr int fragments_m = 8;
   static constexpr int fragments_n = 2;
-  static constexpr int fragment_registers_a = 32;
-  static constexpr int fragment_registers_b = 4;
   static constexpr int registers = 160;
 };
 

@@ -41,27 +41,22 @@ struct Config {
   static constexpr int stream_k = 0;
   static constexpr autosched::Choice raster = "grouped_4";
   static constexpr autosched::Choice batch_mapping = "inner";
-  static constexpr int l2_promotion = 128;
   static constexpr int tiles_m = 8;
   static constexpr int tiles_n = 3;
   static constexpr int tiles_k = 16;
   static constexpr int tiles_of_split = 6;
   static constexpr int blocks = 144;
   static constexpr int launched_blocks = 144;
-  static constexpr int multiplying_threads = 128;
   static constexpr int threads = 160;
   static constexpr int stage_bytes_a = 4096;
   static constexpr int stage_bytes_b = 8192;
   static constexpr int stage_bytes = 12288;
   static constexpr int epilogue_line = 40;
   static constexpr int epilogue_bytes = 5120;
-  static constexpr int result_bytes = 5120;
   static constexpr int shared_bytes = 36912;
   static constexpr int accumulators = 16;
   static constexpr int fragments_m = 1;
   static constexpr int fragments_n = 4;
-  static constexpr int fragment_registers_a = 4;
-  static constexpr int fragment_registers_b = 8;
   static constexpr int registers = 52;
 };
 

@@ -44,27 +44,22 @@ struct Config {
   static constexpr int stream_k = 0;
   static constexpr autosched::Choice raster = "column";
   static constexpr autosched::Choice batch_mapping = "outer";
-  static constexpr int l2_promotion = 128;
   static constexpr int tiles_m = 2;
   static constexpr int tiles_n = 4;
   static constexpr int tiles_k = 4;
   static constexpr int tiles_of_split = 2;
   static constexpr int blocks = 16;
   static constexpr int launched_blocks = 16;
-  static constexpr int multiplying_threads = 256;
   static constexpr int threads = 288;
   static constexpr int stage_bytes_a = 16384;
   static constexpr int stage_bytes_b = 8192;
   static constexpr int stage_bytes = 24576;
   static constexpr int epilogue_line = 24;
   static constexpr int epilogue_bytes = 6144;
-  static constexpr int result_bytes = 6144;
   static constexpr int shared_bytes = 49184;
   static constexpr int accumulators = 32;
   static constexpr int fragments_m = 4;
   static constexpr int fragments_n = 2;
-  static constexpr int fragment_registers_a = 16;
-  static constexpr int fragment_registers_b = 4;
   static constexpr int registers = 96;
 };
 

@@ -38,7 +38,6 @@ struct Config {
   static constexpr int stream_k = 0;
   static constexpr int cluster_m = 1;
   static constexpr int cluster_n = 1;
-  static constexpr int l2_promotion = 128;
   static constexpr autosched::Choice l2_evict_last = "none";
   static constexpr int tiles_m = 5;
   static constexpr int tiles_n = 5;
@@ -55,7 +54,6 @@ struct Config {
   static constexpr int shared_bytes = 147536;
   static constexpr int launched_blocks = 25;
   static constexpr int accumulators = 64;
-  static constexpr int needed_registers = 90;
   static constexpr int consumer_registers = 224;
   static constexpr int registers = 166;
 };

@@ -38,7 +38,6 @@ struct Config {
   static constexpr int stream_k = 0;
   static constexpr int cluster_m = 1;
   static constexpr int cluster_n = 1;
-  static constexpr int l2_promotion = 128;
   static constexpr autosched::Choice l2_evict_last = "none";
   static constexpr int tiles_m = 32;
   static constexpr int tiles_n = 22;
@@ -55,7 +54,6 @@ struct Config {
   static constexpr int shared_bytes = 169040;
   static constexpr int launched_blocks = 118;
   static constexpr int accumulators = 96;
-  static constexpr int needed_registers = 122;
   static constexpr int consumer_registers = 216;
   static constexpr int registers = 166;
 };

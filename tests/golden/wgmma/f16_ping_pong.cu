@@ -38,7 +38,6 @@ struct Config {
   static constexpr int stream_k = 0;
   static constexpr int cluster_m = 2;
   static constexpr int cluster_n = 1;
-  static constexpr int l2_promotion = 128;
   static constexpr autosched::Choice l2_evict_last = "none";
   static constexpr int tiles_m = 8;
   static constexpr int tiles_n = 9;
@@ -55,7 +54,6 @@ struct Config {
   static constexpr int shared_bytes = 106560;
   static constexpr int launched_blocks = 108;
   static constexpr int accumulators = 64;
-  static constexpr int needed_registers = 106;
   static constexpr int consumer_registers = 240;
   static constexpr int registers = 168;
 };

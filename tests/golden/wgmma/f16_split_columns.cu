@@ -38,7 +38,6 @@ struct Config {
   static constexpr int stream_k = 0;
   static constexpr int cluster_m = 1;
   static constexpr int cluster_n = 1;
-  static constexpr int l2_promotion = 256;
   static constexpr autosched::Choice l2_evict_last = "none";
   static constexpr int tiles_m = 3;
   static constexpr int tiles_n = 3;
@@ -55,7 +54,6 @@ struct Config {
   static constexpr int shared_bytes = 57392;
   static constexpr int launched_blocks = 36;
   static constexpr int accumulators = 24;
-  static constexpr int needed_registers = 66;
   static constexpr int consumer_registers = 0;
   static constexpr int registers = 66;
 };

@@ -40,7 +40,6 @@ struct Config {
   static constexpr int stream_k = 0;
   static constexpr int cluster_m = 2;
   static constexpr int cluster_n = 1;
-  static constexpr int l2_promotion = 256;
   static constexpr autosched::Choice l2_evict_last = "none";
   static constexpr int tiles_m = 32;
   static constexpr int tiles_n = 22;
@@ -57,7 +56,6 @@ struct Config {
   static constexpr int shared_bytes = 196688;
   static constexpr int launched_blocks = 118;
   static constexpr int accumulators = 96;
-  static constexpr int needed_registers = 138;
   static constexpr int consumer_registers = 232;
   static constexpr int registers = 168;
 };

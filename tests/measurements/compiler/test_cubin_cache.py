@@ -116,6 +116,7 @@ def test_the_key_depends_on_everything_that_decides_the_result(tmp_path):
     keys.append(key(fresh()))
     assert len(set(keys)) == len(keys)
     assert key(fresh()) == keys[-1]
+    assert key(fresh(grid=(7, 1, 1))) == keys[-1]
 
 
 def test_processes_may_write_and_read_the_same_entries_at_once(tmp_path):

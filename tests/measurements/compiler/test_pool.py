@@ -158,6 +158,13 @@ def test_the_same_source_gives_the_same_cubin(pool, tmp_path):
         assert pool.compile(kernel("k"), "sm_90a").digest == other.compile(kernel("k"), "sm_90a").digest
 
 
+def test_kernels_in_flight_that_share_their_code_are_compiled_once(pool):
+    futures = [pool.submit(kernel("k", grid=(blocks, 1, 1)), "sm_90a") for blocks in (1, 2, 3, 4)]
+    compiled = [future.result() for future in futures]
+    assert sorted(c.cached for c in compiled) == [False, True, True, True]
+    assert len({c.digest for c in compiled}) == 1
+
+
 def test_a_changed_header_is_compiled_again(pool, tmp_path):
     (tmp_path / "value.cuh").write_text("#define VALUE 1.0f\n")
 

@@ -1,0 +1,77 @@
+"""Generated sources hold the constants that code may read, and no others: other schedules share their code."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from search_spaces.catalogue import templates_for
+from search_spaces.hardware.devices import device
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.headers import Headers, include_dir
+from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.config import Config
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.device_source import DeviceSource
+
+PROBLEM = Matmul(512, 512, 512, a="bf16")
+H100 = device("h100")
+
+
+def _kernel(types: dict[str, str]) -> GeneratedKernel:
+    config = Config(
+        Schedule("some", (("nobody_reads_it", 4), ("tile_m", 64))),
+        (("threads", 128), ("min_blocks", 1), ("shared_bytes", 0)),
+    )
+    source = DeviceSource("autosched/kernels/copy.cuh", "autosched::copy")
+    return source.kernel(config, constants={}, types=types, arguments=(), call=(), blocks=1)
+
+
+@pytest.mark.parametrize("types, kept", [({}, False), ({"T": "Tile<nobody_reads_it>"}, True)])
+def test_a_constant_stays_where_a_header_or_a_type_names_it(types: dict[str, str], kept: bool) -> None:
+    source = _kernel(types).source
+    assert "int tile_m = 64;" in source
+    assert ("int nobody_reads_it = 4;" in source) == kept
+
+
+def test_names_in_comments_are_not_read() -> None:
+    headers = Headers.of({"a.cuh": "// one\nint two; /* three\n four */ int five; #define SIX(x) seven##x\n"})
+    assert headers.identifiers == {"int", "two", "five", "define", "SIX", "x", "seven"}
+
+
+@pytest.mark.parametrize("template", ["wgmma_matmul", "tma_matmul"])
+def test_schedules_that_differ_in_tensor_maps_alone_share_their_code(template: str) -> None:
+    templates = templates_for(PROBLEM, H100)
+    space = templates.space(PROBLEM, H100).members[template]
+    pairs = 0
+    for schedule in space.sample(200, 0):
+        values = schedule.values
+        other = Schedule(template, tuple((values | {"l2_promotion": 384 - int(values["l2_promotion"])}).items()))
+        if other not in space:
+            continue
+        one, two = (templates.kernel(PROBLEM, s, H100) for s in (schedule, other))
+        assert one.digest != two.digest
+        assert one.code_digest == two.code_digest
+        pairs += 1
+    assert pairs > 20
+
+
+def test_code_depends_on_sources_headers_options_entry_and_shared_memory() -> None:
+    kernel = GeneratedKernel(
+        entry="f",
+        source="//",
+        headers=Headers.from_folder(include_dir()),
+        arguments=(),
+        grid=(1, 1, 1),
+        block=(32, 1, 1),
+    )
+    same = dataclasses.replace(kernel, grid=(2, 1, 1), block=(64, 1, 1), repeatable=True)
+    assert kernel.digest != same.digest
+    assert kernel.code_digest == same.code_digest
+    others = (
+        {"source": "///"}, {"headers": Headers()}, {"compile_options": ("-DA",)}, {"entry": "g"},
+        {"dynamic_shared_bytes": 16},
+    )  # fmt: skip
+    digests = {dataclasses.replace(kernel, **change).code_digest for change in others}
+    assert len(digests | {kernel.code_digest}) == len(others) + 1

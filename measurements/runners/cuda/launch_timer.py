@@ -15,7 +15,7 @@ from measurements.trials.timing_statistics import StopRule, unslowed
 
 MAX_GRAPH = 4096  # launches in one graph
 _GRAPH_SECONDS = 2e-3  # a replay is much longer than the resolution of events (half a microsecond) and its host time
-_ESTIMATED = 64  # launches of the graph that estimates one launch: an idle GPU would wait for the host for a single one
+_ESTIMATED = 32  # launches of the graph that estimates one launch: an idle GPU would wait for the host for a single one
 _CERTAIN_SECONDS = 100e-6  # of a launch in the warm-up, above which waits for the host are negligible
 _REPLAYS = 4  # timed ones after one that is not
 _BATCH_SECONDS = 10e-3
@@ -200,7 +200,8 @@ class LaunchTimer:
         if single >= graph_below:
             return self._launches(next_launch, single, limit)
         if single < _CERTAIN_SECONDS:
-            single = self._graph_of(next_launch, _ESTIMATED, limit + 10 * _ESTIMATED * single)()[0]
+            graph = self._captured(next_launch, _ESTIMATED)  # the GPU is warm: one replay behind another is enough
+            single = self.timed(limit + 10 * _ESTIMATED * single, [graph], graph)[0] / _ESTIMATED
         # A graph uses every copy equally often; otherwise the next replay would find its first ones in the L2 cache.
         count = copies * min(math.ceil(_GRAPH_SECONDS / single / copies), MAX_GRAPH // copies)
         return self._graph_of(next_launch, count, limit + 10 * count * single)
@@ -267,14 +268,16 @@ class LaunchTimer:
             return (after - before) / took
         return sum(seen) / len(seen) if seen else None
 
+    def _captured(self, launch: Work, count: int) -> Work:
+        """Return the replay of a graph of ``count`` launches. Raises NoGraph."""
+        captured = capture(self._stream, [launch] * count)
+        return lambda: captured.graph.launch(self._stream)
+
     def _graph_of(self, launch: Work, count: int, limit: float) -> Callable[[], list[float]]:
         """Return times per launch of a graph of ``count``, which follows another replay of it on the busy stream."""
         began = self.host.perf_counter()
-        captured = capture(self._stream, [launch] * count)
+        replay = self._captured(launch, count)
         idle = self.host.perf_counter() - began
-
-        def replay() -> None:
-            captured.graph.launch(self._stream)
 
         def replays() -> list[float]:
             return [seconds / count for seconds in self.timed(limit, [replay] * _REPLAYS, replay)]

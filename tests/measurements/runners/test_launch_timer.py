@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from benchmarks.gpu.virtual_gpu import GAP, VirtualGpu, VirtualKernel
+from benchmarks.gpu.virtual_gpu import GAP, VirtualGpu, VirtualGraph, VirtualKernel
 from measurements.runners.cuda.launch_timer import LaunchTimer, NoGraph, Repeats, capture, repeated
 from measurements.trials.timing_statistics import StopRule
 
@@ -123,6 +123,22 @@ def test_a_graph_of_short_kernels_is_as_long_as_that_of_others() -> None:
 def test_the_length_for_long_kernels_follows_from_the_warm_up(seconds: float) -> None:
     (length,) = graphs_of(VirtualKernel(seconds))
     assert length % COPIES == 0 and length * seconds > 1.9e-3
+
+
+@pytest.mark.parametrize("seconds", [2e-6, 20e-6, 90e-6])
+def test_the_length_of_a_graph_takes_few_launches(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    replayed: list[int] = []
+    launch = VirtualGraph.launch
+
+    def counted(graph: VirtualGraph, stream: object) -> None:
+        replayed.append(len(graph.kernels))
+        launch(graph, stream)
+
+    monkeypatch.setattr(VirtualGraph, "launch", counted)
+    lengths = graphs_of(VirtualKernel(seconds))
+    assert len(lengths) == 2
+    assert sum(length for length in replayed if length == lengths[0]) <= 64
+    assert replayed[-1] == lengths[1] > 0
 
 
 def test_what_cannot_be_captured_says_so() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from autosched.samplers.base import Sampler
@@ -17,15 +18,26 @@ class SeededSampler(Sampler):
         advice: Schedules of its space, the best first; each is proposed once.
         adviser: Name of the adviser that these trials keep.
         own_first: Whether the sampler's own first proposal comes before them.
+        enough: Number of results from which on the sampler proposes, and remaining advice is dropped. Default: never.
     """
 
-    def __init__(self, sampler: Sampler, advice: Sequence[Schedule], adviser: str, *, own_first: bool = True) -> None:
+    def __init__(
+        self,
+        sampler: Sampler,
+        advice: Sequence[Schedule],
+        adviser: str,
+        *,
+        own_first: bool = True,
+        enough: float = math.inf,
+    ) -> None:
         self.name = sampler.name
         self._sampler = sampler
         self._adviser = adviser
         self._advice = list(dict.fromkeys(advice))
         self._advised: set[Schedule] = set()
         self._started = not own_first  # whether anything was proposed or reported
+        self._enough = enough
+        self._num_reported = 0
 
     @property
     def expected_gain(self) -> float:
@@ -61,5 +73,7 @@ class SeededSampler(Sampler):
 
     def tell(self, schedule: Schedule, measurement: Measurement) -> None:
         self._started = True
-        self._advice = [other for other in self._advice if other != schedule]
+        self._num_reported += 1
+        enough = self._num_reported >= self._enough
+        self._advice = [] if enough else [other for other in self._advice if other != schedule]
         self._sampler.tell(schedule, measurement)

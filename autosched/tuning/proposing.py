@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from autosched.samplers import Sampler
 from autosched.samplers import sampler as make_sampler
-from autosched.samplers.first_choices import nvidia_heuristics
+from autosched.samplers.first_choices import nvidia_heuristics, portfolio
 from autosched.samplers.first_choices.model_choice import default_choice
 from autosched.samplers.scalarized import ScalarizedSampler
 from autosched.samplers.seeded import SeededSampler
@@ -37,7 +37,13 @@ class Proposing:
 
 
 def sampler_of(
-    task: SearchTask, options: TuneOptions, plan: SearchPlan, estimates: Estimates, *, recorded: bool
+    task: SearchTask,
+    options: TuneOptions,
+    plan: SearchPlan,
+    estimates: Estimates,
+    *,
+    recorded: bool,
+    winners: Callable[[], Sequence[Schedule]] = tuple,
 ) -> Proposing:
     """Return the sampler of a search.
 
@@ -47,6 +53,7 @@ def sampler_of(
         plan: Limits of the run, and its sampler.
         estimates: Estimates before the first trial.
         recorded: True if only recorded schedules can be tried, so that advice is not used.
+        winners: Returns the fastest schedules of near problems, the nearest first.
 
     Returns:
         The sampler with its advice.
@@ -59,8 +66,10 @@ def sampler_of(
     if not recorded and not plan.search_model:
         advice = nvidia_heuristics.advice(task, estimates)
     sampler = _sampler(task, options, plan, estimates)
-    if isinstance(task.problem, KernelProblem) and (first := _default_configuration(task.space)) is not None:
-        sampler = SeededSampler(sampler, (first,), "default", own_first=False)
+    if not recorded and not plan.search_model and options.objectives.is_time:
+        sampler = portfolio.first_tried(sampler, task.space, estimates, winners)
+    if isinstance(task.problem, KernelProblem) and (default_values := _default_configuration(task.space)) is not None:
+        sampler = SeededSampler(sampler, (default_values,), "default", own_first=False)
     if plan.model_first and (chosen := default()) is not None:
         sampler = SeededSampler(sampler, (chosen,), "model", own_first=False)
     if advice.schedules:

@@ -15,6 +15,7 @@ from autosched.tuning import backends, order_rules, preconditions, warm_start
 from autosched.tuning.in_flight import InFlightLimit
 from autosched.tuning.ledger import RunIdentity
 from autosched.tuning.loop import Tuner, TunerParts
+from autosched.tuning.near_winners import near_winners
 from autosched.tuning.options import TuneOptions
 from autosched.tuning.order_rules import SearchOrder
 from autosched.tuning.plan import SearchPlan
@@ -178,7 +179,14 @@ def _tuner(
     Raises:
         ValueError: The sampler cannot be loaded.
     """
-    proposing = sampler_of(task, options, plan, start.estimates, recorded=backend.schedules is not None)
+    proposing = sampler_of(
+        task,
+        options,
+        plan,
+        start.estimates,
+        recorded=backend.schedules is not None,
+        winners=lambda: near_winners(task.problem, task.device, store),
+    )
     lines = (
         backend.headline,
         backend.line,

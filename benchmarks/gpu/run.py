@@ -41,9 +41,11 @@ from pathlib import Path
 from typing import Any
 
 from autosched.samplers import DEFAULT, sampler
+from autosched.samplers.first_choices.portfolio import first_tried
 from autosched.tuning.in_flight import InFlightLimit
 from autosched.tuning.ledger import Generate, RunIdentity
 from autosched.tuning.loop import Tuner, TunerParts
+from autosched.tuning.near_winners import near_winners
 from autosched.tuning.plan import SearchPlan
 from autosched.tuning.result import TuneResult
 from autosched.user_kernels.user_kernel import KernelSpec
@@ -378,12 +380,18 @@ class Benchmark:
         templates = templates_for(problem, self.device)
         space = templates.space(problem, self.device)
         task = SearchTask(problem, self.device, templates, space)
+        estimates = estimates_of(task)
         tuner = Tuner(
             TunerParts(
                 RunIdentity.of(task, self.runner.provenance, None, self.plan.seed),
                 self.runner,
                 journal,
-                sampler(how, space, seed=self.plan.seed, estimates=estimates_of(task)),
+                first_tried(
+                    sampler(how, space, seed=self.plan.seed, estimates=estimates),
+                    space,
+                    estimates,
+                    lambda: near_winners(problem, self.device, None),
+                ),
                 generate=self._generate,
                 complexity=task.num_changed,
                 in_flight=InFlightLimit(compilers=os.cpu_count() or 1),

@@ -1,0 +1,85 @@
+"""The first trials of a search: winners of near problems, and schedules of different structures that the model likes.
+
+Nothing is random before results are known. Neighbours of one good schedule would teach little about the others: the
+model may be wrong about all of them alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from autosched.samplers.base import Sampler, spread_out
+from autosched.samplers.first_choices.descent import descended, starting_points
+from autosched.samplers.first_choices.model_choice import SAMPLES, SEED
+from autosched.samplers.seeded import SeededSampler
+from cost_models.estimates import Estimates
+from search_spaces.spaces.parameters import Value
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.search_space import SearchSpace
+
+NAME = "portfolio"
+SAMPLER = "bayes"  # the sampler whose search begins so; others keep their own first proposals
+SIZE = 32  # schedules
+ENOUGH = (
+    16  # results from which the sampler learns more by its own proposals; until then others of the portfolio follow
+)
+WINNERS = 16  # at most
+_DISTANCE = 3  # parameters in which the model's schedules differ where possible
+_SLOWEST = 1.25  # times the best estimate
+
+
+def first_tried(
+    sampler: Sampler, space: SearchSpace, estimates: Estimates, winners: Callable[[], Sequence[Schedule]]
+) -> Sampler:
+    """Return a sampler that begins with a portfolio; ``sampler`` itself without estimated times, or if it is another.
+
+    Args:
+        sampler: Proposes once ENOUGH results are known. Only SAMPLER begins with a portfolio.
+        space: Its space.
+        estimates: Estimates before the first trial.
+        winners: Returns winners as in ``portfolio``.
+    """
+    first = portfolio(space, estimates, winners()) if sampler.name == SAMPLER and estimates.has_times else []
+    return SeededSampler(sampler, first, NAME, own_first=False, enough=ENOUGH) if first else sampler
+
+
+def portfolio(space: SearchSpace, estimates: Estimates, winners: Sequence[Schedule]) -> list[Schedule]:
+    """Return the first trials of a search.
+
+    Args:
+        space: Schedules that may be tried.
+        estimates: Estimates before the first trial.
+        winners: Fastest schedules of other problems, the nearest problem first; those that are not in ``space`` are
+            skipped.
+
+    Returns:
+        Up to SIZE different schedules, the model's and the winners in turns, the model's best first. None without
+        estimated times.
+    """
+    if not estimates.has_times:
+        return []
+    usable = [winner for winner in dict.fromkeys(winners) if winner in space][:WINNERS]
+    model = _best_of_model(space, estimates, SIZE)
+    turns = [schedule for pair in zip(model, usable, strict=False) for schedule in pair]
+    return list(dict.fromkeys([*turns, *usable, *model]))[:SIZE]
+
+
+def _best_of_model(space: SearchSpace, estimates: Estimates, n: int) -> list[Schedule]:
+    """Return different schedules with small estimates, from a sample and from all that descents from it look at.
+
+    The best of each structure come first, as far as they are expected to be fast enough.
+    """
+    seen = Estimates(estimates.features, estimates.log_seconds, most=math.inf)
+    descended(space, seen, starting_points(space, SAMPLES, SEED))
+    bound = min(seen.known.values(), default=math.inf) + math.log(_SLOWEST)
+    fast = [schedule for schedule, value in seen.known.items() if value <= bound and math.isfinite(value)]
+    fast.sort(key=seen.known.__getitem__)
+    leaders = {_structure(schedule): schedule for schedule in reversed(fast)}  # the fastest is put in last
+    ranked = [*sorted(leaders.values(), key=seen.known.__getitem__), *fast]
+    return spread_out(list(dict.fromkeys(ranked)), n, _DISTANCE)
+
+
+def _structure(schedule: Schedule) -> tuple[str, tuple[tuple[str, Value], ...]]:
+    """Return the template and the sizes of tiles, which decide most about a kernel."""
+    return schedule.template, tuple(item for item in schedule.items if item[0].startswith("tile_"))

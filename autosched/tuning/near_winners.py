@@ -1,0 +1,78 @@
+"""Fastest recorded schedules of near problems of an operator, on GPUs of one architecture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from autosched.dispatch.distance import device_distance, problem_distance
+from autosched.dispatch.shipped import SHIPPED, ShippedRecordings
+from measurements.trials.measurement import Provenance
+from measurements.trials.problem_key import fields_of, problem_of
+from measurements.trials.trial import Trial
+from measurements.trials.vendor_library import is_library
+from search_spaces.hardware.devices import DEVICES, Device
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+
+if TYPE_CHECKING:
+    from measurements.store.store import Store
+
+MOST = 32  # problems that are read
+
+
+def near_winners(
+    problem: Problem, device: Device, store: Store | None, shipped: ShippedRecordings = SHIPPED
+) -> list[Schedule]:
+    """Return the fastest measured schedule of each near problem, the nearest first.
+
+    Args:
+        problem: Searched problem, which is its own nearest one. Others of the operator are near if they differ in sizes
+            alone.
+        device: Its GPU. Recordings of GPUs of the same architecture count.
+        store: The database; None for the recordings alone.
+        shipped: Recordings that come with autosched.
+
+    Returns:
+        Schedules of at most MOST problems; unreadable recordings are skipped.
+    """
+    found = sorted(_problems(problem, device, store, shipped), key=lambda entry: (entry[0], entry[2], entry[1]))
+    winners: dict[Schedule, None] = {}
+    for _, key, name, source in found[:MOST]:
+        with suppress(ValueError, OSError):  # of another version, or a damaged file
+            trial = _best(source, problem_of(key), name)
+            if trial is not None and not is_library(trial.schedule):
+                winners[trial.schedule] = None
+    return list(winners)
+
+
+def _problems(
+    problem: Problem, device: Device, store: Store | None, shipped: ShippedRecordings
+) -> Iterator[tuple[float, str, str, Store | ShippedRecordings]]:
+    """Yield doublings, problem, GPU and source of every near problem."""
+    rows = {row.name: row for row in (*DEVICES, device) if row.arch == device.arch}
+    for name, row in rows.items():
+        keys, _ = shipped.problems(problem.operator, name)
+        for key in keys:
+            yield from _near(problem, device, key, row, shipped)
+    if store is None:
+        return
+    for summary in store.problems(problem.operator):
+        if summary.ok and summary.provenance is Provenance.MEASURED and summary.device in rows:
+            yield from _near(problem, device, summary.problem_key, rows[summary.device], store)
+
+
+def _near(
+    problem: Problem, device: Device, key: str, row: Device, source: Store | ShippedRecordings
+) -> Iterator[tuple[float, str, str, Store | ShippedRecordings]]:
+    doublings = problem_distance(problem, fields_of(key)).doublings + device_distance(device, row.name, row).doublings
+    if math.isfinite(doublings):
+        yield doublings, key, row.name, source
+
+
+def _best(source: Store | ShippedRecordings, problem: Problem, device: str) -> Trial | None:
+    if isinstance(source, ShippedRecordings):
+        return source.best(problem, device)
+    return source.best(problem, device, Provenance.MEASURED)

@@ -1,0 +1,96 @@
+"""The first trials of a search: winners of near problems and different schedules that the model likes, in turns."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from toy_searches import ok
+
+from autosched.samplers import sampler
+from autosched.samplers.base import differences
+from autosched.samplers.first_choices.portfolio import ENOUGH, NAME, SIZE, WINNERS, first_tried, portfolio
+from cost_models.estimates import AnalyticEstimates, Estimates
+from search_spaces.catalogue import templates_for
+from search_spaces.hardware.devices import device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.operators.row_reduction import Softmax
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.union_space import UnionSpace
+
+PROBLEM = Softmax(256, 1024)
+H100 = device("h100")
+
+
+def _task() -> tuple[UnionSpace, AnalyticEstimates]:
+    templates = templates_for(PROBLEM, H100)
+    return templates.space(PROBLEM, H100), AnalyticEstimates(PROBLEM, templates, H100)
+
+
+def test_winners_and_the_models_best_take_turns() -> None:
+    space, estimates = _task()
+    winners = space.sample(3, 7)
+    alone, first = portfolio(space, estimates, ()), portfolio(space, estimates, winners)
+    assert len(alone) == len(first) == len(set(first)) == SIZE
+    assert first[1:6:2] == winners
+    assert first[0:5:2] == alone[:3]
+    assert all(schedule in space for schedule in first)
+    best = float(estimates.log_seconds(space.sample(2000, 0)).min())
+    assert float(estimates.log_seconds(alone[:1])[0]) <= best
+
+
+def test_the_models_schedules_differ_and_are_not_slow() -> None:
+    space, estimates = _task()
+    chosen = portfolio(space, estimates, ())[:16]
+    assert min(differences(a, b) for i, a in enumerate(chosen) for b in chosen[:i]) >= 3
+    times = estimates.log_seconds(chosen)
+    assert float(times.max() - times.min()) < math.log(1.3)
+
+
+def test_many_winners_leave_room_and_foreign_ones_are_skipped() -> None:
+    space, estimates = _task()
+    foreign = Schedule("row_reduction", (("no_such_parameter", 1),))
+    winners = space.sample(40, 7)
+    first = portfolio(space, estimates, [foreign, *winners])
+    assert foreign not in first
+    assert sum(schedule in winners for schedule in first) == WINNERS
+
+
+def test_nothing_without_estimated_times_or_where_nothing_is_expected_to_work() -> None:
+    space, _ = _task()
+    fails = Estimates(space.encode, lambda schedules: np.full(len(schedules), math.inf))
+    assert portfolio(space, Estimates.encoded(space), space.sample(2, 0)) == []
+    assert portfolio(space, fails, ()) == []
+
+
+def test_nothing_is_random_before_results_and_the_sampler_learns_from_them() -> None:
+    space, estimates = _task()
+    own = sampler("bayes", space, seed=0, estimates=estimates)
+    made = first_tried(own, space, estimates, lambda: space.sample(2, 7))
+    proposals = made.ask(SIZE)
+    assert {made.proposer(schedule) for schedule in proposals} == {NAME}
+    for schedule in proposals:
+        made.tell(schedule, ok(math.exp(float(estimates.log_seconds([schedule])[0]))))
+    assert [made.proposer(schedule) for schedule in made.ask(2)] == ["bayes", "bayes"]
+    assert 0 <= made.expected_gain < math.inf
+
+
+def test_remaining_schedules_are_dropped_once_enough_results_are_known() -> None:
+    space, estimates = _task()
+    made = first_tried(sampler("bayes", space, seed=0, estimates=estimates), space, estimates, tuple)
+    for schedule in made.ask(ENOUGH):
+        made.tell(schedule, ok(math.exp(float(estimates.log_seconds([schedule])[0]))))
+    assert made.proposer(made.ask(1)[0]) == "bayes"
+
+
+def test_other_samplers_begin_as_they_do() -> None:
+    space, estimates = _task()
+    for own in (sampler("random", space, seed=0), sampler("model", space, seed=0, estimates=estimates)):
+        assert first_tried(own, space, estimates, tuple) is own
+
+
+def test_the_models_best_are_of_several_structures() -> None:
+    problem = Matmul(2048, 2048, 2048, a="bf16")
+    templates = templates_for(problem, H100)
+    chosen = portfolio(templates.space(problem, H100), AnalyticEstimates(problem, templates, H100), ())[:16]
+    assert len({(s["tile_m"], s["tile_n"], s["tile_k"]) for s in chosen}) >= 6

@@ -179,13 +179,14 @@ def _tuner(
     Raises:
         ValueError: The sampler cannot be loaded.
     """
+    measured = backend.runner.provenance is Provenance.MEASURED
     proposing = sampler_of(
         task,
         options,
         plan,
         start.estimates,
         recorded=backend.schedules is not None,
-        winners=lambda: near_winners(task.problem, task.device, store),
+        winners=lambda: near_winners(task.problem, task.device, store) if measured else (),
     )
     lines = (
         backend.headline,

@@ -34,7 +34,7 @@ def why_no_gradient(tensors: Mapping[str, Any], options: Mapping[str, Any]) -> s
     return None
 
 
-class _Differentiable(torch.autograd.Function):  # type: ignore[misc]  # torch has no types here
+class _DifferentiableAttention(torch.autograd.Function):  # type: ignore[misc]  # torch has no types here
     """Attention that keeps what its backward pass needs."""
 
     @staticmethod
@@ -64,7 +64,7 @@ def _with_gradient(*arguments: Any, **named: Any) -> Any:
     """Call attention, differentiably where a gradient is wanted."""
     tensors, options = tile_ops.bound(Attention, arguments, named)
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors.values()):
-        return _Differentiable.apply(options, tuple(tensors), *tensors.values())
+        return _DifferentiableAttention.apply(options, tuple(tensors), *tensors.values())
     with torch._C._AutoDispatchBelowAutograd():
         return _attention(**tensors, **options)
 

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from search_spaces.hardware.dtypes import E2M1X2, E4M3, MULTIPLIED_DTYPES, UE4M3, UE8M0, DType
+
+FP4 = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])  # of e2m1 without its sign, the highest bit
+FP4_EXPONENT = -14  # numbers of e2m1 times a scale are that much smaller: as f16 they are then exact
 
 
 class BlockFormat(NamedTuple):

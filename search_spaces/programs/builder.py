@@ -162,7 +162,7 @@ class Program:
         if scalar.dtype == "i32":
             return Index("argument", number, tuple(constant(int(n)) for n in (value, low, high)))
         source = ir.Source(Path(self.function.__code__.co_filename).name, self.function.__code__.co_firstlineno)
-        return builder.result((1, 1), F32, lambda v: ir.Parameter(v, name, float(value), source))
+        return builder.result((1, 1), F32, lambda v: ir.PassedScalar(v, name, float(value), source))
 
     def _run(self, sizes: Mapping[str, Number], chosen: Mapping[str, int]) -> tuple[Builder, tuple[ir.Array, ...]]:
         builder = Builder(chosen)

@@ -16,7 +16,7 @@ from search_spaces.operators.input_cases import StressInputs
 from search_spaces.operators.problem import option
 from search_spaces.tile_operators.attention import TYPES, Attention
 from search_spaces.tile_operators.softmax_rows import LOG2_E
-from search_spaces.tile_operators.tile_pipeline import Step, TilePipeline
+from search_spaces.tile_operators.tile_pipeline import ProgramStep, TilePipeline
 from search_spaces.tile_operators.tile_problem import ReducedLoops
 
 LEAST_HEAD, MOST_HEAD, HEAD_STEP = 16, 128, 16
@@ -130,7 +130,7 @@ class AttentionBackward(TilePipeline):
             "d": self.head_size,
         }  # fmt: skip
 
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[ProgramStep, ...]:
         """Gradients of queries with ``delta``, the sums of do o along a head; then those of keys and values."""
         queries, keys = "b h s d", "b g t d"
         views = {
@@ -142,8 +142,8 @@ class AttentionBackward(TilePipeline):
         first = (*(own[n] for n in self.inputs), own["dq"], delta)
         second = (*(own[n] for n in ("q", "k", "v", "lse", "do")), replace(delta, role="input"), own["dk"], own["dv"])
         return (
-            Step("queries", _of_queries, first, {o.name: views[o.name] for o in first}),
-            Step("keys", _of_keys, second, {o.name: views[o.name] for o in second}),
+            ProgramStep("queries", _of_queries, first, {o.name: views[o.name] for o in first}),
+            ProgramStep("keys", _of_keys, second, {o.name: views[o.name] for o in second}),
         )
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:

@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from search_spaces.arrays import Array, FloatArray
+from search_spaces.hardware.block_scaling import FP4, FP4_EXPONENT
 from search_spaces.hardware.dtypes import E4M3, F32, FLOAT_DTYPES, I8, I32, U8
 from search_spaces.launches.operand import Operand
 from search_spaces.layouts.memory_order import FRAGMENT_BYTES, FRAGMENT_WORDS, MemoryOrder
 from search_spaces.operators.problem import option
-from search_spaces.programs.language.functions import FP4, FP4_EXPONENT
 from search_spaces.tile_operators.packed_weights import SPAN, pack_fragments, unpack_int4
 from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem, cut
 

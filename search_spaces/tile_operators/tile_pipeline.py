@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Step:
+class ProgramStep:
     """One tile program of a pipeline.
 
     Attributes:
@@ -42,7 +42,7 @@ class TilePipeline(TileOperator):
     operator's lie in workspaces."""
 
     @abstractmethod
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[ProgramStep, ...]:
         """Return the programs in the order of their launches."""
 
     @property

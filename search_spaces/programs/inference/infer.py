@@ -104,7 +104,7 @@ def _forward(found: Inference, operations: tuple[ir.Operation, ...], around: tup
                     _settle(found, value, _anchored(found, value.shape, 1))
                 found.uniform[index.number] = found.natural[value.id]
                 found.scalars_in[index.number] = around
-            case ir.Scalar():
+            case ir.LoadScalar():
                 found.scalars[operation.index.number] = operation
                 found.scalars_in[operation.index.number] = around
             case ir.Prefetch() | ir.Move():
@@ -124,7 +124,7 @@ def _is_light(found: Inference, operation: ir.Computing) -> bool:
     match operation:
         case ir.Broadcast():
             return not _cuts_across(found, operation)
-        case ir.Fill() | ir.Parameter() | ir.Coordinates():
+        case ir.Fill() | ir.PassedScalar() | ir.Coordinates():
             return True
         case ir.LoadTile() | ir.Map() | ir.TransposeTile() | ir.Reshape():
             return all(found.light[v.id] for v in ir.inputs(operation))
@@ -279,7 +279,7 @@ def _backward(found: Inference, operations: tuple[ir.Operation, ...]) -> None:
                 _want(found, value, found.states[state])
             case ir.Uniform(index, value):
                 _want(found, value, found.uniform[index.number])
-            case ir.Prefetch() | ir.Move() | ir.Loop() | ir.If() | ir.Scalar() | ir.FetchPart():
+            case ir.Prefetch() | ir.Move() | ir.Loop() | ir.If() | ir.LoadScalar() | ir.FetchPart():
                 pass
             case _:
                 for spread in found.computed_in(operation.result):

@@ -191,7 +191,7 @@ class Inference:
     sums: dict[int, ir.ReduceTile] = field(default_factory=dict)  # by state: what may stay partial in the loop
     made: dict[int, ir.Computing] = field(default_factory=dict)
     loops: dict[int, ir.Loop] = field(default_factory=dict)
-    scalars: dict[int, ir.Scalar] = field(default_factory=dict)
+    scalars: dict[int, ir.LoadScalar] = field(default_factory=dict)
     uniform: dict[int, Spread] = field(default_factory=dict)  # of the tile that becomes an index
     scalars_in: dict[int, tuple[int, ...]] = field(default_factory=dict)  # the loops around each
     inside: dict[int, tuple[int, ...]] = field(default_factory=dict)  # the loops around each value's operation
@@ -205,7 +205,7 @@ class Inference:
             ir.Read
             | ir.LoadTile
             | ir.Fill
-            | ir.Parameter
+            | ir.PassedScalar
             | ir.Coordinates
             | ir.Broadcast
             | ir.TransposeTile

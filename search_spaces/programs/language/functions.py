@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from search_spaces.arrays import FloatArray
+from search_spaces.hardware.block_scaling import FP4, FP4_EXPONENT
 from search_spaces.hardware.dtypes import BF16, F16, F32, I32, DType
 
 U = 2.0**-24
@@ -21,8 +22,6 @@ BOOL = DType("bool", 8, 1, "bool", "bool")
 Numbers = tuple[FloatArray, ...]
 Bound = Callable[[Numbers, Numbers, FloatArray], FloatArray]
 Types = Literal["floats", "numbers", "whole", "mixed", "compared", "truths", "chosen"]
-FP4 = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])  # of e2m1 without its sign, the highest bit
-FP4_EXPONENT = -14  # numbers of e2m1 times a scale are that much smaller: as f16 they are then exact
 
 
 @dataclass(frozen=True)

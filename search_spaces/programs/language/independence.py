@@ -66,7 +66,7 @@ class _Along:
                 case ir.Uniform(_, value):
                     if self.axes[value.id] is not None:
                         raise _Mixed
-                case ir.Scalar():
+                case ir.LoadScalar():
                     if self.name in operation.array.sizes:
                         raise _Mixed
                     self._check_place(operation.index)

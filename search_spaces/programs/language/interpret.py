@@ -153,7 +153,7 @@ class _Block:
                         self.values[operation.result.id] = before
                 case ir.Set(state, value):
                     self.states[state] = self.values[value.id]
-                case ir.Scalar():
+                case ir.LoadScalar():
                     self.loops[operation.index.number] = self._scalar(operation)
                 case ir.Uniform(index, value):
                     number = int(self.values[value.id][0][0, 0])
@@ -199,7 +199,7 @@ class _Block:
                 return self._loaded(self.arrays, window, padding), np.zeros(result.shape)
             case ir.Fill(result, number):
                 return rounded(result.dtype, (np.full(result.shape, number), np.zeros(result.shape)))
-            case ir.Parameter(result, _, number):
+            case ir.PassedScalar(result, _, number):
                 return rounded(result.dtype, (np.full(result.shape, np.float32(number)), np.zeros(result.shape)))
             case ir.Coordinates(result, _, base):
                 first = base.at(self.block, self.loops)
@@ -318,7 +318,7 @@ class _Block:
         for of, given in zip(kept, value, strict=True):
             self._matrix({array.name: of}, window)[0][...] = given
 
-    def _scalar(self, operation: ir.Scalar) -> int:
+    def _scalar(self, operation: ir.LoadScalar) -> int:
         at = tuple(index.at(self.block, self.loops) for index in operation.at)
         inside = all(0 <= place < extent for place, extent in zip(at, operation.array.full, strict=True))
         number = int(self.arrays[operation.array.name][at]) if inside else operation.low

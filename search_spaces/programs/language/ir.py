@@ -37,6 +37,7 @@ __all__ = [
     "Fill",
     "Given",
     "If",
+    "LoadScalar",
     "LoadTile",
     "Loop",
     "Map",
@@ -44,14 +45,13 @@ __all__ = [
     "Mma",
     "Move",
     "Operation",
-    "Parameter",
+    "PassedScalar",
     "Prefetch",
     "ProgramError",
     "Read",
     "ReduceTile",
     "Region",
     "Reshape",
-    "Scalar",
     "Scan",
     "Set",
     "Shape",
@@ -118,7 +118,7 @@ class Prefetch:
 
 
 @dataclass(frozen=True)
-class Scalar:
+class LoadScalar:
     """``index`` becomes a number of ``array``, or the nearest of its range; the same for all threads of a block.
 
     ``ordered``: the numbers of the array ascend along its last dimension.
@@ -204,7 +204,7 @@ class Fill:
 
 
 @dataclass(frozen=True)
-class Parameter:
+class PassedScalar:
     """The number that a launch passes by value under ``name``; here it is ``number``."""
 
     result: Value
@@ -350,13 +350,13 @@ class If:
 
 
 Operation = (
-    LoadTile | StoreTile | AtomicRmw | AtomicFetch | Prefetch | Move | TransposeTile | Reshape | Mma | Fill | Parameter
-    | Coordinates | Map | ReduceTile | Scan | Broadcast | Convert | Read | Set | Loop | If | Scalar | Uniform
+    LoadTile | StoreTile | AtomicRmw | AtomicFetch | Prefetch | Move | TransposeTile | Reshape | Mma | Fill | PassedScalar
+    | Coordinates | Map | ReduceTile | Scan | Broadcast | Convert | Read | Set | Loop | If | LoadScalar | Uniform
     | FetchPart
 )  # fmt: skip
 Region = Loop | If
 Computing = (
-    LoadTile | AtomicFetch | TransposeTile | Reshape | Mma | Fill | Parameter | Coordinates | Map | ReduceTile | Scan
+    LoadTile | AtomicFetch | TransposeTile | Reshape | Mma | Fill | PassedScalar | Coordinates | Map | ReduceTile | Scan
     | Broadcast | Convert | Read
 )  # fmt: skip
 
@@ -414,7 +414,7 @@ class Trace:
             o.result.map is not None
             for o, _ in self.walk()
             if not isinstance(
-                o, StoreTile | AtomicRmw | Prefetch | Move | Set | Loop | If | Scalar | Uniform | FetchPart
+                o, StoreTile | AtomicRmw | Prefetch | Move | Set | Loop | If | LoadScalar | Uniform | FetchPart
             )
         )
 

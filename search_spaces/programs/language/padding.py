@@ -66,7 +66,7 @@ class _Walk:
                     self._fetched(operation)
                 case ir.AtomicFetch():
                     self._fetched(operation)
-                case ir.StoreTile() | ir.AtomicRmw() | ir.Prefetch() | ir.Move() | ir.Scalar() | ir.Uniform():
+                case ir.StoreTile() | ir.AtomicRmw() | ir.Prefetch() | ir.Move() | ir.LoadScalar() | ir.Uniform():
                     pass
                 case _:
                     self.made[operation.result.id] = operation

@@ -29,7 +29,7 @@ def indices(operation: ir.Operation) -> tuple[Index, ...]:
             return (operation.place,)
         case ir.Coordinates():
             return (operation.base,)
-        case ir.Scalar():
+        case ir.LoadScalar():
             return operation.at
         case ir.FetchPart():
             return (operation.part,)

@@ -65,7 +65,7 @@ def scalar_inputs(trace: ir.Trace) -> Mapping[str, ScalarInput]:
     """
     found: dict[str, ScalarInput] = {}
     for operation, _ in trace.walk():
-        if not isinstance(operation, ir.Scalar):
+        if not isinstance(operation, ir.LoadScalar):
             continue
         name, low, high, ordered = operation.array.name, operation.low, operation.high, operation.ordered
         if name in found:

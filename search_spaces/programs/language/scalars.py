@@ -63,7 +63,7 @@ class Scalars(NamedFunctions):
         if ordered and array.full[-1] > 1:
             usual = minimum(at[-1] * (high - low) // (array.full[-1] - 1) + low, high)
         index = Index("scalar", self.new_id(), (constant(low), constant(high), usual, *at))
-        self.add(ir.Scalar(index, replace(array, lead=()), ordered, caller()))
+        self.add(ir.LoadScalar(index, replace(array, lead=()), ordered, caller()))
         return index
 
     def uniform(self, value: Tile | State, *, high: int, low: int = 0, usual: Index | int | None = None) -> Index:

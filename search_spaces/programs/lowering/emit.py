@@ -67,7 +67,7 @@ class Emitter(SharedLoops):
                 self._store(operation)
             case ir.Prefetch():
                 self._prefetch(operation)
-            case ir.Scalar():
+            case ir.LoadScalar():
                 self.code.add(self.scalar(operation), operation.source)
                 if not self.loops:
                     self.producer.append(self.scalar(operation))
@@ -114,7 +114,7 @@ class Emitter(SharedLoops):
                 return self._load(operation, spread)
             case ir.Fill(_, number):
                 return constant(number, result.dtype)
-            case ir.Parameter(_, name):
+            case ir.PassedScalar(_, name):
                 return Ref("constant", argument_name(name), result.dtype)
             case ir.Coordinates(_, dimension, base):
                 of = self.of(spread)

@@ -211,7 +211,7 @@ class EmitterBase:
             stride *= extent
         return " + ".join([name, *reversed(terms)])
 
-    def scalar(self, operation: ir.Scalar) -> str:
+    def scalar(self, operation: ir.LoadScalar) -> str:
         """Return the statement that loads a number that places depend on."""
         array, terms, tests, stride = operation.array, list[str](), list[str](), 1
         for extent, place in reversed(list(zip(array.full, operation.at, strict=True))):

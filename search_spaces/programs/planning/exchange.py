@@ -43,7 +43,7 @@ def access_width(of: Distribution, layout: SharedLayout) -> int:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ConvertedAccess:
     """How threads read a tile that is converted: ``width`` registers at a time, in ``cycles`` of shared memory and as
     many ``accesses`` of warps. Register r lies at ``(base ^ flips[r]) + adds[r]``, as of ``steps``, where there are
     such."""
@@ -57,13 +57,13 @@ class Reading:
 @lru_cache(maxsize=2**12)
 def reading(
     of: Distribution, layout: SharedLayout, order: MemoryOrder | None, warps: int, element_bytes: int
-) -> Reading:
+) -> ConvertedAccess:
     """Return how a tile in shared memory is read, which has the order of its array in memory."""
     places = _places(of, layout, order, warps)
     width = neighbours(places, WIDEST // element_bytes)
     accesses = element_bytes * places[:, ::width].reshape(warps, WARP, -1).transpose(0, 2, 1)
     cycles = int(bank_conflicts.wavefronts(accesses, element_bytes * width).sum())
-    return Reading(width, cycles, warps * of.registers // width, _steps(layout, places))
+    return ConvertedAccess(width, cycles, warps * of.registers // width, _steps(layout, places))
 
 
 def neighbours(places: IntArray, most: int) -> int:

@@ -120,7 +120,7 @@ class _Counter(BlockWork):
                     self.run(operation.body, times)
                 case ir.Set() | ir.Move() | ir.FetchPart():
                     pass
-                case ir.Scalar() | ir.Uniform():
+                case ir.LoadScalar() | ir.Uniform():
                     if self.of_values:
                         self.instructions += SCALAR * self.made.warps * times
                 case ir.LoadTile(result) if not self.of_values:

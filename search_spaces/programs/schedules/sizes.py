@@ -20,7 +20,7 @@ from search_spaces.spaces.rules import Attribute
 # Those that join values of lanes must be looked at before they are listed.
 _OF_ANY_LANES = (
     ir.LoadTile, ir.StoreTile, ir.AtomicRmw, ir.Prefetch, ir.Move, ir.TransposeTile, ir.Reshape, ir.Mma, ir.Fill,
-    ir.Parameter, ir.Coordinates, ir.Map, ir.Broadcast, ir.Convert, ir.Read, ir.Set, ir.Loop, ir.If, ir.Scalar,
+    ir.PassedScalar, ir.Coordinates, ir.Map, ir.Broadcast, ir.Convert, ir.Read, ir.Set, ir.Loop, ir.If, ir.LoadScalar,
     ir.Uniform, ir.FetchPart,
 )  # fmt: skip
 

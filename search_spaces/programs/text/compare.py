@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from search_spaces.programs.language import ir
+from search_spaces.programs.language import arrays, ir
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import Source, Trace
 
 _NOWHERE = Source("", 0)
+_OF_PROGRAMS = (ir.__name__, arrays.__name__)
 
 
 def same(one: Trace, other: Trace) -> bool:
@@ -41,7 +42,11 @@ class _Normal:
             return Index(part.kind, number, self.of(part.args))
         if isinstance(part, float) and part != part:
             return "nan"
-        if not dataclasses.is_dataclass(part) or isinstance(part, type) or part.__class__.__module__ != ir.__name__:
+        if (
+            not dataclasses.is_dataclass(part)
+            or isinstance(part, type)
+            or part.__class__.__module__ not in _OF_PROGRAMS
+        ):
             return part
         changes = {f.name: self.of(getattr(part, f.name)) for f in dataclasses.fields(part)}
         for name in ("id", "state", "number"):

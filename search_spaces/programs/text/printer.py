@@ -160,7 +160,7 @@ class _Printer:
             case ir.Move(window, by):
                 name = self.windows[window.id]
                 return Statement("xetile.update_tile_offset", (name,), (name, *by), takes=(self.tile(window),))
-            case ir.Scalar() | ir.Uniform():
+            case ir.LoadScalar() | ir.Uniform():
                 return self.number(operation)
             case ir.Scan() | ir.ReduceTile() if isinstance(operation, ir.Scan) or operation.index is not None:
                 raise ir.ProgramError(f"{operation.source}: {operation.kind}: the listings have no such operation")
@@ -177,7 +177,7 @@ class _Printer:
                 return Statement("xetile.get", (self.value(result),), (self.states[state],))
             case ir.Fill(result, number):
                 return self.of("arith.constant", result, (number,))
-            case ir.Parameter():
+            case ir.PassedScalar():
                 raise ir.ProgramError(f"{operation.source}: {operation.name}: the listings have no scalar arguments")
             case ir.Coordinates(result, dimension, base):
                 return self.of("linalg.index", result, (dimension,), index=((self.place(base),),))
@@ -202,7 +202,7 @@ class _Printer:
                 forced = (("shared_memory_conversion", True),) if shared else ()
                 return self.of(op, result, (value,), attributes=forced)
 
-    def number(self, operation: ir.Scalar | ir.Uniform) -> Statement:
+    def number(self, operation: ir.LoadScalar | ir.Uniform) -> Statement:
         """Return what reads a number of an array, or of a tile, that places depend on."""
         index = operation.index
         low, high, usual = index.args[:3]

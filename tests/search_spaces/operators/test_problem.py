@@ -10,7 +10,7 @@ from small_problems import small_problem
 from search_spaces.catalogue import operators, problem_from_json
 from search_spaces.hardware.dtypes import dtype
 from search_spaces.operators.problem import DRAWN, Problem, standard_normal
-from search_spaces.tile_operators.tile_problem import TileProblem
+from search_spaces.tile_operators.tile_problem import TileOperator
 
 
 def problems() -> list[Problem]:
@@ -63,7 +63,7 @@ def test_what_is_expected_is_reference_and_tolerance_with_one_reference_computed
 
     monkeypatch.setattr(type(problem), name, counted)
     expected, allowed = problem.expected(inputs)
-    assert len(computed) == 1 and (name == "_moments" or isinstance(problem, TileProblem) or expected is computed[0])
+    assert len(computed) == 1 and (name == "_moments" or isinstance(problem, TileOperator) or expected is computed[0])
     tolerance = problem.tolerance(inputs)
     assert allowed.keys() == tolerance.keys() == expected.keys()
     for name in expected:

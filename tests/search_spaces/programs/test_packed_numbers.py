@@ -9,11 +9,11 @@ import pytest
 from program_outcome import outcome
 
 from autosched.programs.loading import problem
+from search_spaces.hardware.block_scaling import FP4
 from search_spaces.hardware.devices import device
 from search_spaces.hardware.dtypes import E4M3
 from search_spaces.layouts.memory_order import FRAGMENT_BYTES, FRAGMENT_WORDS, MemoryOrder
 from search_spaces.programs.builder import Input, Output, program
-from search_spaces.programs.language.functions import FP4
 from search_spaces.programs.language.ir import ProgramError
 from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.template import template

@@ -141,6 +141,11 @@ class TuneOptions(BackendOptions, SearchOptions):
         if not isinstance(self.same_bits_as, SumOrder | Schedule | Trial | str | Path | None):
             raise ValueError(f"same_bits_as is a schedule, a trial or a database, not {self.same_bits_as!r:.60}")
 
+    @property
+    def rules_bits(self) -> bool:
+        """Whether the order of sums is restricted."""
+        return self.same_bits_as is not None or self.batch_invariant
+
     @classmethod
     def gathered(cls, options: Self | None, keywords: Mapping[str, Any]) -> tuple[Self, dict[str, Any]]:
         """Build options from the keywords of a call.

@@ -19,6 +19,7 @@ from search_spaces.catalogue import template as template_named
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
+from search_spaces.search_task import SearchTask
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.sum_order import OrderRule, SumOrder
 from search_spaces.sum_orders.orders import restricted, sum_order
@@ -44,8 +45,8 @@ class SearchOrder(NamedTuple):
 
 def search_order(
     options: TuneOptions, problem: Problem, device: Device, templates: TemplateSet, store: Store
-) -> SearchOrder | None:
-    """Return the rule that the options of a search ask for; None if they ask for none.
+) -> SearchOrder:
+    """Return the rule that the options of a search ask for (``TuneOptions.rules_bits``).
 
     Args:
         options: Options of the search.
@@ -57,8 +58,6 @@ def search_order(
     Raises:
         ValueError: The reference cannot be used, or the problem has no batch.
     """
-    if options.same_bits_as is None and not options.batch_invariant:
-        return None
     if options.batch_invariant and not problem.batch_sizes:
         raise ValueError(
             f"{problem.operator} has no size along which rows are batched: leave batch_invariant out, or name a "
@@ -75,9 +74,7 @@ def search_order(
     return SearchOrder(OrderRule(order, options.batch_invariant), f"order of sums: {order} ({source})")
 
 
-def refuse_other_orders(
-    name: str, earlier: Sequence[Trial], problem: Problem, device: Device, rule: OrderRule | None
-) -> None:
+def refuse_other_orders(name: str, earlier: Sequence[Trial], task: SearchTask, rule: OrderRule | None) -> None:
     """Raise ValueError if a database holds trials of a problem with another order of sums than a search's.
 
     Calls use the fastest trial, so trials with and without a rule must not stand in one database.
@@ -85,8 +82,7 @@ def refuse_other_orders(
     Args:
         name: Name of the database.
         earlier: Its trials of the problem.
-        problem: The problem.
-        device: Device of the trials.
+        task: The search.
         rule: Rule of the search; None without one.
     """
     for trial in earlier:
@@ -99,7 +95,7 @@ def refuse_other_orders(
                     "it: give batch_invariant (--batch-invariant), or another database"
                 )
             continue
-        order = _order_of(problem, trial.schedule, device)
+        order = _order_of(task.problem, trial.schedule, task.device)
         why_not = "its order of sums is not known" if order is None else rule.why_not(order)
         if why_not and not is_library(trial.schedule):
             raise ValueError(

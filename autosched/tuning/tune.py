@@ -65,7 +65,7 @@ def tune(problem: Problem | Program, options: TuneOptions | None = None, **keywo
     problem = _problem(problem, sizes)
     trained = None if options.model is None else warm_start.loaded(options.model)
     with shown(options.progress) as observer, backends.choose(problem, options, trained) as chosen:
-        order = _search_order(problem, options, chosen)
+        order = _search_order(problem, options, chosen) if options.rules_bits else None
         rule = None if order is None else order.rule
         backend = chosen if rule is None else _restricted(problem, chosen, rule)
         preconditions.refuse_too_large(problem.min_bytes, backend.device)
@@ -87,7 +87,7 @@ def tune(problem: Problem | Program, options: TuneOptions | None = None, **keywo
         with _opened(options, backend) as store:
             earlier = store.trials(problem, run.device.name, run.provenance, policy=run.policy)
             preconditions.refuse_earlier(store.name, earlier, task, backend.runner)
-            order_rules.refuse_other_orders(store.name, earlier, problem, run.device, rule)
+            order_rules.refuse_other_orders(store.name, earlier, task, rule)
             if start is None and plan.search_model:
                 start = warm_start.WarmStart(estimates)
             if start is None:
@@ -113,10 +113,8 @@ def _problem(problem: Problem | Program, sizes: Mapping[str, Any]) -> Problem:
     return problem
 
 
-def _search_order(problem: Problem, options: TuneOptions, backend: backends.Backend) -> SearchOrder | None:
+def _search_order(problem: Problem, options: TuneOptions, backend: backends.Backend) -> SearchOrder:
     """Return the rule on the order of sums. The database is not created for it: bad input leaves no files behind."""
-    if options.same_bits_as is None and not options.batch_invariant:
-        return None
     from measurements.store.store import Store
 
     database = options.database_or_default

@@ -11,12 +11,13 @@ from autosched.verify.batch_rows import BatchRows, NoBatch
 from autosched.verify.launch import LaunchUnderTest
 from autosched.verify.planned_run import make_runs, results, until_failure
 from autosched.verify.run import Run
-from autosched.verify.runs import RANDOM, VerifySettings
+from autosched.verify.runs import VerifySettings
 from autosched.verify.schedule_runs import emulated_problem
 from autosched.verify.verdict import BITS_DIFFER, Subject, Verdict
 from measurements.emulator import Order
 from search_spaces.arrays import Array
 from search_spaces.hardware.devices import Device
+from search_spaces.operators.input_cases import RANDOM
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.sum_orders.orders import sum_order

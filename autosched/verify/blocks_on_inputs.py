@@ -26,13 +26,14 @@ from autosched.verify.oracle import UNVERIFIED, Comparison
 from autosched.verify.orders import all_orders, quick_orders
 from autosched.verify.planned_run import PlannedRun
 from autosched.verify.run import Run
-from autosched.verify.runs import RANDOM, VerifySettings
+from autosched.verify.runs import VerifySettings
 from measurements.emulator import Emulation, FindingKind, Order, emulate_blocks
 from measurements.emulator.findings import WrittenElements
 from measurements.emulator.inputs_file import InputsFile
 from measurements.trials.comparison import compare
 from search_spaces.arrays import FloatArray
 from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.operators.input_cases import RANDOM
 from search_spaces.operators.problem import Problem
 
 WHOLE_SECONDS = 10.0  # CPU seconds up to which a launch is emulated whole

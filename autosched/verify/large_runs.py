@@ -12,7 +12,6 @@ from autosched.verify.emulated_size import EMULATED_BYTES, EMULATED_FLOPS, fewer
 from autosched.verify.planned_run import PlannedRun
 from autosched.verify.run import Run
 from autosched.verify.runs import (
-    RANDOM,
     VerifySettings,
     run_sampled,
     run_whole,
@@ -23,7 +22,7 @@ from autosched.verify.tile_walk import run_walk, why_no_walk
 from measurements.emulator import Order
 from search_spaces.hardware.devices import Device
 from search_spaces.launches.generated_kernel import GeneratedKernel
-from search_spaces.operators.input_cases import StressInputs
+from search_spaces.operators.input_cases import RANDOM, StressInputs
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import KernelTemplate

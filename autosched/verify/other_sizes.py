@@ -7,9 +7,9 @@ from functools import partial
 
 from autosched.verify.orders import quick_orders
 from autosched.verify.planned_run import PlannedRun
-from autosched.verify.runs import RANDOM, VerifySettings, refused, run_whole
+from autosched.verify.runs import VerifySettings, refused, run_whole
 from search_spaces.hardware.devices import Device
-from search_spaces.operators.input_cases import StressInputs
+from search_spaces.operators.input_cases import RANDOM, StressInputs
 from search_spaces.operators.problem import Problem, divisor_of
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import KernelTemplate

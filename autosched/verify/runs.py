@@ -14,10 +14,9 @@ from autosched.verify.sampled_blocks import QUICK_SHARE, verify_blocks
 from measurements.emulator import ASCENDING, Emulation, Order, Suppression, emulate
 from search_spaces.arrays import Array
 from search_spaces.launches.generated_kernel import GeneratedKernel
-from search_spaces.operators.input_cases import StressInputs
+from search_spaces.operators.input_cases import RANDOM, StressInputs
 from search_spaces.operators.problem import Problem
 
-RANDOM = "random"  # inputs of a first run
 LIMIT_TOLD = f"an emulated launch may take {TIME_LIMIT:.0f} s of the CPU"
 
 Execute = Callable[..., Emulation]  # of kernel, inputs, time_limit and order: ``emulate``, or another engine

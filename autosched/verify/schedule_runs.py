@@ -17,7 +17,6 @@ from autosched.verify.launch_limits import why_refused
 from autosched.verify.other_sizes import runs_of_other_sizes
 from autosched.verify.planned_run import PlannedRun
 from autosched.verify.runs import (
-    RANDOM,
     VerifySettings,
     refused,
     run_whole,
@@ -26,7 +25,7 @@ from autosched.verify.whole_runs import whole_runs
 from measurements.emulator import ASCENDING
 from search_spaces.hardware.devices import Device
 from search_spaces.launches.generated_kernel import GeneratedKernel
-from search_spaces.operators.input_cases import StressInputs
+from search_spaces.operators.input_cases import RANDOM, StressInputs
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import KernelTemplate

@@ -13,7 +13,6 @@ from autosched.verify.orders import all_orders, quick_orders
 from autosched.verify.planned_run import PlannedRun
 from autosched.verify.run import Run
 from autosched.verify.runs import (
-    RANDOM,
     VerifySettings,
     run_again,
     run_fewer_blocks,
@@ -22,7 +21,7 @@ from autosched.verify.runs import (
 )
 from measurements.emulator import ASCENDING, Order
 from search_spaces.launches.generated_kernel import GeneratedKernel
-from search_spaces.operators.input_cases import StressInputs
+from search_spaces.operators.input_cases import RANDOM, StressInputs
 from search_spaces.operators.problem import Problem
 
 # A quick verification of a small problem generates more inputs while all of them stay below these sizes: a few lines do
@@ -74,7 +73,8 @@ def _first_runs(
     again = int(min(AGAIN_BYTES / problem.min_bytes, AGAIN_FLOPS / max(1.0, problem.flops)))
     # a user's kernel has no such inputs; it also runs in a random order, unless it is very large
     least = int(not stress and problem.min_bytes <= EMULATED_BYTES)
-    for i, given in islice(_drawn_again(problem, seed), max(again, least)):
+    drawn = ((i, given) for i in range(seed + 1, seed + AGAIN) for given in problem.drawn_inputs(i))
+    for i, given in islice(drawn, max(again, least)):
         order = replace(turns, seed=i + 1)
         yield PlannedRun("inputs drawn again", partial(run_whole, problem, kernel, given, order, settings, seed=i))
 
@@ -115,11 +115,3 @@ def _more_runs(
             yield PlannedRun(
                 "edge inputs, perturbed", partial(run_perturbed, problem, kernel, given, seed + 5, settings)
             )
-
-
-def _drawn_again(problem: Problem, seed: int) -> Iterator[tuple[int, StressInputs]]:
-    """Yield inputs of a quick verification from the seeds after ``seed``, each with its seed."""
-    for i in range(seed + 1, seed + AGAIN):
-        yield i, StressInputs((RANDOM,), problem.random_inputs(i))
-        for given in problem.stress_inputs(i):
-            yield i, given

@@ -64,6 +64,9 @@ class InputCase(NamedTuple):
     everywhere: bool = False
 
 
+RANDOM = "random"  # name of the case of inputs that are drawn at random
+
+
 @dataclass(frozen=True, eq=False)
 class StressInputs:
     """Stored inputs of a problem in which the lines of several cases stand side by side."""

@@ -18,7 +18,7 @@ from search_spaces.arrays import Array, FloatArray
 from search_spaces.hardware.dtype_names import canonical
 from search_spaces.hardware.dtypes import DType
 from search_spaces.launches.operand import Operand
-from search_spaces.operators.input_cases import InputCase, StressInputs
+from search_spaces.operators.input_cases import RANDOM, InputCase, StressInputs
 from search_spaces.operators.part import Indices
 
 DRAWN = 4_194_301  # the largest prime below 2^22
@@ -244,6 +244,11 @@ class Problem(ABC):
     def stress_inputs(self, seed: int) -> Iterator[StressInputs]:
         """Yield inputs in which each of ``input_cases`` occurs, several of them at a time."""
         return iter(())
+
+    def drawn_inputs(self, seed: int) -> Iterator[StressInputs]:
+        """Yield the random inputs of a seed, then those of ``stress_inputs``."""
+        yield StressInputs((RANDOM,), self.random_inputs(seed))
+        yield from self.stress_inputs(seed)
 
     def parts(self, places: Indices) -> Iterator[ProblemPart]:
         """Smaller problems that together compute the elements of the first output at ``places`` (ascending, in memory

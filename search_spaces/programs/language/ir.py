@@ -350,7 +350,8 @@ class If:
 
 
 Operation = (
-    LoadTile | StoreTile | AtomicRmw | AtomicFetch | Prefetch | Move | TransposeTile | Reshape | Mma | Fill | PassedScalar
+    LoadTile | StoreTile | AtomicRmw | AtomicFetch | Prefetch | Move | TransposeTile | Reshape | Mma | Fill
+    | PassedScalar
     | Coordinates | Map | ReduceTile | Scan | Broadcast | Convert | Read | Set | Loop | If | LoadScalar | Uniform
     | FetchPart
 )  # fmt: skip

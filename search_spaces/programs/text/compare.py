@@ -42,11 +42,7 @@ class _Normal:
             return Index(part.kind, number, self.of(part.args))
         if isinstance(part, float) and part != part:
             return "nan"
-        if (
-            not dataclasses.is_dataclass(part)
-            or isinstance(part, type)
-            or part.__class__.__module__ not in _OF_PROGRAMS
-        ):
+        if not dataclasses.is_dataclass(part) or isinstance(part, type) or type(part).__module__ not in _OF_PROGRAMS:
             return part
         changes = {f.name: self.of(getattr(part, f.name)) for f in dataclasses.fields(part)}
         for name in ("id", "state", "number"):

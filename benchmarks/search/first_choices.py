@@ -48,7 +48,7 @@ def theirs(problem: Matmul, on: Device) -> Configuration | None:
     """Return the first configuration of nvMatmulHeuristics; None where it is not installed or does not know the
     problem."""
     name = LIBRARY_NAMES.get(on.name)
-    if name is None or not nvidia_heuristics.installed() or not nvidia_heuristics.knows_types(problem):
+    if name is None or not nvidia_heuristics.installed() or not nvidia_heuristics.knows(problem.a, problem.precision):
         return None
     return next(iter(nvidia_heuristics.configurations(problem, name, 1)), None)
 

@@ -123,7 +123,9 @@ def advice(task: SearchTask, estimates: Estimates) -> Advice:
         does not support the problem or device. If the library fails, the line says so.
     """
     problem, device = task.problem, task.device
-    if not isinstance(problem, Matmul) or not knows(problem, device) or not installed():
+    if device.name not in GPUS or not installed() or not isinstance(problem, Matmul):
+        return Advice()
+    if not knows(problem.a, problem.precision):
         return Advice()
     try:
         found = configurations(problem, GPUS[device.name], _ASKED)
@@ -141,14 +143,9 @@ def advice(task: SearchTask, estimates: Estimates) -> Advice:
     return Advice(tuple(near), f"{len(near)} of the first trials are the nearest schedules to what {NAME} proposes")
 
 
-def knows(problem: Matmul, device: Device) -> bool:
-    """Return whether the library supports the problem on the device."""
-    return device.name in GPUS and knows_types(problem)
-
-
-def knows_types(problem: Matmul) -> bool:
-    """Return whether the library supports the types of the problem."""
-    return problem.a in _PRECISIONS and problem.precision != "ieee"
+def knows(operand: str, precision: str) -> bool:
+    """Return whether the library supports matmuls of operands of this type in this precision."""
+    return operand in _PRECISIONS and precision != "ieee"
 
 
 def configurations(problem: Matmul, gpu: str, count: int) -> list[Configuration]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -30,7 +29,7 @@ def tile_template(problem: type[TileOperator]) -> KernelTemplate:
             summary="tile programs, one after another",
             make=TilePipeline.programs,
             reduce=_reduced_pipeline,
-            content=inspect.getsource(inspect.getmodule(problem) or problem),
+            content=Path(problem.steps.__code__.co_filename).read_text("utf-8"),
         ).template()
     assert issubclass(problem, TileProblem)
     return Beside(

@@ -46,7 +46,7 @@ def test_a_schedule_is_emulated() -> None:
 def test_what_does_not_fit_is_one_line() -> None:
     made, (a, b, bias, out) = load_program(PROGRAM), arrays()
     for given, why in (
-        ([a, b, bias], "takes the arrays a, b, bias, out, not 3 arguments"),
+        ([a, b, bias], "a, b, bias, out, not 3 arguments"),
         ([a, b[:-1], bias, out], "b has 31 along k, which is 32 in an array before it"),
         ([a.astype("f4"), b, bias, out], "elements of 2 bytes"),
         ([a, b, 1.0, out], "bias is an array, not float"),

@@ -288,7 +288,7 @@ def test_an_emulation_without_a_verdict_is_uncertain(
     make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Late:
-        status, reason, worst, ok = "timeout", "not done in 60 s", None, False
+        status, reason, worst, ok, batch_invariant = "timeout", "not done in 60 s", None, False, False
 
     monkeypatch.setattr(static, "verify_one", lambda *arguments, **more: Late())
     report = checked(database(make_trial(schedules[0])), CheckOptions())
@@ -311,7 +311,7 @@ def test_a_machine_that_fails_meanwhile_passes_nothing(
     path = database(make_trial(schedules[0]), failing)
 
     class Right:
-        status, reason, worst, ok = "ok", "", 0.1, True
+        status, reason, worst, ok, batch_invariant = "ok", "", 0.1, True, False
 
     def verify(template: Any, problem: Any, *arguments: Any, **more: Any) -> Right:
         if problem == larger:

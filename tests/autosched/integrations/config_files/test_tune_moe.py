@@ -136,7 +136,7 @@ class Judged:
     def counted(self, layer, rows, config, row):
         return self.default_seconds if config == DEFAULT else self.seconds[self.seen.index(config)]
 
-    def judged(self, name, config, row):
+    def verified(self, name, config, row):
         sound = {"status": "ok", "reason": "", "kernel": "ours", "triton": "3.9.0"}
         if config == DEFAULT:
             return sound | self.default, 0.0

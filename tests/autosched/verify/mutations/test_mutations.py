@@ -237,9 +237,7 @@ MUTATIONS = (
         "major(thread % Columns)",
     ),
     Mutation("copy does not advance", PIPELINED, COPY, "    source += TileMinor;\n", ""),
-    Mutation(
-        "copy advances by the wrong lines", PIPELINED, COPY, "(TileMajor) * ArrayMinor;", "(TileMinor) * ArrayMinor;"
-    ),
+    Mutation("copy advances by the wrong lines", PIPELINED, COPY, "(TileMajor) * pitch();", "(TileMinor) * pitch();"),
     Mutation(
         "torn vector stored in part",
         FMA_TORN,

@@ -60,7 +60,7 @@ def test_the_reference_is_the_gradient_of_attention(name: str) -> None:
         assert numeric == pytest.approx(exact_slope, rel=0.02, abs=0.02)  # o and lse are rounded, and differences curve
 
 
-SAMPLED = 10  # of each GPU by day; the nightly run has 200
+SAMPLED = 4  # of each GPU by day; the nightly run has 200
 WGMMA = {"queries_intrinsic": "wgmma_m64k16_f16", "keys_intrinsic": "wgmma_m64k16_f16"}
 
 

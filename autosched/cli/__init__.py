@@ -1,4 +1,4 @@
-"""What does the user want?
+"""How does a command line become a call?
 
 Start at ``app.py``, which maps arguments to commands and errors to exit statuses. ``commands/`` has one file a
 command, ``options/`` turns text into problems, kernels and devices, and ``terminal/`` prints. This room must not

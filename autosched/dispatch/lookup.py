@@ -20,9 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autosched.dispatch.distance import ProblemDistance, device_distance, problem_distance
 from autosched.dispatch.provenance import KernelProvenance, Kind, NoSchedule, Origin
-from autosched.dispatch.shipped import SHIPPED, ShippedRecordings
 from autosched.dispatch.staleness import UNKNOWN, Environment, stale_reasons
 from autosched.samplers.first_choices.model_choice import DefaultChoice, default_choice, predicted_seconds
 from measurements.files.data_folder import VARIABLE
@@ -30,12 +28,14 @@ from measurements.files.text import one_line
 from measurements.store.store import Store
 from measurements.trials.problem_key import fields_of, problem_of
 from measurements.trials.recording import RecordingError
+from measurements.trials.shipped import SHIPPED, ShippedRecordings
 from measurements.trials.trial import Trial
 from measurements.trials.vendor_library import is_library
 from search_spaces.catalogue import template, templates_for
 from search_spaces.hardware.devices import Device, UnknownDevice
 from search_spaces.hardware.devices import device as device_row
 from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.operators.distance import ProblemDistance, device_distance, problem_distance
 from search_spaces.operators.problem import Problem
 from search_spaces.short_repr import short_repr
 from search_spaces.spaces.schedule import Schedule

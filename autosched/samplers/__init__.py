@@ -1,4 +1,4 @@
-"""What is tried next?
+"""Which schedule should a search try next?
 
 Start at ``base.py``, the interface: a sampler proposes legal schedules of a space, and trials are reported to it. A
 sampler is made by a factory ``factory(space, *, seed, estimates, threads)``. The built-in ones are listed here;

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from autosched.dispatch.distance import device_distance, problem_distance
-from autosched.dispatch.shipped import SHIPPED, ShippedRecordings
 from measurements.trials.measurement import Provenance
 from measurements.trials.problem_key import fields_of, problem_of
+from measurements.trials.shipped import SHIPPED, ShippedRecordings
 from measurements.trials.trial import Trial
 from measurements.trials.vendor_library import is_library
 from search_spaces.hardware.devices import DEVICES, Device
+from search_spaces.operators.distance import device_distance, problem_distance
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 

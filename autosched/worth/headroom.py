@@ -26,13 +26,13 @@ import numpy as np
 
 from autosched.dispatch.lookup import look_up
 from autosched.dispatch.provenance import Kind, NoSchedule
-from autosched.dispatch.shipped import SHIPPED, ShippedRecordings
 from autosched.reporting.roofline import roofline
 from autosched.samplers.first_choices.model_choice import default_choice
 from autosched.worth.evidence import Evidence, drawn, recorded_searches, spread_out
 from autosched.worth.libraries import LibraryTime, library_times, ratios
 from measurements.store.store import Store
 from measurements.trials.measurement import Provenance
+from measurements.trials.shipped import SHIPPED, ShippedRecordings
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem

@@ -14,12 +14,12 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from autosched.dispatch.shipped import ShippedRecordings
 from autosched.worth.evidence import Evidence, recorded_searches
 from autosched.worth.headroom import Estimator, Headroom
 from autosched.worth.libraries import library_times
 from benchmarks.cost_model.model_on_gpu import described
 from measurements.trials.problem_key import problem_of
+from measurements.trials.shipped import ShippedRecordings
 from search_spaces.hardware.devices import Device, device
 from search_spaces.operators.problem import Problem
 

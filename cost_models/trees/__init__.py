@@ -1,4 +1,4 @@
-"""What do measurements teach?
+"""How are cost models trained on measured times?
 
 Start at ``trained_model.py``: boosted trees learn corrections on top of the time model. ``training.py`` fits,
 ``observations.py`` prepares the data, ``evaluation.py`` reports the quality on held-out problems. This room must not

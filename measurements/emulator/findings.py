@@ -258,7 +258,7 @@ class Emulation:
     none now (executables/executable_launch.py). ``uses`` are stretches of it that the launch has used: address, bytes,
     and how (host_order.Use). ``variables`` is a number of what it left in variables that are no arrays of the caller,
     where it uses values that nobody has written (effect.py). ``waited``: a dependent launch has waited for
-    those before it before it let later ones begin.
+    earlier launches before it allowed later ones to begin.
     ``elements`` is for a launch of which only some blocks ran (sparse.py): what they wrote of each output, by its name.
     Such a launch has no ``outputs``.
     """

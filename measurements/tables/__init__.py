@@ -1,4 +1,4 @@
-"""What do recordings of others say?
+"""How are published tables of measured times read?
 
 Start at ``reading.py``. ``table.py`` is one table of measured configurations, ``kernel_tuner.py`` reads the cache
 files and T4 files of Kernel Tuner. Searches are replayed in these tables, and models learn from them. This room must

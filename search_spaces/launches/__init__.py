@@ -1,4 +1,4 @@
-"""What is launched, and with which arguments?
+"""How is a kernel launch described?
 
 Start at ``launch.py``; its arguments are operands (``operand.py``), scalars, tensor maps (``tensor_map.py``) and
 textures (``texture.py``). ``generated_kernel.py`` adds the CUDA C++ of a launch, ``headers.py`` what this includes.

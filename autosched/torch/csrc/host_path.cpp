@@ -50,7 +50,7 @@ std::atomic<Word> in_python_count{0};
 void (*set_python_error)(void* type, void* value) = nullptr;  // PyErr_SetObject
 void (*release_python_object)(void*) = nullptr;               // Py_DecRef
 
-// What an operator in Python left for the call that it computes.
+// The table entry that the Python operator created for the current call, until the call takes it.
 thread_local std::unique_ptr<Entry> filled;
 thread_local void *error_type = nullptr, *error_value = nullptr;
 thread_local std::string error_text;

@@ -1,7 +1,7 @@
 """Loads that go through shared memory: operands of products, whose windows a loop moves tile by tile or not at all.
 
-What is multiplied as it is stored is read as the fragments of an instruction. What has another type, such as weights of
-4 or 8 bits, is copied as it is stored; threads read what they need of it, and convert that in registers.
+An operand whose stored type is that of the product is read as the fragments of an instruction. An operand of another
+type, such as weights of 4 or 8 bits, is copied as stored; threads read their elements and convert them in registers.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class Array:
 
     @property
     def shape(self) -> tuple[Index | int, ...]:
-        """What is left to be indexed; a dynamic size is an index."""
+        """The dimensions that have no index yet; a dynamic size is an index."""
         full: tuple[Index | int, ...] = self.full
         if self.dynamic is not None:
             full = (self.dynamic, *self.full[1:])

@@ -45,8 +45,10 @@ def copies(problem: Matmul) -> tuple[Parameter, ...]:
     """``copy_a`` and ``copy_b``: what copies each operand."""
 
     def copy(side: OperandSide) -> Parameter:
-        by = (BY_TMA, BY_THREADS) if aligned_bytes(problem, side) == STRIDE_BYTES else (BY_THREADS,)
-        by = (BY_TMA,) if is_padded(problem, side) else by
+        if is_padded(problem, side):  # threads read operands where they lie
+            by: tuple[str, ...] = (BY_TMA,)
+        else:
+            by = (BY_TMA, BY_THREADS) if aligned_bytes(problem, side) == STRIDE_BYTES else (BY_THREADS,)
         return categorical(f"copy_{side}", by, f"how {side} goes to shared memory", before=by[0])
 
     return tuple(copy(side) for side in SIDES)

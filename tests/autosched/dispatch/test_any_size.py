@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from autosched.dispatch.any_size import KernelOfAnySize
-from autosched.dispatch.distance import problem_distance
 from autosched.programs.loading import problem
+from search_spaces.operators.distance import problem_distance
 from search_spaces.programs.builder import Builder, InOut, Input, Output, Program, Scalar, program
 from search_spaces.programs.language.ir import Array
 

@@ -9,7 +9,6 @@ from functools import cache
 import pytest
 
 from autosched.dispatch import lookup
-from autosched.dispatch.distance import MAX_DOUBLINGS, OTHER_DEVICE, UNKNOWN_DEVICE, device_distance, problem_distance
 from autosched.dispatch.lookup import NEIGHBOUR_SLACK, NoSchedule, look_up
 from autosched.dispatch.provenance import KernelProvenance, Kind
 from autosched.dispatch.staleness import Environment
@@ -20,6 +19,13 @@ from measurements.trials.trial import Trial
 from measurements.trials.vendor_library import LIBRARY_SCHEDULE
 from search_spaces.catalogue import template, templates_for
 from search_spaces.hardware.devices import Device, device
+from search_spaces.operators.distance import (
+    MAX_DOUBLINGS,
+    OTHER_DEVICE,
+    UNKNOWN_DEVICE,
+    device_distance,
+    problem_distance,
+)
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import Reduce, RmsNorm, Softmax

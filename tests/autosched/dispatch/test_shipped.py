@@ -18,7 +18,6 @@ from autosched.dispatch import functions, lookup, resolve
 from autosched.dispatch.database import Database, NoSchedule
 from autosched.dispatch.lookup import look_up
 from autosched.dispatch.provenance import Kind
-from autosched.dispatch.shipped import SHIPPED, ShippedRecordings, fastest
 from autosched.samplers.first_choices.model_choice import DefaultChoice
 from measurements.compiler.pool import CompilePool
 from measurements.store.store import Store
@@ -26,6 +25,7 @@ from measurements.trials import recording
 from measurements.trials.measurement import Measurement, Provenance, Status
 from measurements.trials.problem_key import problem_of
 from measurements.trials.recording import Recording
+from measurements.trials.shipped import SHIPPED, ShippedRecordings, fastest
 from measurements.trials.trial import Trial
 from measurements.trials.vendor_library import LIBRARY_SCHEDULE
 from search_spaces.hardware.devices import device

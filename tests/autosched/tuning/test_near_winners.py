@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from autosched.dispatch.shipped import SHIPPED, ShippedRecordings
 from autosched.tuning.near_winners import near_winners
 from measurements.store.store import Store
 from measurements.trials.measurement import Measurement, Provenance, Status, Timing
 from measurements.trials.problem_key import problem_of
+from measurements.trials.shipped import SHIPPED, ShippedRecordings
 from measurements.trials.trial import Trial
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import device

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autosched.dispatch.shipped import ShippedRecordings
 from autosched.samplers.first_choices.model_choice import default_choice
 from autosched.worth.evidence import Evidence
 from autosched.worth.headroom import CannotEstimate, Estimator, Today
 from autosched.worth.libraries import LibraryTime
+from measurements.trials.shipped import ShippedRecordings
 from search_spaces.hardware.devices import device
 from search_spaces.operators.row_reduction import Softmax
 

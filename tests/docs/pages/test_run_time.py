@@ -7,11 +7,12 @@ import re
 from pathlib import Path
 
 import autosched
-from autosched.dispatch import distance, lookup
+from autosched.dispatch import lookup
 from autosched.dispatch.database import NotTuned, StaleSchedule
 from autosched.dispatch.provenance import KernelProvenance, Kind
 from autosched.samplers.first_choices import model_choice
 from autosched.tuning.winner import paired_timing
+from search_spaces.operators import distance
 
 PAGE = " ".join((Path(__file__).parents[3] / "docs" / "how-to" / "run-time.md").read_text("utf-8").split())
 

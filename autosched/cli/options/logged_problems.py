@@ -5,19 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autosched.cli.terminal.errors import InputError
 from autosched.cli.terminal.output import say
 from autosched.reporting import formatting
-from autosched.suites.logged_calls import read_calls
-from autosched.suites.suite import SuiteMember
 from measurements.store.errors import StoreError
 from measurements.store.store import Store
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import Device
+
+if TYPE_CHECKING:
+    from autosched.suites.suite import SuiteMember
 
 TOLD_SECONDS = 5.0  # seconds between two lines of progress
 
@@ -55,6 +56,8 @@ def logged_problems(calls: str, chip: Device, rows: Sequence[int]) -> tuple[Suit
         CallLogError: The file is not a call log.
         OSError: The file cannot be read.
     """
+    from autosched.suites.logged_calls import read_calls  # imports the search
+
     read = read_calls(calls, rows)
     members, skipped = [], read.skipped.copy()
     for member in read.members:

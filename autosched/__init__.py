@@ -28,8 +28,11 @@ if TYPE_CHECKING:
         attention,
         attention_backward,
         cross_entropy,
+        cross_entropy_backward,
         decode_attention,
         grouped_matmul,
+        linear_cross_entropy,
+        linear_cross_entropy_dlogits,
         qk_norm_rope,
         quantized_matmul,
         rmsnorm_quantize,
@@ -59,9 +62,10 @@ if TYPE_CHECKING:
     from search_spaces.spaces.schedule import Schedule
     from search_spaces.tile_operators.attention import Attention
     from search_spaces.tile_operators.attention_backward import AttentionBackward
-    from search_spaces.tile_operators.cross_entropy import CrossEntropy
+    from search_spaces.tile_operators.cross_entropy import CrossEntropy, CrossEntropyBackward
     from search_spaces.tile_operators.decode_attention import DecodeAttention
     from search_spaces.tile_operators.grouped_matmul import GroupedMatmul
+    from search_spaces.tile_operators.linear_cross_entropy import LinearCrossEntropy, LinearCrossEntropyDlogits
     from search_spaces.tile_operators.packed_weights import int4_from_awq, int4_from_gptq, pack_int4
     from search_spaces.tile_operators.qk_norm_rope import QkNormRope
     from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
@@ -76,6 +80,7 @@ __all__ = [
     "CommonFailure",
     "Copy",
     "CrossEntropy",
+    "CrossEntropyBackward",
     "Database",
     "DecodeAttention",
     "Device",
@@ -90,6 +95,8 @@ __all__ = [
     "KernelOptions",
     "KernelSpec",
     "LayerNorm",
+    "LinearCrossEntropy",
+    "LinearCrossEntropyDlogits",
     "Matmul",
     "Matvec",
     "NoSchedule",
@@ -120,6 +127,7 @@ __all__ = [
     "attention",
     "attention_backward",
     "cross_entropy",
+    "cross_entropy_backward",
     "decode_attention",
     "device",
     "emulate",
@@ -127,6 +135,8 @@ __all__ = [
     "int4_from_awq",
     "int4_from_gptq",
     "layernorm",
+    "linear_cross_entropy",
+    "linear_cross_entropy_dlogits",
     "log_calls",
     "matmul",
     "matvec",
@@ -187,14 +197,18 @@ _HOMES = {
     ),
     **dict.fromkeys(
         (
-            *("attention", "attention_backward", "cross_entropy", "decode_attention", "grouped_matmul"),
+            *("attention", "attention_backward", "cross_entropy", "cross_entropy_backward", "decode_attention"),
+            *("grouped_matmul", "linear_cross_entropy", "linear_cross_entropy_dlogits"),
             *("qk_norm_rope", "quantized_matmul", "rmsnorm_quantize", "router_topk"),
         ),
         "autosched.dispatch.tile_functions",
     ),
     "pack_weights": "autosched.dispatch.packing",
     **dict.fromkeys(("int4_from_awq", "int4_from_gptq", "pack_int4"), "search_spaces.tile_operators.packed_weights"),
-    "CrossEntropy": "search_spaces.tile_operators.cross_entropy",
+    **dict.fromkeys(("CrossEntropy", "CrossEntropyBackward"), "search_spaces.tile_operators.cross_entropy"),
+    **dict.fromkeys(
+        ("LinearCrossEntropy", "LinearCrossEntropyDlogits"), "search_spaces.tile_operators.linear_cross_entropy"
+    ),
     "QkNormRope": "search_spaces.tile_operators.qk_norm_rope",
     "RmsNormQuantize": "search_spaces.tile_operators.rmsnorm_quantize",
     "RouterTopK": "search_spaces.tile_operators.router_topk",

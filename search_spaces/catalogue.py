@@ -23,9 +23,10 @@ from search_spaces.operators.transpose import Transpose
 from search_spaces.templates.template import KernelTemplate, TemplateSet
 from search_spaces.tile_operators.attention import Attention
 from search_spaces.tile_operators.attention_backward import AttentionBackward
-from search_spaces.tile_operators.cross_entropy import CrossEntropy
+from search_spaces.tile_operators.cross_entropy import CrossEntropy, CrossEntropyBackward
 from search_spaces.tile_operators.decode_attention import DecodeAttention
 from search_spaces.tile_operators.grouped_matmul import GroupedMatmul
+from search_spaces.tile_operators.linear_cross_entropy import LinearCrossEntropy, LinearCrossEntropyDlogits
 from search_spaces.tile_operators.qk_norm_rope import QkNormRope
 from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
 from search_spaces.tile_operators.rmsnorm_quantize import RmsNormQuantize
@@ -37,7 +38,8 @@ ENTRY_POINTS = "autosched.templates"
 BUILT_IN_PROBLEMS: tuple[type[Problem], ...] = (Matmul, Matvec, Reduce, Softmax, RmsNorm, LayerNorm, Transpose, Copy)
 TILE_PROBLEMS: tuple[type[TileOperator], ...] = (
     *(DecodeAttention, QuantizedMatmul, GroupedMatmul, Attention, AttentionBackward),
-    *(RmsNormQuantize, QkNormRope, RouterTopK, CrossEntropy),
+    *(RmsNormQuantize, QkNormRope, RouterTopK),
+    *(CrossEntropy, CrossEntropyBackward, LinearCrossEntropy, LinearCrossEntropyDlogits),
 )
 """Problems whose only template has the same name and consists of tile programs."""
 

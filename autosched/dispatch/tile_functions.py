@@ -10,9 +10,10 @@ from typing import Any
 from autosched.dispatch.functions import Source, call_tile_operator
 from search_spaces.tile_operators.attention import Attention
 from search_spaces.tile_operators.attention_backward import AttentionBackward
-from search_spaces.tile_operators.cross_entropy import CrossEntropy
+from search_spaces.tile_operators.cross_entropy import CrossEntropy, CrossEntropyBackward
 from search_spaces.tile_operators.decode_attention import DecodeAttention
 from search_spaces.tile_operators.grouped_matmul import GroupedMatmul
+from search_spaces.tile_operators.linear_cross_entropy import LinearCrossEntropy, LinearCrossEntropyDlogits
 from search_spaces.tile_operators.qk_norm_rope import QkNormRope
 from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
 from search_spaces.tile_operators.rmsnorm_quantize import RmsNormQuantize
@@ -321,3 +322,75 @@ def cross_entropy(logits: Any, label: Any, out: Any = None, *, database: Source 
         NoSchedule: No kernel can compute this.
     """
     return call_tile_operator(CrossEntropy, {"logits": logits, "label": label}, out, database, {})
+
+
+def cross_entropy_backward(
+    logits: Any, label: Any, lse: Any, dloss: Any, out: Any = None, *, database: Source | None = None
+) -> Any:
+    """Compute the gradients of logits from those of the losses.
+
+    Args:
+        logits: (rows, columns) of f32, f16 or bf16.
+        label: (rows,) of int32; rows whose label is out of range give zeros.
+        lse: (rows,) of f32, the second result of ``cross_entropy``.
+        dloss: (rows,) of f32, the gradient of each loss.
+        out: Array for the result. Default: a new one.
+        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
+
+    Returns:
+        Gradients of the shape and type of ``logits``.
+
+    Raises:
+        ValueError: Arrays do not fit together, or are on several GPUs.
+        NoSchedule: No kernel can compute this.
+    """
+    arrays = {"logits": logits, "label": label, "lse": lse, "dloss": dloss}
+    return call_tile_operator(CrossEntropyBackward, arrays, out, database, {})
+
+
+def linear_cross_entropy(x: Any, w: Any, label: Any, out: Any = None, *, database: Source | None = None) -> Any:
+    """Compute what ``cross_entropy`` does of ``x @ w.T``, without these logits in memory.
+
+    Args:
+        x: (rows, k) of f16 or bf16.
+        w: (columns, k) of x's type, as a linear layer has it.
+        label: (rows,) of int32; labels out of range give a loss of 0.
+        out: Arrays for the results. Default: new ones.
+        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
+
+    Returns:
+        Losses and logarithms of the sums, (rows,) of f32 each.
+
+    Raises:
+        ValueError: Arrays do not fit together, or are on several GPUs.
+        NoSchedule: No kernel can compute this.
+    """
+    return call_tile_operator(LinearCrossEntropy, {"x": x, "w": w, "label": label}, out, database, {})
+
+
+def linear_cross_entropy_dlogits(
+    x: Any, w: Any, label: Any, lse: Any, dloss: Any, out: Any = None, *, database: Source | None = None
+) -> Any:
+    """Compute the gradients of the logits of ``linear_cross_entropy``.
+
+    The result g has all of these rows in memory: call this for some rows at a time, and add up ``g @ w`` and
+    ``g.T @ x``, as the gradient of ``torch.ops.autosched.linear_cross_entropy`` does.
+
+    Args:
+        x: (rows, k) of f16 or bf16.
+        w: (columns, k) of x's type.
+        label: (rows,) of int32; rows whose label is out of range give zeros.
+        lse: (rows,) of f32, the second result of ``linear_cross_entropy``.
+        dloss: (rows,) of f32, the gradient of each loss.
+        out: Array for the result. Default: a new one.
+        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
+
+    Returns:
+        Gradients, (rows, columns) of x's type.
+
+    Raises:
+        ValueError: Arrays do not fit together, or are on several GPUs.
+        NoSchedule: No kernel can compute this.
+    """
+    arrays = {"x": x, "w": w, "label": label, "lse": lse, "dloss": dloss}
+    return call_tile_operator(LinearCrossEntropyDlogits, arrays, out, database, {})

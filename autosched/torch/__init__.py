@@ -6,7 +6,7 @@ tensors they use torch's own formula, or the emulator within ``emulated``. This 
 ``import autosched`` must not import this room, which imports torch.
 """
 
-from autosched.torch import attention_gradient, tile_ops  # noqa: F401  # define operators
+from autosched.torch import attention_gradient, cross_entropy_gradient, tile_ops  # noqa: F401  # define operators
 from autosched.torch.cpu import emulated
 from autosched.torch.host_path import launch_table
 from autosched.torch.ops import layernorm, matmul, matvec, reduce, rmsnorm, softmax, transpose

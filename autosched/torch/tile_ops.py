@@ -1,8 +1,8 @@
 """``torch.ops.autosched`` of operators that state their tile program: schema, shapes and CPU kernels follow from the
 problem type.
 
-On CPU tensors they are the problem's reference, or within ``emulated`` the chosen kernel in the emulator. They have no
-gradients but those of ``attention_gradient.py``.
+On CPU tensors they are the problem's reference, or within ``emulated`` the chosen kernel in the emulator. Those of
+``attention_gradient.py`` and ``cross_entropy_gradient.py`` have gradients.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The cross entropy of logits over a vocabulary, in one pass."""
+"""The cross entropy of logits over a vocabulary, and their gradient, in one pass each."""
 
 from __future__ import annotations
 
@@ -15,6 +15,35 @@ from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import option
 from search_spaces.tile_operators.softmax_rows import LOG2_E
 from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem, cut
+
+
+def losses(logits: FloatArray, label: Array) -> dict[str, FloatArray]:
+    """Return ``loss`` and ``lse``, (rows,) each, of logits (rows, columns) and labels (rows,)."""
+    label, (rows, columns) = label.astype(np.int64), logits.shape
+    with np.errstate(all="ignore"):
+        peak = logits.max(axis=1)
+        centre = np.where(peak == -np.inf, 0.0, peak)
+        lse = np.log(np.exp(logits - centre[:, None]).sum(axis=1)) + centre
+        inside = (label >= 0) & (label < columns)
+        own = logits[np.arange(rows), np.where(inside, label, 0)]
+        return {"loss": np.where(inside, lse - own, 0.0), "lse": lse}
+
+
+def gradients(logits: FloatArray, label: Array, lse: FloatArray, dloss: FloatArray) -> FloatArray:
+    """Return the gradients of logits, (rows, columns), under the losses' gradients ``dloss`` (rows,)."""
+    label, columns = label.astype(np.int64), logits.shape[1]
+    with np.errstate(all="ignore"):
+        own = np.arange(columns) == label[:, None]
+        inside = (label >= 0) & (label < columns)
+        found = (np.exp(logits - lse[:, None]) - own) * dloss[:, None]
+        return np.where(inside[:, None], found, 0.0)
+
+
+def labels_of_rows(rows: int, columns: int, seed: int) -> Array:
+    """Return random labels, (rows,) of i32, a fifth of which are -100."""
+    rng = np.random.default_rng((seed, 3))
+    label = rng.integers(0, columns, rows)
+    return np.where(rng.random(rows) < 0.2, -100, label).astype(np.int32)
 
 
 @dataclass(frozen=True)
@@ -96,24 +125,96 @@ class CrossEntropy(TileProblem):
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         x = self.loaded(inputs)
-        logits, label = x["logits"], x["label"].astype(np.int64)
-        with np.errstate(all="ignore"):
-            peak = logits.max(axis=1)
-            centre = np.where(peak == -np.inf, 0.0, peak)
-            lse = np.log(np.exp(logits - centre[:, None]).sum(axis=1)) + centre
-            inside = (label >= 0) & (label < self.columns)
-            own = logits[np.arange(self.rows), np.where(inside, label, 0)]
-            return {"loss": np.where(inside, lse - own, 0.0), "lse": lse}
+        return losses(x["logits"], x["label"])
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
         """Return the usual logits, and labels of which some are no column."""
-        found, rng = super().random_inputs(seed), np.random.default_rng((seed, 3))
-        label = rng.integers(0, self.columns, self.rows)
-        found["label"] = np.where(rng.random(self.rows) < 0.2, -100, label).astype(np.int32)
-        return found
+        return super().random_inputs(seed) | {"label": labels_of_rows(self.rows, self.columns, seed)}
 
     def reduced(self, turns: ReducedLoops) -> Self:
         """Return one with a few rows, and columns of a few iterations."""
         width = turns.chosen["width"]
         columns = min(self.columns, turns.count * width + (self.columns % width or width))
         return replace(self, rows=cut(self.rows, turns.chosen["bm"]), columns=columns)
+
+
+@dataclass(frozen=True)
+class CrossEntropyBackward(TileProblem):
+    """The gradient of logits: ``(exp(logits - lse) - (column == label)) * dloss``.
+
+    Arrays: logits and label as in ``CrossEntropy``; lse (rows,) is its result, and dloss (rows,) the gradient of the
+    losses, both of f32; dlogits (rows, columns) of ``dtype``. Rows whose label is no column are 0. The tolerance is the
+    interpreter's bound. Raises ValueError for sizes below 1 and unknown types.
+    """
+
+    operator: ClassVar[str] = "cross_entropy_backward"
+    summary: ClassVar[str] = "the gradient of logits under cross entropy"
+    inputs: ClassVar[tuple[str, ...]] = ("logits", "label", "lse", "dloss")
+    size_fields: ClassVar[tuple[str, ...]] = ("rows", "columns")
+
+    rows: int = option("rows of logits")
+    columns: int = option("columns of logits: the vocabulary")
+    dtype: str = option("type of logits", "bf16", choices=tuple(FLOAT_DTYPES))
+
+    @property
+    def batch_sizes(self) -> Mapping[str, int]:
+        return {"rows": 4096}
+
+    def __post_init__(self) -> None:
+        CrossEntropy(self.rows, self.columns, self.dtype)  # has the same limits
+        self._take_types("dtype")
+        self._take_extents("rows", "columns")
+
+    def operands(self) -> tuple[Operand, ...]:
+        own = FLOAT_DTYPES[self.dtype]
+        return (
+            Operand("logits", "input", own, (self.rows, self.columns)),
+            Operand("label", "input", I32, (self.rows,)),
+            Operand("lse", "input", F32, (self.rows,)),
+            Operand("dloss", "input", F32, (self.rows,)),
+            Operand("dlogits", "output", own, (self.rows, self.columns)),
+        )
+
+    @classmethod
+    def of_arrays(cls, shapes: Mapping[str, tuple[int, ...]], types: Mapping[str, str], **options: Any) -> Self:
+        if len(shapes["logits"]) != 2:
+            raise ValueError(f"cross_entropy_backward takes logits (rows, columns), not {shapes['logits']}")
+        return cls(*shapes["logits"], dtype=types["logits"], **options)
+
+    @property
+    def flops(self) -> float:
+        return 4.0 * self.rows * self.columns
+
+    def views(self) -> Mapping[str, str]:
+        return {"logits": "m n", "label": "m", "lse": "m", "dloss": "m", "dlogits": "m n"}
+
+    def extents(self) -> Mapping[str, int]:
+        return {"m": self.rows, "n": self.columns}
+
+    @staticmethod
+    def compute(p: Any, o: Any, logits: Any, label: Any, lse: Any, dloss: Any, dlogits: Any) -> None:
+        m, n = logits.shape
+        bm, width = p.choose(bm=(1, 2, 4), width=(512, 1024, 2048))
+        i, j = p.blocks((m, n), (bm, width))
+        wanted = p.load(p.window(label, (i, 0), (bm, 1), column=True))
+        sums, scale = (p.load(p.window(array, (i, 0), (bm, 1), column=True)) for array in (lse, dloss))
+        tile = p.load(p.window(logits, (i, j), (bm, width))).cast("f32")
+        counts = (p.full((bm, 1), -1, "i32") < wanted) & (wanted < p.full((bm, 1), n, "i32"))
+        own = p.where(p.columns(j, width) == wanted, 1.0, 0.0)
+        result = p.where(counts, (p.exp2((tile - sums) * LOG2_E) - own) * scale, 0.0)
+        p.store(result.cast(o.dtype), p.window(dlogits, (i, j), (bm, width)))
+
+    def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        x = self.loaded(inputs)
+        return {"dlogits": gradients(x["logits"], x["label"], x["lse"], x["dloss"])}
+
+    def random_inputs(self, seed: int) -> dict[str, Array]:
+        """Return the usual logits with the logarithms of their sums, and labels of which some are no column."""
+        found = super().random_inputs(seed) | {"label": labels_of_rows(self.rows, self.columns, seed)}
+        logits = FLOAT_DTYPES[self.dtype].load(found["logits"])
+        return found | {"lse": losses(logits, found["label"])["lse"].astype(np.float32)}
+
+    def reduced(self, turns: ReducedLoops) -> Self:
+        """Return one with a few rows, and columns of two tiles."""
+        rows, columns = cut(self.rows, turns.chosen["bm"]), cut(self.columns, turns.chosen["width"])
+        return replace(self, rows=rows, columns=columns)

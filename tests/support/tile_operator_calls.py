@@ -10,9 +10,10 @@ import torch
 from search_spaces.launches.operand import Operand
 from search_spaces.tile_operators.attention import Attention
 from search_spaces.tile_operators.attention_backward import AttentionBackward
-from search_spaces.tile_operators.cross_entropy import CrossEntropy
+from search_spaces.tile_operators.cross_entropy import CrossEntropy, CrossEntropyBackward
 from search_spaces.tile_operators.decode_attention import DecodeAttention
 from search_spaces.tile_operators.grouped_matmul import GroupedMatmul
+from search_spaces.tile_operators.linear_cross_entropy import LinearCrossEntropy, LinearCrossEntropyDlogits
 from search_spaces.tile_operators.qk_norm_rope import QkNormRope
 from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
 from search_spaces.tile_operators.rmsnorm_quantize import RmsNormQuantize
@@ -32,6 +33,9 @@ PROBLEMS: dict[str, TileOperator] = {
     "qk_norm_rope": QkNormRope(3, 2, 16, length=9),
     "router_topk": RouterTopK(4, 12, top=3),
     "cross_entropy": CrossEntropy(3, 40),
+    "cross_entropy_backward": CrossEntropyBackward(3, 40),
+    "linear_cross_entropy": LinearCrossEntropy(3, 40, 24),
+    "linear_cross_entropy_dlogits": LinearCrossEntropyDlogits(3, 40, 24),
     "grouped_matmul": GroupedMatmul(m=40, n=16, k=24, groups=3, tokens=10, activation="silu_up"),
 }
 

@@ -9,7 +9,8 @@ import pytest
 from tile_operator_checks import interpreted, is_found, kernel_of, outcome, sampled
 
 from search_spaces.catalogue import problem_from_json
-from search_spaces.tile_operators.cross_entropy import CrossEntropy
+from search_spaces.tile_operators.cross_entropy import CrossEntropy, CrossEntropyBackward
+from search_spaces.tile_operators.linear_cross_entropy import LinearCrossEntropy, LinearCrossEntropyDlogits
 from search_spaces.tile_operators.qk_norm_rope import QkNormRope
 from search_spaces.tile_operators.rmsnorm_quantize import RmsNormQuantize
 from search_spaces.tile_operators.router_topk import RouterTopK
@@ -22,6 +23,9 @@ CASES: dict[str, TileProblem] = {
     "router": RouterTopK(9, 60, top=6),
     "router, parts of all": RouterTopK(9, 64, top=3, renormalize=0, dtype="bf16"),
     "cross entropy": CrossEntropy(5, 1300),
+    "its gradient": CrossEntropyBackward(5, 1300),
+    "a linear layer and cross entropy": LinearCrossEntropy(70, 1200, 40),
+    "the gradient of its logits": LinearCrossEntropyDlogits(70, 150, 72, dtype="f16"),
 }
 MODELS: dict[str, TileProblem] = {  # few tokens
     "llama 3 8B, norm": RmsNormQuantize(3, 4096),
@@ -29,6 +33,9 @@ MODELS: dict[str, TileProblem] = {  # few tokens
     "qwen 3 30B, router": RouterTopK(5, 128, top=8, dtype="bf16"),
     "deepseek v3, router": RouterTopK(3, 256, top=8),
     "llama 3, cross entropy": CrossEntropy(2, 16032),
+    "llama 3, gradient of cross entropy": CrossEntropyBackward(2, 16032, dtype="f32"),
+    "llama 3, linear layer and cross entropy": LinearCrossEntropy(66, 1000, 256),
+    "llama 3, gradient of its logits": LinearCrossEntropyDlogits(66, 500, 256),
 }
 
 
@@ -37,7 +44,13 @@ def test_the_interpreter_agrees_with_numpy(name: str) -> None:
     assert interpreted(CASES[name], 2)
 
 
-@pytest.mark.parametrize("name", ["norm and quantisation", "norm and rotary positions", "router", "cross entropy"])
+SAMPLED = [
+    "norm and quantisation", "norm and rotary positions", "router", "cross entropy", "its gradient",
+    "a linear layer and cross entropy", "the gradient of its logits",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAMPLED)
 def test_a_sampled_schedule(name: str) -> None:
     for schedule in sampled(CASES[name], "h100", 1):
         assert outcome(CASES[name], kernel_of(CASES[name], "h100", schedule)) == "ok", schedule
@@ -65,6 +78,7 @@ def test_sampled_schedules_and_edge_cases(name: str) -> None:
         assert outcome(problem, kernel, given.inputs) == "ok", given.cases
 
 
+LINEAR = "a linear layer and cross entropy"
 FAULTS = {
     "the scale of a wrong type": ("1.0 / LARGEST), LEAST", "1.0 / 240.0), LEAST", "norm and quantisation"),
     "padding counts in the mean": ("(1.0 / n)", "(1.0 / width)", "norm and quantisation"),
@@ -77,11 +91,24 @@ FAULTS = {
     "weights of all": ("if not o.renormalize", "if o.renormalize", "router"),
     "ignored labels count": ("p.where(counts, sums - own, 0.0)", "sums - own", "cross entropy"),
     "sums are not rescaled": ("total * fade + p", "total + p", "cross entropy"),
+    "the label keeps its share": (" == wanted, 1.0, 0.0)", " == wanted, 0.0, 0.0)", "its gradient"),
+    "ignored rows have gradients": ("p.where(counts, (p.exp2", "p.where(counts | True, (p.exp2", "its gradient"),
+    "columns behind the last count": ("logits = p.where(place < n, _product(p, x, w, (i, j), (bm, PART, bk)), -inf)",
+                                      "logits = _product(p, x, w, (i, j), (bm, PART, bk))", LINEAR),
+    "parts are not rescaled": ('"add", totals * p.exp2((tops - centre) * LOG2_E)', '"add", totals', LINEAR),
+    "earlier parts are not rescaled": ("total.set(total * fade +", "total.set(total +", LINEAR),
+    "the label of one part counts": ("own.set(own + p.red", "own.set(p.red", LINEAR),
+    "every part at one place": ("(i, j // PART), (bm, 1), turned", "(i, 0), (bm, 1), turned", LINEAR),
+    "labels of all parts": ("(place == wanted) & (place < n)", "(place % PART == wanted % PART) & (place < n)", LINEAR),
+    "a stale maximum": ("        top.set(peak)\n", "", LINEAR),
+    "natural powers": ("p.exp2((_product(p, x, w, (i, j), (bm, bn, bk)) - sums) * LOG2_E)",
+                       "p.exp2(_product(p, x, w, (i, j), (bm, bn, bk)) - sums)", "the gradient of its logits"),
+    "the losses' gradients are left out": ("- own) * scale, 0.0)", "- own) * 1.0, 0.0)", "the gradient of its logits"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "fault", [f if i in (1, 6) else pytest.param(f, marks=pytest.mark.nightly) for i, f in enumerate(FAULTS)]
+    "fault", [f if i in (1, 6, 14) else pytest.param(f, marks=pytest.mark.nightly) for i, f in enumerate(FAULTS)]
 )
 def test_planted_faults_are_found(fault: str) -> None:
     old, new, case = FAULTS[fault]

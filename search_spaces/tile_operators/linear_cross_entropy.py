@@ -1,0 +1,249 @@
+"""The cross entropy of a linear layer's rows, without their logits in memory.
+
+``LinearCrossEntropy`` multiplies tiles of x and w, and keeps three numbers of each row of a tile of logits: the largest
+one, a sum of exponentials, and the one of the label. A second launch combines them. ``LinearCrossEntropyDlogits``
+recomputes the logits and gives their gradient, from which two products give those of x and w; a caller passes some rows
+at a time, so that this array stays small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from search_spaces.arrays import Array, FloatArray
+from search_spaces.hardware.dtypes import F32, FLOAT_DTYPES, I32
+from search_spaces.launches.operand import Operand
+from search_spaces.operators.problem import option
+from search_spaces.tile_operators.cross_entropy import gradients, labels_of_rows, losses
+from search_spaces.tile_operators.softmax_rows import LOG2_E
+from search_spaces.tile_operators.tile_pipeline import ProgramStep, TilePipeline
+from search_spaces.tile_operators.tile_problem import ReducedLoops, TileOperator, TileProblem
+
+TYPES = ("f16", "bf16")
+PART = 128  # columns of logits that leave one triple of numbers
+
+
+@dataclass(frozen=True)
+class _OfLinearLayer(TileOperator):
+    """What both problems share: logits are ``x @ w.T``, for x (rows, k) and w (columns, k)."""
+
+    size_fields: ClassVar[tuple[str, ...]] = ("rows", "columns", "k")
+
+    rows: int = option("rows of x")
+    columns: int = option("rows of w: the vocabulary")
+    k: int = option("columns of x and w", flag="-k")
+    dtype: str = option("type of x and w, and of a gradient", "bf16", choices=TYPES)
+
+    @property
+    def batch_sizes(self) -> Mapping[str, int]:
+        return {"rows": 4096}
+
+    def __post_init__(self) -> None:
+        self._take_types("dtype")
+        self._take_extents("rows", "columns", "k")
+        if self.dtype not in TYPES:
+            raise ValueError(f"dtype must be {' or '.join(TYPES)}, not {self.dtype!r}")
+        if max(self.rows, self.columns) * self.k >= 2**40 or self.rows * self.columns >= 2**40:
+            raise ValueError("the arrays are too large: keep each, and the logits, under 2^40 elements")
+
+    @classmethod
+    def of_arrays(cls, shapes: Mapping[str, tuple[int, ...]], types: Mapping[str, str], **options: Any) -> Self:
+        x, w = shapes["x"], shapes["w"]
+        if len(x) != 2 or len(w) != 2:
+            raise ValueError(f"{cls.operator} takes x (rows, k) and w (columns, k), not {x} and {w}")
+        return cls(rows=x[0], columns=w[0], k=x[1], dtype=types["x"], **options)
+
+    @property
+    def flops(self) -> float:
+        return 2.0 * self.rows * self.columns * self.k
+
+    def extents(self) -> Mapping[str, int]:
+        return {"m": self.rows, "n": self.columns, "k": self.k}
+
+    def _factors(self) -> tuple[Operand, ...]:
+        own = FLOAT_DTYPES[self.dtype]
+        return (
+            Operand("x", "input", own, (self.rows, self.k)),
+            Operand("w", "input", own, (self.columns, self.k)),
+            Operand("label", "input", I32, (self.rows,)),
+        )
+
+    def random_inputs(self, seed: int) -> dict[str, Array]:
+        """Return the usual factors, and labels of which some are no column."""
+        return super().random_inputs(seed) | {"label": labels_of_rows(self.rows, self.columns, seed)}
+
+    def reduced(self, turns: ReducedLoops) -> Self:
+        """Return one with a tile of rows, columns of two tiles (of two iterations over parts), and a short k."""
+        bm, bk = turns.chosen["bm"], turns.chosen["bk"]
+        tile, columns = turns.chosen.get("bn", PART), turns.chosen.get("width", 1)
+        return replace(
+            self,
+            rows=min(self.rows, bm + self.rows % bm),
+            columns=min(self.columns, tile * columns + (self.columns % tile or tile)),
+            k=min(self.k, turns.count * bk + (self.k % bk or bk)),
+        )
+
+
+def _product(p: Any, x: Any, w: Any, place: tuple[Any, Any], shape: tuple[int, int, int]) -> Any:
+    """Return the (bm, bn) tile of ``x @ w.T`` at a place, in steps of bk along k."""
+    (i, j), (bm, bn, bk) = place, shape
+    sums = p.state(p.zeros((bm, bn)))
+    for at in p.steps(x.shape[1], bk):
+        left, right = p.load(p.window(x, (i, at), (bm, bk))), p.load(p.window(w, (j, at), (bn, bk)))
+        sums.set(p.mma(left, p.transpose(right), sums))
+    return sums.read()
+
+
+@dataclass(frozen=True)
+class LinearCrossEntropy(_OfLinearLayer, TilePipeline):
+    """The loss of each row of x: ``log(sum(exp(logits))) - logits[label]`` of ``logits = x @ w.T``.
+
+    Arrays: x (rows, k) and w (columns, k) of ``dtype``, label (rows,) of i32; loss (rows,) and lse (rows,) of f32, the
+    logarithm of the sum. Logits are f32 and stay in registers. A label that is no column, such as -100, gives a loss of
+    0. The tolerance is the interpreter's bound. Raises ValueError for sizes below 1 and unknown types.
+    """
+
+    operator: ClassVar[str] = "linear_cross_entropy"
+    summary: ClassVar[str] = "the cross entropy of rows behind a linear layer, without their logits in memory"
+    inputs: ClassVar[tuple[str, ...]] = ("x", "w", "label")
+    outputs: ClassVar[int] = 2
+
+    def operands(self) -> tuple[Operand, ...]:
+        return (
+            *self._factors(),
+            Operand("loss", "output", F32, (self.rows,)),
+            Operand("lse", "output", F32, (self.rows,)),
+        )
+
+    @property
+    def varied(self) -> tuple[str, ...]:
+        return ("x",)
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of columns: each row leaves three numbers of every one."""
+        return -(-self.columns // PART)
+
+    def extents(self) -> Mapping[str, int]:
+        return {**super().extents(), "tiles": self.tiles}
+
+    def options(self) -> Mapping[str, Any]:
+        """Return the type, and the vocabulary's size, by which the second program knows which labels count."""
+        return {**super().options(), "columns": self.columns}
+
+    def steps(self) -> tuple[ProgramStep, ...]:
+        """The products with what each tile of logits leaves; then their combination."""
+        own = {o.name: o for o in self.operands()}
+        kept = tuple(Operand(name, "output", F32, (self.tiles, self.rows)) for name in ("top", "total", "own"))
+        views = {"x": "m k", "w": "n k", "label": "m", "loss": "m", "lse": "m"} | {o.name: "tiles m" for o in kept}
+        first = (*(own[name] for name in self.inputs), *kept)
+        second = (own["label"], *(replace(o, role="input") for o in kept), own["loss"], own["lse"])
+        return (
+            ProgramStep("products", _products, first, {o.name: views[o.name] for o in first}),
+            ProgramStep("sums", _sums, second, {o.name: views[o.name] for o in second}),
+        )
+
+    def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        x = self.loaded(inputs)
+        with np.errstate(all="ignore"):
+            return losses(x["x"] @ x["w"].T, x["label"])
+
+
+@dataclass(frozen=True)
+class LinearCrossEntropyDlogits(_OfLinearLayer, TileProblem):
+    """The gradient of the logits ``x @ w.T``: ``(exp(logits - lse) - (column == label)) * dloss``.
+
+    Arrays: x, w and label as in ``LinearCrossEntropy``; lse (rows,) is its result, and dloss (rows,) the gradient of
+    the losses, both of f32; dlogits (rows, columns) of ``dtype``. Rows whose label is no column are 0. The gradients of
+    x and w are ``dlogits @ w`` and ``dlogits.T @ x``. The tolerance is the interpreter's bound. Raises ValueError for
+    sizes below 1 and unknown types.
+    """
+
+    operator: ClassVar[str] = "linear_cross_entropy_dlogits"
+    summary: ClassVar[str] = "the gradient of a linear layer's logits under cross entropy"
+    inputs: ClassVar[tuple[str, ...]] = ("x", "w", "label", "lse", "dloss")
+
+    def operands(self) -> tuple[Operand, ...]:
+        return (
+            *self._factors(),
+            Operand("lse", "input", F32, (self.rows,)),
+            Operand("dloss", "input", F32, (self.rows,)),
+            Operand("dlogits", "output", FLOAT_DTYPES[self.dtype], (self.rows, self.columns)),
+        )
+
+    def views(self) -> Mapping[str, str]:
+        return {"x": "m k", "w": "n k", "label": "m", "lse": "m", "dloss": "m", "dlogits": "m n"}
+
+    @staticmethod
+    def compute(p: Any, o: Any, x: Any, w: Any, label: Any, lse: Any, dloss: Any, dlogits: Any) -> None:
+        m, n = dlogits.shape
+        bm, bn, bk = p.choose(bm=(64, 128), bn=(64, 128, 256), bk=(32, 64))
+        i, j = p.blocks((m, n), (bm, bn))
+        wanted = p.load(p.window(label, (i, 0), (bm, 1), column=True))
+        sums, scale = (p.load(p.window(array, (i, 0), (bm, 1), column=True)) for array in (lse, dloss))
+        counts = (p.full((bm, 1), -1, "i32") < wanted) & (wanted < p.full((bm, 1), n, "i32"))
+        shares = p.exp2((_product(p, x, w, (i, j), (bm, bn, bk)) - sums) * LOG2_E)
+        own = p.where(p.columns(j, bn) == wanted, 1.0, 0.0)
+        result = p.where(counts, (shares - own) * scale, 0.0)
+        p.store(result.cast(o.dtype), p.window(dlogits, (i, j), (bm, bn)))
+
+    def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        x = self.loaded(inputs)
+        with np.errstate(all="ignore"):
+            logits = x["x"] @ x["w"].T
+        return {"dlogits": gradients(logits, x["label"], x["lse"], x["dloss"])}
+
+    def random_inputs(self, seed: int) -> dict[str, Array]:
+        """Return the usual ones, with the logarithms of the sums that belong to x and w."""
+        found = super().random_inputs(seed)
+        x, w = (FLOAT_DTYPES[self.dtype].load(found[name]) for name in ("x", "w"))
+        found["lse"] = losses(x @ w.T, found["label"])["lse"].astype(np.float32)
+        return found
+
+
+def _products(p: Any, o: Any, /, **arrays: Any) -> None:
+    """Write the program of products: a block leaves three numbers of each row of its tile of logits."""
+    x, w, label = (arrays[name] for name in ("x", "w", "label"))
+    m, n = x.shape[0], w.shape[0]
+    bm, bk = p.choose(bm=(64, 128, 256), bk=(32, 64))
+    i, j = p.blocks((m, n), (bm, PART))
+    wanted = p.load(p.window(label, (i, 0), (bm, 1), column=True))
+    place = p.columns(j, PART)
+    logits = p.where(place < n, _product(p, x, w, (i, j), (bm, PART, bk)), -inf)
+    top = p.reduction("maximumf", logits, dim=1)
+    centre = p.where(top == -inf, 0.0, top)
+    left = {
+        "top": top,
+        "total": p.reduction("add", p.exp2((logits - centre) * LOG2_E), dim=1),
+        "own": p.reduction("add", p.where((place == wanted) & (place < n), logits, 0.0), dim=1),
+    }
+    for name, kept in left.items():
+        p.store(kept, p.window(arrays[name], (i, j // PART), (bm, 1), turned=True))
+
+
+def _sums(p: Any, o: Any, /, **arrays: Any) -> None:
+    """Write the program that combines what the tiles of logits left."""
+    parts, m = arrays["top"].shape
+    rows, width = p.choose(rows=(16, 32, 64), width=(4, 8))
+    (i,) = p.blocks((m,), (rows,))
+    wanted = p.load(p.window(arrays["label"], (i, 0), (rows, 1), column=True))
+    top, total = p.state(p.full((rows, 1), -inf)), p.state(p.zeros((rows, 1)))
+    own = p.state(p.zeros((rows, 1)))
+    for at in p.steps(parts, width):
+        tops = p.load(p.window(arrays["top"], (i, at), (rows, width), turned=True), padding=-inf)
+        totals, owns = (p.load(p.window(arrays[n], (i, at), (rows, width), turned=True)) for n in ("total", "own"))
+        peak = p.maximum(top, p.reduction("maximumf", tops, dim=1))
+        centre = p.where(peak == -inf, 0.0, peak)
+        fade = p.exp2((top - centre) * LOG2_E)
+        total.set(total * fade + p.reduction("add", totals * p.exp2((tops - centre) * LOG2_E), dim=1))
+        own.set(own + p.reduction("add", owns, dim=1))
+        top.set(peak)
+    sums = p.log2(total) * (1.0 / LOG2_E) + p.where(top == -inf, 0.0, top)
+    p.store(sums, p.window(arrays["lse"], (i, 0), (rows, 1), column=True))
+    counts = (p.full((rows, 1), -1, "i32") < wanted) & (wanted < p.full((rows, 1), o.columns, "i32"))
+    p.store(p.where(counts, sums - own, 0.0), p.window(arrays["loss"], (i, 0), (rows, 1), column=True))

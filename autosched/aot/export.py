@@ -31,6 +31,7 @@ from measurements.trials.vendor_library import is_library
 from search_spaces.catalogue import is_operator
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_row
+from search_spaces.launches.control_file import for_ptx
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.launches.launch import BytesArgument, Launch
 from search_spaces.launches.texture import LinearTexture
@@ -139,7 +140,7 @@ def _made(
             kernel.entry,
             ptx_arch(kernel),
             kernel.headers,
-            tuple(dict.fromkeys((*PTX_OPTIONS, *kernel.compile_options))),
+            tuple(dict.fromkeys((*PTX_OPTIONS, *for_ptx(kernel.compile_options)))),
             [step.entry for step in kernel.then],
         )
         ptx = output.text

@@ -8,6 +8,7 @@ from search_spaces.catalogue import template
 from search_spaces.hardware.devices import DEVICES, Device, UnknownDevice
 from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.problem import Problem
+from search_spaces.templates.compiler_controls import plain
 
 
 def refuse_invalid(problem: Problem, trial: Trial, device: Device | None = None) -> None:
@@ -29,7 +30,7 @@ def refuse_invalid(problem: Problem, trial: Trial, device: Device | None = None)
     refusal: ValueError = ValueError("no device is known")
     for row in DEVICES:
         try:
-            its.space(problem, row).explain(trial.schedule)
+            its.space(problem, row).explain(plain(trial.schedule))
             return
         except ValueError as error:
             refusal = error

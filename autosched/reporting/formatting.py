@@ -16,6 +16,7 @@ from measurements.trials.vendor_library import is_library
 from search_spaces.hardware.dtypes import MULTIPLIED_DTYPES
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.compiler_controls import shown_value
 
 if TYPE_CHECKING:  # a verification has no trials
     from measurements.trials.measurement import Resources
@@ -194,7 +195,7 @@ def facts(pairs: Iterable[tuple[str, str]]) -> Table:
 
 def decisions(schedule: Schedule, width: int) -> Table:
     """Return a table of a schedule's parameters and values, in as many columns as fit into ``width`` characters."""
-    pairs = [(name, str(value)) for name, value in schedule.items]
+    pairs = [(name, shown_value(name, value)) for name, value in schedule.items]
     for columns in (4, 3, 2, 1):
         height = -(-len(pairs) // columns)
         stacks = [pairs[i : i + height] for i in range(0, len(pairs), height)]

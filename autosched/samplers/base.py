@@ -57,9 +57,11 @@ class Sampler(ABC):
 
     Attributes:
         name: Name on the command line.
+        has_controls: Whether schedules with compiler controls are proposed and reported. They are in no space.
     """
 
     name: str
+    has_controls: bool = False
 
     @abstractmethod
     def ask(self, n: int) -> list[Schedule]:

@@ -36,6 +36,7 @@ from measurements.trials.trial import Budget, Trial, canonical_json
 from measurements.trials.vendor_library import is_library
 from search_spaces.spaces.counting.limits import TooTightlyTied
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.compiler_controls import has_controls
 
 UNPROMISING = 8  # consecutive proposals with too small an expected gain that end a search
 _UNCOUNTED = 100_000  # number of trials below which a space is not counted
@@ -208,6 +209,8 @@ class Tuner:
             and not (trial.ok and (trial.schedule, trial.kernel_digest) in wrong)
         ]
         for trial in [*counts, *wrong_bests.values()]:
+            if has_controls(trial.schedule) and not self._sampler.has_controls:
+                continue
             if ledger.is_of_this_code(trial):  # otherwise it is tried again
                 self._sampler.tell(trial.schedule, trial.measurement)
                 self._num_reported += 1
@@ -236,6 +239,7 @@ class Tuner:
             stream = InOrder(opened) if self._in_flight_limit.in_order else opened
             while True:
                 reported = self._report()
+                exhausted = exhausted and not (reported and self._sampler.has_controls)  # results give new controls
                 late = self._num_proposed > 0 and self._is_late
                 room, least = self._room()
                 ended = exhausted or late or self._num_unpromising >= UNPROMISING or bool(self._common_failure)

@@ -16,6 +16,7 @@ from search_spaces.hardware.devices import DEVICES, Device
 from search_spaces.operators.distance import device_distance, problem_distance
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.compiler_controls import plain
 
 if TYPE_CHECKING:
     from measurements.store.store import Store
@@ -44,7 +45,7 @@ def near_winners(
         with suppress(ValueError, OSError):  # of another version, or a damaged file
             trial = _best(source, problem_of(key), name)
             if trial is not None and not is_library(trial.schedule):
-                winners[trial.schedule] = None
+                winners[plain(trial.schedule)] = None
     return list(winners)
 
 

@@ -20,6 +20,7 @@ from autosched.tuning.trial_table import Direction
 from measurements.files.data_folder import default_database
 from measurements.trials.trial import Trial
 from search_spaces.gathered import gathered
+from search_spaces.launches.control_file import ControlFile
 from search_spaces.operators.problem import whole_number
 from search_spaces.short_repr import short_repr
 from search_spaces.spaces.schedule import Schedule
@@ -115,6 +116,9 @@ class TuneOptions(BackendOptions, SearchOptions):
             of another batch of it) is the reference; ``DB#12`` is its trial 12. Default: any order.
         batch_invariant: If True, a row of the result has the same bits in every batch: the order of sums depends on
             neither the batch nor the position of the row, and is the same for all sizes of the batch.
+        compiler_controls: If True, the last tenth of the trials varies controls of ptxas around the fastest schedules:
+            a register cap, the optimisation level, and ``control_files``. CUDA 13.3 or newer must compile.
+        control_files: Control files of ptxas to try; implies ``compiler_controls``.
 
     Raises:
         ValueError: An option is invalid.
@@ -127,6 +131,8 @@ class TuneOptions(BackendOptions, SearchOptions):
     objective: str | Sequence[str] | Mapping[str, Direction] | None = None
     same_bits_as: SumOrder | Schedule | Trial | str | Path | None = None
     batch_invariant: bool = False
+    compiler_controls: bool = False
+    control_files: Sequence[str | Path] = ()
 
     __repr__ = short_repr
 
@@ -138,6 +144,11 @@ class TuneOptions(BackendOptions, SearchOptions):
         if self.effort is not None:
             effort(self.effort)
         _ = self.objectives  # raises ValueError
+        if isinstance(self.control_files, (str, Path)):
+            object.__setattr__(self, "control_files", (self.control_files,))
+        if self.control_files:
+            object.__setattr__(self, "compiler_controls", True)
+        _ = self.read_control_files  # raises ValueError
         if not isinstance(self.same_bits_as, SumOrder | Schedule | Trial | str | Path | None):
             raise ValueError(f"same_bits_as is a schedule, a trial or a database, not {self.same_bits_as!r:.60}")
 
@@ -165,6 +176,11 @@ class TuneOptions(BackendOptions, SearchOptions):
         fields = {name: value for name, value in keywords.items() if name in names}
         others = {name: value for name, value in keywords.items() if name not in names}
         return gathered(cls, "options", options, fields), others
+
+    @cached_property
+    def read_control_files(self) -> tuple[ControlFile, ...]:
+        """The control files. Raises ValueError for one that cannot be read."""
+        return tuple(map(ControlFile.read, self.control_files))
 
     @cached_property
     def objectives(self) -> Objectives:

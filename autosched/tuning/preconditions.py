@@ -9,6 +9,7 @@ from autosched.tuning.objectives import Objectives
 from autosched.tuning.trial_table import NUMBERS
 from autosched.user_kernels.entry import COMPILED_FIRST, check_entry
 from autosched.user_kernels.problem import KernelProblem
+from measurements.compiler.ptxas import why_no_controls
 from measurements.runners.base import Runner
 from measurements.trials.measurement import Provenance
 from measurements.trials.trial import Trial
@@ -17,6 +18,7 @@ from search_spaces.catalogue import templates
 from search_spaces.hardware.devices import Device
 from search_spaces.search_task import SearchTask
 from search_spaces.spaces.search_space import SearchSpace
+from search_spaces.templates.compiler_controls import plain
 
 
 def refuse_too_large(min_bytes: int, device: Device) -> None:
@@ -94,6 +96,15 @@ def _refuse_other_schedules(name: str, earlier: Sequence[Trial], space: SearchSp
         member = space.members.get(trial.schedule.template)
         if member is not None and trial.space_version == member.fingerprint:
             try:
-                space.explain(trial.schedule)
+                space.explain(plain(trial.schedule))
             except ValueError as error:
                 raise unreadable(name, trial.id, str(error)) from error
+
+
+def refuse_old_compiler(backend: backends.Backend) -> None:
+    """Raise ValueError if the compiler of a search has no compiler controls."""
+    if backend.pool is None:
+        raise ValueError(f"compiler controls need kernels to compile, and {backend.name} has none: leave them out")
+    why = why_no_controls(backend.pool.toolchain)
+    if why:
+        raise ValueError(why)

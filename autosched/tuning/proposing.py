@@ -8,6 +8,7 @@ from functools import partial
 
 from autosched.samplers import Sampler
 from autosched.samplers import sampler as make_sampler
+from autosched.samplers.compiler_controls import ControlsSampler
 from autosched.samplers.first_choices import nvidia_heuristics, portfolio
 from autosched.samplers.first_choices.model_choice import default_choice
 from autosched.samplers.scalarized import ScalarizedSampler
@@ -74,6 +75,8 @@ def sampler_of(
         sampler = SeededSampler(sampler, (chosen,), "model", own_first=False)
     if advice.schedules:
         sampler = SeededSampler(sampler, advice.schedules, nvidia_heuristics.NAME)
+    if options.compiler_controls:
+        sampler = ControlsSampler(sampler, task, plan.trials, options.read_control_files, min_gain=plan.min_gain)
     return Proposing(sampler, default, advice.line)
 
 

@@ -21,6 +21,7 @@ from measurements.trials.trial import Trial
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.compiler_controls import shown_values
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ class TuneResult:
             facts.append(("best", "nothing has worked yet"))
         else:
             facts.append(("best", f"{best.seconds * 1e6:.4g} us ({best.provenance.value.upper()})"))
-            facts.append(("schedule", f"{best.schedule.template}: {_listed(best.schedule.to_json())}"))
+            facts.append(("schedule", f"{best.schedule.template}: {_listed(shown_values(best.schedule))}"))
         failed = _listed(self.failures)
         facts.append(("trials", f"{len(self.trials)}, {self.ok} with a time{f'; {failed}' if failed else ''}"))
         facts += [

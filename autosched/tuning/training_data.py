@@ -18,6 +18,8 @@ from measurements.trials.vendor_library import is_library
 from search_spaces.catalogue import is_operator
 from search_spaces.hardware.devices import UnknownDevice, device
 from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.compiler_controls import has_controls
 
 # A replayed time was measured on a GPU earlier
 KINDS: Mapping[str, frozenset[Provenance]] = {
@@ -58,7 +60,7 @@ def gather(databases: Sequence[str | Path], recordings: Sequence[str | Path], ki
     found: list[Observations] = []
     others = 0
     for trials in sources:
-        mine = [r for r in trials if r.provenance in KINDS[kind] and not is_library(r.schedule)]
+        mine = [r for r in trials if r.provenance in KINDS[kind] and _is_of_space(r.schedule)]
         other = [r for r in trials if r.ok and r.provenance not in KINDS[kind]]
         usable_keys = {key for key, r in {r.problem_key: r for r in other}.items() if _problem(r) is not None}
         others += sum(r.problem_key in usable_keys for r in other)
@@ -108,6 +110,11 @@ def observations_of(trials: Iterable[Trial], left_out: dict[str, int]) -> list[O
             continue
         found.append(Observations(problem, row, tuple(r.schedule for r in times), tuple(times.values())))
     return found
+
+
+def _is_of_space(schedule: Schedule) -> bool:
+    """Whether models know a schedule: the library and compiler controls are in no space."""
+    return not is_library(schedule) and not has_controls(schedule)
 
 
 def _why_not(trial: Trial) -> str:

@@ -75,6 +75,8 @@ def tune(problem: Problem | Program, options: TuneOptions | None = None, **keywo
         task = SearchTask(problem, backend.device, backend.templates, space)
         preconditions.refuse_unsearchable(task, options.seed, compiled=backend.pool is not None)
         preconditions.refuse_unknown_objectives(options.objectives, task)
+        if options.compiler_controls:
+            preconditions.refuse_old_compiler(backend)
         run = RunIdentity.of(task, backend.runner.provenance, backend.policy, options.seed, rule)
         plan = options.plan(model_alone=backend.model_alone)
         estimates = estimates_of(task)

@@ -17,6 +17,7 @@ from cost_models.estimates import AnalyticEstimates, Estimates
 from measurements.trials.measurement import Provenance
 from measurements.trials.trial import Trial
 from search_spaces.search_task import SearchTask
+from search_spaces.templates.compiler_controls import has_controls
 
 if TYPE_CHECKING:
     from cost_models.trees.trained_model import OperatorModel, TrainedModel
@@ -47,7 +48,7 @@ class WarmStart:
         """Return the accuracy of the estimates for the times of a run; "" without a trained model or with few times."""
         from cost_models.trees.evaluation import rank_correlation
 
-        times = {r.schedule: r.seconds for r in trials if r.seconds is not None}
+        times = {r.schedule: r.seconds for r in trials if r.seconds is not None and not has_controls(r.schedule)}
         if self.analytic is None or len(times) < FEWEST_JUDGED:
             return ""
         schedules, seconds = list(times), np.array(list(times.values()))

@@ -22,6 +22,7 @@ from measurements.emulator.architecture import HOPPER_ARCH, ptx_arch
 from measurements.emulator.ptx.parser import PtxError, parse
 from measurements.emulator.ptx.syntax import Module, Variable
 from search_spaces.hardware.devices import Device
+from search_spaces.launches.control_file import for_ptx
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.launches.headers import Headers
 from search_spaces.operators.problem import Problem
@@ -80,7 +81,7 @@ def check_entry(problem: Problem, schedules: Iterable[Schedule], device: Device)
 
 def _compiled(kernel: GeneratedKernel) -> PtxOutput:
     """Compile for the oldest architecture that the kernel seems to support, and retry with the newest if that fails."""
-    options = tuple(dict.fromkeys((*PTX_OPTIONS, *kernel.compile_options)))
+    options = tuple(dict.fromkeys((*PTX_OPTIONS, *for_ptx(kernel.compile_options))))
     first, *others = dict.fromkeys((ptx_arch(kernel), HOPPER_ARCH))
     compiled = partial(
         compile_to_ptx, kernel.source, kernel.entry, headers=kernel.headers, options=options, limits=kernel.limits

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 
 from measurements.compiler.nvrtc import NVCC, PROGRAM_NAME, CompilerOutput, PtxOutput, toolchain_version
+from measurements.compiler.ptxas import control_file_written
 from measurements.files.demangle import demangled
 from search_spaces.launches.headers import Headers
 
@@ -101,7 +102,8 @@ def compile_source(
     Raises:
         NvccMissing: There is no nvcc here.
     """
-    content, names, log, seconds = _compiled(source, (entry, *then), arch, headers, options, "-cubin")
+    with control_file_written(options) as known:
+        content, names, log, seconds = _compiled(source, (entry, *then), arch, headers, known, "-cubin")
     if content is None:
         return CompilerOutput(None, entry, log, seconds)
     return CompilerOutput(content, names[0], log, seconds, tuple(names[1:]))

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from measurements.compiler.cuda_headers import package_folders
+from measurements.compiler.ptxas import control_file_written
 from measurements.files.text import first_line
 from search_spaces.installed import metadata_folder
 from search_spaces.launches.headers import Headers, included
@@ -76,7 +77,10 @@ def compile_source(
         NvrtcMissing: There is no NVRTC here.
     """
     nvrtc = _nvrtc()
-    with _compiled(source, (entry, *then), arch, headers, options) as (program, log, seconds, failed):
+    with (
+        control_file_written(options) as options,
+        _compiled(source, (entry, *then), arch, headers, options) as (program, log, seconds, failed),
+    ):
         if failed:
             return CompilerOutput(None, entry, failed, seconds)
         lowered, *others = (_call(nvrtc, "nvrtcGetLoweredName", program, e.encode()).decode() for e in (entry, *then))

@@ -21,6 +21,7 @@ from measurements.compiler.limits import MACHINE_CODE, CompilerLimitExceeded, re
 from measurements.compiler.nvcc import NvccMissing, toolchain_of
 from measurements.compiler.nvrtc import NVCC, OPTIONS, CompilerOutput, NvrtcMissing, loaded_version
 from measurements.compiler.other_compiler import COMPILER_MODULE, MEMORY_LIMIT, OtherCompiler
+from measurements.compiler.ptxas import why_not_compiled
 from measurements.files.text import harmless, one_line
 from measurements.trials.measurement import Resources, Status
 from measurements.workers.messages import Message
@@ -177,6 +178,9 @@ class CompilePool:
             toolchain = self._toolchain_of(options)
         except NvccMissing as error:
             return CompileFailure(Status.COMPILE_ERROR, str(error))
+        why = why_not_compiled(options, toolchain)
+        if why:
+            return CompileFailure(Status.COMPILE_ERROR, why)
         key = CompileCache.key(kernel, arch, options, toolchain)
         with self._lock:
             compiling = self._compiling.setdefault(key, threading.Lock())

@@ -21,6 +21,7 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
 from search_spaces.spaces.sum_order import OrderPart
 from search_spaces.spaces.union_space import UnionSpace
+from search_spaces.templates.compiler_controls import CompilerControls, plain
 from search_spaces.templates.device_source import DeviceSource, for_device
 from search_spaces.templates.drawing import Drawing
 
@@ -72,13 +73,16 @@ class KernelTemplate:
         reason = self.why_not(problem, device)
         if reason is not None:
             raise ValueError(reason)
+        CompilerControls.of(schedule)  # raises ValueError
+        schedule = plain(schedule)
         space = self.space(problem, device).valid
         space.validate(schedule)
         return space.config(schedule)
 
     def kernel(self, problem: Problem, schedule: Schedule, device: Device) -> GeneratedKernel:
         """Return the kernel of one schedule. Raises ValueError as ``config`` does."""
-        return for_device(self.lower(problem, self.config(problem, schedule, device), device), device)
+        kernel = for_device(self.lower(problem, self.config(problem, schedule, device), device), device)
+        return CompilerControls.of(schedule).applied(kernel)
 
     @cached_property
     def version(self) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from measurements.trials.trial import Trial
 from search_spaces.spaces.parameters import Value
+from search_spaces.templates.compiler_controls import NAMES, shown_values
 
 _MOST_VALUES = 12  # alternatives shown per decision; the slowest are left out
 
@@ -53,8 +54,10 @@ def decisions(best: Trial, trials: Sequence[Trial]) -> tuple[Decision, ...]:
     timed = [(r, r.seconds) for r in trials if r.seconds is not None]
     templates = [(r.schedule.template, seconds, False) for r, seconds in timed]
     found = [_decision("template", best.schedule.template, best.seconds, templates)]
-    alike = [(r.schedule.values, seconds) for r, seconds in timed if r.schedule.template == best.schedule.template]
-    chosen = best.schedule.values
+    own = [(r.schedule, seconds) for r, seconds in timed if r.schedule.template == best.schedule.template]
+    controls = [name for name in NAMES if any(name in schedule.values for schedule, _ in own)]
+    alike = [({**dict.fromkeys(controls, "default"), **shown_values(schedule)}, seconds) for schedule, seconds in own]
+    chosen = {**dict.fromkeys(controls, "default"), **shown_values(best.schedule)}
     for name, value in chosen.items():
         seen = [
             (values[name], seconds, all(values[o] == chosen[o] for o in chosen if o != name))

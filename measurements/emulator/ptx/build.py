@@ -17,6 +17,7 @@ from measurements.emulator.host.compiler import HostFailure, check_nvrtc
 from measurements.emulator.host.seal import intact, sealed, unsealed
 from measurements.emulator.ptx.digest import digest_of
 from measurements.files.cache_folder import publish
+from search_spaces.launches.control_file import for_ptx
 from search_spaces.launches.generated_kernel import GeneratedKernel
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def compile_to_bytecode(kernel: GeneratedKernel) -> CompiledBytecode:
 
 
 def _options(kernel: GeneratedKernel) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*PTX_OPTIONS, *kernel.compile_options)))
+    return tuple(dict.fromkeys((*PTX_OPTIONS, *for_ptx(kernel.compile_options))))
 
 
 def compile_to_text(kernel: GeneratedKernel) -> tuple[str, str]:

@@ -125,6 +125,27 @@ class EqualBits:
 
 
 @dataclasses.dataclass(frozen=True)
+class ControlsOfCompiler:
+    """Controls of ptxas that a search varies."""
+
+    compiler_controls: Annotated[
+        bool,
+        typer.Option(
+            "--compiler-controls",
+            help="Vary ptxas's register cap and optimisation level in the last tenth of the trials (CUDA 13.3).",
+        ),
+    ] = False
+    control_files: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--control-file",
+            metavar="FILE",
+            help="Also try this control file of ptxas (--apply-controls); implies --compiler-controls.",
+        ),
+    ] = None
+
+
+@dataclasses.dataclass(frozen=True)
 class TrialFiles:
     """Output files of a search."""
 
@@ -212,6 +233,7 @@ def tune(
         ),
     ] = None,
     bits: EqualBits,
+    controls: ControlsOfCompiler,
     recording: Annotated[
         str | None,
         typer.Option("--recording", metavar="FILE", help="With --backend replay: a Kernel Tuner cache, a T4 file, ..."),
@@ -267,6 +289,8 @@ def tune(
             recording=recording,
             same_bits_as=reference,
             batch_invariant=bits.batch_invariant,
+            compiler_controls=controls.compiler_controls,
+            control_files=controls.control_files or (),
         )
 
     result = searched(run, json=json, limit=LIMIT_TOLD)

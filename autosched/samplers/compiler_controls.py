@@ -1,0 +1,123 @@
+"""Sampler whose last tenth of proposals varies the compiler's controls around the fastest schedules."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from autosched.samplers.base import Sampler
+from measurements.trials.measurement import Measurement
+from search_spaces.launches.control_file import ControlFile
+from search_spaces.search_task import SearchTask
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.compiler_controls import (
+    CompilerControls,
+    has_controls,
+    neighbours,
+    plain,
+    register_caps,
+)
+
+ADVISER = "compiler_controls"  # name of their source, in trials
+SHARE = 0.1  # of the trials
+INCUMBENTS = 3  # fastest schedules whose controls are varied
+_PATIENCE = 4  # proposals of too small an expected gain, after which the controls follow: before such a search ends
+
+
+class ControlsSampler(Sampler):
+    """Propose the schedules of a sampler, and in the last tenth of the trials the fastest ones with other controls.
+
+    The controls are searched from the fastest schedule so far, one control at a time, so that two of them are combined
+    once one of them helps. The sampler itself never sees them: they are in no space.
+
+    Args:
+        sampler: Proposes everything else.
+        task: Task of the search.
+        trials: Number of trials of the run.
+        files: Control files to try.
+        min_gain: Expected gain below which the search is about to end.
+    """
+
+    has_controls = True
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        task: SearchTask,
+        trials: int,
+        files: Sequence[ControlFile] = (),
+        *,
+        min_gain: float = 0.0,
+    ) -> None:
+        self.name = sampler.name
+        self._sampler, self._task, self._files, self._min_gain = sampler, task, tuple(files), min_gain
+        self._remaining = math.ceil(SHARE * trials)  # proposals with controls
+        self._own_remaining = trials - self._remaining
+        self._num_small = 0  # proposals in a row with too small an expected gain
+        self._seen: set[Schedule] = set()
+        self._measurements: dict[Schedule, Measurement] = {}
+        self._last_varied = False
+
+    @property
+    def expected_gain(self) -> float:
+        return math.inf if self._last_varied else self._sampler.expected_gain
+
+    @property
+    def num_guessed(self) -> int:
+        return self._sampler.num_guessed
+
+    @property
+    def batch(self) -> int:
+        return self._sampler.batch
+
+    def proposer(self, schedule: Schedule) -> str:
+        return ADVISER if has_controls(schedule) else self._sampler.proposer(schedule)
+
+    def ask(self, n: int) -> list[Schedule]:
+        first = self._own(n if n < 0 else min(n, self._own_remaining))
+        varied = self._varied(n - len(first))
+        self._last_varied = bool(varied)
+        missing = n - len(first) - len(varied)
+        return [*first, *varied, *(self._own(missing) if missing > 0 else ())]
+
+    def _own(self, n: int) -> list[Schedule]:
+        """Return proposals of the sampler."""
+        found = self._sampler.ask(n)
+        if n > 0:
+            small = self._sampler.expected_gain < self._min_gain
+            self._num_small = self._num_small + len(found) if small else 0
+            self._own_remaining = max(0, self._own_remaining - len(found))
+            if self._num_small >= _PATIENCE:
+                self._own_remaining = 0
+        return found
+
+    def _varied(self, n: int) -> list[Schedule]:
+        """Return the fastest schedules with other controls, at most ``n``."""
+        found: list[Schedule] = []
+        n = min(n, self._remaining)
+        timed = [(m.timing.median, s) for s, m in self._measurements.items() if m.timing is not None]
+        for _, base in sorted(timed, key=lambda item: item[0])[:INCUMBENTS] if n > 0 else ():
+            for controls in neighbours(CompilerControls.of(base), self._caps(plain(base)), self._files):
+                schedule = controls.on(base)
+                if controls and schedule not in self._seen and len(found) < n:
+                    self._seen.add(schedule)
+                    found.append(schedule)
+        self._remaining -= len(found)
+        return found
+
+    def _caps(self, schedule: Schedule) -> tuple[int, ...]:
+        """Return register caps for a schedule without controls; none if its registers are not known."""
+        measurement = self._measurements.get(schedule)
+        if measurement is None or measurement.resources is None:
+            return ()
+        task, resources = self._task, measurement.resources
+        kernel = task.templates.kernel(task.problem, schedule, task.device)
+        shared = resources.static_shared_bytes + resources.dynamic_shared_bytes
+        return register_caps(kernel, resources.registers, shared, task.device)
+
+    def tell(self, schedule: Schedule, measurement: Measurement) -> None:
+        self._measurements[schedule] = measurement
+        if has_controls(schedule):
+            self._seen.add(schedule)
+        else:
+            self._sampler.tell(schedule, measurement)

@@ -1,0 +1,51 @@
+"""Controls of ptxas: what the compiler must be for them, and how a control file reaches it."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from search_spaces.launches.control_file import PTXAS, control_file_of, without_control_file
+
+SINCE = (13, 3)  # CUDA version whose ptxas has --apply-controls
+
+
+def why_no_controls(toolchain: str) -> str:
+    """Return why a compiler has no compiler controls, in one line with the remedy; "" if it has them.
+
+    Args:
+        toolchain: Compiler and version, such as "nvrtc 13.5.37".
+    """
+    version = re.fullmatch(r"\w+ (\d+)\.(\d+)(?:\.\d+)*", toolchain)
+    if version is not None and (int(version[1]), int(version[2])) >= SINCE:
+        return ""
+    needed = ".".join(map(str, SINCE))
+    package = "the CUDA toolkit" if toolchain.startswith("nvcc") else "nvidia-cuda-nvrtc"
+    return f"compiler controls need CUDA {needed} or newer, not {toolchain}: update {package}, or leave them out"
+
+
+def why_not_compiled(options: Sequence[str], toolchain: str) -> str:
+    """Return why a compiler cannot use these options, in one line; "" if it can.
+
+    A register cap and an optimisation level are known to every ptxas, so stored schedules with them still compile.
+    """
+    try:
+        return "" if control_file_of(options) is None else why_no_controls(toolchain)
+    except ValueError as error:
+        return str(error)
+
+
+@contextmanager
+def control_file_written(options: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield options for NVRTC or nvcc, with a temporary copy of the control file, if there is one."""
+    file = control_file_of(options)
+    if file is None:
+        yield tuple(options)
+        return
+    with tempfile.TemporaryDirectory(prefix="autosched-controls-") as folder:
+        path = Path(folder) / "controls"
+        path.write_bytes(file.content)
+        yield (*without_control_file(options), f"{PTXAS}--apply-controls={path}")

@@ -1,0 +1,174 @@
+"""Controls of ptxas as decisions of a schedule: a register cap, an optimisation level, a control file.
+
+They are further items of a schedule, after the parameters of its kernel template. A dot in their names keeps them apart
+from parameters, which are identifiers. Spaces do not know them: ``plain`` is the schedule of the space.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Self
+
+from search_spaces.hardware.devices import Device, occupancy
+from search_spaces.launches.control_file import PTXAS, ControlFile
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.headers import included
+from search_spaces.spaces.parameters import Value
+from search_spaces.spaces.schedule import Schedule
+
+MAX_REGISTERS = "ptxas.max_registers"
+OPT_LEVEL = "ptxas.opt_level"
+FILE = "ptxas.control_file"
+NAMES = (MAX_REGISTERS, OPT_LEVEL, FILE)
+MIN_REGISTERS = 16  # below it ptxas rounds up to what the ABI needs
+OPT_LEVELS = (1, 2)  # besides the default, 3; level 0 is for debugging
+_CAPS = 3  # occupancy steps that are tried
+_SMALLEST_SHARE = 0.5  # of the registers of the kernel without a cap: below it nearly all of them spill
+_GRANULE = 8  # registers of a thread are allocated in multiples of this (CUDA Programming Guide, compute capabilities)
+
+
+@dataclass(frozen=True)
+class CompilerControls:
+    """Controls of ptxas for one kernel; None is the compiler's default.
+
+    Attributes:
+        max_registers: Maximum registers of a thread, also above launch bounds of the source.
+        opt_level: Optimisation level, 0 to 4.
+        file: Control file.
+
+    Raises:
+        ValueError: A control is out of range.
+    """
+
+    max_registers: int | None = None
+    opt_level: int | None = None
+    file: ControlFile | None = None
+
+    def __post_init__(self) -> None:
+        numbers = {MAX_REGISTERS: (self.max_registers, MIN_REGISTERS, 255), OPT_LEVEL: (self.opt_level, 0, 4)}
+        for name, (value, low, high) in numbers.items():
+            if value is not None and (type(value) is not int or not low <= value <= high):
+                raise ValueError(f"{name} is a number from {low} to {high}, not {value!r:.60}")
+
+    def __bool__(self) -> bool:
+        return self != CompilerControls()
+
+    @classmethod
+    def of(cls, schedule: Schedule) -> Self:
+        """Return the controls of a schedule. Raises ValueError for values that are out of range."""
+        values: dict[str, Any] = {name: value for name, value in schedule.items if name in NAMES}
+        if not values:
+            return cls()
+        text = values.get(FILE)
+        if text is not None and not isinstance(text, str):
+            raise ValueError(f"{FILE} is a text, not {text!r:.60}")
+        file = None if text is None else ControlFile.of(text)
+        return cls(values.get(MAX_REGISTERS), values.get(OPT_LEVEL), file)
+
+    def on(self, schedule: Schedule) -> Schedule:
+        """Return a schedule with these controls in place of its own."""
+        text = None if self.file is None else self.file.text
+        chosen: tuple[Value | None, ...] = (self.max_registers, self.opt_level, text)
+        added = tuple((name, value) for name, value in zip(NAMES, chosen, strict=True) if value is not None)
+        return Schedule(schedule.template, (*plain(schedule).items, *added))
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Compiler options."""
+        found: list[str] = []
+        if self.max_registers is not None:  # launch bounds of the source would override a cap
+            found += [f"{PTXAS}--maxrregcount={self.max_registers}", f"{PTXAS}--override-directive-values"]
+        if self.opt_level is not None:
+            found.append(f"{PTXAS}--opt-level={self.opt_level}")
+        if self.file is not None:
+            found.append(self.file.option)
+        return tuple(found)
+
+    def applied(self, kernel: GeneratedKernel) -> GeneratedKernel:
+        """Return the kernel compiled with these controls."""
+        if not self:
+            return kernel
+        return dataclasses.replace(kernel, compile_options=(*kernel.compile_options, *self.options))
+
+
+def plain(schedule: Schedule) -> Schedule:
+    """Return a schedule without compiler controls, as its space knows it."""
+    if not has_controls(schedule):
+        return schedule
+    return Schedule(schedule.template, tuple(item for item in schedule.items if item[0] not in NAMES))
+
+
+def has_controls(schedule: Schedule) -> bool:
+    """Whether a schedule has compiler controls."""
+    return any(name in NAMES for name, _ in reversed(schedule.items))
+
+
+def shown_value(name: str, value: Value) -> str:
+    """Return the value of a decision for people: a control file by its name and digest."""
+    if name != FILE:
+        return str(value)
+    try:
+        return str(ControlFile.of(str(value)))
+    except ValueError:
+        return "damaged"
+
+
+def shown_values(schedule: Schedule) -> dict[str, Value]:
+    """Return the decisions of a schedule for people."""
+    return {name: shown_value(name, value) if name == FILE else value for name, value in schedule.items}
+
+
+def register_caps(kernel: GeneratedKernel, registers: int, shared: int, device: Device) -> tuple[int, ...]:
+    """Return register caps at which more blocks fit on a multiprocessor, the largest first.
+
+    Args:
+        kernel: Kernel without a cap.
+        registers: Registers of a thread that it was compiled to.
+        shared: Its shared memory in bytes.
+        device: GPU that runs it.
+
+    Returns:
+        At most three caps, none below half of ``registers``; none for a kernel that states a cap of its own, or that
+        moves registers between warps (``setmaxnreg``), which would wait forever for registers that do not exist.
+    """
+    if any("maxrregcount" in option for option in kernel.compile_options) or _moves_registers(kernel):
+        return ()
+    caps: list[int] = []
+    blocks = occupancy(device, kernel.threads, registers, shared)
+    first = (registers - 1) // _GRANULE * _GRANULE
+    for cap in range(first, max(MIN_REGISTERS, int(_SMALLEST_SHARE * registers)) - 1, -_GRANULE):
+        more = occupancy(device, kernel.threads, cap, shared)
+        if more > blocks:
+            caps.append(cap)
+            blocks = more
+        if len(caps) == _CAPS:
+            break
+    return tuple(caps)
+
+
+def _moves_registers(kernel: GeneratedKernel) -> bool:
+    """Whether the source, or a header that it includes, has ``setmaxnreg``."""
+    by_file = defaultdict[str, list[str]](list)
+    for name, text in kernel.headers.files:
+        by_file[name.rpartition("/")[2]].append(text)  # an include may be relative to its own folder
+    waiting, seen = [kernel.source], {kernel.source}
+    while waiting:
+        text = waiting.pop()
+        if "setmaxnreg" in text:
+            return True
+        more = {t for name in included(text) for t in by_file[name.rpartition("/")[2]]} - seen
+        seen |= more
+        waiting += more
+    return False
+
+
+def neighbours(controls: CompilerControls, caps: Iterable[int], files: Iterable[ControlFile]) -> list[CompilerControls]:
+    """Return the controls that differ in one of them: files first, then caps and levels; the default last."""
+    near = [dataclasses.replace(controls, file=file) for file in files]
+    near += [dataclasses.replace(controls, max_registers=cap) for cap in caps]
+    near += [dataclasses.replace(controls, opt_level=level) for level in OPT_LEVELS]
+    near += [dataclasses.replace(controls, **{name: None}) for name in ("file", "max_registers", "opt_level")]
+    return [found for found in dict.fromkeys(near) if found != controls]

@@ -16,7 +16,7 @@ from measurements.trials.vendor_library import is_library
 from search_spaces.hardware.dtypes import MULTIPLIED_DTYPES
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.compiler_controls import shown_value
+from search_spaces.templates.compiler_controls import NAMES, shown_value
 
 if TYPE_CHECKING:  # a verification has no trials
     from measurements.trials.measurement import Resources
@@ -271,6 +271,9 @@ def trial_facts(problem: Costed, trial: Trial) -> list[tuple[str, str]]:
         rows.append(("order of sums", order))
     tools = ", ".join(name for name in (trial.toolchain, trial.driver and f"driver {trial.driver}") if name)
     rows.append(("compiled by" if not is_library(trial.schedule) else "version", tools or "unknown"))
+    controls = [f"{name} {shown_value(name, value)}" for name, value in trial.schedule.items if name in NAMES]
+    if controls:
+        rows.append(("compiler controls", ", ".join(controls)))
     when = trial.created.strftime("%Y-%m-%d %H:%M UTC")
     from autosched.samplers.first_choices.nvidia_heuristics import NAME  # imports the samplers, which few tables need
 

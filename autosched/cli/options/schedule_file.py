@@ -15,6 +15,7 @@ from autosched.cli.terminal.errors import InputError, bad_input, listed, shorten
 from measurements.files.bounded import open_readable
 from search_spaces.spaces.parameters import Parameter
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.compiler_controls import NAMES, CompilerControls
 
 KEYS = ("schedule", "samples", "best", "candidates")
 _MOST_BYTES = 2**26
@@ -52,13 +53,14 @@ def read(place: str, domains: Mapping[str, Sequence[Parameter]]) -> Schedule:
             f"the schedule in {place} is of {shortened(template)}: give one of {listed(tuple(domains), 'or')}"
         )
     names = [p.name for p in domains[template]]
-    missing, unknown = [n for n in names if n not in values], [n for n in values if n not in names]
+    missing, unknown = [n for n in names if n not in values], [n for n in values if n not in (*names, *NAMES)]
     if missing:
         raise InputError(f"the schedule in {place} lacks {listed(missing)}")
     if unknown:
         raise InputError(f"the schedule in {place} has {shortened(listed(unknown))}, which {template} has not")
     with bad_input():
-        schedule = Schedule.from_json(template, {name: values[name] for name in names})
+        schedule = Schedule.from_json(template, {name: values[name] for name in (*names, *NAMES) if name in values})
+        CompilerControls.of(schedule)  # raises ValueError
         for p in domains[template]:
             p.code(schedule[p.name])
     return schedule

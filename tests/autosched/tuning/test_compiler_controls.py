@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from autosched import KernelSpec
+from autosched.programs import loading
 from autosched.samplers.compiler_controls import ADVISER
 from autosched.tuning.backends.estimators import AnalyticEstimator
 from autosched.tuning.options import TuneOptions
@@ -29,6 +30,7 @@ try:
     WHY = why_no_controls(toolchain_version())
 except NvrtcMissing as missing:
     WHY = str(missing)
+PROGRAMS = Path(__file__).parents[3] / "examples" / "programs"
 new_compiler = pytest.mark.skipif(WHY != "", reason=WHY)
 
 SUMS = "".join(f"s[{i}] = s[{i}] * s[{(i * 7 + 3) % 40}] + s[{(i + 11) % 40}];" for i in range(40))
@@ -129,8 +131,12 @@ class TestSearch:
         assert CompilerControls.of(trial.schedule).file is not None
         assert trial.status is Status.COMPILE_ERROR
 
-    def test_a_template_of_ours_is_searched_with_controls(self, tmp_path: Path) -> None:
-        result = searched(Softmax(rows=64, columns=512), tmp_path / "a.db", trials=10, compiler_controls=True)
+    @pytest.mark.parametrize("kind", ["template", "tile program"])
+    def test_generated_kernels_are_searched_with_controls(self, kind: str, tmp_path: Path) -> None:
+        problem: Any = Softmax(rows=64, columns=512)
+        if kind == "tile program":
+            problem = loading.problem(loading.load_program(f"{PROGRAMS}/softmax_rows.py:row_softmax"), m=64, n=512)
+        result = searched(problem, tmp_path / "a.db", trials=10, compiler_controls=True)
         (trial,) = controlled(result.trials)
         assert set(trial.schedule) & set(NAMES)
         assert trial.ok

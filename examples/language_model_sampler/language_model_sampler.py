@@ -1,0 +1,160 @@
+"""A sampler that asks a language model which schedules to try, as a plug-in.
+
+It depends on no model and no service: ``ask(prompt) -> text`` is a function of yours. Install the package, name the
+function, and tune with it:
+
+    pip install ./examples/language_model_sampler
+    export LANGUAGE_MODEL_ASK=my_module:ask
+    autosched tune matmul -m 4096 -n 4096 -k 4096 --db best.db --sampler language_model
+
+The model's text is data: it is read as JSON, and only legal schedules of the space are tried. Whatever else it holds is
+passed over, and random schedules take its place.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from autosched.plugins import Sampler, Schedule, UnvisitedPool
+
+ASK = "LANGUAGE_MODEL_ASK"  # environment variable: module:function
+FIRST = 8  # random schedules before the first question: there is nothing to learn from yet
+ANSWERS = 8  # schedules that are asked for at once
+SHOWN = 16  # fastest schedules in a prompt, and as many of the latest failures
+PATIENCE = 3  # answers without a new legal schedule, after which the model is not asked again
+MOST_CHARACTERS = 100_000  # of an answer
+MOST_STARTS = 256  # places of an answer at which JSON may begin
+
+
+class LanguageModelSampler(Sampler):
+    """Propose what a language model answers, and random schedules where its answer is of no use.
+
+    Args:
+        space: Schedules to propose.
+        seed: Random seed.
+        ask: Returns the model's answer to a prompt. The same answers give the same proposals.
+    """
+
+    name = "language_model"
+
+    def __init__(self, space: Any, seed: int, ask: Callable[[str], str]) -> None:
+        self._space = space
+        self._ask = ask
+        self._pool = UnvisitedPool(space, seed)
+        self._results: dict[Schedule, Any] = {}
+        self._answered: list[Schedule] = []
+        self._num_useless = 0
+
+    def ask(self, n: int) -> list[Schedule]:
+        self._pool.check(n)
+        found: list[Schedule] = []
+        while len(found) < n:
+            if not self._answered and len(self._results) >= FIRST and self._num_useless < PATIENCE:
+                self._answered = self._new_answers()
+                self._num_useless = 0 if self._answered else self._num_useless + 1
+                continue
+            if not self._answered:
+                return [*found, *self._pool.draw(n - len(found))]
+            schedule = self._answered.pop(0)
+            if schedule in self._pool:
+                self._pool.remove(schedule)
+                found.append(schedule)
+        return found
+
+    def tell(self, schedule: Schedule, measurement: Any) -> None:
+        self._pool.remove(schedule)
+        self._results[schedule] = measurement
+
+    def _new_answers(self) -> list[Schedule]:
+        """Ask the model, and return the legal schedules of its answer that were not tried."""
+        try:
+            text = self._ask(self.prompt())
+        except Exception as error:  # a service that is down ends no search
+            print(f"language_model: the model did not answer ({error or type(error).__name__})")
+            return []
+        if not isinstance(text, str):
+            return []
+        found = (self._schedule(item) for item in objects(text[:MOST_CHARACTERS]))
+        return [s for s in dict.fromkeys(s for s in found if s is not None) if s in self._pool]
+
+    def _schedule(self, item: dict[str, Any]) -> Schedule | None:
+        """Return the legal schedule of an object of the answer; None if it is none.
+
+        Parameters that it leaves out are those of the fastest schedule of its template.
+        """
+        template = item.get("template", next(iter(self._space.members)))
+        member = self._space.members.get(template) if isinstance(template, str) else None
+        if member is None:
+            return None
+        fastest = next((s for s, _ in self._fastest() if s.template == template), None)
+        values = {} if fastest is None else dict(fastest.items)
+        values.update({name: value for name, value in item.items() if name != "template"})
+        names = [parameter.name for parameter in member.parameters]
+        if set(values) != set(names):
+            return None
+        try:
+            schedule = Schedule.from_json(template, {name: values[name] for name in names})
+            return schedule if schedule in self._space else None
+        except (ValueError, TypeError):
+            return None
+
+    def _fastest(self) -> list[tuple[Schedule, float]]:
+        timed = [(s, m.timing.median) for s, m in self._results.items() if m.timing is not None]
+        return sorted(timed, key=lambda pair: pair[1])
+
+    def prompt(self) -> str:
+        """Return the question: the parameters with their values, and what was measured."""
+        lines = ["Choose configurations of a GPU kernel that run fast. Parameters and their values:"]
+        for template, member in self._space.members.items():
+            lines.append(f'template "{template}":')
+            lines += [f"  {p.name}: {json.dumps(list(p.values))}" for p in member.parameters]
+        lines.append("Some combinations are not legal. Fastest so far (microseconds, configuration):")
+        lines += [f"  {1e6 * seconds:.4g} {_text(schedule)}" for schedule, seconds in self._fastest()[:SHOWN]]
+        failed = [(s, m) for s, m in self._results.items() if m.timing is None][-SHOWN:]
+        if failed:
+            lines.append("Failed:")
+            lines += [f"  {m.status} {_text(schedule)}" for schedule, m in failed]
+        lines.append(
+            f"Answer with one JSON array of {ANSWERS} other objects, each with a template and the values that differ "
+            "from the fastest configuration of that template. Give no other text."
+        )
+        return "\n".join(lines)
+
+
+def _text(schedule: Schedule) -> str:
+    return json.dumps({"template": schedule.template, **schedule.to_json()})
+
+
+def objects(text: str) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects of a text, whatever surrounds them: of arrays, and alone."""
+    decoder, at = json.JSONDecoder(), 0
+    for _ in range(MOST_STARTS):
+        starts = [i for i in (text.find("[", at), text.find("{", at)) if i >= 0]
+        if not starts:
+            return
+        at = min(starts)
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            at += 1
+            continue
+        yield from (item for item in (value if isinstance(value, list) else [value]) if isinstance(item, dict))
+
+
+def from_environment(space: Any, *, seed: int, estimates: Any = None, threads: int = 1) -> LanguageModelSampler:
+    """Make the sampler with the function that LANGUAGE_MODEL_ASK names: the entry point of the package.
+
+    Raises:
+        ValueError: The variable names no function.
+    """
+    place = os.environ.get(ASK, "")
+    module, _, function = place.partition(":")
+    try:
+        ask = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"{ASK} is {place!r} ({error}): set it to module:function") from error
+    return LanguageModelSampler(space, seed, ask)

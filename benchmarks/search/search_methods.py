@@ -6,7 +6,8 @@ besides); ``optuna_tpe_categorical`` and ``optuna_tpe_ordinal`` are Optuna's TPE
 positions), to which a configuration that is not recorded is told at no cost, until it has proposed DRAWS for each
 evaluation of the budget: to the former as pruned, so that it learns what is recorded, to the latter as failed, as it
 finds less with what it learns from those; ``xgboost_bootstrap`` is the untuned baseline: five small models on resampled
-trials, the largest mean plus deviation of all configurations next.
+trials, the largest mean plus deviation of all configurations next. ``helion_lfbo`` is Helion's LFBO tree search at its
+full effort, ``helion_lfbo_quick`` at its quick one, and ``helion_pattern`` its pattern search (``helion_search``).
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ KERNEL_TUNER = (
     "random_sample",
 )
 OTHERS = ("optuna_tpe_categorical", "optuna_tpe_ordinal", "xgboost_bootstrap")
-METHODS = (*OURS, *(f"kt_{name}" for name in KERNEL_TUNER), *OTHERS)
+HELION = ("helion_lfbo", "helion_lfbo_quick", "helion_pattern")
+METHODS = (*OURS, *(f"kt_{name}" for name in KERNEL_TUNER), *OTHERS, *HELION)
 DRAWS = 10  # of the combinations of gemm 1 in 37 is recorded
 RESTRICTIONS = (  # of the published tuning scripts; those that give exactly what is recorded are used
     (),
@@ -102,6 +104,8 @@ def run(job: Job) -> tuple[Job, Search]:
         visit = _kernel_tuner
     elif job.method.startswith("optuna_"):
         visit = _optuna
+    elif job.method in HELION:
+        visit = _helion
     else:
         visit = _bootstrap
     best, quality = 0.0, list[float]()
@@ -234,6 +238,12 @@ def _optuna(table: Table, job: Job) -> Iterator[Schedule]:
             yield schedule
             if len(told) == job.budget:
                 return
+
+
+def _helion(table: Table, job: Job) -> Iterator[Schedule]:
+    from benchmarks.search.helion_search import visits  # imports torch
+
+    return visits(table, job.method, job.seed, job.budget)
 
 
 def _bootstrap(table: Table, job: Job) -> Iterator[Schedule]:

@@ -190,3 +190,18 @@ def test_a_proposal_is_timed_where_nothing_is_pruned(folder: Path, capsys: pytes
     table = read_table(folder / "small.json.gz")
     spent = proposal_time.proposals(table.space(), table.measurements.__getitem__, 7, seed=0)
     assert len(spent) == 7 and all(seconds > 0 for seconds in spent)
+
+
+@pytest.mark.parametrize(
+    "method", ["helion_pattern", "helion_lfbo_quick", pytest.param("helion_lfbo", marks=pytest.mark.nightly)]
+)
+def test_a_search_of_helion_measures_recorded_configurations_once_each(folder: Path, method: str) -> None:
+    pytest.importorskip("helion")
+    pytest.importorskip("sklearn")
+    from benchmarks.search.helion_search import visits
+
+    table = read_table(str(folder / "small.json.gz"))
+    visited = list(visits(table, method, 3, 12))
+    assert len(set(visited)) == len(visited) <= 12
+    assert all(schedule in table.measurements for schedule in visited)
+    assert visited == list(visits(table, method, 3, 12))

@@ -43,6 +43,15 @@ class FileEntry:
     def path(self) -> Path:
         return self.file.path
 
+    @property
+    def entries(self) -> list[FileEntry]:
+        """The entry itself; of a file all of its entries that can be judged."""
+        if self.entry is not None:
+            return [self]
+        if self.file.name.device is None:
+            return []
+        return [replace(self, entry=entry) for entry in self.file.entries]
+
 
 def config_entries(folder: Path, format: Format, check: ConfigCheck) -> tuple[list[FileEntry], list[str]]:
     """Return the file itself and its entries, file by file; and a line for each file that is no such file.
@@ -59,8 +68,7 @@ def config_entries(folder: Path, format: Format, check: ConfigCheck) -> tuple[li
     found = []
     for file in files:
         found.append(FileEntry(file, None, folder))
-        if file.name.device is not None:
-            found += [FileEntry(file, entry, folder) for entry in file.entries]
+        found += found[-1].entries
     return found, skipped
 
 
@@ -90,6 +98,7 @@ class ProcessConfigVerifier:
     def __init__(self, format: Format, check: ConfigCheck, workers: int | None = None) -> None:
         self.check = check
         self.tools: dict[str, str] = {}
+        self._known: dict[tuple[Path, BatchConfig | None], CheckFinding] = {}
         self._pool = VerifierPool(format, verify=check.emulate, workers=workers)
         self._other = OtherTriton(format, check, workers) if check.with_python else None
 
@@ -129,8 +138,9 @@ class ProcessConfigVerifier:
             jobs = {key: threads.submit(self._verified, entry) for key, entry in reversed(distinct.items())}
             try:
                 for entry in entries:
-                    if _key(entry):
-                        jobs[_key(entry)].result()
+                    for one in entry.entries:
+                        if _key(one) in jobs:
+                            jobs[_key(one)].result()
                     yield self.finding(entry)
             finally:
                 threads.shutdown(wait=False, cancel_futures=True)
@@ -138,9 +148,16 @@ class ProcessConfigVerifier:
                     self._pool.close()
 
     def finding(self, entry: FileEntry) -> CheckFinding:
-        """Return the finding of one entry, which is verified now if it was not yet."""
+        """Return the finding of one entry, which is verified now if it was not yet; of a file with its entries."""
+        key = (entry.path, entry.entry)
+        if key not in self._known:
+            self._known[key] = self._finding(entry)
+        return self._known[key]
+
+    def _finding(self, entry: FileEntry) -> CheckFinding:
         if entry.entry is None:
-            return _of_file(entry, self.tools.get("triton", ""))
+            of_entries = [self.finding(one).verdict for one in entry.entries]
+            return _of_file(entry, of_entries, self.tools.get("triton", ""))
         if entry.entry.fault:
             return _finding(entry, EntryStatus.BROKEN, [entry.entry.fault])
         found, seconds = self._verified(entry)
@@ -180,7 +197,8 @@ def _key(entry: FileEntry) -> str:
     return VerifierPool.key(entry.file.name, dict(entry.entry.config), device)
 
 
-def _of_file(entry: FileEntry, triton: str) -> CheckFinding:
+def _of_file(entry: FileEntry, of_entries: Sequence[EntryStatus], triton: str) -> CheckFinding:
+    """Return the finding of a file, which is sound only if no entry of it fails, and some entry was judged."""
     file = entry.file
     if file.name.device is None:
         return _finding(
@@ -191,7 +209,18 @@ def _of_file(entry: FileEntry, triton: str) -> CheckFinding:
         notes.append("nobody wrote down which Triton tuned it")
     elif triton and file.triton != triton:
         notes.append(f"Triton {file.triton} tuned it, and {triton} is installed: it may not be the fastest any more")
-    return _finding(entry, EntryStatus.BROKEN if file.faults else EntryStatus.SOUND, [*file.faults, *notes])
+    failing = [verdict for verdict in of_entries if verdict.fails]
+    faults = list(file.faults)
+    if failing:
+        listed = ", ".join(f"{failing.count(verdict)} {verdict}" for verdict in EntryStatus if verdict in failing)
+        faults.append(f"of {len(of_entries)} configurations: {listed}")
+    if file.faults or failing:
+        verdict = EntryStatus.BROKEN if file.faults else max(failing, key=list(EntryStatus).index)
+    elif any(verdict.judged for verdict in of_entries):
+        verdict = EntryStatus.SOUND
+    else:
+        verdict = of_entries[0]  # a file without entries has a fault
+    return _finding(entry, verdict, [*faults, *notes])
 
 
 def _finding(

@@ -183,7 +183,10 @@ def refuse_other(connection: Connection, name: str) -> None:
             "tune into a new database, or keep using the autosched that made it"
         )
     if not all(_has(inspector, existing, table) for table in _METADATA.tables.values()):
-        raise _foreign(name, existing)
+        raise StoreError(
+            f"the database {name} lacks tables or columns of schema {version}: another version of autosched wrote it, "
+            "or it was changed; tune into a new database, or keep using the autosched that made it"
+        )
     strange = _strange(connection)
     if strange:
         raise StoreError(

@@ -186,8 +186,6 @@ class TestStrangers:
     @pytest.mark.parametrize(
         "statement",
         [
-            "DROP TABLE trials; CREATE TABLE trials (id INTEGER PRIMARY KEY, name ODDTYPE(3))",
-            "ALTER TABLE trials RENAME COLUMN median TO middle",
             "DROP TABLE meta; CREATE TABLE meta (key TEXT, worth TEXT)",
             "DELETE FROM meta",
             "UPDATE meta SET value = x'ff00' WHERE key = 'schema_version'",
@@ -201,6 +199,22 @@ class TestStrangers:
             raw.executescript(f"{WITHOUT_INDEXES}; {statement}")
         for create in (True, False):
             assert "is not a database of autosched" in refused(path, tmp_path, create=create)
+
+    @pytest.mark.parametrize(
+        "statement",
+        [
+            "DROP TABLE trials; CREATE TABLE trials (id INTEGER PRIMARY KEY, name ODDTYPE(3))",
+            "ALTER TABLE trials RENAME COLUMN verification TO proof",
+        ],
+    )
+    def test_columns_of_another_version_are_refused_and_left_alone(self, tmp_path: Path, statement: str) -> None:
+        path = database(tmp_path / "a.db")
+        with closing(sqlite3.connect(path)) as raw:
+            raw.executescript(f"{WITHOUT_INDEXES}; {statement}")
+        before = content(tmp_path)
+        for create in (True, False):
+            assert "another version of autosched" in refused(path, tmp_path, create=create)
+        assert content(tmp_path) == before
 
     @pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))
     def test_an_older_schema_is_refused_and_says_what_to_do(self, tmp_path: Path, version: int) -> None:

@@ -24,6 +24,7 @@ from autosched.user_kernels import KernelFileError
 from autosched.version import VERSION
 from measurements.emulator import HostFailure
 from measurements.store.errors import StoreError
+from measurements.trials.tolerance import ToleranceError
 from search_spaces.catalogue import operators
 from search_spaces.spaces.counting.limits import TooTightlyTied
 from search_spaces.spaces.space import EmptySpace
@@ -318,7 +319,7 @@ def run(arguments: Sequence[str]) -> int:
             statuses = [_one(line, written) for line in kernel_option.expanded(arguments)]
     except _UsageError as error:
         return _complain(_usage_line(error))
-    except (InputError, KernelFileError, StoreError, EmptySpace, TooTightlyTied, HostFailure) as error:
+    except (InputError, KernelFileError, StoreError, ToleranceError, EmptySpace, TooTightlyTied, HostFailure) as error:
         return _complain(str(error))
     except SystemExit as stop:  # no command of ours raises it
         return _complain(f"a Python file exits ({stop.code}) before the command is done: take sys.exit out of it")

@@ -26,6 +26,7 @@ from autosched.verify.planned_run import PlannedRun, make_runs, results
 from autosched.verify.run import Run
 from autosched.verify.verdict import FAILED_PROGRAM, OUT_OF_MEMORY, Verdict
 from measurements.files.text import one_line
+from measurements.trials.tolerance import checked_tolerance
 from search_spaces.hardware.devices import Device
 
 _SEEDS = (1, 2)
@@ -68,10 +69,11 @@ def judge(
         One status with its reasons; what the submission raises is one of them.
 
     Raises:
+        ToleranceError: The tolerance is not a finite number from 0 up.
         TaskError: The submission is none.
         HostFailure: This machine cannot emulate.
     """
-    judging = _Judging(submission, task, device, plan, tolerance)
+    judging = _Judging(submission, task, device, plan, checked_tolerance(tolerance, "tolerance"))
     with _no_extensions():
         runs = list(results(make_runs(judging.planned(), suppressions=plan.suppressions)))
     return _result(judging.seen, runs)

@@ -12,6 +12,7 @@ from pathlib import Path
 from autosched.judge.result import SubmissionResult, SubmissionStatus
 from autosched.verify.launch_plan import QUICK, LaunchPlan
 from measurements.files.text import one_line
+from measurements.trials.tolerance import checked_tolerance
 from measurements.workers.resource_watch import WALL_CLOCK_TIMES, WorkerLimitExceeded, request_within
 from measurements.workers.transport import WorkerDied, WorkerFailed
 from measurements.workers.worker import Worker
@@ -55,9 +56,11 @@ def run_judge(
         The verdict; a process that is killed is one.
 
     Raises:
+        ToleranceError: The tolerance is not a finite number from 0 up.
         Refused: The task or the submission cannot be used; one line.
         WorkerError: The process cannot be started.
     """
+    checked_tolerance(tolerance, "tolerance")
     request = {
         "submission": str(submission.resolve()),
         "task": str(task.resolve()),

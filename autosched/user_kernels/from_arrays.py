@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.signature import declared_parameters
 from autosched.user_kernels.struct_values import is_struct, number_fields
 from measurements.files.bounded import read_bounded
+from measurements.trials.tolerance import checked_tolerance
 from search_spaces.hardware.dtype_names import canonical
 
 _MOST_SOURCE = 1 << 24  # bytes
@@ -143,6 +145,10 @@ def output_check(
     Returns:
         The function.
     """
+    try:
+        atol = checked_tolerance(atol, "atol")
+    except ValueError as error:
+        raise KernelFileError(str(error)) from None
     takes_atol = len(inspect.signature(verify).parameters) > 2 or "atol" in inspect.signature(verify).parameters
 
     def checked(answer: Any = answer, verify: Any = verify, atol: float = atol, **arrays: Any) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -12,6 +11,7 @@ from typing import Any, Literal
 
 from autosched.user_kernels.arithmetic import Type
 from autosched.user_kernels.expressions import Expression, Result
+from measurements.trials.tolerance import checked_tolerance
 from search_spaces.hardware.dtypes import DType, dtype_of
 from search_spaces.launches.generated_kernel import CompileLimits
 from search_spaces.launches.texture import Mode
@@ -379,7 +379,4 @@ def _argument_under(argument: KernelArgument, known: Mapping[str, Result]) -> Ke
 
 
 def _tolerance(argument: KernelArgument, given: Expression, known: Mapping[str, Result]) -> float:
-    value = float(given.value(known))
-    if not 0 <= value < math.inf:
-        raise ValueError(f'the tolerance "{given.text}" of {argument.name} is {value:g}: it must be 0 or more')
-    return value
+    return checked_tolerance(given.value(known), f'value of the tolerance "{given.text}" of {argument.name}')

@@ -18,6 +18,7 @@ from autosched.cli.terminal.errors import InputError, bad_input, listed
 from autosched.verify.launch_plan import EVERY_ORDER, QUICK, LaunchPlan
 from measurements.emulator import Order, Suppression
 from measurements.emulator.findings import Grade
+from measurements.trials.tolerance import checked_tolerance
 
 FullOption = Annotated[
     bool,
@@ -268,14 +269,12 @@ class Inputs:
         """Return the tolerance.
 
         Raises:
-            InputError: The tolerance is not a positive number, or exceeds ``most``.
+            InputError: The tolerance is not a finite number from 0 up, or not below ``most``.
         """
         if self.tolerance is None:
             return default
-        if not 0 <= self.tolerance < most:
-            limit = "" if math.isinf(most) else f" and below {most:g}"
-            raise InputError(f"--tolerance is a number from 0 up{limit}, not {self.tolerance:g}")
-        return self.tolerance
+        with bad_input():
+            return checked_tolerance(self.tolerance, "--tolerance", most=most)
 
 
 @dataclass(frozen=True)

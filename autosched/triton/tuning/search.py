@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
@@ -31,6 +30,7 @@ from autosched.tuning.winner.winner_verification import Verifiers
 from autosched.verify.launch_plan import EVERY_ORDER
 from measurements.compiler.cores import usable_cores
 from measurements.emulator import check_ready
+from measurements.trials.tolerance import check_tolerances
 from search_spaces.catalogue import register
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_named
@@ -72,8 +72,7 @@ class TritonTuning:
 
     def __post_init__(self) -> None:
         """Raise ValueError for a tolerance that is infinite, negative or not a number."""
-        if self.tolerance is not None and not all(0 <= part < math.inf for part in self.tolerance):
-            raise ValueError(f"a tolerance is two numbers from 0 up, relative and absolute, not {self.tolerance}")
+        check_tolerances(self.tolerance)
 
     def space_of(self, problem: TritonProblem) -> TritonSpace:
         """Return the space of a call. Raises SpaceError."""

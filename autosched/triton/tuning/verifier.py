@@ -24,6 +24,7 @@ from autosched.verify.planned_run import until_failure
 from autosched.verify.verdict import Subject, Verdict
 from measurements.emulator import ASCENDING, Emulation, Memory
 from measurements.emulator.inputs_file import InputsFile
+from measurements.trials.tolerance import check_tolerances
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
@@ -61,6 +62,10 @@ class ConfigurationVerifier:
     _expected: dict[str, Expected] | None = None
     _blocks: int | None = None  # blocks of a grid that is too large to be run whole
     _inputs: InputsFile | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a tolerance that is infinite, negative or not a number."""
+        check_tolerances(self.tolerance)
 
     def prepare(self) -> None:
         """Prepare the reference, and decide if the whole grid can be run. Raises NoReference."""

@@ -22,6 +22,7 @@ from autosched.user_kernels.reading.sources import callable_reference, python_re
 from autosched.user_kernels.reading.structs import read_struct
 from autosched.user_kernels.signature import contradicts, declared_parameters
 from measurements.files.npy import open_npy
+from measurements.trials.tolerance import checked_tolerance
 from search_spaces.hardware.dtype_names import canonical, spellings
 from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType, dtype_of
 from search_spaces.launches.texture import MODES
@@ -204,20 +205,17 @@ def _tolerance(table: DocumentTable, output: str, types: Mapping[str, Type]) -> 
         value = own.get(key, (int, float, str), "a number, or an expression over parameters")
         if isinstance(value, str):
             found[key] = own.expression(key, value, types, ("int", "float"))
-        elif not 0 <= value < math.inf:
-            own.fail("a tolerance is a number from 0 up", key)
         else:
-            found[key] = value
+            found[key] = own.attempt(key, checked_tolerance, value, key)
     if own is not table:
         own.done()
     return found
 
 
 def _usual(tolerance: float | Expression | None, usual: Mapping[str, Any]) -> float | None:
-    found = float(tolerance.value(usual)) if isinstance(tolerance, Expression) else tolerance
-    if found is not None and not 0 <= found < math.inf:
-        raise ValueError(f"a tolerance is a number from 0 up, not {found:g}")
-    return found
+    if tolerance is None:
+        return None
+    return checked_tolerance(tolerance.value(usual), "value") if isinstance(tolerance, Expression) else tolerance
 
 
 def _fill(table: DocumentTable, dtype: DType, folder: Path) -> InputFill:

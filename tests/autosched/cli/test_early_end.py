@@ -171,6 +171,21 @@ def test_what_is_sent_to_the_command_reaches_whoever_works(number: signal.Signal
 
 
 @needs_nvrtc
+@needs_compiler
+def test_a_tolerance_that_overflows_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "k.cu").write_text('extern "C" __global__ void big(float* y) { y[threadIdx.x] = threadIdx.x * 1e20f; }')
+    (tmp_path / "r.py").write_text("import numpy as np\ndef big():\n    return 2e20 * np.arange(32)\n")
+    (tmp_path / "k.toml").write_text(
+        '[kernel]\nname = "big"\nsource = "k.cu"\nentry = "big"\n[parameters]\nblock = [32]\n[launch]\n'
+        'grid = [1]\nblock = ["block"]\n[[argument]]\nname = "y"\nkind = "output"\ndtype = "f32"\nshape = [32]\n'
+        '[tolerance]\nrtol = 1e300\n[reference]\npython = "r.py:big"\n'
+    )
+    assert main(["verify", "--kernel", str(tmp_path / "k.toml")]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "tolerance of y" in said
+
+
+@needs_nvrtc
 @pytest.mark.parametrize("tolerance", ["inf", "nan", "-1"])
 def test_a_tolerance_that_lets_everything_pass_is_refused(
     tolerance: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -33,7 +33,7 @@ from measurements.emulator.order import ASCENDING, Order
 from measurements.emulator.suppression import suppress
 from measurements.files.demangle import demangled
 
-_LAUNCH_FAILURE, _TIMEOUT, _ASSERTION, NOT_SUPPORTED = 719, 702, 710, 801
+_ILLEGAL_ADDRESS, _LAUNCH_FAILURE, _TIMEOUT, _ASSERTION, NOT_SUPPORTED = 700, 719, 702, 710, 801
 
 
 @dataclass(eq=False)
@@ -236,6 +236,8 @@ def error_of(done: Emulation) -> tuple[int, bool]:
     kinds = {f.kind for f in done.findings if f.is_fault}
     if any(f.kind is FindingKind.TRAP and "the assertion '" in f.message for f in done.findings):
         return _ASSERTION, True
+    if {FindingKind.TRAP, FindingKind.OUT_OF_BOUNDS_GLOBAL} <= kinds:
+        return _ILLEGAL_ADDRESS, True
     if kinds & {FindingKind.TRAP, FindingKind.DEADLOCK, FindingKind.BARRIER_NOT_REACHED, FindingKind.MISSING_LANES}:
         return _LAUNCH_FAILURE, True
     return 0, False

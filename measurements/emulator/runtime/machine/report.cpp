@@ -145,10 +145,12 @@ bool count_finding(Report& report, Kind kind, SiteIndex site, Grade grade) {
   return ++report.counts[id] == 1;
 }
 
-bool was_found(Report& report, Kind kind, SiteIndex site) {
+std::uint64_t times_found(Report& report, Kind kind, SiteIndex site) {
   const std::size_t id = finding_id(kind, site, Grade::fault);
-  return id < report.counts.size() && report.counts[id] != 0;
+  return id < report.counts.size() ? report.counts[id] : 0;
 }
+
+bool was_found(Report& report, Kind kind, SiteIndex site) { return times_found(report, kind, site) != 0; }
 
 bool was_found(Report& report, Kind kind) {
   for (SiteIndex site = 0; site < site_count(report); ++site) {

@@ -81,6 +81,7 @@ enum class Grade { fault, note };
 bool count_finding(Report& report, Kind kind, SiteIndex site, Grade grade = Grade::fault);
 bool was_found(Report& report, Kind kind, SiteIndex site);  // as a fault
 bool was_found(Report& report, Kind kind);
+std::uint64_t times_found(Report& report, Kind kind, SiteIndex site);  // as a fault
 void write_finding(Report& report, Kind kind, SiteIndex site, const char* format, ...) __attribute__((format(printf, 4, 5)));
 // ``other``: site of the second access involved (0: none).
 void write_graded(Report& report, Kind kind, Grade grade, SiteIndex site, SiteIndex other, const char* format, ...)

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "machine/part.hpp"
+#include "memory/counting.hpp"
 #include "memory/garbage.hpp"
 #include "memory/global/buffers.hpp"
 #include "memory/global/heap.hpp"
@@ -151,9 +152,27 @@ void for_marks(Machine& machine, const std::function<void(Mark*, std::size_t)>& 
   for_marks_apart(machine, visit);
 }
 
+// Accesses of one line at addresses outside of all memory after which the launch ends. A GPU ends it at the first one.
+// Later ones may show further faults, but a walk along host pointers would go on until the time limit.
+constexpr std::uint64_t most_wild = std::uint64_t{1} << 20;
+
+namespace {
+void end_if_wild(Machine& machine, const void* address, const char* instruction) {
+  const SiteIndex site = machine.self->site;
+  if (times_found(machine.report, Kind::out_of_bounds_global, site) < most_wild || !locate_global(machine, address).empty()) return;
+  constexpr const char* message = "it made a million accesses at addresses outside of every argument, of which a GPU allows none";
+  FINDING(machine.report, trap, site, "%s: the launch ends at %s: %s", describe_self(machine).c_str(), instruction, message);
+  keep_writes(machine);
+  report_counts(machine);
+  report_end(machine.report, "stopped", site, message);
+  std::_Exit(0);
+}
+}  // namespace
+
 Buffer* check_access(Machine& machine, const void* address, int bytes, const char* instruction, bool writes) {
   Buffer* b = buffer_at(machine, address, bytes);
   if (b == nullptr) {
+    end_if_wild(machine, address, instruction);
     const std::string where = locate_global(machine, address);
     FINDING(machine.report, out_of_bounds_global, machine.self->site, "%s: %s of %d bytes at %s",
             describe_self(machine).c_str(), instruction, bytes,

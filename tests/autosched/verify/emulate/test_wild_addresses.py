@@ -1,0 +1,39 @@
+"""Kernels that walk along addresses outside of all memory: they end soon, with the line that does it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from needs import needs_compiler, needs_nvrtc
+
+import autosched
+
+pytestmark = [needs_compiler, needs_nvrtc]
+
+SOURCE = """
+struct Node { Node* next; int value; };
+extern "C" __global__ void walk(const Node* n, int count, int* out) {
+  int sum = 0;
+  for (int i = 0; i < count && n != nullptr; ++i) {
+    sum += n->value;
+    n = n->next == nullptr ? n : n->next;
+  }
+  *out = sum;
+}
+"""
+COUNT = 1 << 30
+
+
+def test_a_walk_along_addresses_of_the_host_ends_soon() -> None:
+    out = np.zeros(1, np.int32)
+    done = autosched.emulate(SOURCE, [np.uint64(0x7F0012345670), COUNT, out], grid=1, block=1, time_limit=60)
+    assert done.status == "findings"
+    assert {"out_of_bounds_global", "trap"} <= {str(f.kind) for f in done.findings}
+
+
+@pytest.mark.parametrize("count", [1, 1000])
+def test_a_walk_along_memory_of_the_device_does_not(count: int) -> None:
+    nodes, out = np.zeros(2, np.int64), np.zeros(1, np.int32)
+    nodes[1] = 3
+    done = autosched.emulate(SOURCE, [nodes.view(np.uint8), count, out], grid=1, block=1, time_limit=60)
+    assert done.ok and done.arrays[2][0] == 3 * count

@@ -66,11 +66,10 @@ def check_entry(problem: Problem, schedules: Iterable[Schedule], device: Device)
                 for step, output in zip(file.steps, outputs, strict=True):
                     _check_arguments(file, step, kernel, output)
                 return
-            header = missing_header(failed.log)
-            if header and _nvcc_compiles(kernel):
+            if missing_header(failed.log) and _nvcc_compiles(kernel):  # of a header that CUDA's own one includes
                 raise KernelFileError(
-                    f"{file.name} does not compile: NVRTC does not find {header}, and nvcc compiles the source: "
-                    'write compiler = "nvcc" under [kernel]'
+                    f"{file.name} does not compile: NVRTC does not find {missing_header(failed.log)}, and nvcc "
+                    'compiles the source: write compiler = "nvcc" under [kernel]'
                 )
             refused = refused or error_reason(failed.log)
         if time.monotonic() - began > _PATIENCE:

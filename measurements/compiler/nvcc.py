@@ -14,13 +14,21 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path, PurePosixPath
 
-from measurements.compiler.nvrtc import NVCC, PROGRAM_NAME, CompilerOutput, PtxOutput, toolchain_version
+from measurements.compiler.nvrtc import (
+    NVCC,
+    PROGRAM_NAME,
+    CompilerOutput,
+    PtxOutput,
+    cuda_include_folders,
+    toolchain_version,
+)
 from measurements.compiler.ptxas import control_file_written
 from measurements.files.demangle import demangled
-from search_spaces.launches.headers import Headers
+from search_spaces.launches.headers import Headers, included
 
 SECONDS = 300.0  # time limit of one compilation
 _NOT_OURS = (NVCC, "-default-device", "-minimal", "-dopt=on")  # options for NVRTC or autosched only
+_HOST_ONLY = ("thrust/",)  # CUDA's headers that include headers of the host
 _SPELLED = {"-std=c++17": "-std=c++17", "--ptxas-options=-v": "-Xptxas=-v"}
 
 
@@ -34,6 +42,30 @@ def find_nvcc() -> str:
     if found is None:
         raise NvccMissing("nvcc was not found: install the CUDA toolkit, or leave out compiler")
     return found
+
+
+def header_for_nvcc(source: str, headers: Headers) -> str:
+    """Return the first header for which nvcc must compile a source in place of NVRTC.
+
+    Args:
+        source: Text of the source.
+        headers: Texts that it is compiled with, stand-ins included.
+
+    Returns:
+        Name in the include; "" if NVRTC finds all headers, or there is no nvcc, or a text asks whether NVRTC compiles.
+    """
+    given = dict(headers.files)
+    texts = (source, *given.values())
+    others = [name for name in dict.fromkeys(n for text in texts for n in included(text)) if name not in given]
+    if not others or any("__CUDACC_RTC__" in text for text in texts):
+        return ""
+    folders = cuda_include_folders()
+    lacking = [n for n in others if n.startswith(_HOST_ONLY) or not any(Path(f, n).is_file() for f in folders)]
+    try:
+        find_nvcc()
+    except NvccMissing:
+        return ""
+    return next(iter(lacking), "")
 
 
 @cache

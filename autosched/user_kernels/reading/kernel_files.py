@@ -43,6 +43,7 @@ from autosched.user_kernels.reading.kernel_tuner_files import t1_document
 from autosched.user_kernels.reading.launches import Launches
 from autosched.user_kernels.reading.sources import (
     callable_reference,
+    choose_compiler,
     python_reference,
     read_compile_limits,
     read_entries,
@@ -181,6 +182,7 @@ class _KernelFileReader:
         files = self._source(kernel, name, source)
         path, source = files[0][0], "".join(text for _, text in files)
         headers = read_headers(kernel, source, self.folder, path.parent)
+        compiler, headers = choose_compiler(kernel, name, source, headers)
         sizes = self._sizes(top.table("sizes"))
         parameters, floats = self._parameters(top.table("parameters"))
         attributes = self._attributes(top.table("attributes"))
@@ -216,7 +218,7 @@ class _KernelFileReader:
             entry=entries[0],
             passing=passing,  # type: ignore[arg-type]  # one of PASSINGS
             defined_at=_definition(entries[0], files) if in_files else ("", 0),
-            options=read_options(kernel),
+            options=read_options(kernel, compiler),
             limits=read_compile_limits(kernel),
             sizes=tuple(sizes.items()),
             problems=self._problems(sizes),

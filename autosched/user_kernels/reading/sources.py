@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -12,10 +13,10 @@ from autosched.user_kernels.document import DocumentTable, read_text
 from autosched.user_kernels.function_traits import traits
 from autosched.user_kernels.kernel_file import KernelReference, UserFunction
 from measurements.compiler.cuda_headers import STAND_INS
-from measurements.compiler.nvcc import find_nvcc
+from measurements.compiler.nvcc import find_nvcc, header_for_nvcc
 from measurements.compiler.nvrtc import NVCC
 from search_spaces.launches.generated_kernel import CompileLimits
-from search_spaces.launches.headers import included
+from search_spaces.launches.headers import Headers, included
 
 # Default limits for compiling to PTX: all of CUB's headers take 2 CPU seconds and 370 MiB, 8,000 unrolled
 # multiplications 6 s (NVRTC 13); a macro bomb of a few lines takes 40 s and 4.5 GB.
@@ -81,10 +82,31 @@ def _entry(table: DocumentTable, sources: Sequence[str]) -> tuple[str, str]:
     return found[1], re.sub(r"\s+", " ", found[3] or "")
 
 
-def read_options(kernel: DocumentTable) -> tuple[str, ...]:
-    """Return the compile options, without those that have no effect."""
+def choose_compiler(
+    kernel: DocumentTable, name: str, source: str, headers: tuple[tuple[str, str], ...]
+) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Return the compiler, and the headers for it: nvcc if the file names it, or where NVRTC lacks a header.
+
+    Args:
+        kernel: Table of the kernel.
+        name: Name of the kernel, for the warning that nvcc was chosen.
+        source: Text of the source.
+        headers: As of ``read_headers``.
+    """
+    compiler = kernel.choice("compiler", ("nvrtc", "nvcc"), "nvrtc")
+    if compiler == "nvcc":
+        return compiler, headers
+    header = header_for_nvcc(source, Headers.of(dict(headers)))
+    if not header:
+        return "nvrtc", headers
+    warnings.warn(f"nvcc compiles {name}, as NVRTC does not find {header}", stacklevel=2)
+    return "nvcc", tuple((n, text) for n, text in headers if STAND_INS.get(n) != text)
+
+
+def read_options(kernel: DocumentTable, compiler: str) -> tuple[str, ...]:
+    """Return the compile options for a compiler, without those that have no effect."""
     options = []
-    if kernel.choice("compiler", ("nvrtc", "nvcc"), "nvrtc") == "nvcc":
+    if compiler == "nvcc":
         kernel.attempt("compiler", find_nvcc)
         options.append(NVCC)
     for option in kernel.listed("options"):

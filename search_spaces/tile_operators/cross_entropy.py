@@ -19,22 +19,22 @@ from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem,
 
 def losses(logits: FloatArray, label: Array) -> dict[str, FloatArray]:
     """Return ``loss`` and ``lse``, (rows,) each, of logits (rows, columns) and labels (rows,)."""
-    label, (rows, columns) = label.astype(np.int64), logits.shape
+    places, (rows, columns) = label.astype(np.int64), logits.shape
     with np.errstate(all="ignore"):
         peak = logits.max(axis=1)
         centre = np.where(peak == -np.inf, 0.0, peak)
         lse = np.log(np.exp(logits - centre[:, None]).sum(axis=1)) + centre
-        inside = (label >= 0) & (label < columns)
-        own = logits[np.arange(rows), np.where(inside, label, 0)]
+        inside = (places >= 0) & (places < columns)
+        own = logits[np.arange(rows), np.where(inside, places, 0)]
         return {"loss": np.where(inside, lse - own, 0.0), "lse": lse}
 
 
 def gradients(logits: FloatArray, label: Array, lse: FloatArray, dloss: FloatArray) -> FloatArray:
     """Return the gradients of logits, (rows, columns), under the losses' gradients ``dloss`` (rows,)."""
-    label, columns = label.astype(np.int64), logits.shape[1]
+    places, columns = label.astype(np.int64), logits.shape[1]
     with np.errstate(all="ignore"):
-        own = np.arange(columns) == label[:, None]
-        inside = (label >= 0) & (label < columns)
+        own = np.arange(columns) == places[:, None]
+        inside = (places >= 0) & (places < columns)
         found = (np.exp(logits - lse[:, None]) - own) * dloss[:, None]
         return np.where(inside[:, None], found, 0.0)
 

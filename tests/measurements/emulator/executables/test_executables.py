@@ -177,6 +177,15 @@ def test_what_is_not_emulated_is_named(build: Build) -> None:
 
 
 @pytest.mark.nightly
+def test_events_within_kernels_are_refused_by_name(build: Build) -> None:
+    program = build("partial_order")
+    assert run(program).returncode == 0
+    for how in ("programmatic", "completion"):
+        done = run(program, how)
+        assert done.returncode == 2 and done.stdout == "PASS\n" and "Event is not emulated" in done.stderr
+
+
+@pytest.mark.nightly
 def test_what_kernels_print_keeps_its_place(build: Build) -> None:
     done = run(build("printing"))
     assert done.stdout.splitlines() == [

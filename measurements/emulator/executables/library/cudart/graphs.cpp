@@ -122,6 +122,9 @@ struct FillParameters {
   unsigned value, element_bytes;
   std::size_t width, height;
 };
+struct EdgeData {
+  unsigned char from_port, to_port, type, reserved[5];  // type 1: programmatic
+};
 struct HostParameters {
   void (*call)(void*);
   void* data;
@@ -297,7 +300,10 @@ API int cudaGraphAddChildGraphNode(Node** to, Graph* graph, Node* const* after, 
   return add(to, graph, after, count, Work::graph, [own]() -> int { return run_all(own->steps); });
 }
 #if VERSION >= 13
-API int cudaGraphAddDependencies(Graph*, Node* const* from, Node* const* to, const void*, std::size_t count) {
+API int cudaGraphAddDependencies(Graph*, Node* const* from, Node* const* to, const EdgeData* edges, std::size_t count) {
+  for (std::size_t k = 0; edges != nullptr && k < count; ++k) {
+    if (edges[k].type != 0) return lacking("a programmatic edge of a graph");
+  }
 #else
 API int cudaGraphAddDependencies(Graph*, Node* const* from, Node* const* to, std::size_t count) {
 #endif

@@ -86,6 +86,9 @@ API int cudaLaunchKernelExC(const LaunchConfig* config, const void* function, vo
     if (a.id == 4) cluster = Dim3{a.cluster.x, a.cluster.y, a.cluster.z};
     if (a.id == 2) cooperative = a.number != 0;
     if (a.id == 6) dependent = a.number != 0;
+    // Whoever waits for such an event comes after a part of the kernel, which is not judged: nothing may pass for sound.
+    if (a.id == 7) return lacking("a launch with cudaLaunchAttributeProgrammaticEvent");
+    if (a.id == 12) return lacking("a launch with cudaLaunchAttributeLaunchCompletionEvent");
   }
   return launch(function, config->grid, config->block, arguments, config->shared, config->stream, cooperative, cluster, dependent);
 }

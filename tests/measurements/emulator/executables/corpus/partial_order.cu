@@ -1,0 +1,28 @@
+// Launches and edges that order only a part of a kernel: refused by name, while the ordinary ones work.
+#include <cstring>
+
+#include "check.h"
+
+__global__ void fill(int* x) { x[threadIdx.x] = 1; }
+
+int main(int count, char** arguments) {
+  const char* const how = count > 1 ? arguments[1] : "";
+  int* x;
+  CHECK(cudaMalloc(&x, 128));
+  cudaEvent_t event;
+  CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  cudaLaunchAttribute attribute[1] = {};
+  attribute[0].id = cudaLaunchAttributePriority;
+  if (std::strcmp(how, "programmatic") == 0) {
+    attribute[0].id = cudaLaunchAttributeProgrammaticEvent;
+    attribute[0].val.programmaticEvent.event = event;
+  } else if (std::strcmp(how, "completion") == 0) {
+    attribute[0].id = cudaLaunchAttributeLaunchCompletionEvent;
+    attribute[0].val.launchCompletionEvent.event = event;
+  }
+  cudaLaunchConfig_t config = {};
+  config.gridDim = 1, config.blockDim = 32, config.attrs = attribute, config.numAttrs = 1;
+  const cudaError_t error = cudaLaunchKernelEx(&config, fill, x);
+  CHECK(cudaDeviceSynchronize());
+  return verdict(error == (*how == '\0' ? cudaSuccess : cudaErrorNotSupported));
+}

@@ -15,92 +15,20 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import cache
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from search_spaces.catalogue import template
-from search_spaces.hardware.devices import Device, device
+from benchmarks.emulator.faults_of_programs import OF_PROGRAMS
+from benchmarks.emulator.faults_of_templates import OF_TEMPLATES
+from benchmarks.emulator.planted_fault import Fault, check, judge
 from search_spaces.launches.generated_kernel import GeneratedKernel
-from search_spaces.launches.headers import Headers, include_dir
 from search_spaces.launches.tensor_map import TensorMap
 from search_spaces.operators.copy import Copy
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
-from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
 from search_spaces.operators.transpose import Transpose
-from search_spaces.spaces.schedule import Schedule
-from search_spaces.templates.template import KernelTemplate
-
-SAMPLED = 6000  # schedules that are drawn to find one that reaches the edited line
-
-Wanted = Mapping[str, Any]  # a parameter's value, or several of them
-Host = Callable[[GeneratedKernel], GeneratedKernel]
-
-
-@dataclass(frozen=True)
-class Fault:
-    """``new`` for ``old``, which occurs once in ``header`` (below include/autosched) or its folder; or ``host``, what
-    the host code gets wrong of the launch. ``wanted``: what the schedule is that it is planted in."""
-
-    name: str
-    kind: str  # indices, bounds, sizes, orders, values, epilogue, scales, stream-K, host, device
-    template: str
-    problem: Problem
-    wanted: Wanted
-    header: str = ""
-    old: str = ""
-    new: str = ""
-    host: Host | None = None
-    device: str = "h200"
-
-    @property
-    def where(self) -> Device:
-        return device(self.device)
-
-    def schedule(self) -> Schedule:
-        return _schedule(self.template, self.problem, self.device, tuple(sorted(self.wanted.items())))
-
-    def planted(self) -> KernelTemplate:
-        """Return the template whose kernels have the fault, on whatever size they are."""
-        right = template(self.template)
-        lower, headers = right.lower, Headers.of({})
-        if self.header:
-            headers = edited(f"autosched/{self.header}", self.old, self.new)
-
-        def wrong(problem: Any, config: Any, where: Device) -> GeneratedKernel:
-            kernel = lower(problem, config, where)
-            if self.header:
-                kernel = replace(kernel, headers=headers)
-            return kernel if self.host is None else self.host(kernel)
-
-        return replace(right, lower=wrong)
-
-
-@cache
-def _schedule(name: str, problem: Problem, device_name: str, wanted: tuple[tuple[str, Any], ...]) -> Schedule:
-    space = template(name).space(problem, device(device_name))
-    for schedule in space.sample(SAMPLED, 0):
-        if all(schedule[p] in v if isinstance(v, tuple) else schedule[p] == v for p, v in wanted):
-            return schedule
-    raise ValueError(f"no schedule of {name} for {problem.key()} is {dict(wanted)}")
-
-
-def edited(header: str, old: str, new: str) -> Headers:
-    """All headers, with ``new`` for ``old`` in ``header`` or the files in its folder. Raises ValueError where they do
-    not have ``old`` once."""
-    headers = Headers.from_folder(include_dir())
-    folder = header.removesuffix(".cuh") + "/"
-    parts = {n: text for n, text in headers.files if n == header or n.startswith(folder)}
-    count = sum(text.count(old) for text in parts.values())
-    if count != 1:
-        raise ValueError(f"{header} and its folder have {count} times {old!r}")
-    return headers | Headers.of({n: text.replace(old, new) for n, text in parts.items() if old in text})
-
 
 # What host code gets wrong ------------------------------------------------------------------------------------------
 
@@ -139,7 +67,7 @@ ROWS, MATVEC, TRANSPOSE, COPY = (
 )
 TCGEN05, MMA = "kernels/tcgen05_matmul.cuh", "mma_m16n8k16_f16"
 
-FAULTS: tuple[Fault, ...] = (
+FIRST: tuple[Fault, ...] = (
     # Products by mma.sync, wmma and fma
     Fault("columns behind the last are stored", "bounds", "matmul", Matmul(1000, 1001, 512, a="f16", order_b="col"),
           {"epilogue": "shared", "intrinsic": MMA, "stream_k": 0, "split_k": 1}, MATMUL,
@@ -288,43 +216,7 @@ FAULTS: tuple[Fault, ...] = (
           {}, TCGEN05, "End::number(of_b + t);", "End::number(of_b + t % 32);", device="b200"),
 )  # fmt: skip
 
-
-def judge(fault: Fault, depth: str) -> dict[str, Any]:
-    """Return what a verification of ``depth`` says of the schedule with the fault, and in how many seconds."""
-    from autosched.verify.schedules import verify_one
-    from benchmarks.emulator.speed import cpu
-
-    schedule = fault.schedule()
-    started, used = time.monotonic(), cpu()
-    done = verify_one(fault.planted(), fault.problem, schedule, fault.where, depth=depth)  # type: ignore[arg-type]
-    return {
-        "name": fault.name,
-        "kind": fault.kind,
-        "depth": depth,
-        "status": done.status,
-        "reason": done.reason[:300],
-        "run": getattr(done.runs[-1], "name", "") if done.runs else "",
-        "runs": len(done.runs),
-        "seconds": round(time.monotonic() - started, 2),
-        "cpu": round(cpu() - used, 2),
-    }
-
-
-def check(fault: Fault) -> str:
-    """Return why the edit does not apply, or the kernel does not compile at its true size; else ""."""
-    from measurements.emulator.ptx.build import KernelCompileError, compile_to_bytecode
-
-    try:
-        kernel = fault.planted().kernel(fault.problem, fault.schedule(), fault.where)
-        right = template(fault.template).kernel(fault.problem, fault.schedule(), fault.where)
-        broken, whole = compile_to_bytecode(kernel), compile_to_bytecode(right)
-    except (ValueError, KernelCompileError) as error:
-        return str(error)[:200]
-    return (
-        "the edited line is not reached"
-        if fault.host is None and broken.path.read_bytes() == whole.path.read_bytes()
-        else ""
-    )
+FAULTS = (*FIRST, *OF_TEMPLATES, *OF_PROGRAMS)
 
 
 def main() -> int:

@@ -1,0 +1,96 @@
+"""Faults planted in tile programs on 2026-11-29: in what they state, and in the loops that their kernels run."""
+
+# ruff: noqa: E501 - an edit is a line of a table
+from __future__ import annotations
+
+from benchmarks.emulator.planted_fault import CUDA, PROGRAM, Fault
+from search_spaces.tile_operators.attention import Attention
+from search_spaces.tile_operators.attention_backward import AttentionBackward
+from search_spaces.tile_operators.cross_entropy import CrossEntropy
+from search_spaces.tile_operators.decode_attention import DecodeAttention
+from search_spaces.tile_operators.grouped_matmul import GroupedMatmul
+from search_spaces.tile_operators.qk_norm_rope import QkNormRope
+from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
+from search_spaces.tile_operators.rmsnorm_quantize import RmsNormQuantize
+from search_spaces.tile_operators.router_topk import RouterTopK
+
+WHOLE = Attention(batch=2, heads=8, kv_heads=2, queries=1000, head_size=64)
+CAUSAL = Attention(batch=2, heads=8, kv_heads=2, queries=500, keys=1000, head_size=64, causal=1)
+DECODE = DecodeAttention(batch=8, heads=32, kv_heads=8, pages=512, entries=64, page=16)
+INT4 = QuantizedMatmul(m=64, n=4096, k=4096)
+GROUPED = GroupedMatmul(m=1000, n=1024, k=512, groups=8)
+RING, BOXES = "tile/ring.cuh", "tile/box_ring.cuh"
+
+OF_PROGRAMS: tuple[Fault, ...] = (
+    # Attention
+    Fault("keys that a query must not see score zero", "bounds", "attention", CAUSAL, {}, PROGRAM,
+          "z = p.where(seen, z, -inf)", "z = p.where(seen, z, 0.0)", device="a100"),
+    Fault("values keep their weight when the maximum rises", "values", "attention", WHOLE, {}, PROGRAM,
+          "values, acc * fade))", "values, acc))", device="a100"),
+    Fault("the first query stands at the first key", "indices", "attention", CAUSAL, {}, PROGRAM,
+          "seen = seen & (p.columns(j, bn) <= p.rows(i + behind, bm))", "seen = seen & (p.columns(j, bn) <= p.rows(i, bm))", device="a100"),
+    Fault("a window of one key more", "bounds", "attention", Attention(batch=1, heads=4, kv_heads=4, queries=1000, head_size=64, causal=1, window=200), {}, PROGRAM,
+          "> p.rows(i + (behind - o.window), bm)", ">= p.rows(i + (behind - o.window), bm)", device="a100"),
+    Fault("the window's loop begins a tile late", "bounds", "attention", Attention(batch=1, heads=4, kv_heads=4, queries=1000, head_size=64, causal=1, window=200), {}, PROGRAM,
+          "i + (behind - o.window + 1), 0) // bn * bn)", "i + (behind - o.window + bn), 0) // bn * bn)", device="a100"),
+    Fault("query heads share keys in turns", "indices", "attention", WHOLE, {}, PROGRAM, "group = head // (h // g)", "group = head % g", device="a100"),
+    Fault("the keys of the next sequence are seen", "bounds", "attention", Attention(batch=4, heads=4, kv_heads=4, queries=1000, head_size=64, packed=1), {}, PROGRAM,
+          "else p.columns(j, bn) < p.columns(last, 1)", "else p.columns(j, bn) < s", device="a100"),
+    Fault("a sink weighs nothing", "values", "attention", Attention(batch=1, heads=4, kv_heads=4, queries=500, head_size=64, sinks=1), {}, PROGRAM,
+          "p.state(first), p.state(p.full((bm, 1), 1.0))", "p.state(first), p.state(p.zeros((bm, 1)))", device="a100"),
+    Fault("stages of attention are one group short", "orders", "attention", WHOLE, {"stages": (3, 4)}, RING,
+          "ptx::cp_async_wait_group<(C::stages >= 2 ? C::stages - 2 : 0)>();", "ptx::cp_async_wait_group<(C::stages >= 2 ? C::stages - 1 : 0)>();", device="a100"),
+    Fault("no barrier between the turns of a loop", "barriers", "attention", WHOLE, {"stages": (3, 4)}, RING,
+          "    ptx::barrier_sync();\n    const bool more = whole || left > ahead;", "    const bool more = whole || left > ahead;", device="a100"),
+    Fault("the queries are read before they have come", "orders", "attention", WHOLE, {"home_q": "shared"}, CUDA,
+          r"ptx::cp_async_wait_group<0>\(\);", "", device="a100"),
+    Fault("a warp releases a stage that wgmma reads", "orders", "attention", WHOLE, {"filled_by": "warp", "intrinsic": "wgmma_m64k16_bf16"}, BOXES,
+          "body(place.tile, s);\n    if constexpr", "release(place.empty());\n    body(place.tile, s);\n    if constexpr"),
+    Fault("gradients of keys see queries before them", "bounds", "attention_backward", AttentionBackward(batch=1, heads=4, kv_heads=2, queries=300, head_size=64, causal=1), {}, PROGRAM,
+          "seen = p.rows(j, bt) <= p.columns(i + behind, bs)", "seen = p.rows(j, bt) <= p.columns(i + behind + 1, bs)", device="a100"),
+    Fault("gradients leave out the product of result and gradient", "values", "attention_backward", AttentionBackward(batch=1, heads=4, kv_heads=2, queries=300, head_size=64), {}, PROGRAM,
+          "slope = e * (change - of_result)\n        acc", "slope = e * change\n        acc", device="a100"),
+    # Decoding
+    Fault("all sequences have the pages of the first", "indices", "decode_attention", DECODE, {}, PROGRAM,
+          "p.window(table, (j // page, sequence)", "p.window(table, (j // page, 0)", device="a100"),
+    Fault("a position behind the end is seen", "bounds", "decode_attention", DECODE, {}, PROGRAM,
+          "seen = p.rows(j, bn) < length\n", "seen = p.rows(j, bn) <= length\n", device="a100"),
+    Fault("both parts fade as the first", "values", "decode_attention", DECODE, {"parts": (4, 8)}, PROGRAM,
+          "exponent(one[0], peak), exponent(other[0], peak)", "exponent(one[0], peak), exponent(one[0], peak)", device="a100"),
+    Fault("the cache's scale is that of the first group", "scales", "decode_attention", DecodeAttention(batch=4, heads=32, kv_heads=8, pages=256, entries=32, page=64, cache="e4m3"), {}, PROGRAM,
+          "scales[n], (0, group), (1, 1)", "scales[n], (0, 0), (1, 1)", device="h200"),
+    Fault("a new position does not see itself", "bounds", "decode_attention", DecodeAttention(batch=4, heads=16, kv_heads=4, pages=256, entries=32, page=16, queries=4), {}, PROGRAM,
+          "p.rows(length - (o.queries - 1), 1)", "p.rows(length - o.queries, 1)", device="a100"),
+    Fault("the part before the last is combined twice", "indices", "decode_attention", DECODE, {"parts": (4, 8), "split_launches": 2}, CUDA,
+          r"parts \+ \(\((turn_\d+) \+ 1\)\)", r"parts + (\1)", device="a100"),
+    # Quantized products
+    Fault("a group's scale is that of the turn", "scales", "quantized_matmul", INT4, {"bk": 64}, PROGRAM,
+          "(i, at // o.group if o.group else 0), (bn, 1)", "(i, at // bk if o.group else 0), (bn, 1)", device="a100"),
+    Fault("a zero of seven", "values", "quantized_matmul", INT4, {}, PROGRAM, "zero = MIDDLE\n", "zero = MIDDLE - 1\n", device="a100"),
+    Fault("zeros of the first group", "scales", "quantized_matmul", QuantizedMatmul(m=64, n=1024, k=2048, zero_points=1), {}, PROGRAM,
+          "column = here // o.group if o.group else 0", "column = first // o.group if o.group else 0", device="a100"),
+    Fault("scales of nvf4 are those of the turn's first", "scales", "quantized_matmul", QuantizedMatmul(m=64, n=1024, k=2048, weights="nvf4", group=16), {}, PROGRAM,
+          "(i, here // FP4_GROUP)", "(i, at // FP4_GROUP)", device="a100"),
+    Fault("parts of k are stored in one place", "indices", "quantized_matmul", INT4, {"parts": (2, 4)}, CUDA,
+          r"parts \+ split \* (\d+)", r"parts + 0 * split * \1", device="a100"),
+    # Grouped products
+    Fault("a group's last tile writes the next group's rows", "bounds", "grouped_matmul", GROUPED, {}, PROGRAM,
+          "p.window(out, (row, j), (bm, bn)), rows_below=end)", "p.window(out, (row, j), (bm, bn)))", device="a100"),
+    Fault("a row behind the count is not cleared", "bounds", "grouped_matmul", GroupedMatmul(m=200, n=512, k=256, groups=4, rows="masked"), {}, PROGRAM,
+          "p.where(p.rows(row, bm) < p.rows(end, 1), result, 0.0)", "p.where(p.rows(row, bm) <= p.rows(end, 1), result, 0.0)", device="a100"),
+    Fault("up has the scales of gate", "scales", "grouped_matmul", GroupedMatmul(m=300, n=512, k=512, groups=4, dtype="e4m3", w_order="col", activation="silu_up"), {}, PROGRAM,
+          "place = (j + half) // BLOCK, at // BLOCK", "place = j // BLOCK, at // BLOCK", device="h200"),
+    Fault("tiles count from the group's first row of all", "indices", "grouped_matmul", GROUPED, {}, PROGRAM,
+          "begin + (tile - begun) * bm", "begin + tile * bm", device="a100"),
+    Fault("a token's scale is that of its sorted row", "scales", "grouped_matmul", GroupedMatmul(m=300, n=512, k=512, groups=4, tokens=400, dtype="e4m3", w_order="col"), {}, PROGRAM,
+          '(chosen, at // BLOCK), (bm, 1)', '(row, at // BLOCK), (bm, 1)', device="h200"),
+    # Rows
+    Fault("the mean is over the padded row", "values", "rmsnorm_quantize", RmsNormQuantize(rows=512, columns=5000), {}, PROGRAM,
+          "dim=1) * (1.0 / n)", "dim=1) * (1.0 / width)", device="a100"),
+    Fault("padded experts are chosen", "bounds", "router_topk", RouterTopK(tokens=512, experts=60, top=4), {}, PROGRAM,
+          "(left == most) & (place < n)", "(left == most)", device="a100"),
+    Fault("a row that begins with -infinity is NaN", "values", "cross_entropy", CrossEntropy(rows=256, columns=8000), {}, PROGRAM,
+          "centre = p.where(peak == -inf, 0.0, peak)", "centre = peak", device="a100"),
+    Fault("sines turn as cosines", "indices", "qk_norm_rope", QkNormRope(tokens=256, heads=32, head_size=128), {}, PROGRAM,
+          "(low * cosines - high * sines)", "(low * cosines + high * sines)", device="a100"),
+)  # fmt: skip

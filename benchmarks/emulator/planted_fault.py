@@ -1,0 +1,159 @@
+"""One fault that is planted on purpose: where its edit goes, in which schedule, and how a verification judges it."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import Device, device
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.headers import Headers, include_dir
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.template import KernelTemplate
+
+PROGRAM = "the tile program"  # in place of a header: the edit is one of the Python text of the operator's module
+CUDA = "the generated CUDA"  # in place of a header: ``old`` is a pattern, replaced wherever a kernel has it
+SAMPLED = 6000  # schedules that are drawn to find one that reaches the edited line
+
+Wanted = Mapping[str, Any]  # a parameter's value, or several of them
+Host = Callable[[GeneratedKernel], GeneratedKernel]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """``new`` for ``old``, which occurs once in ``header`` (below include/autosched) or its folder, in the tile program
+    or the generated CUDA; or ``host``, what the host code gets wrong of the launch. ``wanted``: what the schedule is
+    that it is planted in."""
+
+    name: str
+    kind: str  # indices, bounds, sizes, orders, proxies, barriers, values, epilogue, scales, stream-K, host, device
+    template: str
+    problem: Problem
+    wanted: Wanted
+    header: str = ""
+    old: str = ""
+    new: str = ""
+    host: Host | None = None
+    device: str = "h200"
+
+    @property
+    def where(self) -> Device:
+        return device(self.device)
+
+    def schedule(self) -> Schedule:
+        return _schedule(self.template, self.problem, self.device, tuple(sorted(self.wanted.items())))
+
+    def planted(self) -> KernelTemplate:
+        """Return the template whose kernels have the fault, on whatever size they are."""
+        right = template(self.template)
+        lower, headers = right.lower, Headers.of({})
+        if self.header not in ("", PROGRAM, CUDA):
+            headers = edited(f"autosched/{self.header}", self.old, self.new)
+
+        def wrong(problem: Any, config: Any, where: Device) -> GeneratedKernel:
+            if self.header == PROGRAM:
+                return lower(_with_faulty_program(problem, self.old, self.new), config, where)
+            kernel = lower(problem, config, where)
+            if self.header == CUDA:
+                kernel = replace(kernel, source=re.sub(self.old, self.new, kernel.source))
+            elif self.header:
+                kernel = replace(kernel, headers=headers)
+            return kernel if self.host is None else self.host(kernel)
+
+        return replace(right, lower=wrong)
+
+
+@cache
+def _schedule(name: str, problem: Problem, device_name: str, wanted: tuple[tuple[str, Any], ...]) -> Schedule:
+    space = template(name).space(problem, device(device_name))
+    for schedule in space.sample(SAMPLED, 0):
+        if all(schedule[p] in v if isinstance(v, tuple) else schedule[p] == v for p, v in wanted):
+            return schedule
+    raise ValueError(f"no schedule of {name} for {problem.key()} is {dict(wanted)}")
+
+
+def _with_faulty_program(problem: Problem, old: str, new: str) -> Problem:
+    """Return the problem as one of a type whose module has ``new`` for ``old``. Its reference is never asked."""
+    made = _faulty_type(type(problem), old, new)
+    return made(**{f.name: getattr(problem, f.name) for f in fields(problem) if f.init})
+
+
+@cache
+def _faulty_type(right: type[Problem], old: str, new: str) -> type[Problem]:
+    text = inspect.getsource(cast(Any, inspect.getmodule(right)))
+    if text.count(old) != 1:
+        raise ValueError(f"{right.__module__} has {text.count(old)} times {old!r}")
+    name = f"{right.__module__}_faulty"
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"{right.__module__.rpartition('.')[2]}.py"
+        file.write_text(text.replace(old, new), "utf-8")
+        spec = importlib.util.spec_from_file_location(name, file)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module  # dataclasses look for the types of fields there
+        try:
+            spec.loader.exec_module(module)
+        finally:
+            del sys.modules[name]
+    return cast(type[Problem], getattr(module, right.__name__))
+
+
+def edited(header: str, old: str, new: str) -> Headers:
+    """All headers, with ``new`` for ``old`` in ``header`` or the files in its folder. Raises ValueError where they do
+    not have ``old`` once."""
+    headers = Headers.from_folder(include_dir())
+    folder = header.removesuffix(".cuh") + "/"
+    parts = {n: text for n, text in headers.files if n == header or n.startswith(folder)}
+    count = sum(text.count(old) for text in parts.values())
+    if count != 1:
+        raise ValueError(f"{header} and its folder have {count} times {old!r}")
+    return headers | Headers.of({n: text.replace(old, new) for n, text in parts.items() if old in text})
+
+
+def judge(fault: Fault, depth: str) -> dict[str, Any]:
+    """Return what a verification of ``depth`` says of the schedule with the fault, and in how many seconds."""
+    from autosched.verify.schedules import verify_one
+    from benchmarks.emulator.speed import cpu
+
+    schedule = fault.schedule()
+    started, used = time.monotonic(), cpu()
+    done = verify_one(fault.planted(), fault.problem, schedule, fault.where, depth=depth)  # type: ignore[arg-type]
+    return {
+        "name": fault.name,
+        "kind": fault.kind,
+        "depth": depth,
+        "status": done.status,
+        "reason": done.reason[:300],
+        "run": getattr(done.runs[-1], "name", "") if done.runs else "",
+        "runs": len(done.runs),
+        "seconds": round(time.monotonic() - started, 2),
+        "cpu": round(cpu() - used, 2),
+    }
+
+
+def check(fault: Fault) -> str:
+    """Return why the edit does not apply, or the kernel does not compile at its true size; else ""."""
+    from measurements.emulator.ptx.build import KernelCompileError, compile_to_bytecode
+
+    try:
+        kernel = fault.planted().kernel(fault.problem, fault.schedule(), fault.where)
+        right = template(fault.template).kernel(fault.problem, fault.schedule(), fault.where)
+        broken, whole = compile_to_bytecode(kernel), compile_to_bytecode(right)
+    except (ValueError, KernelCompileError) as error:
+        return str(error)[:200]
+    return (
+        "the edited line is not reached"
+        if fault.host is None and broken.path.read_bytes() == whole.path.read_bytes()
+        else ""
+    )

@@ -1,11 +1,14 @@
 """CPU seconds of ``autosched verify`` as a command of its own: one schedule of each operator, quickly and fully.
 
-    python -m benchmarks.emulator.fresh_commands [--before TREE] [--depth quick full] [--repeats 3] >
+    python -m benchmarks.emulator.fresh_commands [--before TREE] [--depth quick full] [--repeats 3] [--size 4096] >
     fresh_verifications.md
 
-``--before`` is the tree of an earlier commit, whose commands run in turns with those of this one. Seconds are user and
-system, of the command and all its processes; that of a quick verification is the least of ``--repeats``. The cache has
-nothing but the runner at first: "new" is the first verification of a kernel, which NVRTC compiles, "again" a later one.
+``--before`` is the tree of an earlier commit (``git worktree add``), whose commands run in turns with those of this
+one. Only command lines are used, so any commit will do. Parameters may have been renamed: each tree draws its own
+schedules, by its own ``space`` command. Seconds are user and system, of the command and all its processes; that of a
+quick verification is the least of ``--repeats``. The cache has nothing but the tree's own runner at first: "new" is the
+first verification of a kernel, which NVRTC compiles. A runner that ``$AUTOSCHED_CACHE_DIR`` does not have is compiled,
+which takes a minute and is not measured.
 """
 
 from __future__ import annotations
@@ -20,23 +23,20 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from measurements.emulator import cache_folder
-from measurements.emulator.host.build import runner
-
 HERE = Path(__file__).resolve().parents[2]
 COMMANDS = {
-    "matmul": "matmul -m 4096 -n 4096 -k 4096 --dtype f16 --template matmul",
-    "matvec": "matvec -m 1 -n 4096 -k 4096",
-    "softmax": "softmax --rows 4096 --columns 4096",
-    "layernorm": "layernorm --rows 4096 --columns 4096",
-    "rmsnorm": "rmsnorm --rows 4096 --columns 4096",
-    "reduce": "reduce --rows 4096 --columns 4096",
-    "transpose": "transpose --rows 4096 --columns 4096",
-    "copy": "copy --rows 4096 --columns 4096",
+    "matmul": "matmul -m {size} -n {size} -k {size} --dtype f16 --template matmul",
+    "matvec": "matvec -m 1 -n {size} -k {size}",
+    "softmax": "softmax --rows {size} --columns {size}",
+    "layernorm": "layernorm --rows {size} --columns {size}",
+    "rmsnorm": "rmsnorm --rows {size} --columns {size}",
+    "reduce": "reduce --rows {size} --columns {size}",
+    "transpose": "transpose --rows {size} --columns {size}",
+    "copy": "copy --rows {size} --columns {size}",
 }
 DEVICE = "a100"
 NOTE = """## What a quick verification takes
@@ -81,64 +81,77 @@ def seconds_of(tree: Path, cache: Path, arguments: Sequence[str]) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def drawn(problem: Sequence[str], folder: Path) -> Path:
-    """Return the file of the schedule that ``--sample 1`` draws."""
+def drawn(tree: Path, problem: Sequence[str], folder: Path) -> Path:
+    """Return the file of the schedule that ``--sample 1`` draws in a tree."""
     command = [sys.executable, "-m", "autosched", "space", *problem, "--sample", "1", "--json", "--device", DEVICE]
-    out = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True).stdout
-    file = folder / f"{problem[0]}.json"
+    out = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=True).stdout
+    file = folder / f"schedule-{problem[0]}.json"
     file.write_text(json.dumps({"samples": json.loads(out)["samples"]}))
     return file
 
 
 def with_runner(folder: Path, tree: Path) -> Path:
-    """Return a cache that holds the runner of ``tree`` alone."""
+    """Return a cache that holds runners alone, the one of ``tree`` among them."""
     kept = folder / "emulator"
     kept.mkdir(parents=True)
-    for file in cache_folder().glob("runner-*"):
+    usual = os.environ.get("AUTOSCHED_CACHE_DIR") or Path.home() / ".cache" / "autosched"
+    for file in (Path(usual) / "emulator").glob("runner-*"):
         shutil.copy2(file, kept / file.name)
     seconds_of(tree, folder, ["verify", "copy", "--rows", "8", "--columns", "8", "--sample", "1"])  # else it is built
     return folder
 
 
-def quick(before: Path | None, repeats: int, folder: Path) -> list[str]:
+def problems(size: int) -> dict[str, list[str]]:
+    """Return the words of a problem of each operator."""
+    return {name: text.format(size=size).split() for name, text in COMMANDS.items()}
+
+
+def quick(trees: Mapping[str, Path], size: int, repeats: int, folder: Path) -> list[str]:
     """Return the table of quick verifications."""
-    trees = {"now": HERE, **({} if before is None else {"before": before})}
     caches = {name: with_runner(folder / name, tree) for name, tree in trees.items()}
     ways = {f"{tree}, `{how}`": (tree, how) for how in ("--sample 1", "--schedule") for tree in reversed(trees)}
     new, commands = {}, {}
-    for name, text in COMMANDS.items():
-        problem = text.split()
-        file = drawn(problem, folder)
-        chosen = {"--sample 1": ["--sample", "1"], "--schedule": ["--schedule", str(file)]}
-        first = {tree: seconds_of(trees[tree], caches[tree], ["verify", *problem, "--sample", "1"]) for tree in trees}
-        new[name] = first["now"]
+    for name, problem in problems(size).items():
+        chosen = {tree: {"--sample 1": ["--sample", "1"]} for tree in trees}
+        for tree, place in trees.items():
+            chosen[tree]["--schedule"] = ["--schedule", str(drawn(place, problem, caches[tree]))]
+            new[name, tree] = seconds_of(place, caches[tree], ["verify", *problem, "--sample", "1"])
         for way, (tree, how) in ways.items():
-            commands[name, way] = (trees[tree], caches[tree], ["verify", *problem, *chosen[how]])
+            commands[name, way] = (trees[tree], caches[tree], ["verify", *problem, *chosen[tree][how]])
     least = dict.fromkeys(commands, float("inf"))
     # Round after round, so that a machine that is busy for a while makes no single operator look slow.
     for i in range(repeats):
         least = {key: min(known, seconds_of(*commands[key])) for key, known in least.items()}
         print(f"round {i + 1} of {repeats}", file=sys.stderr, flush=True)
-    rows = {name: [new[name], *(least[name, way] for way in ways)] for name in COMMANDS}
-    lines = [f"| quick | new, now | {' | '.join(ways)} |", "|---" * (len(ways) + 2) + "|"]
-    lines += [f"| {name} | {' | '.join(f'{s:.2f}' for s in row)} |" for name, row in rows.items()]
-    medians = [statistics.median(column) for column in zip(*rows.values(), strict=True)]
-    return [*lines, f"| **median** | {' | '.join(f'**{s:.2f}**' for s in medians)} |"]
+    rows = {
+        name: [*(new[name, tree] for tree in reversed(trees)), *(least[name, way] for way in ways)] for name in COMMANDS
+    }
+    heads = [*(f"new, {tree}" for tree in reversed(trees)), *ways]
+    return table("quick", heads, rows, ".2f")
 
 
-def full(folder: Path) -> list[str]:
+def full(trees: Mapping[str, Path], size: int, folder: Path) -> list[str]:
     """Return the table of full verifications, once each, of kernels that nobody has compiled yet."""
-    cache, seconds = with_runner(folder / "full", HERE), {}
-    for name, text in COMMANDS.items():
-        file = drawn(text.split(), folder)
-        seconds[name] = seconds_of(HERE, cache, ["verify", *text.split(), "--schedule", str(file), "--full"])
-        print(f"| {name} | {seconds[name]:.1f} |", file=sys.stderr, flush=True)
-    lines = [f"| {name} | {s:.1f} |" for name, s in seconds.items()]
+    caches = {name: with_runner(folder / f"full-{name}", tree) for name, tree in trees.items()}
+    rows: dict[str, list[float]] = {}
+    for name, problem in problems(size).items():
+        rows[name] = []
+        for tree in reversed(trees):
+            file = drawn(trees[tree], problem, caches[tree])
+            command = ["verify", *problem, "--schedule", str(file), "--full"]
+            rows[name].append(seconds_of(trees[tree], caches[tree], command))
+        print(f"| {name} | {rows[name]} |", file=sys.stderr, flush=True)
+    return table("full", [f"new, {tree}, `--schedule`" for tree in reversed(trees)], rows, ".1f")
+
+
+def table(title: str, heads: Sequence[str], rows: Mapping[str, Sequence[float]], digits: str) -> list[str]:
+    """Return the lines of a table, with the median of each column."""
+    medians = [statistics.median(column) for column in zip(*rows.values(), strict=True)]
     return [
-        "| full | new, `--schedule` |",
-        "|---|---|",
-        *lines,
-        f"| **median** | **{statistics.median(seconds.values()):.1f}** |",
+        f"| {title} | {' | '.join(heads)} |",
+        "|---" * (len(heads) + 1) + "|",
+        *(f"| {name} | {' | '.join(format(s, digits) for s in row)} |" for name, row in rows.items()),
+        f"| **median** | {' | '.join(f'**{s:{digits}}**' for s in medians)} |",
     ]
 
 
@@ -148,14 +161,19 @@ def main() -> int:
     parser.add_argument("--before", type=Path, help="a tree of an earlier commit")
     parser.add_argument("--depth", nargs="+", choices=("quick", "full"), default=["quick", "full"])
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--size", type=int, default=4096, help="every extent of the problems")
     arguments = parser.parse_args()
-    runner()
+    trees = {"now": HERE}
+    if arguments.before is not None:
+        if not (arguments.before / "autosched" / "__main__.py").is_file():
+            parser.error(f"{arguments.before} is not a tree of this repository: git worktree add PATH COMMIT")
+        trees["before"] = arguments.before.resolve()
     with tempfile.TemporaryDirectory(prefix="fresh-commands-") as place:
         tables = []
         if "quick" in arguments.depth:
-            tables.append(quick(arguments.before, arguments.repeats, Path(place)))
+            tables.append(quick(trees, arguments.size, arguments.repeats, Path(place)))
         if "full" in arguments.depth:
-            tables.append(full(Path(place)))
+            tables.append(full(trees, arguments.size, Path(place)))
     load = os.getloadavg()[2]
     print(
         f"# Verifications as commands of their own\n`python -m benchmarks.emulator.fresh_commands`, "

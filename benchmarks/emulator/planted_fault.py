@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import inspect
 import re
+import shutil
 import sys
 import tempfile
 import time
@@ -95,17 +97,18 @@ def _faulty_type(right: type[Problem], old: str, new: str) -> type[Problem]:
     if text.count(old) != 1:
         raise ValueError(f"{right.__module__} has {text.count(old)} times {old!r}")
     name = f"{right.__module__}_faulty"
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / f"{right.__module__.rpartition('.')[2]}.py"
-        file.write_text(text.replace(old, new), "utf-8")
-        spec = importlib.util.spec_from_file_location(name, file)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module  # dataclasses look for the types of fields there
-        try:
-            spec.loader.exec_module(module)
-        finally:
-            del sys.modules[name]
+    folder = Path(tempfile.mkdtemp(prefix="planted-fault-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # programs are read again: their text is their version
+    file = folder / f"{right.__module__.rpartition('.')[2]}.py"
+    file.write_text(text.replace(old, new), "utf-8")
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look for the types of fields there
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        del sys.modules[name]
     return cast(type[Problem], getattr(module, right.__name__))
 
 

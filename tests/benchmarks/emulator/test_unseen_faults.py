@@ -1,4 +1,4 @@
-"""Faults of the list of unseen ones that show at large sizes alone, and cost a quick verification next to nothing."""
+"""The list of planted faults: verifications report them, and pass the kernels that they are planted in."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from cases import spread
 from needs import needs_compiler, needs_nvrtc
 
 from autosched.verify.schedules import verify_one
-from benchmarks.emulator.unseen_faults import FAULTS, judge
+from benchmarks.emulator.planted_fault import Fault, check, judge
+from benchmarks.emulator.unseen_faults import FAULTS, MISSED_BY_QUICK
 from search_spaces.catalogue import template
 
 pytestmark = [needs_compiler, needs_nvrtc]
@@ -16,6 +17,15 @@ LARGE = {
     "64 counters for all tiles": "far rows",
     "rows summed over 48 tiles at most": "many columns of tiles",
 }
+BY_DAY = 15
+SEEN = [pytest.param(f, id=f.name) for f in FAULTS if f.name not in MISSED_BY_QUICK]
+ALL = [pytest.param(f, id=f.name) for f in FAULTS]
+
+
+def test_at_least_120_faults_are_named_apart() -> None:
+    assert len({f.name for f in FAULTS}) == len(FAULTS) >= 120
+    assert {f.name for f in FAULTS} >= MISSED_BY_QUICK
+    assert len(MISSED_BY_QUICK) <= len(FAULTS) // 20
 
 
 @pytest.mark.parametrize("name", spread(LARGE, 1))
@@ -25,3 +35,21 @@ def test_quick_verifications_report_them_and_pass_what_is_right(name: str) -> No
     done = verify_one(template(fault.template), fault.problem, fault.schedule(), fault.where)
     assert done.ok, done.reason
     assert LARGE[name] in {run.name for run in done.runs}
+
+
+@pytest.mark.parametrize("fault", spread(SEEN, BY_DAY))
+def test_a_quick_verification_reports_a_fault(fault: Fault) -> None:
+    assert judge(fault, "quick")["status"] != "ok"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("fault", ALL)
+def test_a_full_verification_reports_every_fault(fault: Fault) -> None:
+    assert check(fault) == ""
+    assert judge(fault, "full")["status"] != "ok"
+
+
+@pytest.mark.parametrize("fault", spread(ALL, 2))
+def test_the_kernel_without_the_fault_passes(fault: Fault) -> None:
+    done = verify_one(template(fault.template), fault.problem, fault.schedule(), fault.where)
+    assert done.ok, done.reason

@@ -106,7 +106,7 @@ def problems(size: int) -> dict[str, list[str]]:
     return {name: text.format(size=size).split() for name, text in COMMANDS.items()}
 
 
-def quick(trees: Mapping[str, Path], size: int, repeats: int, folder: Path) -> list[str]:
+def quick(trees: dict[str, Path], size: int, repeats: int, folder: Path) -> list[str]:
     """Return the table of quick verifications."""
     caches = {name: with_runner(folder / name, tree) for name, tree in trees.items()}
     ways = {f"{tree}, `{how}`": (tree, how) for how in ("--sample 1", "--schedule") for tree in reversed(trees)}
@@ -130,7 +130,7 @@ def quick(trees: Mapping[str, Path], size: int, repeats: int, folder: Path) -> l
     return table("quick", heads, rows, ".2f")
 
 
-def full(trees: Mapping[str, Path], size: int, folder: Path) -> list[str]:
+def full(trees: dict[str, Path], size: int, folder: Path) -> list[str]:
     """Return the table of full verifications, once each, of kernels that nobody has compiled yet."""
     caches = {name: with_runner(folder / f"full-{name}", tree) for name, tree in trees.items()}
     rows: dict[str, list[float]] = {}

@@ -131,7 +131,7 @@ def judge(fault: Fault, depth: str) -> dict[str, Any]:
 
     schedule = fault.schedule()
     started, used = time.monotonic(), cpu()
-    done = verify_one(fault.planted(), fault.problem, schedule, fault.where, depth=depth)  # type: ignore[arg-type]
+    done = verify_one(fault.planted(), fault.problem, schedule, fault.where, depth=depth)
     return {
         "name": fault.name,
         "kind": fault.kind,

@@ -25,7 +25,6 @@ ALL = [pytest.param(f, id=f.name) for f in FAULTS]
 def test_at_least_120_faults_are_named_apart() -> None:
     assert len({f.name for f in FAULTS}) == len(FAULTS) >= 120
     assert {f.name for f in FAULTS} >= MISSED_BY_QUICK
-    assert len(MISSED_BY_QUICK) <= len(FAULTS) // 20
 
 
 @pytest.mark.parametrize("name", spread(LARGE, 1))

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from functools import partial
-from importlib import import_module
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +16,7 @@ from autosched.cli.options import spellings
 from autosched.cli.options import triton as triton_option
 from autosched.cli.options.command import Command
 from autosched.cli.options.problem import for_operator
+from autosched.cli.places import PLACES, call_of, summary
 from autosched.cli.terminal.errors import InputError
 from autosched.cli.terminal.output import say, waiting_told
 from autosched.reporting.exit_status import ExitStatus, combined
@@ -101,35 +101,8 @@ _ORDER = (
     "devices",
     "doctor",
 )
-_PLACES = {  # below autosched.cli.commands
-    "best": "best:best",
-    "check": "check:check",
-    "devices": "machine.list_devices:devices",
-    "doctor": "machine.doctor:doctor",
-    "judge": "verification.submission:judge",
-    "run": "verification.executable:run",
-    "verify": "verification.schedules:verify",
-    spellings.VERIFY_FILE: "verification.file:verify_file",
-    spellings.KNOWN: "best_known:best_known",
-    "replay": "replay:replay",
-    "report": "report:report",
-    "export": "sharing:export",
-    "import": "sharing:import_",
-    "merge": "sharing:merge",
-    "db stats": "database:stats",
-    "db gc": "database:gc",
-    "db check": "database:check_db",
-    "db threshold": "threshold:threshold",
-    "serve": "serve:serve",
-    "space": "space:space",
-    "train": "train:train",
-    "worth": "worth:worth",
-    "tune": "tuning.tune:tune",
-    spellings.MOE: "tuning.tune_moe:tune_moe",
-    spellings.SUITE: "tuning.tune_suite:tune_suite",
-    spellings.TRITON: "tuning.tune_triton:tune_triton",
-}
-_COMMANDS = {name.partition(" ")[0] for name in _PLACES}
+_COMMANDS = {name.partition(" ")[0] for name in PLACES}
+_OF_OPERATORS = ("space", "tune", "best", "verify")
 _OF_FILES = ("worth", "train", "replay", "report", "export", "import", "merge")
 _SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
@@ -184,20 +157,44 @@ def build(only: str | None = None, operator: str | None = None) -> typer.Typer:
     Returns:
         The command line.
     """
+    app = _empty(add_completion=only not in _COMMANDS)  # its options stand before any command
+    commands = _commands(app, operator)
+    for add in commands.values() if only not in commands else (commands[only],):
+        add()
+    return app
+
+
+def _empty(add_completion: bool) -> typer.Typer:
+    """Build the command line without commands."""
     app = typer.Typer(
         name="autosched",
         cls=_Group,
-        add_completion=only not in _COMMANDS,  # its options stand before any command
+        add_completion=add_completion,
         context_settings=_SETTINGS,
         pretty_exceptions_enable=False,
         epilog=_epilog("tune"),
         rich_markup_mode=None,  # panels cut the names of options on a narrow terminal
     )
     app.callback(invoke_without_command=True)(_root)
-    commands = _commands(app, operator)
-    for add in commands.values() if only not in commands else (commands[only],):
-        add()
     return app
+
+
+def outline() -> typer.Typer:
+    """Build the command line with the names and summaries of all commands, which cannot be called.
+
+    It prints the help of ``autosched`` and refuses unknown commands without importing the commands.
+    """
+    app = _empty(add_completion=True)
+    for name in _ORDER:
+        if name == "db":
+            app.add_typer(typer.Typer(), name=name, help=_DB_HELP)
+            continue
+        app.command(name, help=summary(name))(_not_called)
+    return app
+
+
+def _not_called() -> None:
+    raise AssertionError("a command of the outline was called")
 
 
 def _commands(app: typer.Typer, operator: str | None) -> dict[str | None, Callable[[], object]]:
@@ -206,7 +203,7 @@ def _commands(app: typer.Typer, operator: str | None) -> dict[str | None, Callab
     of_program = _SETTINGS | {"allow_interspersed_args": False}
 
     def plain(name: str, **options: Any) -> Callable[[], object]:
-        return lambda: app.command(name, cls=Command, **options)(_call(name))
+        return lambda: app.command(name, cls=Command, **options)(call_of(name))
 
     return {
         **{name: plain(name) for name in ("devices", "doctor")},
@@ -216,25 +213,18 @@ def _commands(app: typer.Typer, operator: str | None) -> dict[str | None, Callab
         ),
         "run": plain("run", context_settings=of_program, epilog=_epilog("run")),
         "serve": plain("serve", context_settings=of_program, epilog=_example("serve")),
-        **{name: partial(_add_operators, app, name, operator) for name in ("space", "tune", "best", "verify")},
+        **{name: partial(_add_operators, app, name, operator) for name in _OF_OPERATORS},
         **{name: plain(name, context_settings=_SETTINGS, epilog=_epilog(name)) for name in ("check", "judge")},
         **{name: plain(name, context_settings=_SETTINGS, epilog=_example(name)) for name in _OF_FILES},
         "db": lambda: app.add_typer(_care(), name="db", help=_DB_HELP, epilog=_example("db stats")),
     }
 
 
-def _call(name: str) -> Callable[..., int]:
-    """Import the module of a command and return its function. Modules of other commands are not imported."""
-    module, _, function = _PLACES[name].partition(":")
-    call: Callable[..., int] = getattr(import_module(f"autosched.cli.commands.{module}"), function)
-    return call
-
-
 def _care() -> typer.Typer:
     group = typer.Typer(cls=_Group, context_settings=_SETTINGS)
     for name in ("db stats", "db gc", "db check"):
         add = group.command(name.removeprefix("db "), cls=Command, context_settings=_SETTINGS, epilog=_example(name))
-        add(_call(name))
+        add(call_of(name))
     _add_operators(group, "db threshold")
     return group
 
@@ -271,7 +261,7 @@ _INSTEAD = {  # of an operator and its problem
 
 
 def _add_operators(app: typer.Typer, whole: str, only: str | None = None) -> None:
-    command, name = _call(whole), whole.removeprefix("db ")
+    command, name = call_of(whole), whole.removeprefix("db ")
     group = typer.Typer(
         cls=_OperatorGroup,
         context_settings=_SETTINGS,
@@ -348,7 +338,9 @@ def run(arguments: Sequence[str]) -> int:
 
 def _one(arguments: Sequence[str], written: str | None = None) -> int:
     command, operator = [*arguments, "", ""][:2]
-    app = build(command, operator)
+    # The shell's completion asks without arguments, and for options of commands.
+    names_a_command = not _COMMANDS.isdisjoint(arguments) or "_AUTOSCHED_COMPLETE" in os.environ
+    app = build(command, operator) if names_a_command or command in spellings.HIDDEN else outline()
     if not gc.isenabled():
         gc.freeze()  # what was imported stays
         gc.enable()

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from autosched.cli import app
+from autosched.cli.options import spellings
+from autosched.cli.places import PLACES, summary
 from search_spaces.catalogue import operator, operators
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.operator import Operator, Option
@@ -44,6 +46,23 @@ def test_help_is_an_answer(run: Run, arguments: tuple[str, ...]) -> None:
     status, out, err = run(*arguments)
     assert (status, err) == (0, "")
     assert "Usage: autosched" in out
+
+
+def test_help_lists_what_the_commands_say_of_themselves(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list is read from their sources: it is that of the commands once they are imported."""
+    monkeypatch.setattr(app, "call_of", lambda name: pytest.fail(f"{name} was imported"))
+    read = run("--help")
+    monkeypatch.undo()
+    monkeypatch.setattr(app, "outline", app.build)
+    assert run("--help") == read
+    assert all(PLACES[name] and summary(name) for name in PLACES if name not in spellings.HIDDEN)
+
+
+def test_completion_sees_the_options_of_commands(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "outline", lambda: pytest.fail("the outline has no options"))
+    monkeypatch.setenv("_AUTOSCHED_COMPLETE", "complete_zsh")
+    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "autosched devices --")
+    assert "--json" in run()[1]
 
 
 def test_help_says_what_a_status_means_and_gives_an_example(run: Run) -> None:

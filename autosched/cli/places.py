@@ -1,0 +1,71 @@
+"""Which function is each command, and what does it say of itself?
+
+A command is imported when it is called. The list of all commands needs their summaries only, which are read from the
+sources: to import every command for them takes half a second.
+"""
+
+import ast
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+
+from autosched.cli.options import spellings
+
+PLACES = {  # below autosched.cli.commands
+    "best": "best:best",
+    "check": "check:check",
+    "devices": "machine.list_devices:devices",
+    "doctor": "machine.doctor:doctor",
+    "judge": "verification.submission:judge",
+    "run": "verification.executable:run",
+    "verify": "verification.schedules:verify",
+    spellings.VERIFY_FILE: "verification.file:verify_file",
+    spellings.KNOWN: "best_known:best_known",
+    "replay": "replay:replay",
+    "report": "report:report",
+    "export": "sharing:export",
+    "import": "sharing:import_",
+    "merge": "sharing:merge",
+    "db stats": "database:stats",
+    "db gc": "database:gc",
+    "db check": "database:check_db",
+    "db threshold": "threshold:threshold",
+    "serve": "serve:serve",
+    "space": "space:space",
+    "train": "train:train",
+    "worth": "worth:worth",
+    "tune": "tuning.tune:tune",
+    spellings.MOE: "tuning.tune_moe:tune_moe",
+    spellings.SUITE: "tuning.tune_suite:tune_suite",
+    spellings.TRITON: "tuning.tune_triton:tune_triton",
+}
+
+
+def call_of(name: str) -> Callable[..., int]:
+    """Import the module of a command and return its function. Modules of other commands are not imported."""
+    module, _, function = PLACES[name].partition(":")
+    call: Callable[..., int] = getattr(import_module(f"autosched.cli.commands.{module}"), function)
+    return call
+
+
+def summary(name: str) -> str:
+    """Return the first line of a command's docstring. Only the packages above its module are imported."""
+    module, _, function = PLACES[name].partition(":")
+    spec = find_spec(f"autosched.cli.commands.{module}")
+    read = getattr(spec.loader, "get_source", None) if spec is not None else None
+    source = (read(spec.name) if spec is not None and read is not None else None) or ""
+    docstrings = [text for node in ast.parse(source).body if (text := _docstring(node, function)) is not None]
+    return docstrings[-1].strip().partition("\n")[0] if docstrings else ""
+
+
+def _docstring(node: ast.stmt, function: str) -> str | None:
+    """Return the docstring that a statement gives a function, up to its first replacement field."""
+    match node:
+        case ast.FunctionDef(name=name) if name == function:
+            return ast.get_docstring(node)
+        case ast.Assign(
+            targets=[ast.Attribute(value=ast.Name(id=name), attr="__doc__")],
+            value=ast.Constant(value=str(text)) | ast.JoinedStr(values=[ast.Constant(value=str(text)), *_]),
+        ) if name == function:
+            return text
+    return None

@@ -54,6 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("nightly")
     # Tests share one cache with those of later runs and leave the user's own cache alone.
     os.environ.setdefault("AUTOSCHED_CACHE_DIR", str(Path(gettempdir(), f"autosched-tests-{os.getuid()}")))
+    _keep_bytecode(Path(os.environ["AUTOSCHED_CACHE_DIR"], "bytecode"))
     config.pluginmanager.register(LastSkipped(config))
     if config.getoption("--update-slow"):
         if config.option.dist != "no" and config.option.numprocesses:
@@ -65,6 +66,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
         # The same folder for the workers of xdist, and wherever a test goes.
         config.pluginmanager.register(KeepLaunches(config.invocation_params.dir / folder))
+
+
+def _keep_bytecode(folder: Path) -> None:
+    """Let the hundreds of processes of tests find compiled modules, in ``folder`` if none may lie beside the sources."""
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+        os.environ["PYTHONPYCACHEPREFIX"] = str(folder)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

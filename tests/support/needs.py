@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version
+from measurements.compiler.nvrtc import NvrtcMissing, cuda_include_folders, toolchain_version
 
 
 def _nvrtc_missing() -> bool:
@@ -26,6 +26,11 @@ def cpp_compiler() -> str:
 
 
 needs_nvrtc = pytest.mark.skipif(_nvrtc_missing(), reason="NVRTC is not installed")
+# cupy alone brings CUDA's headers too, but not all of them.
+CUDA_HEADERS = any(Path(folder, "cuda_fp16.h").exists() for folder in cuda_include_folders())
+needs_cuda_headers = pytest.mark.skipif(
+    not CUDA_HEADERS, reason="CUDA's headers are not installed: pip install nvidia-cuda-runtime"
+)
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="there is no g++")
 
 

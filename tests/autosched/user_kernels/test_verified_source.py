@@ -7,14 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from needs import needs_compiler, needs_nvrtc
+from needs import needs_compiler, needs_cuda_headers, needs_nvrtc
 
 from autosched.user_kernels.problem import KernelProblem, problem_type
 from autosched.user_kernels.reading.kernel_files import read_file
 from autosched.user_kernels.template import template
 from autosched.verify.run import Depth, Run
 from autosched.verify.schedules import verify_kernel
-from measurements.compiler.nvrtc import cuda_include_folders
 from measurements.emulator import emulate
 from measurements.emulator.architecture import ptx_arch
 from search_spaces.hardware.devices import device
@@ -70,7 +69,7 @@ def test_a_source_that_does_not_ask_is_compiled_once_for_all(write: Write) -> No
 
 @needs_compiler
 @needs_nvrtc
-@pytest.mark.skipif(not cuda_include_folders(), reason="CUDA's own headers are not here")
+@needs_cuda_headers
 def test_headers_of_cuda_are_found(write: Write) -> None:
     source = "#include <cuda_fp16.h>\n" + SCALE.replace("VALUE", "__half2float(__float2half(1.0f)) * " + RIGHT)
     assert scale(write, source, "h200")[1]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from needs import needs_compiler, needs_nvrtc
+from needs import needs_compiler, needs_cuda_headers, needs_nvrtc
 
 import autosched
 from measurements.compiler.nvrtc import cuda_include_folders
@@ -19,7 +19,7 @@ pytestmark = [
     needs_nvrtc,
     needs_compiler,
     pytest.mark.nightly,
-    pytest.mark.skipif(not cuda_include_folders(), reason="CUDA's headers are not installed"),
+    needs_cuda_headers,
 ]
 X = np.random.default_rng(3).integers(0, 8, 256).astype(np.int32)
 SUMS = """

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from needs import needs_compiler, needs_nvrtc
+from needs import CUDA_HEADERS, needs_compiler, needs_nvrtc
 
 import autosched
 from autosched.cli import main
 from autosched.verify.emulate.emulated_launch import EmulatedLaunch
-from measurements.compiler.nvrtc import NvrtcMissing, cuda_include_folders
+from measurements.compiler.nvrtc import NvrtcMissing
 
 pytestmark = [needs_nvrtc, needs_compiler]
 
@@ -237,7 +237,7 @@ extern "C" __global__ void k(float* o, const __half* h, S s, int n) {
 
 
 def test_what_cuda_cpp_offers_runs() -> None:
-    if not cuda_include_folders():
+    if not CUDA_HEADERS:
         pytest.skip("CUDA's headers are not installed")
     struct = np.zeros((), np.dtype([("a", "i4"), ("b", "f4"), ("c", "f8", 3)]))
     struct["a"], struct["b"], struct["c"] = 0, 1.5, (2.0, 3.0, 4.0)

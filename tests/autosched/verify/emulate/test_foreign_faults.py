@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from foreign_faults import KERNELS, LAST_BLOCK, LOCK_FREE, ForeignKernel
 from foreign_libraries import ALIASED, BOUNDS, HALVES, LIBRARY_KERNELS
-from needs import needs_compiler, needs_nvrtc
+from needs import CUDA_HEADERS, needs_compiler, needs_nvrtc
 
 import autosched
-from measurements.compiler.nvrtc import cuda_include_folders
 from measurements.emulator import Order
 
 pytestmark = [needs_nvrtc, needs_compiler]
@@ -16,7 +15,7 @@ NAMED = {k.name: k for k in (*KERNELS, *LIBRARY_KERNELS)}
 
 
 def one(kernel: ForeignKernel) -> ForeignKernel:
-    if "#include" in kernel.source and not cuda_include_folders():
+    if "#include" in kernel.source and not CUDA_HEADERS:
         pytest.skip("CUDA's headers are not installed")
     return kernel
 

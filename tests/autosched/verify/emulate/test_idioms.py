@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 from cases import representative
 from idiom_faults import FAULTS, IDIOMS, Idiom, planted, source
-from needs import needs_compiler, needs_nvrtc
+from needs import needs_compiler, needs_cuda_headers, needs_nvrtc
 
 import autosched
 from autosched.verify.emulate.emulated_launch import EmulatedLaunch
-from measurements.compiler.nvrtc import cuda_include_folders
 
-pytestmark = [needs_nvrtc, needs_compiler, pytest.mark.skipif(not cuda_include_folders(), reason="no CUDA headers")]
+pytestmark = [needs_nvrtc, needs_compiler, needs_cuda_headers]
 
 # Compiled in 3 to 15 s each, with the headers of libcu++; the others take 0.2 s.
 SLOW = ("async_bar", "cluster")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from needs import needs_compiler, needs_nvrtc
+from needs import needs_compiler, needs_cuda_headers, needs_nvrtc
 
 import autosched
 
@@ -76,6 +76,7 @@ def in_pairs(bits: int, other: int, zero: int, dtype: type) -> np.ndarray:
     return np.array([bits, other] * 32 + [zero], dtype)
 
 
+@needs_cuda_headers
 @pytest.mark.parametrize(
     ("number", "bits", "other", "fault"),
     [
@@ -93,10 +94,12 @@ def test_two_sums_in_16_bits(number: str, bits: int, other: int, fault: bool) ->
     assert races_of(HALVES.replace("NUMBER", number), in_pairs(bits, other, 0, np.uint16)) == {fault}
 
 
+@needs_cuda_headers
 def test_integers_of_16_bits_are_exact() -> None:
     assert races_of(INTEGERS, in_pairs(0x3C00, 0x3C01, 0, np.uint16)) == {True}
 
 
+@needs_cuda_headers
 @pytest.mark.parametrize(
     ("other", "fault"),
     [

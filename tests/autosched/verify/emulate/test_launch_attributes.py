@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from needs import needs_compiler, needs_nvrtc
+from needs import needs_compiler, needs_cuda_headers, needs_nvrtc
 
 import autosched
-from measurements.compiler.nvrtc import cuda_include_folders
 from measurements.emulator.findings import FindingKind
 
 pytestmark = [needs_compiler, needs_nvrtc]
 
-needs_cuda_headers = pytest.mark.skipif(not cuda_include_folders(), reason="CUDA's headers are not installed")
 SM_90 = ("-arch=sm_90",)
 
 

@@ -6,16 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from needs import needs_compiler, needs_nvrtc
+from needs import needs_compiler, needs_cuda_headers, needs_nvrtc
 
 import autosched
-from measurements.compiler.nvrtc import cuda_include_folders
 
 pytestmark = [
     needs_nvrtc,
     needs_compiler,
     pytest.mark.nightly,
-    pytest.mark.skipif(not cuda_include_folders(), reason="CUDA's headers are not installed"),
+    needs_cuda_headers,
 ]
 N = 512
 X = np.random.default_rng(7).integers(-1000, 1000, N).astype(np.int32)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from needs import needs_compiler, needs_nvrtc
+from needs import needs_compiler, needs_cuda_headers, needs_nvrtc
 
 import autosched
-from measurements.compiler.nvrtc import cuda_include_folders
 
 pytestmark = [needs_nvrtc, needs_compiler]
-needs_headers = pytest.mark.skipif(not cuda_include_folders(), reason="CUDA's headers are not installed")
 
 RNG = np.random.default_rng(5)
 N = 96
@@ -216,7 +214,7 @@ def test_local_arrays_and_bytes() -> None:
         assert o[i] == (stack[0] - stack[1] + (stack[2] << 4) + top) % 256
 
 
-@needs_headers
+@needs_cuda_headers
 def test_arithmetic_of_half2_and_bfloat162() -> None:
     source = """
     #include <cuda_fp16.h>
@@ -240,7 +238,7 @@ def test_arithmetic_of_half2_and_bfloat162() -> None:
     np.testing.assert_allclose(brain, 2 * x.astype(np.float32) - 1, rtol=2**-6, atol=2**-6)
 
 
-@needs_headers
+@needs_cuda_headers
 def test_groups_of_threads_that_cooperate() -> None:
     source = """
     #include <cooperative_groups.h>
@@ -483,7 +481,7 @@ def test_absolute_differences_of_bytes() -> None:
 
 
 @pytest.mark.parametrize("shape", [(16, 16, 16), (32, 8, 16), (8, 32, 16), (8, 8, 4), (8, 8, 32), (8, 8, 128)], ids=str)
-@needs_headers
+@needs_cuda_headers
 def test_wmma_of_integers_bits_and_doubles(shape: tuple[int, int, int]) -> None:
     m, n, k = shape
     name = {4: "double", 16: "signed char", 32: "experimental::precision::s4", 128: "experimental::precision::b1"}[k]

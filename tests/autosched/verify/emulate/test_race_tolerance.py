@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from needs import needs_compiler, needs_nvrtc
+from needs import needs_compiler, needs_cuda_headers, needs_nvrtc
 
 import autosched
 
-pytestmark = [needs_nvrtc, needs_compiler]
+pytestmark = [needs_nvrtc, needs_compiler, needs_cuda_headers]
 
 # Softmax of one row per block, where every block writes row 0: the mask is a large term of no result.
 SOFTMAX = """#include <cuda_fp16.h>

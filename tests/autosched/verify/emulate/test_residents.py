@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from needs import needs_compiler, needs_nvrtc
+from needs import needs_compiler, needs_cuda_headers, needs_nvrtc
 
 import autosched
 from autosched.verify.emulate.emulated_launch import EmulatedLaunch
-from measurements.compiler.nvrtc import cuda_include_folders
 from measurements.emulator import FindingKind, Order
 
 pytestmark = [needs_nvrtc, needs_compiler]
-needs_cuda_headers = pytest.mark.skipif(not cuda_include_folders(), reason="CUDA's headers are not installed")
 
 FORWARD, BACKWARD = Order(), Order("descending")
 BOTH = [FORWARD, BACKWARD, Order("random", 5), Order("interleaved"), Order("interleaved", 3)]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from needs import needs_cuda_headers
 
 from measurements.emulator import Emulation, FindingKind, Order, emulate, emulate_ptx
 from measurements.emulator.findings import Grade
@@ -96,6 +97,10 @@ CASES = (
     Case("tiles_compacted_in_place", K.GLOBAL_RACE, note=True, grid=4),
 )
 
+WITH_HEADERS = [
+    pytest.param(c, marks=needs_cuda_headers, id=c.kernel) if c.kernel == "wmma_of_bytes" else c for c in CASES
+]
+
 MakeKernel = Callable[..., GeneratedKernel]
 Source = Callable[[str], str]
 
@@ -113,7 +118,7 @@ def launched(case: Case, broken: bool, order: Order, kernel_of: MakeKernel, test
     return emulate(kernel, inputs, time_limit=20, order=order)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.kernel)
+@pytest.mark.parametrize("case", WITH_HEADERS, ids=lambda case: case.kernel)
 def test_the_fault_is_found_at_its_line(case: Case, kernel_of: MakeKernel, test_kernel: Source) -> None:
     done = launched(case, True, Order(), kernel_of, test_kernel)
     lines = f"#define BROKEN 1\n{test_kernel(case.kernel)}".splitlines()
@@ -123,7 +128,7 @@ def test_the_fault_is_found_at_its_line(case: Case, kernel_of: MakeKernel, test_
     assert done.status == ("ok" if case.grade == "note" else "findings")
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.kernel)
+@pytest.mark.parametrize("case", WITH_HEADERS, ids=lambda case: case.kernel)
 @pytest.mark.parametrize("order", [Order(), Order("random", 3)], ids=lambda order: order.name)
 def test_the_sound_kernel_is_not_rejected(case: Case, order: Order, kernel_of: MakeKernel, test_kernel: Source) -> None:
     done = launched(case, False, order, kernel_of, test_kernel)

@@ -69,7 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _keep_bytecode(folder: Path) -> None:
-    """Let the hundreds of processes of tests find compiled modules, in ``folder`` if none may lie beside the sources."""
+    """Let processes of tests find compiled modules: in ``folder`` if none may be written next to the sources."""
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
         os.environ["PYTHONPYCACHEPREFIX"] = str(folder)
 

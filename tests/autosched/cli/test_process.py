@@ -206,11 +206,15 @@ PYTHONS = {
 @needs_nvrtc
 @pytest.mark.parametrize(
     ("delay", "times", "number"),
-    [
-        *((0.0, 3, signal.SIGINT), (0.1, 1, signal.SIGINT), (0.4, 3, signal.SIGINT), (0.8, 3, signal.SIGINT)),
-        *((1.2, 1, signal.SIGINT), (2.0, 3, signal.SIGINT)),
-        *((0.2, 1, signal.SIGTERM), (2.5, 1, signal.SIGTERM), (2.5, 1, signal.SIGHUP)),
-    ],
+    representative(
+        [
+            *((0.0, 3, signal.SIGINT), (0.1, 1, signal.SIGINT), (0.4, 3, signal.SIGINT), (0.8, 3, signal.SIGINT)),
+            *((1.2, 1, signal.SIGINT), (2.0, 3, signal.SIGINT)),
+            *((0.2, 1, signal.SIGTERM), (1.5, 1, signal.SIGTERM), (0.8, 1, signal.SIGHUP), (2.5, 1, signal.SIGHUP)),
+        ],
+        *("0.0-3", "0.4-3", "1.2-1", "0.2-1", "0.8-1"),
+        ids=lambda case: f"{case[0]}-{case[1]}",
+    ),
 )
 def test_ctrl_c_is_130_and_one_line_at_any_moment(
     tmp_path: Path, delay: float, times: int, number: signal.Signals

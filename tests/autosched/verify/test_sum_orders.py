@@ -35,7 +35,7 @@ from search_spaces.tile_operators.tile_problem import TileProblem
 
 pytestmark = [needs_nvrtc, needs_compiler]
 
-FEW, MANY = 20, 200  # schedules of a problem in one run
+FEW, MANY = 12, 200  # schedules of a problem in one run
 MOST_COINCIDENCES = 0.02  # share of pairs of different orders that give equal bits by chance
 
 PROBLEMS: list[tuple[Problem, str]] = [

@@ -24,9 +24,11 @@ from measurements.emulator import ASCENDING, Emulation
 from search_spaces.arrays import IntArray
 from search_spaces.hardware.dtypes import U32
 from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.launch import ScalarArgument
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.config import Config
+from search_spaces.templates.common.raster import RASTER_ARGUMENT
 from search_spaces.templates.device_source import DeviceSource
 
 MOST_BLOCKS = 2**13  # blocks that report; more would take too long
@@ -46,14 +48,17 @@ def walk_kernel(walk: DeviceSource, kernel: GeneratedKernel, most: int) -> Gener
     """Return a launch with the grid of ``kernel`` in which each block reports up to ``most`` parts."""
     head, entry = kernel.source[: kernel.source.index(_ENTRY)], f"{kernel.entry}_walk"
     parts = Operand("parts", "output", U32, (math.prod(kernel.grid), most, _WORDS))
+    order = [a for a in kernel.arguments if isinstance(a, ScalarArgument) and a.name == RASTER_ARGUMENT]
+    taken = "".join(f", {a.dtype.c_name} {a.name}" for a in order)
+    passed = ", ".join(["parts", *(a.name for a in order)])
     return GeneratedKernel(
         entry=entry,
         source=(
-            f"{head}#include <{walk.header}>\n\n{_ENTRY} void {entry}(unsigned* parts) {{\n"
-            f"  {walk.entry}<Config, {most}>(parts);\n}}\n"
+            f"{head}#include <{walk.header}>\n\n{_ENTRY} void {entry}(unsigned* parts{taken}) {{\n"
+            f"  {walk.entry}<Config, {most}>({passed});\n}}\n"
         ),
         headers=kernel.headers,
-        arguments=(parts,),
+        arguments=(parts, *order),
         grid=kernel.grid,
         block=(32, 1, 1),
         dynamic_shared_bytes=kernel.dynamic_shared_bytes,

@@ -207,7 +207,7 @@ FIRST: tuple[Fault, ...] = (
           "stage = stages % unsigned(C::stages);",
           "stage = stages < unsigned(C::stages) ? stages : (stages - unsigned(C::stages)) & 15u;"),
     Fault("blocks step by the grid as planned", "host", "wgmma_matmul", LARGE, {"tiles_per_block": (2, 4), "stream_k": 0},
-          WGMMA, "const int launched = int(gridDim.x / unsigned(cluster));", "const int launched = workers;"),
+          WGMMA, "const int launched = int(gridDim.x / unsigned(cluster));", "const int launched = 132 / cluster;"),
     Fault("a grid of stream-K may shrink", "host", "wgmma_matmul", LARGE, {"stream_k": 1}, host=_may_shrink),
     Fault("an answer is empty one reader too early", "orders", "tcgen05_matmul", Matmul(4096, 1024, 128, a="f16", order_b="col"),
           {"tile_scheduler": "launch_control"}, TCGEN05, "ptx::mbarrier_init(answer.empty(), readers);",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -79,6 +79,7 @@ class DeviceSource:
         window: int = 1,
         grid_may_shrink: bool = False,
         includes: Sequence[str] = (),
+        at_launch: Collection[str] = (),
     ) -> GeneratedKernel:
         """Return the kernel whose ``Config`` has parameters and attributes of a config as constants of the same names.
 
@@ -102,6 +103,8 @@ class DeviceSource:
             window: As of GeneratedKernel.
             grid_may_shrink: As of GeneratedKernel.
             includes: Headers that this kernel needs besides that of ``entry``.
+            at_launch: Parameters and attributes that the launch carries, as arguments or as its grid, so that they
+                are no constants.
 
         Raises:
             ValueError: A name of the problem clashes with one of ``config``.
@@ -113,7 +116,11 @@ class DeviceSource:
         entry = f"autosched_{config.schedule.template}"
         lines = [f"using {name} = {type_};" for name, type_ in types.items()]
         readable = self.headers.identifiers.union(*map(identifiers, (*types.values(), *call)))
-        lines += [_constant(name, value) for name, value in (*constants.items(), *config.items()) if name in readable]
+        lines += [
+            _constant(name, value)
+            for name, value in (*constants.items(), *config.items())
+            if name in readable and name not in at_launch
+        ]
         members = "".join(f"  {line}\n" for line in lines)
         threads, min_blocks, shared_bytes = config.integers("threads", "min_blocks", "shared_bytes")
         parameters = ", ".join(_parameter(argument) for argument in arguments)

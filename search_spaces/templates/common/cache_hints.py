@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from search_spaces.hardware.devices import Device
+from search_spaces.hardware.dtypes import SCALAR_DTYPES
+from search_spaces.launches.launch import ScalarArgument
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.parameters import Parameter, categorical
 from search_spaces.spaces.rules import Rule
 
 LOAD_HINTS = ("none", "no_allocate", "evict_first", "no_allocate_l2_256b")
 STORE_HINTS = ("none", "streaming")
+# Cache policies of createpolicy.fractional for all that is read: ptx::Evict (autosched/ptx/tensor_map/tensor_map.cuh).
+_EVICT = {"normally": 0x1000000000000000, "first": 0x12F0000000000000, "last": 0x14F0000000000000}
 
 
 def load_hint(name: str, what: str) -> Parameter:
@@ -38,6 +42,18 @@ def l2_evict_last() -> Parameter:
         ("none", "a", "b"),
         "operand that TMA loads with evict_last; the other one is loaded evict_first",
     )
+
+
+def evict_arguments(l2_evict_last: str) -> tuple[ScalarArgument, ScalarArgument]:
+    """Return the arguments that carry the L2 cache policies of the loads of a and b in a launch."""
+    policies = [
+        _EVICT["normally" if l2_evict_last == "none" else "last" if side == l2_evict_last else "first"] for side in "ab"
+    ]
+    a, b = (
+        ScalarArgument(f"evict_{side}", SCALAR_DTYPES["u64"], policy)
+        for side, policy in zip("ab", policies, strict=True)
+    )
+    return a, b
 
 
 def l2_evict_last_rule(problem: Matmul, device: Device) -> Rule:

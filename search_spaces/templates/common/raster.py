@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 
+from search_spaces.hardware.dtypes import I32
+from search_spaces.launches.launch import ScalarArgument
 from search_spaces.spaces.parameters import Parameter, categorical
 from search_spaces.spaces.rules import Rule
 
 RASTER_GROUPS = {"row": 1, "column": 1, **{f"grouped_{rows}": rows for rows in (2, 4, 8, 16)}}  # rows in a band
 HILBERT = "hilbert"
+RASTER_ARGUMENT = "raster"  # of kernels whose launches choose the order
 STRAIGHT = 4  # tiles across, up to which a Hilbert curve is walked line by line
 
 
@@ -16,6 +19,16 @@ def raster(*, hilbert: bool = False) -> Parameter:
     """Return the decision ``raster``: by rows, by columns, by bands of so many rows, each by columns, or, where asked
     for, along a Hilbert curve, whose tiles take ``hilbert_rounds`` to find."""
     return categorical("raster", (*RASTER_GROUPS, *((HILBERT,) if hilbert else ())), "order of the tiles")
+
+
+def raster_argument(value: str) -> ScalarArgument:
+    """Return the argument that carries the order in a launch (``LaunchRaster`` in autosched/common/raster.cuh).
+
+    It is the binary logarithm of the rows of a band, or -1 for columns; a Hilbert curve is code and ignores it.
+    """
+    return ScalarArgument(
+        RASTER_ARGUMENT, I32, -1 if value == "column" else RASTER_GROUPS.get(value, 1).bit_length() - 1
+    )
 
 
 def hilbert_rounds(tiles_m: int, tiles_n: int) -> float:

@@ -19,6 +19,12 @@ from search_spaces.layouts.shared_layout import SharedLayout
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.boxes import along_k, box_of
+from search_spaces.templates.common.launch_decisions import (
+    ARGUMENT_NAMES,
+    AT_LAUNCH,
+    launch_arguments,
+    launch_constants,
+)
 from search_spaces.templates.device_source import DeviceSource
 from search_spaces.templates.tcgen05_matmul.problem import row_of, scale_tiles, scale_words
 
@@ -32,6 +38,7 @@ _SUMS = {"f32": "float", "i32": "int"}
 _CALL = (
     *("scale_a", "scale_b", "bias", "out", "&out_map", "partials", "counters"),
     *("&block_scale_a_map", "&block_scale_b_map"),
+    *ARGUMENT_NAMES,
 )
 
 
@@ -133,6 +140,7 @@ def lower_sides(
         *read,
         out_map(config, out) if config.integer("store_buffers") else out,
         *workspaces(config),
+        *launch_arguments(config),
     )
     pair, stream_k = blocks_of_tile(config), config.integer("stream_k") > 0
     names = {argument.name for argument in arguments}
@@ -148,6 +156,7 @@ def lower_sides(
             },
             "transposed": transposed,
             "scales_of_step": row_of(problem, ROWS, 256).scales_of_row,
+            **launch_constants(config, stream_k=stream_k),
         },
         types={"T": problem.input_dtype.c_name, "Sum": _SUMS[problem.acc], "Out": problem.out_dtype.c_name},
         arguments=arguments,
@@ -156,6 +165,7 @@ def lower_sides(
             *(name if name.removeprefix("&") in names else "nullptr" for name in _CALL),
         ),
         blocks=config.integer("launched_blocks"),
+        at_launch=AT_LAUNCH,
         cluster=(pair, 1, 1),
         cooperating=(pair, 1)
         if stream_k

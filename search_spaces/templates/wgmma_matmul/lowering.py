@@ -17,6 +17,12 @@ from search_spaces.layouts.shared_layout import SharedLayout
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.boxes import SIDES, along_k, box_of
+from search_spaces.templates.common.launch_decisions import (
+    ARGUMENT_NAMES,
+    AT_LAUNCH,
+    launch_arguments,
+    launch_constants,
+)
 from search_spaces.templates.device_source import DeviceSource
 from search_spaces.templates.wgmma_matmul.fragments import HEADER, REGISTERS
 from search_spaces.templates.wgmma_matmul.movement import access
@@ -28,7 +34,7 @@ WALK = DeviceSource("autosched/kernels/wgmma_matmul/walk.cuh", "autosched::wgmma
 _SWIZZLE_NAMES: dict[int, Literal["NONE", "32B", "64B", "128B"]] = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
 _SUMS = {"f32": "float", "i32": "int", "f16": "autosched::f16x2"}
 # Of autosched::wgmma_matmul, behind its a and b.
-_CALL = ("scale_a", "scale_b", "bias", "out", "&out_map", "partials", "counters")
+_CALL = ("scale_a", "scale_b", "bias", "out", "&out_map", "partials", "counters", *ARGUMENT_NAMES)
 
 
 def box(problem: Matmul, config: Config, side: OperandSide) -> SharedLayout:
@@ -126,6 +132,7 @@ def lower_sides(
         *read,
         out_map(config, out) if config.integer("store_buffers") else out,
         *workspaces(config),
+        *launch_arguments(config),
     )
     names = {argument.name for argument in arguments}
     row = row_of(problem, config.integer("tile_n"))
@@ -139,7 +146,8 @@ def lower_sides(
             for name in ("m", "n", "k", "batch", "order_a", "order_b", "scale", "has_bias", "activation")
         }
         | {"transposed": transposed}
-        | {f"access_{side}": bytes_ for side, bytes_ in accesses.items()},
+        | {f"access_{side}": bytes_ for side, bytes_ in accesses.items()}
+        | launch_constants(config, stream_k=stream_k),
         types={"T": problem.input_dtype.c_name, "Sum": _SUMS[problem.acc], "Out": problem.out_dtype.c_name},
         arguments=arguments,
         call=(
@@ -147,6 +155,7 @@ def lower_sides(
             *(name if name.removeprefix("&") in names else "nullptr" for name in _CALL),
         ),
         blocks=config.integer("launched_blocks"),
+        at_launch=AT_LAUNCH,
         cluster=(cluster, 1, 1),
         cooperating=(cluster, 1) if stream_k else (config.integer("split_k"), tiles),
         chained=stream_k,

@@ -11,8 +11,9 @@ from needs import needs_compiler, needs_nvrtc
 
 import autosched
 from search_spaces.arrays import IntArray
-from search_spaces.launches.headers import include_dir
+from search_spaces.launches.headers import Headers, include_dir
 from search_spaces.templates.common.matmul_traffic import wave_shape
+from search_spaces.templates.common.raster import RASTER_GROUPS, raster_argument
 
 HEADER = "autosched/common/hilbert.cuh"
 WALK = f"""
@@ -99,3 +100,68 @@ def test_the_model_knows_the_rows_and_columns_of_a_wave(raster: str) -> None:
             columns = np.mean([len(np.unique(tiles % n)) for tiles in waves])
             expected = wave_shape(raster, wave, m, n)
             assert sum(expected) == pytest.approx(rows + columns, rel=1 / 6), (m, n, wave, rows, columns, expected)
+
+
+RASTER = "autosched/common/raster.cuh"
+LAUNCHED_GRIDS = ((1, 7), (5, 3), (16, 4), (19, 6), (32, 2), (33, 5))  # with and without a lower last band
+LAUNCHED = f"""
+#include <{RASTER}>
+template <int M, int N>
+__device__ void walk_grid(int order, int* out) {{
+  for (int i = threadIdx.x; i < M * N; i += blockDim.x) {{
+    const autosched::TileIndex tile = autosched::raster<false, M, N>(autosched::LaunchRaster{{order}}, i);
+    out[i] = tile.m * N + tile.n;
+  }}
+}}
+extern "C" __global__ void walk(const int* orders, int* out) {{
+  out += blockIdx.x * {sum(m * n for m, n in LAUNCHED_GRIDS)};
+  const int order = orders[blockIdx.x];
+{"".join(f"  walk_grid<{m}, {n}>(order, out); out += {m * n};" for m, n in LAUNCHED_GRIDS)}
+}}
+"""
+
+
+def launched_walks(old: str = "", new: str = "") -> dict[tuple[str, int, int], IntArray]:
+    """Return the tiles of each order and grid as a kernel visits them that gets the order as an argument."""
+    orders = np.array([raster_argument(name).value for name in RASTER_GROUPS], np.int32)
+    sizes = [m * n for m, n in LAUNCHED_GRIDS]
+    texts = dict(Headers.from_folder(include_dir()).files)
+    assert not old or texts[RASTER].count(old) == 1
+    run = autosched.emulate(
+        LAUNCHED,
+        arguments=[orders, np.zeros((len(orders), sum(sizes)), np.int32)],
+        outputs=[1],
+        grid=len(orders),
+        block=32,
+        headers=texts | {RASTER: texts[RASTER].replace(old, new) if old else texts[RASTER]},
+    )
+    assert run.ok, run.reason
+    found = run.arrays[1]
+    assert found is not None
+    return {
+        (name, m, n): tiles
+        for name, row in zip(RASTER_GROUPS, found, strict=True)
+        for (m, n), tiles in zip(LAUNCHED_GRIDS, np.split(row, np.cumsum(sizes)[:-1]), strict=True)
+    }
+
+
+@needs_nvrtc
+@needs_compiler
+def test_every_order_of_a_launch_is_the_order_of_its_name() -> None:
+    for (name, m, n), tiles in launched_walks().items():
+        assert np.array_equal(tiles, order(name, m, n)), (name, m, n)
+
+
+@needs_nvrtc
+@needs_compiler
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("id / TilesN >> launch.order << launch.order", "id / TilesN"),
+        ("lower < 1 << launch.order", "false"),
+        ("(1 << launch.order) - 1", "(1 << launch.order) - 2"),
+        ("launch.order < 0", "launch.order < 1"),
+    ],
+)
+def test_a_planted_fault_in_the_order_of_a_launch_is_seen(old: str, new: str) -> None:
+    assert any(not np.array_equal(tiles, order(*key)) for key, tiles in launched_walks(old, new).items())

@@ -17,6 +17,9 @@ struct Config {
   static constexpr bool transposed = false;
   static constexpr int access_a = 16;
   static constexpr int access_b = 16;
+  static constexpr bool several_tiles = false;
+  static constexpr int stream_k_blocks = 0;
+  static constexpr bool hilbert = false;
   static constexpr int tile_m = 128;
   static constexpr int tile_n = 128;
   static constexpr int tile_k = 64;
@@ -31,14 +34,11 @@ struct Config {
   static constexpr int producer_registers = 48;
   static constexpr int min_blocks = 1;
   static constexpr int split_k = 1;
-  static constexpr autosched::Choice raster = "row";
   static constexpr int store_buffers = 1;
-  static constexpr int tiles_per_block = 1;
   static constexpr int ping_pong = 0;
   static constexpr int stream_k = 0;
   static constexpr int cluster_m = 1;
   static constexpr int cluster_n = 1;
-  static constexpr autosched::Choice l2_evict_last = "none";
   static constexpr int tiles_m = 5;
   static constexpr int tiles_n = 5;
   static constexpr int tiles_k = 17;
@@ -52,13 +52,12 @@ struct Config {
   static constexpr int store_bytes = 16384;
   static constexpr int ends_bytes = 0;
   static constexpr int shared_bytes = 147536;
-  static constexpr int launched_blocks = 25;
   static constexpr int accumulators = 64;
   static constexpr int consumer_registers = 224;
   static constexpr int registers = 166;
 };
 
 extern "C" __global__ void __launch_bounds__(384, 1)
-autosched_wgmma_matmul(const autosched::bf16* __restrict__ a, const autosched::bf16* __restrict__ b, const __grid_constant__ autosched::ptx::TensorMap out_map) {
-  autosched::wgmma_matmul<Config>(a, b, nullptr, nullptr, nullptr, nullptr, &out_map, nullptr, nullptr);
+autosched_wgmma_matmul(const autosched::bf16* __restrict__ a, const autosched::bf16* __restrict__ b, const __grid_constant__ autosched::ptx::TensorMap out_map, int raster, unsigned long long evict_a, unsigned long long evict_b) {
+  autosched::wgmma_matmul<Config>(a, b, nullptr, nullptr, nullptr, nullptr, &out_map, nullptr, nullptr, raster, evict_a, evict_b);
 }

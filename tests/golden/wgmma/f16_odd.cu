@@ -17,6 +17,9 @@ struct Config {
   static constexpr bool transposed = false;
   static constexpr int access_a = 2;
   static constexpr int access_b = 2;
+  static constexpr bool several_tiles = true;
+  static constexpr int stream_k_blocks = 0;
+  static constexpr bool hilbert = false;
   static constexpr int tile_m = 128;
   static constexpr int tile_n = 192;
   static constexpr int tile_k = 64;
@@ -31,14 +34,11 @@ struct Config {
   static constexpr int producer_registers = 64;
   static constexpr int min_blocks = 1;
   static constexpr int split_k = 1;
-  static constexpr autosched::Choice raster = "grouped_8";
   static constexpr int store_buffers = 0;
-  static constexpr int tiles_per_block = 6;
   static constexpr int ping_pong = 0;
   static constexpr int stream_k = 0;
   static constexpr int cluster_m = 1;
   static constexpr int cluster_n = 1;
-  static constexpr autosched::Choice l2_evict_last = "none";
   static constexpr int tiles_m = 32;
   static constexpr int tiles_n = 22;
   static constexpr int tiles_k = 65;
@@ -52,13 +52,12 @@ struct Config {
   static constexpr int store_bytes = 0;
   static constexpr int ends_bytes = 1280;
   static constexpr int shared_bytes = 169040;
-  static constexpr int launched_blocks = 118;
   static constexpr int accumulators = 96;
   static constexpr int consumer_registers = 216;
   static constexpr int registers = 166;
 };
 
 extern "C" __global__ void __launch_bounds__(384, 1)
-autosched_wgmma_matmul(const autosched::f16* __restrict__ a, const autosched::f16* __restrict__ b, autosched::f16* __restrict__ out) {
-  autosched::wgmma_matmul<Config>(a, b, nullptr, nullptr, nullptr, out, nullptr, nullptr, nullptr);
+autosched_wgmma_matmul(const autosched::f16* __restrict__ a, const autosched::f16* __restrict__ b, autosched::f16* __restrict__ out, int raster, unsigned long long evict_a, unsigned long long evict_b) {
+  autosched::wgmma_matmul<Config>(a, b, nullptr, nullptr, nullptr, out, nullptr, nullptr, nullptr, raster, evict_a, evict_b);
 }

@@ -17,6 +17,9 @@ struct Config {
   static constexpr bool transposed = false;
   static constexpr int access_a = 0;
   static constexpr int access_b = 0;
+  static constexpr bool several_tiles = false;
+  static constexpr int stream_k_blocks = 0;
+  static constexpr bool hilbert = false;
   static constexpr int tile_m = 64;
   static constexpr int tile_n = 48;
   static constexpr int tile_k = 128;
@@ -31,14 +34,11 @@ struct Config {
   static constexpr int producer_registers = 0;
   static constexpr int min_blocks = 2;
   static constexpr int split_k = 2;
-  static constexpr autosched::Choice raster = "row";
   static constexpr int store_buffers = 0;
-  static constexpr int tiles_per_block = 1;
   static constexpr int ping_pong = 0;
   static constexpr int stream_k = 0;
   static constexpr int cluster_m = 1;
   static constexpr int cluster_n = 1;
-  static constexpr autosched::Choice l2_evict_last = "none";
   static constexpr int tiles_m = 3;
   static constexpr int tiles_n = 3;
   static constexpr int tiles_k = 5;
@@ -52,13 +52,12 @@ struct Config {
   static constexpr int store_bytes = 0;
   static constexpr int ends_bytes = 0;
   static constexpr int shared_bytes = 57392;
-  static constexpr int launched_blocks = 36;
   static constexpr int accumulators = 24;
   static constexpr int consumer_registers = 0;
   static constexpr int registers = 66;
 };
 
 extern "C" __global__ void __launch_bounds__(160, 2)
-autosched_wgmma_matmul(const __grid_constant__ autosched::ptx::TensorMap a_map, const __grid_constant__ autosched::ptx::TensorMap b_map, const float* __restrict__ bias, float* __restrict__ out, float* __restrict__ partials, unsigned* __restrict__ counters) {
-  autosched::wgmma_matmul<Config>(a_map, b_map, nullptr, nullptr, bias, out, nullptr, partials, counters);
+autosched_wgmma_matmul(const __grid_constant__ autosched::ptx::TensorMap a_map, const __grid_constant__ autosched::ptx::TensorMap b_map, const float* __restrict__ bias, float* __restrict__ out, float* __restrict__ partials, unsigned* __restrict__ counters, int raster, unsigned long long evict_a, unsigned long long evict_b) {
+  autosched::wgmma_matmul<Config>(a_map, b_map, nullptr, nullptr, bias, out, nullptr, partials, counters, raster, evict_a, evict_b);
 }

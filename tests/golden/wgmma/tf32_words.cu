@@ -19,6 +19,9 @@ struct Config {
   static constexpr bool transposed = false;
   static constexpr int access_a = 0;
   static constexpr int access_b = 0;
+  static constexpr bool several_tiles = true;
+  static constexpr int stream_k_blocks = 0;
+  static constexpr bool hilbert = false;
   static constexpr int tile_m = 128;
   static constexpr int tile_n = 192;
   static constexpr int tile_k = 32;
@@ -33,14 +36,11 @@ struct Config {
   static constexpr int producer_registers = 40;
   static constexpr int min_blocks = 1;
   static constexpr int split_k = 1;
-  static constexpr autosched::Choice raster = "grouped_8";
   static constexpr int store_buffers = 2;
-  static constexpr int tiles_per_block = 6;
   static constexpr int ping_pong = 0;
   static constexpr int stream_k = 0;
   static constexpr int cluster_m = 2;
   static constexpr int cluster_n = 1;
-  static constexpr autosched::Choice l2_evict_last = "none";
   static constexpr int tiles_m = 32;
   static constexpr int tiles_n = 22;
   static constexpr int tiles_k = 128;
@@ -54,13 +54,12 @@ struct Config {
   static constexpr int store_bytes = 32768;
   static constexpr int ends_bytes = 0;
   static constexpr int shared_bytes = 196688;
-  static constexpr int launched_blocks = 118;
   static constexpr int accumulators = 96;
   static constexpr int consumer_registers = 232;
   static constexpr int registers = 168;
 };
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
-autosched_wgmma_matmul(const __grid_constant__ autosched::ptx::TensorMap a_map, const __grid_constant__ autosched::ptx::TensorMap b_map, const __grid_constant__ autosched::ptx::TensorMap out_map) {
-  autosched::wgmma_matmul<Config>(a_map, b_map, nullptr, nullptr, nullptr, nullptr, &out_map, nullptr, nullptr);
+autosched_wgmma_matmul(const __grid_constant__ autosched::ptx::TensorMap a_map, const __grid_constant__ autosched::ptx::TensorMap b_map, const __grid_constant__ autosched::ptx::TensorMap out_map, int raster, unsigned long long evict_a, unsigned long long evict_b) {
+  autosched::wgmma_matmul<Config>(a_map, b_map, nullptr, nullptr, nullptr, nullptr, &out_map, nullptr, nullptr, raster, evict_a, evict_b);
 }

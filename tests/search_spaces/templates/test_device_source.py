@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from pathlib import Path
 
 import pytest
 
-from search_spaces.catalogue import templates_for
+from search_spaces.catalogue import template, templates_for
 from search_spaces.hardware.devices import device
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.launches.headers import Headers, include_dir
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.templates.common.cache_hints import evict_arguments
 from search_spaces.templates.device_source import DeviceSource
 
 PROBLEM = Matmul(512, 512, 512, a="bf16")
+LARGE = Matmul(8192, 8192, 8192, a="bf16")
 H100 = device("h100")
 
 
@@ -75,3 +79,42 @@ def test_code_depends_on_sources_headers_options_entry_and_shared_memory() -> No
     )  # fmt: skip
     digests = {dataclasses.replace(kernel, **change).code_digest for change in others}
     assert len(digests | {kernel.code_digest}) == len(others) + 1
+
+
+LAUNCH_DECISIONS = {
+    "raster": ("row", "column", "grouped_2", "grouped_4", "grouped_8", "grouped_16"),
+    "l2_evict_last": ("none", "a", "b"),
+    "l2_promotion": (128, 256),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "on"), [("wgmma_matmul", "h200"), ("wgmma_matmul_transposed", "h200"), ("tcgen05_matmul", "b200")]
+)
+def test_decisions_of_a_launch_are_no_code(name: str, on: str) -> None:
+    """Each of them alone changes the launch and leaves the code."""
+    problem = dataclasses.replace(LARGE, m=64) if "transposed" in name else LARGE
+    made, target = template(name), device(on)
+    space, compared = made.space(problem, target).valid, dict.fromkeys(LAUNCH_DECISIONS, 0)
+    for schedule in made.space(problem, target).sample(12, 1):
+        one = made.kernel(problem, schedule, target)
+        for decision, values in LAUNCH_DECISIONS.items():
+            if schedule[decision] not in values:
+                continue
+            for value in values:
+                other = Schedule(name, tuple((schedule.values | {decision: value}).items()))
+                if value != schedule[decision] and other in space:
+                    changed = made.kernel(problem, other, target)
+                    assert changed.code_digest == one.code_digest, (schedule, decision, value)
+                    compared[decision] += 1
+    assert min(compared.values()) > 0, compared
+
+
+def test_cache_policies_are_those_of_the_device_code() -> None:
+    text = (Path(include_dir()) / "autosched/ptx/tensor_map/tensor_map.cuh").read_text()
+    code = {name: int(number, 16) for name, number in re.findall(r"(normally|first|last) = (0x\w+)ull", text)}
+    for kept, expected in {"none": ("normally", "normally"), "a": ("last", "first"), "b": ("first", "last")}.items():
+        arguments = evict_arguments(kept)
+        assert [(a.name, a.value) for a in arguments] == [
+            (f"evict_{side}", code[name]) for side, name in zip("ab", expected, strict=True)
+        ]

@@ -65,7 +65,7 @@ _FIRST_ROUND = """
 #pragma unroll 1
       for (int t = 0; t < work.tiles; ++t, place.advance()) {
         wait(place.empty(), place.parity ^ 1u);  // the first"""
-_BODY = "body(Work(next), turn, next + launched < works);"
+_BODY = "body(Work(next, order), turn, next + launched < works);"
 _NEXT_BOX = "if (threadIdx.x % 128 < 32 && ptx::elect()) ptx::wait_stores_read<C::store_buffers - 1>();"
 _LAST_BOX = """// Shared memory is the block's until it exits.
       if (threadIdx.x % 128 < 32 && ptx::elect()) ptx::wait_stores_read<0>();"""
@@ -214,23 +214,25 @@ FAULTS = (
                "ptx::barrier_sync(barrier, 128);  // the boxes of the tile before have been read", "",
                (K.BULK_COPY_IN_FLIGHT,)),
     WgmmaFault("nobody waits for the tile before", WHOLE,
-               "if (staged_whole && C::tiles_per_block > 1) {", "if (staged_whole && C::tiles_per_block > 9) {",
+               "if (staged_whole && C::several_tiles) {", "if (staged_whole && C::several_tiles && C::tile_m > 9999) {",
                (K.BULK_COPY_IN_FLIGHT,)),
     WgmmaFault("a box of a whole tile is left out", WHOLE, "next < C::store_buffers; ++next",
                "next < C::store_buffers - 1; ++next", (K.UNWRITTEN_OUTPUT,)),
     # Several tiles of a block.
     WgmmaFault("each tile begins with the first stage", PERSISTENT,
-               "for_each_work([&](const Work& work, int, bool) {" + _FIRST_ROUND,
-               "for_each_work([&, at = place](const Work& work, int, bool) { Place place = at;" + _FIRST_ROUND, LOST),
+               "for_each_work(chosen.order, [&](const Work& work, int, bool) {" + _FIRST_ROUND,
+               "for_each_work(chosen.order, [&, at = place](const Work& work, int, bool) { Place place = at;"
+               + _FIRST_ROUND, LOST),
     WgmmaFault("a parity is forgotten", TURNS, "parity ^= stages / unsigned(C::stages) & 1u;", "", LOST),
     WgmmaFault("strides over blocks, not clusters", ALL, "int(gridDim.x / unsigned(cluster))", "int(gridDim.x)",
                (WRONG, K.UNWRITTEN_OUTPUT, K.BARRIER_NOT_REACHED)),
-    WgmmaFault("strides by what was described, not launched", TURNED, "next += launched", "next += workers",
+    WgmmaFault("strides by more than are launched", TURNED, "next += launched", "next += launched + 1",
                (WRONG, K.UNWRITTEN_OUTPUT), clusters=1),
-    WgmmaFault("the last one is that of what was described", TURNED, _BODY, _BODY.replace("launched", "workers"), LOST,
-               clusters=1),
+    WgmmaFault("the last one is that of more than are launched", TURNED, _BODY,
+               _BODY.replace("launched", "launched + 1"), LOST, clusters=1),
     WgmmaFault("the copies end a tile early", PERSISTENT, _BODY,
-               "if (threadIdx.x < consumer_threads || next + launched < works) body(Work(next), turn, true);", LOST),
+               "if (threadIdx.x < consumer_threads || next + launched < works) body(Work(next, order), turn, true);",
+               LOST),
     # Turns.
     WgmmaFault("begins before its turn", "taking turns, with registers",
                "ptx::barrier_sync(of_turns + group, consumer_threads);", "", LOST),

@@ -186,8 +186,8 @@ PLANTED = (
             {"next < works; next += launched": "next < works; next += launched - 1"}),
     Planted("sums go on in the next tile", PERSISTENT, WRONG,
             {"      Accumulators acc;\n      if constexpr (C::scale": "      if constexpr (C::scale",
-             "    for_each_work([&](const Work& work, int turn, bool more)":
-             "    Accumulators acc{};\n    for_each_work([&](const Work& work, int turn, bool more)",
+             "    for_each_work(order, [&](const Work& work, int turn, bool more)":
+             "    Accumulators acc{};\n    for_each_work(order, [&](const Work& work, int turn, bool more)",
              "multiply_tile(acc, place, group, first)": "multiply_tile(acc, place, group, false)"}),
     Planted("splits of all matrices share their sums", "splits of a batch", K.GLOBAL_RACE,
             {"output_tile = (batch * C::tiles_m + tile_m)": "output_tile = (0 * C::tiles_m + tile_m)"}),

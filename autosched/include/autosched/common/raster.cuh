@@ -26,6 +26,14 @@ struct TileIndex {
   int m, n;
 };
 
+// The order that a launch passes as an argument (search_spaces/templates/common/raster.py): the binary logarithm of the
+// rows of tiles of a band, 0 for "row" and 3 for "grouped_8", or -1 for "column". So kernels that differ in it are one
+// module. Only the curve is code of its own.
+struct LaunchRaster {
+  int order;
+};
+constexpr int most_band_rows = 16;
+
 // row: along n first; column: along m first; grouped: bands of Group rows of tiles, each band walked column by
 // column; hilbert: along a curve whose pieces are about as high as wide. In the last two the blocks of a wave share
 // operands in L2.
@@ -46,6 +54,22 @@ __device__ __forceinline__ TileIndex raster(int id) {
       if (first + Group > TilesM) return {first + inside % lower, inside / lower};
     }
     return {first + inside % Group, inside / Group};
+  }
+}
+
+// The same with the order of a launch. All divisions are by constants, but for those of a last band that is lower.
+template <bool Hilbert, int TilesM, int TilesN>
+__device__ __forceinline__ TileIndex raster(LaunchRaster launch, int id) {
+  if constexpr (Hilbert) {
+    return raster<Raster::hilbert, 1, TilesM, TilesN>(id);
+  } else {
+    if (launch.order < 0) return raster<Raster::column, 1, TilesM, TilesN>(id);
+    const int first = id / TilesN >> launch.order << launch.order, inside = id - first * TilesN;
+    if constexpr (TilesM % most_band_rows != 0) {
+      const int lower = TilesM - first;
+      if (lower < 1 << launch.order) return {first + inside % lower, inside / lower};
+    }
+    return {first + (inside & ((1 << launch.order) - 1)), inside >> launch.order};
   }
 }
 

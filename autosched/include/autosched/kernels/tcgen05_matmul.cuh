@@ -11,7 +11,7 @@
 // belongs to its rows.
 //
 // Config: the parameters and attributes of search_spaces/templates/tcgen05_matmul/space.py, and the problem: m, n, k,
-// batch, order_a, order_b, scale, has_bias, activation, transposed, and the types T (of A and B), Sum and Out; of
+// batch, order_a, order_b, scale, has_bias, activation, transposed, stream_k_blocks, several_tiles, hilbert, and the types T (of A and B), Sum and Out; of
 // block-scaled types scale_order and scales_of_step, which is 0 of others.
 #pragma once
 #include <autosched/kernels/tcgen05_matmul/epilogue.cuh>
@@ -33,7 +33,8 @@ struct Tcgen05Matmul : Tcgen05Plan<Config> {
 
   __device__ static __forceinline__ void run(const ptx::TensorMap& a, const ptx::TensorMap& b, const End& ends, Out* out,
                                              const ptx::TensorMap* out_map, float* partials, unsigned* counters,
-                                             const ptx::TensorMap* scales_a, const ptx::TensorMap* scales_b) {
+                                             const ptx::TensorMap* scales_a, const ptx::TensorMap* scales_b,
+                                             LaunchRaster order, ptx::Evict evict_a, ptx::Evict evict_b) {
     const unsigned shared = ptx::shared_memory();
     const int warp = Plan::warp();
     if (warp == producing_warp && ptx::elect()) {
@@ -57,11 +58,11 @@ struct Tcgen05Matmul : Tcgen05Plan<Config> {
     ptx::tcgen05_fence_after_sync();
     const unsigned sums = ptx::ld_shared<4>(shared + Plan::address_at).word[0];
     if (warp == producing_warp) {
-      if (ptx::elect()) Tcgen05Producer<Config>::produce(a, b, scales_a, scales_b, shared);
+      if (ptx::elect()) Tcgen05Producer<Config>::produce(a, b, scales_a, scales_b, order, evict_a, evict_b, shared);
     } else if (warp == multiplying_warp) {
-      if (Plan::rank() == 0 && ptx::elect()) Tcgen05Multiplier<Config>::multiply(shared, sums);
+      if (Plan::rank() == 0 && ptx::elect()) Tcgen05Multiplier<Config>::multiply(shared, sums, order);
     } else {
-      Tcgen05Epilogue<Config>::finish_tiles(ends, out, out_map, partials, counters, shared, sums, warp);
+      Tcgen05Epilogue<Config>::finish_tiles(ends, out, out_map, partials, counters, order, shared, sums, warp);
     }
     ptx::tcgen05_fence_before_sync();
     // Nobody reads tensor memory any more, nor arrives at a barrier of the other block.
@@ -84,9 +85,10 @@ __device__ __forceinline__ void tcgen05_matmul(const ptx::TensorMap& a, const pt
                                                typename Config::Out* out, const ptx::TensorMap* out_map,
                                                float* partials, unsigned* counters,
                                                const ptx::TensorMap* block_scales_a,
-                                               const ptx::TensorMap* block_scales_b) {
+                                               const ptx::TensorMap* block_scales_b, int raster,
+                                               unsigned long long evict_a, unsigned long long evict_b) {
   Tcgen05Matmul<Config>::run(a, b, {bias, scale_a, scale_b}, out, out_map, partials, counters, block_scales_a,
-                             block_scales_b);
+                             block_scales_b, LaunchRaster{raster}, ptx::Evict{evict_a}, ptx::Evict{evict_b});
 }
 
 }  // namespace autosched

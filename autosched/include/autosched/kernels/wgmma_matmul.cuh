@@ -15,7 +15,7 @@
 // a stage that is full, behind the proxy fence without which wgmma would not see what they have written.
 //
 // Config: the parameters and attributes of search_spaces/templates/wgmma_matmul/space.py, and the problem: m, n, k,
-// batch, order_a, order_b, scale, has_bias, activation, transposed, access_a, access_b, and the types T (of A and B), Sum (of a
+// batch, order_a, order_b, scale, has_bias, activation, transposed, access_a, access_b, stream_k_blocks, several_tiles and hilbert, and the types T (of A and B), Sum (of a
 // register of accumulators) and Out.
 #pragma once
 #include <autosched/kernels/wgmma_matmul/consumers.cuh>
@@ -53,7 +53,8 @@ struct WgmmaMatmul : WgmmaPlan<Config> {
   // `a` and `b`: a tensor map, or the first element of what threads copy.
   template <class FromA, class FromB>
   __device__ static __forceinline__ void run(const FromA& a, const FromB& b, const End& ends, Out* out,
-                                             const ptx::TensorMap* out_map, float* partials, unsigned* counters) {
+                                             const ptx::TensorMap* out_map, float* partials, unsigned* counters,
+                                             const ByLaunch& chosen) {
     const Place first{ptx::shared_memory()};
     const int warp = Plan::warp();
     if (warp == 0 && ptx::elect()) {
@@ -71,13 +72,14 @@ struct WgmmaMatmul : WgmmaPlan<Config> {
     if (warp >= consumer_warps) {
       if constexpr (gives_registers) ptx::give_registers<C::producer_registers>();
       if constexpr (threads_copy) {
-        Producers::produce_together(a, b, first, warp);
+        Producers::produce_together(a, b, chosen, first, warp);
       } else {
-        if (warp == consumer_warps && ptx::elect()) Producers::produce(a, b, first);
+        if (warp == consumer_warps && ptx::elect()) Producers::produce(a, b, chosen, first);
       }
     } else {
       if constexpr (gives_registers) ptx::take_registers<C::consumer_registers>();
-      WgmmaConsumers<Config>::consume(ends, out, out_map, partials, counters, first.for_descriptors(), warp);
+      WgmmaConsumers<Config>::consume(ends, out, out_map, partials, counters, chosen.order, first.for_descriptors(),
+                                      warp);
     }
   }
 };
@@ -86,8 +88,10 @@ template <class Config, class FromA, class FromB>
 __device__ __forceinline__ void wgmma_matmul(const FromA& a, const FromB& b,
                                              const float* scale_a, const float* scale_b,
                                              const typename Config::Out* bias, typename Config::Out* out,
-                                             const ptx::TensorMap* out_map, float* partials, unsigned* counters) {
-  WgmmaMatmul<Config>::run(a, b, {bias, scale_a, scale_b}, out, out_map, partials, counters);
+                                             const ptx::TensorMap* out_map, float* partials, unsigned* counters, int raster,
+                                             unsigned long long evict_a, unsigned long long evict_b) {
+  WgmmaMatmul<Config>::run(a, b, {bias, scale_a, scale_b}, out, out_map, partials, counters,
+                           {{raster}, ptx::Evict{evict_a}, ptx::Evict{evict_b}});
 }
 
 }  // namespace autosched

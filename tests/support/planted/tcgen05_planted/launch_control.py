@@ -51,8 +51,8 @@ PLANTED = (
         "a tile is asked for behind the last one",
         "launch control",
         K.MBARRIER_MISUSE,
-        "        body(Work(next));\n        next = take<Who>(answer);",
-        "        body(Work(next));\n        if constexpr (Who == Role::copies) ask(answer);\n"
+        "        body(Work(next, order));\n        next = take<Who>(answer);",
+        "        body(Work(next, order));\n        if constexpr (Who == Role::copies) ask(answer);\n"
         "        next = take<Who>(answer);",
     ),
     Planted(

@@ -49,15 +49,15 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
   };
 
   __device__ static __forceinline__ void finish_tiles(const End& all_ends, Out* out, const ptx::TensorMap* out_map,
-                                                      float* partials, unsigned* counters, unsigned shared,
-                                                      unsigned tensor, int warp) {
+                                                      float* partials, unsigned* counters, LaunchRaster order,
+                                                      unsigned shared, unsigned tensor, int warp) {
     const int quarter = warp % 4, lane = int(threadIdx.x) % 32;
     const unsigned boxes =
         shared + unsigned(Plan::boxes_at + (warp - first_finishing_warp) * C::store_buffers * box_bytes);
     const unsigned lanes = tensor + (unsigned(quarter * 32) << 16);
     Sums sums{shared};
     int box = 0;  // of this warp's, the next one
-    Plan::template for_each_work<Plan::Role::finishes>(shared, [&](const Work& work) {
+    Plan::template for_each_work<Plan::Role::finishes>(shared, order, [&](const Work& work) {
       const int row = work.m0 + quarter * 32 + lane;
       const bool inside = C::m % C::tile_m == 0 || row < C::m;
       const int row_inside = inside ? row : C::m - 1;  // of rows outside of C what belongs to the last one, which is read anyway

@@ -17,10 +17,10 @@ struct Tcgen05Multiplier : Tcgen05Plan<Config> {
                                                       : (C::k - (C::tiles_k - 1) * C::tile_k) * int(sizeof(T)) / A::k_bytes;
   static constexpr unsigned instruction = tcgen05_instruction<T, C::tile_m, C::tile_n, A::major, B::major>;
 
-  __device__ static __forceinline__ void multiply(unsigned shared, unsigned tensor) {
+  __device__ static __forceinline__ void multiply(unsigned shared, unsigned tensor, LaunchRaster order) {
     Stages stage{{shared}};
     Sums sums{shared};
-    Plan::template for_each_work<Plan::Role::multiplies>(shared, [&](const Work& work) {
+    Plan::template for_each_work<Plan::Role::multiplies>(shared, order, [&](const Work& work) {
       if constexpr (!Plan::scaled_k_tiles) begin(sums);
 #pragma unroll 1
       for (int t = 0; t < work.tiles; ++t, stage.advance()) {

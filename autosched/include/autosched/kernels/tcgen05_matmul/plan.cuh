@@ -36,7 +36,7 @@ struct Tcgen05Plan {
 
   static constexpr int producing_warp = 0, multiplying_warp = 1, first_finishing_warp = 2, finishing_warps = 4;
   static constexpr int works = C::blocks;  // of a pair, or of a lone block: tiles of C, and of each the splits of k
-  using Deal = StreamK<works, C::launched_blocks / pair, C::tiles_k>;
+  using Deal = StreamK<works, C::stream_k_blocks / pair, C::tiles_k>;
   static constexpr bool scaled_k_tiles = C::scale == "block";  // which have sums each
   static constexpr bool asks = C::tile_scheduler == "launch_control";  // for its next tile
   static constexpr int box_bytes = 32 * C::store_line;  // of C in shared memory, of one warp
@@ -62,17 +62,17 @@ struct Tcgen05Plan {
   static_assert(C::stage_bytes == scales_at + ceil_div(scale_bytes, 1024) * 1024 && bytes <= C::shared_bytes,
                 "rule shared_memory: the stages, boxes of out and barriers must fit into the block's shared memory");
   static_assert(A::bytes % 1024 == 0 && B::bytes % 1024 == 0, "rule alignment: a swizzle repeats after 1024 bytes");
-  static_assert(C::sum_buffers == 1 || C::tiles_per_block > 1 || scaled_k_tiles,
+  static_assert(C::sum_buffers == 1 || C::several_tiles || scaled_k_tiles,
                 "rule sum_buffers: one tile has one buffer of sums");
   static_assert(!scaled_k_tiles || (C::tile_k == 128 && 128 % C::tile_n == 0 && !C::transposed),
                 "rule scales: scales of blocks are those of a k-tile, and of whole groups of columns");
   static_assert(C::tiles_of_split * C::split_k >= C::tiles_k && (C::split_k - 1) * C::tiles_of_split < C::tiles_k,
                 "rule split_k: every split needs a k-tile, and together they have all of them");
-  static_assert(C::tiles_per_block == 1 || C::split_k == 1, "rule tiles_per_block: splits are of one tile a block");
-  static_assert(!C::stream_k || (C::tiles_per_block > 1 && works * pair > C::launched_blocks &&
-                                 works * pair % C::launched_blocks != 0 && C::tiles_k > 1),
+  static_assert(!C::several_tiles || C::split_k == 1, "rule tiles_per_block: splits are of one tile a block");
+  static_assert(!C::stream_k || (C::several_tiles && works * pair > C::stream_k_blocks &&
+                                 works * pair % C::stream_k_blocks != 0 && C::tiles_k > 1),
                 "rule stream_k: several tiles of a block, and a partial wave behind whole ones, whose k-tiles are dealt out");
-  static_assert(!asks || (C::tiles_per_block > 1 && !C::stream_k && C::launched_blocks == works * pair),
+  static_assert(!asks || (C::several_tiles && !C::stream_k),
                 "rule tile_scheduler: a block of the grid for each tile, of which some take over others");
   static_assert(C::store_buffers == 0 || !C::transposed, "rule store_buffers: TMA stores rows of C");
 
@@ -93,13 +93,12 @@ struct Tcgen05Plan {
     int output_tile;           // of this block's rows
     int cut = 0;               // with stream_k, of a tile that two share: the worker that the k before the cut is dealt to
 
-    __device__ __forceinline__ explicit Work(int id) {
+    __device__ __forceinline__ Work(int id, LaunchRaster order) {
       constexpr int of_matrix = C::tiles_m * C::tiles_n;
       batch = id / (of_matrix * C::split_k);
       const int rest = id % (of_matrix * C::split_k);
       split = rest / of_matrix;
-      const TileIndex tile =
-          raster<raster_order(C::raster), raster_group(C::raster), C::tiles_m, C::tiles_n>(rest % of_matrix);
+      const TileIndex tile = raster<C::hilbert, C::tiles_m, C::tiles_n>(order, rest % of_matrix);
       m0 = tile.m * C::tile_m + rank() * rows;
       n0 = tile.n * C::tile_n;
       if constexpr (C::split_k == 1) {
@@ -118,18 +117,18 @@ struct Tcgen05Plan {
 
   // Everything that this block computes: body(work).
   template <Role Who, class Body>
-  __device__ static __forceinline__ void for_each_work(unsigned shared, const Body& body) {
+  __device__ static __forceinline__ void for_each_work(unsigned shared, LaunchRaster order, const Body& body) {
     const int id = int(blockIdx.x) / pair;
-    if constexpr (C::tiles_per_block == 1) {
-      body(Work(id));
+    if constexpr (!C::several_tiles) {
+      body(Work(id, order));
     } else if constexpr (C::stream_k) {
-      // Dealt out to launched_blocks once and for all, which is right whatever runs at a time: a block waits for sums of
+      // Dealt out to stream_k_blocks once and for all, which is right whatever runs at a time: a block waits for sums of
       // one alone that has its ticket already, and so runs or has run.
       auto walk = Deal::Walk::of(id);
 #pragma unroll 1
       while (walk.left > 0) {
         const typename Deal::Part part = walk.next();
-        Work work(part.tile);
+        Work work(part.tile, order);
         work.first = part.first;
         work.tiles = part.count;
         work.cut = part.cut(id);
@@ -141,13 +140,13 @@ struct Tcgen05Plan {
 #pragma unroll 1
       for (; next >= 0; answer.advance()) {
         if constexpr (Who == Role::copies) ask(answer);
-        body(Work(next));
+        body(Work(next, order));
         next = take<Who>(answer);
       }
     } else {
       const int launched = int(gridDim.x) / pair;  // fewer where fewer run at a time
 #pragma unroll 1
-      for (int next = id; next < works; next += launched) body(Work(next));
+      for (int next = id; next < works; next += launched) body(Work(next, order));
     }
   }
 

@@ -15,10 +15,10 @@ struct Tcgen05Producer : Tcgen05Plan<Config> {
   // Those of scales are maps of 256 bytes by half words of tiles by tiles of 128 lines.
   __device__ static __forceinline__ void produce(const ptx::TensorMap& a, const ptx::TensorMap& b,
                                                  const ptx::TensorMap* scales_a, const ptx::TensorMap* scales_b,
+                                                 LaunchRaster order, ptx::Evict evict_a, ptx::Evict evict_b,
                                                  unsigned shared) {
-    constexpr ptx::Evict evict_a = evict(C::l2_evict_last == "a", C::l2_evict_last == "b"), evict_b = evict(C::l2_evict_last == "b", C::l2_evict_last == "a");
     Stages stage{{shared}};
-    Plan::template for_each_work<Plan::Role::copies>(shared, [&](const Work& work) {
+    Plan::template for_each_work<Plan::Role::copies>(shared, order, [&](const Work& work) {
       const int column = work.n0 + Plan::rank() * (C::tile_n / pair);
 #pragma unroll 1
       for (int t = work.first; t < work.first + work.tiles; ++t, stage.advance()) {
@@ -36,10 +36,6 @@ struct Tcgen05Producer : Tcgen05Plan<Config> {
         }
       }
     });
-  }
-
-  __device__ static constexpr ptx::Evict evict(bool keep, bool other) {
-    return keep ? ptx::Evict::last : other ? ptx::Evict::first : ptx::Evict::normally;
   }
 
   template <class Operand>

@@ -23,7 +23,8 @@ struct WgmmaConsumers : WgmmaPlan<Config> {
   using Stores = WgmmaStores<Config>;
 
   __device__ static __forceinline__ void consume(const End& ends, Out* out, const ptx::TensorMap* out_map,
-                                                 float* partials, unsigned* counters, Place place, int warp) {
+                                                 float* partials, unsigned* counters, LaunchRaster order, Place place,
+                                             int warp) {
     const int group = warp / 4;
     const int rows = C::ping_pong ? 0 : group;  // of a tile: which share of them is this consumer's
     unsigned elsewhere = 0;
@@ -34,7 +35,7 @@ struct WgmmaConsumers : WgmmaPlan<Config> {
     if constexpr (C::ping_pong) {
       if (group == 1) ptx::barrier_arrive(of_turns, consumer_threads);  // the first turn is that of the other one
     }
-    for_each_work([&](const Work& work, int turn, bool more) {
+    for_each_work(order, [&](const Work& work, int turn, bool more) {
       if constexpr (C::ping_pong) {
         if (turn % 2 != group) return place.skip(work.tiles);
         // Its stages were all full once the other one has multiplied them: no phase of theirs is mistaken for mine.

@@ -9,10 +9,17 @@
 #include <autosched/intrinsics/wgmma_copy.cuh>
 #include <autosched/intrinsics/wgmma_out.cuh>
 #include <autosched/ptx/mbarrier.cuh>
+#include <autosched/ptx/tensor_map/tensor_map.cuh>
 #include <autosched/ptx/warp/shuffle.cuh>
 #include <autosched/ptx/warp/vote.cuh>
 
 namespace autosched {
+
+// Decisions that a launch passes as arguments, so that kernels that differ in them are one module.
+struct ByLaunch {
+  LaunchRaster order;
+  ptx::Evict evict_a, evict_b;  // what L2 does with the lines that TMA loads
+};
 
 template <class Config>
 struct WgmmaPlan {
@@ -37,7 +44,7 @@ struct WgmmaPlan {
   static constexpr int cluster = C::cluster_m * C::cluster_n;
   static constexpr int peers = C::cluster_m + C::cluster_n - 1;  // blocks that read what one copies, itself among them
   static constexpr int works = C::blocks / cluster;  // of a cluster: tiles of C, and of each the splits of k
-  static constexpr int workers = C::launched_blocks / cluster;
+  static constexpr int workers = C::stream_k_blocks / cluster;  // of stream-K, which deals k-tiles out to them
   using Deal = StreamK<works, workers, C::tiles_k>;
   static constexpr int boxes_at = C::stages * C::stage_bytes;
   static constexpr int barriers_at = boxes_at + C::consumer_warpgroups * C::store_buffers * Box::bytes;
@@ -64,11 +71,11 @@ struct WgmmaPlan {
   static_assert(A::bytes % 1024 == 0 && C::stage_bytes % 1024 == 0, "rule alignment: a swizzle repeats after 1024");
   static_assert(C::tiles_of_split * C::split_k >= C::tiles_k && (C::split_k - 1) * C::tiles_of_split < C::tiles_k,
                 "rule split_k: every split needs a k-tile, and together they have all of them");
-  static_assert(C::tiles_per_block == 1 || C::split_k == 1, "rule tiles_per_block: splits are of one tile a block");
-  static_assert(!C::stream_k || (C::tiles_per_block > 1 && works > workers && works % workers != 0),
+  static_assert(!C::several_tiles || C::split_k == 1, "rule tiles_per_block: splits are of one tile a block");
+  static_assert(!C::stream_k || (C::several_tiles && works > workers && works % workers != 0),
                 "rule stream_k: several tiles of a block, and a partial wave behind whole ones");
   static_assert(!C::stream_k || C::tiles_k > 1, "rule stream_k_tiles: k-tiles are dealt out");
-  static_assert(!C::ping_pong || (C::consumer_warpgroups == 2 && C::tiles_per_block > 1),
+  static_assert(!C::ping_pong || (C::consumer_warpgroups == 2 && C::several_tiles),
                 "rule ping_pong: two consumers take turns at the tiles of a block");
   static_assert(C::tiles_m % C::cluster_m == 0 && C::tiles_n % C::cluster_n == 0,
                 "rule cluster: whole clusters make up the tiles of out");
@@ -103,14 +110,13 @@ struct WgmmaPlan {
     int cut = 0;  // with stream_k, of a tile that two share: the worker that the k before the cut is dealt to
 
     // `id` counts what a cluster computes together.
-    __device__ __forceinline__ explicit Work(int id) {
+    __device__ __forceinline__ Work(int id, LaunchRaster order) {
       constexpr int across_m = C::tiles_m / C::cluster_m, across_n = C::tiles_n / C::cluster_n;
       constexpr int of_matrix = across_m * across_n;
       batch = id / (of_matrix * C::split_k);
       const int rest = id % (of_matrix * C::split_k);
       split = rest / of_matrix;
-      const TileIndex tile =
-          raster<raster_order(C::raster), raster_group(C::raster), across_m, across_n>(rest % of_matrix);
+      const TileIndex tile = raster<C::hilbert, across_m, across_n>(order, rest % of_matrix);
       const int tile_m = tile.m * C::cluster_m + rank_m(), tile_n = tile.n * C::cluster_n + rank_n();
       m0 = tile_m * C::tile_m;
       n0 = tile_n * C::tile_n;
@@ -187,18 +193,18 @@ struct WgmmaPlan {
 
   // Everything that this block computes: body(work, how many came before, whether another follows).
   template <class Body>
-  __device__ static __forceinline__ void for_each_work(const Body& body) {
+  __device__ static __forceinline__ void for_each_work(LaunchRaster order, const Body& body) {
     const int id = int(blockIdx.x) / cluster;
-    if constexpr (C::tiles_per_block == 1) {
-      body(Work(id), 0, false);
+    if constexpr (!C::several_tiles) {
+      body(Work(id, order), 0, false);
     } else if constexpr (C::stream_k) {
-      // Dealt out to launched_blocks once and for all, which is right whatever runs at a time: a block waits for sums of
+      // Dealt out to stream_k_blocks once and for all, which is right whatever runs at a time: a block waits for sums of
       // one alone that has its ticket already, and so runs or has run.
       auto walk = Deal::Walk::of(id);
 #pragma unroll 1
       for (int turn = 0; walk.left > 0; ++turn) {
         const typename Deal::Part part = walk.next();
-        Work work(part.tile);
+        Work work(part.tile, order);
         work.first = part.first;
         work.tiles = part.count;
         work.cut = part.cut(id);
@@ -208,7 +214,7 @@ struct WgmmaPlan {
       const int launched = int(gridDim.x / unsigned(cluster));  // clusters: workers, or fewer where fewer run at a time
 #pragma unroll 1
       for (int next = id, turn = 0; next < works; next += launched, ++turn) {
-        body(Work(next), turn, next + launched < works);
+        body(Work(next, order), turn, next + launched < works);
       }
     }
   }

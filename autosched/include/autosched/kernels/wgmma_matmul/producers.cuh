@@ -24,12 +24,12 @@ struct WgmmaProducers : WgmmaPlan<Config> {
   static constexpr unsigned blocks_along_n = ((1u << cluster) - 1) / ((1u << C::cluster_m) - 1);
 
   // One thread: fills every stage as soon as it is empty.
-  __device__ static __forceinline__ void produce(const ptx::TensorMap& a, const ptx::TensorMap& b, Place place) {
-    for_each_work([&](const Work& work, int, bool) {
+  __device__ static __forceinline__ void produce(const ptx::TensorMap& a, const ptx::TensorMap& b, const ByLaunch& chosen, Place place) {
+    for_each_work(chosen.order, [&](const Work& work, int, bool) {
 #pragma unroll 1
       for (int t = 0; t < work.tiles; ++t, place.advance()) {
         wait(place.empty(), place.parity ^ 1u);  // the first round finds all stages empty
-        load_stage(a, b, place, work, (work.first + t) * C::tile_k);
+        load_stage(a, b, chosen, place, work, (work.first + t) * C::tile_k);
       }
     });
     drain(place);
@@ -39,7 +39,8 @@ struct WgmmaProducers : WgmmaPlan<Config> {
   // stage is told to be full some k-tiles later, which are on their way meanwhile: as many as stages are left besides
   // those that consumers may hold.
   template <class FromA, class FromB>
-  __device__ static __forceinline__ void produce_together(const FromA& a, const FromB& b, Place place, int warp) {
+  __device__ static __forceinline__ void produce_together(const FromA& a, const FromB& b, const ByLaunch& chosen, Place place,
+                                                      int warp) {
     constexpr int behind = C::stages - 1 - C::in_flight;
     static_assert(behind >= 0, "rule stages: one that is filled besides those that may be multiplied");
     constexpr bool shifts_differ = differ<CopyA, (C::access_a > 0)>() || differ<CopyB, (C::access_b > 0)>();
@@ -51,13 +52,13 @@ struct WgmmaProducers : WgmmaPlan<Config> {
 #pragma unroll 1
       for (; on_their_way > 0; --on_their_way) publish(arrived, matrix, thread);
     };
-    for_each_work([&](const Work& work, int, bool) {
+    for_each_work(chosen.order, [&](const Work& work, int, bool) {
 #pragma unroll 1
       for (int t = 0; t < work.tiles; ++t, place.advance()) {
         wait(place.empty(), place.parity ^ 1u);
         const int k0 = (work.first + t) * C::tile_k;
         if constexpr (tma_bytes > 0) {
-          if (warp == Plan::consumer_warps && ptx::elect()) load_stage(a, b, place, work, k0);
+          if (warp == Plan::consumer_warps && ptx::elect()) load_stage(a, b, chosen, place, work, k0);
         }
         if constexpr (C::access_a > 0) {
           CopyA(thread).begin(a, work.batch, place.tile(), place.ends(), A::major ? work.m0 : k0,
@@ -116,24 +117,19 @@ struct WgmmaProducers : WgmmaPlan<Config> {
 
   // One thread: has TMA copy its operands of a stage.
   template <class FromA, class FromB>
-  __device__ static __forceinline__ void load_stage(const FromA& a, const FromB& b, const Place& place, const Work& work,
-                                                    int k0) {
-    constexpr ptx::Evict evict_a = evict(C::l2_evict_last == "a", C::l2_evict_last == "b"), evict_b = evict(C::l2_evict_last == "b", C::l2_evict_last == "a");
+  __device__ static __forceinline__ void load_stage(const FromA& a, const FromB& b, const ByLaunch& chosen, const Place& place,
+                                                    const Work& work, int k0) {
     const auto to_a = static_cast<unsigned short>(blocks_along_n << rank_m());
     const auto to_b = static_cast<unsigned short>(((1u << C::cluster_m) - 1) << (rank_n() * C::cluster_m));
     ptx::mbarrier_arrive_expect_tx(place.full(), tma_bytes);
     if constexpr (C::access_a == 0) {
-      load<A, lines_a, (C::cluster_n > 1)>(a, place.tile(), work.m0, k0, work.batch, place.full(), evict_a, rank_n(),
-                                           to_a);
+      load<A, lines_a, (C::cluster_n > 1)>(a, place.tile(), work.m0, k0, work.batch, place.full(),
+                                           chosen.evict_a, rank_n(), to_a);
     }
     if constexpr (C::access_b == 0) {
-      load<B, lines_b, (C::cluster_m > 1)>(b, place.tile() + A::bytes, work.n0, k0, work.batch, place.full(), evict_b,
-                                           rank_m(), to_b);
+      load<B, lines_b, (C::cluster_m > 1)>(b, place.tile() + A::bytes, work.n0, k0, work.batch, place.full(),
+                                           chosen.evict_b, rank_m(), to_b);
     }
-  }
-
-  __device__ static constexpr ptx::Evict evict(bool keep, bool other) {
-    return keep ? ptx::Evict::last : other ? ptx::Evict::first : ptx::Evict::normally;
   }
 
   // The share `part` of the tile's boxes, Lines lines of each; of those that are too long for TMA one half after another.

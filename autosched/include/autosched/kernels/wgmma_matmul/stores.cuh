@@ -99,7 +99,7 @@ struct WgmmaStores : WgmmaPlan<Config> {
         of_rows[i][half] = ends.of_row(row < C::m ? row : C::m - 1);
       }
     }
-    if (staged_whole && C::tiles_per_block > 1) {
+    if (staged_whole && C::several_tiles) {
       if (threadIdx.x % 128 < 32 && ptx::elect()) ptx::wait_stores_read<0>();
       ptx::barrier_sync(barrier, 128);  // the boxes of the tile before have been read
     }

@@ -7,10 +7,10 @@
 namespace autosched {
 
 template <class Config, int Most>
-__device__ __forceinline__ void wgmma_matmul_walk(unsigned* parts) {
+__device__ __forceinline__ void wgmma_matmul_walk(unsigned* parts, int raster) {
   using Plan = WgmmaPlan<Config>;
-  tell_parts<Most>(parts, [](const auto& tell) {
-    Plan::for_each_work([&](const typename Plan::Work& work, int, bool) {
+  tell_parts<Most>(parts, [raster](const auto& tell) {
+    Plan::for_each_work(LaunchRaster{raster}, [&](const typename Plan::Work& work, int, bool) {
       tell(work.batch, work.m0, work.n0, work.first, work.tiles);
     });
   });

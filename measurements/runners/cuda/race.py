@@ -32,6 +32,8 @@ class RaceRule:
         seconds: Wall time after which no further round begins.
         min_rounds: Rounds (A B B A) that are always timed.
         max_rounds: Rounds after which a race ends.
+        lost_factor: After ``min_rounds``, a challenger whose every ratio is above this one has lost, and is not timed
+            further.
 
     Raises:
         ValueError: A factor below 1, or no round.
@@ -41,6 +43,7 @@ class RaceRule:
     seconds: float = 0.015
     min_rounds: int = 3
     max_rounds: int = 12
+    lost_factor: float = 1.02
 
     def __post_init__(self) -> None:
         if not (self.out_factor >= 1 and 1 <= self.min_rounds <= self.max_rounds and self.seconds >= 0):
@@ -104,7 +107,8 @@ def race(
     held = short or single < _HELD_BELOW
     pairs: list[float] = []
     for done in range(rule.max_rounds):
-        if done >= rule.min_rounds and timer.host.perf_counter() - began >= rule.seconds:
+        late = timer.host.perf_counter() - began >= rule.seconds
+        if done >= rule.min_rounds and (late or min(pairs) > rule.lost_factor):
             break
         work = [incumbents, challengers, challengers, incumbents]
         a, b, c, d = timer.timed(5 * limit * count, work, incumbents, held=held)

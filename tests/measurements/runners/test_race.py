@@ -75,3 +75,11 @@ def test_copies_are_shared_in_one_rotation() -> None:
 def test_rules_that_decide_nothing_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError):
         RaceRule(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_race_that_is_lost_ends_early() -> None:
+    gpu, others = VirtualGpu(1), VirtualGpu(1)
+    lost = raced(gpu, VirtualKernel(200e-6), VirtualKernel(1.06 * 200e-6))
+    near = raced(others, VirtualKernel(200e-6), VirtualKernel(1.001 * 200e-6))
+    assert not lost.out
+    assert len(lost.ratios) == 2 * RaceRule().min_rounds < len(near.ratios)

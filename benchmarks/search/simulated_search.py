@@ -1,0 +1,285 @@
+"""Whole searches of 10 seconds on a simulated GPU: trials, modules, and how far the winner is from the best schedule.
+
+    python -m benchmarks.search.simulated_search [--runs 20] [--seconds 10] [--cores 16] [--device h100]
+
+Every clock is simulated but that of the sampler, whose CPU time on this machine counts. The GPU is
+``benchmarks.gpu.virtual_gpu``: launches are delayed, its clock rises and falls, its power limit lowers the clock by a
+fifth, differently for different kernels. Trials are raced against the incumbent by the code that does so on a GPU
+(``measurements.runners.cuda.race``). A module that is new takes COMPILE seconds of a core.
+
+The true time of a schedule is the time model's times deviations that the search does not know: of each structure, of
+each value of a parameter, and of the schedule. The best schedule is the best that is known: of a search
+that is handed the true times, with descents from its best and from the winner.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import math
+import statistics
+import sys
+import time
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from autosched.samplers import Sampler
+from autosched.samplers.first_choices.descent import descended
+from autosched.samplers.first_choices.model_search import fastest
+from autosched.samplers.first_choices.portfolio import ENOUGH
+from autosched.samplers.launch_siblings import SiblingSampler
+from autosched.tuning.in_flight import InFlightLimit
+from autosched.tuning.options import TuneOptions
+from autosched.tuning.plan import SearchPlan
+from autosched.tuning.proposing import sampler_of
+from benchmarks.gpu.virtual_gpu import VirtualGpu, VirtualKernel
+from cost_models.estimates import AnalyticEstimates, Estimates
+from cost_models.trees.evaluation import rank_correlation
+from measurements.runners.cuda.launch_timer import LaunchTimer
+from measurements.runners.cuda.race import RaceRule, race
+from measurements.trials.measurement import Measurement, Provenance, Status, Timing
+from search_spaces.arrays import FloatArray
+from search_spaces.catalogue import templates_for
+from search_spaces.hardware.devices import Device, device
+from search_spaces.operators.matmul import Matmul
+from search_spaces.search_task import SearchTask
+from search_spaces.spaces.schedule import Schedule
+
+PROBLEM = Matmul(4096, 4096, 4096, a="bf16")
+# Standard deviations of log seconds: of a structure, of a value of a parameter, of a schedule.
+STRUCTURE, VALUE, OWN = 0.05, 0.01, 0.008
+SUSTAINED, SUSTAINED_DEVIATION = 0.8, 0.015  # of the clock under the power limit
+COMPILE = (0.15, 0.5)  # seconds of a core, as measured
+START = 0.5  # seconds until the first trial: CUDA, the inputs and their reference
+LOAD, VERIFY = 0.5e-3, 1.5e-3  # seconds of the GPU's process: of a new module, and of one launch that is compared
+FINAL, FINALISTS, ROUNDS = 1.0, 6, 20  # seconds left for the final, its entrants and their rounds
+COPIES, LIMIT = 4, 1.0
+HIT = 0.01  # a winner so near the best counts
+
+
+def deviate(seed: int, *what: object) -> float:
+    """Return a number of a standard normal distribution that depends on the arguments alone."""
+    bits = zlib.crc32(repr((seed, *what)).encode())
+    return statistics.NormalDist().inv_cdf((bits + 0.5) / 2.0**32)
+
+
+@dataclass
+class Truth:
+    """True times of one simulated GPU.
+
+    Attributes:
+        estimates: Times of the model.
+        seed: Of the deviations.
+    """
+
+    estimates: Estimates
+    seed: int
+
+    def log_seconds(self, schedules: Sequence[Schedule]) -> FloatArray:
+        """Return the logarithm of the steady seconds of schedules, [n]."""
+        deviations = np.array([self._deviation(s) for s in schedules])
+        found: FloatArray = self.estimates.log_seconds(schedules) + deviations
+        return found
+
+    def _deviation(self, schedule: Schedule) -> float:
+        values = sum(deviate(self.seed, schedule.template, name, value) for name, value in schedule.items)
+        structure = STRUCTURE * deviate(self.seed, structure_of(schedule))
+        return structure + VALUE * values + OWN * deviate(self.seed, schedule.items)
+
+    def kernel(self, schedule: Schedule) -> VirtualKernel:
+        """Return the kernel of a schedule on the virtual GPU."""
+        sustained = SUSTAINED + SUSTAINED_DEVIATION * deviate(self.seed, "power", structure_of(schedule))
+        return VirtualKernel(math.exp(self.log_seconds([schedule])[0]) * sustained, sustained)
+
+
+def structure_of(schedule: Schedule) -> tuple[object, ...]:
+    """Return what decides most about a kernel."""
+    wanted = ("tile_", "stages", "consumer_warpgroups", "cluster_")
+    return (schedule.template, *(item for item in schedule.items if item[0].startswith(wanted)))
+
+
+@dataclass
+class SimulatedGpu:
+    """The process that times candidates, on a virtual GPU.
+
+    Attributes:
+        truth: Gives each schedule its kernel.
+        seed: Of delays.
+    """
+
+    truth: Truth
+    seed: int
+    incumbent: Schedule | None = None
+    seconds: float = math.inf  # of the incumbent
+    kernels: dict[Schedule, VirtualKernel] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.gpu = VirtualGpu(self.seed)
+        gpu = self.gpu
+        self.timer = LaunchTimer(gpu.cupy, gpu.stream, gpu.state, gpu, gpu.host)  # type: ignore[arg-type]
+
+    def raced(self, schedule: Schedule, rule: RaceRule) -> float:
+        """Return the seconds of a schedule: of the incumbent, times the ratio of a race with it."""
+        gpu, mine = self.gpu, self.kernels.setdefault(schedule, self.truth.kernel(schedule))
+        other = mine if self.incumbent is None else self.kernels[self.incumbent]
+        reference = mine.steady if self.incumbent is None else self.seconds
+        found = race(
+            self.timer, lambda _: gpu.launch(other), lambda _: gpu.launch(mine), reference, COPIES, LIMIT, rule
+        )
+        assert found is not None
+        return reference * statistics.median(found.ratios)
+
+    def trial(self, schedule: Schedule, ready: float, new_module: bool) -> tuple[float, float]:
+        """Return the measured seconds of a candidate, and when they are known."""
+        host = self.gpu.host
+        host.now = max(host.now, ready) + LOAD * new_module + VERIFY
+        measured = self.raced(schedule, RaceRule())
+        if measured < self.seconds:
+            self.incumbent, self.seconds = schedule, measured
+        return measured, host.now
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Result of one simulated search."""
+
+    trials: int
+    modules: int
+    winner: Schedule
+    log_seconds: float  # the true ones of the winner
+    finished: float
+
+
+class Search:
+    """A search as ``tune`` makes it, on simulated cores and a simulated GPU.
+
+    Args:
+        task: What is searched.
+        truth: True times.
+        seed: Of the sampler and of the delays.
+        cores: Cores, one of which proposes.
+        seconds: Duration.
+        near: Whether schedules near fast ones are tried between the proposals (``SiblingSampler``).
+    """
+
+    def __init__(
+        self, task: SearchTask, truth: Truth, seed: int, cores: int, seconds: float, near: bool = False
+    ) -> None:
+        self._task, self._truth, self._seconds, self._near = task, truth, seconds, near
+        self._gpu = SimulatedGpu(truth, seed)
+        self._compilers = [0.0] * (cores - 1)
+        self._modules: dict[str, float] = {}  # when each is compiled
+        self._in_flight = InFlightLimit(compilers=cores - 1)
+        self._now = self._cpu = 0.0
+        self._waiting: list[tuple[float, int, Schedule, bool]] = []  # when each is ready
+        began = time.process_time()
+        self._sampler = self._made_sampler(seed)
+        self._now += START + time.process_time() - began
+
+    def _made_sampler(self, seed: int) -> Sampler:
+        # The estimates are made anew: what another run has computed would cost this one nothing.
+        estimates = AnalyticEstimates(self._task.problem, self._task.templates, self._task.device)
+        plan = SearchPlan(trials=10**6, sampler="bayes")
+        made = sampler_of(self._task, TuneOptions(seed=seed), plan, estimates, recorded=False).sampler
+        return SiblingSampler(made, self._task.space, estimates, enough=ENOUGH) if self._near else made
+
+    def _propose(self, room: int, number: int) -> int:
+        began = time.process_time()
+        schedules = self._sampler.ask(room)
+        kernels = [self._task.templates.kernel(self._task.problem, s, self._task.device) for s in schedules]
+        spent = time.process_time() - began
+        self._now += spent
+        if schedules:
+            self._in_flight.note("propose", [spent / len(schedules)] * len(schedules))
+        for schedule, kernel in zip(schedules, kernels, strict=True):
+            new = kernel.code_digest not in self._modules
+            if new:
+                low, high = COMPILE
+                cost = low + (high - low) * zlib.crc32(kernel.code_digest.encode()) / 2.0**32
+                self._modules[kernel.code_digest] = max(heapq.heappop(self._compilers), self._now) + cost
+                heapq.heappush(self._compilers, self._modules[kernel.code_digest])
+                self._in_flight.note("compile", [cost])
+            ready = max(self._now, self._modules[kernel.code_digest])
+            number += 1
+            heapq.heappush(self._waiting, (ready, number, schedule, new))
+        return number
+
+    def run(self) -> Outcome:
+        """Search until the final must begin, and choose among the finalists."""
+        times: dict[Schedule, float] = {}
+        proposed = 0
+        while self._now < self._seconds - FINAL:
+            room = self._in_flight.size(len(times)) - len(self._waiting)
+            if room > 0:
+                proposed = self._propose(room, proposed)
+            ready, _, schedule, new = heapq.heappop(self._waiting)
+            before = max(self._gpu.gpu.host.now, ready)
+            measured, done = self._gpu.trial(schedule, ready, new)
+            if done > self._seconds - FINAL:
+                break
+            self._in_flight.note("measure", [done - before])
+            self._now = max(self._now, done)
+            times[schedule] = measured
+            began = time.process_time()
+            timing = Timing.of([measured])
+            self._sampler.tell(schedule, Measurement(Status.OK, Provenance.MEASURED, timing=timing))
+            self._now += time.process_time() - began
+        finalists = sorted(times, key=times.__getitem__)[:FINALISTS]
+        self._gpu.gpu.host.now = max(self._gpu.gpu.host.now, self._seconds - FINAL)
+        rule = RaceRule(out_factor=10.0, seconds=0.0, min_rounds=ROUNDS, max_rounds=ROUNDS, lost_factor=10.0)
+        final = {schedule: self._gpu.raced(schedule, rule) for schedule in finalists}
+        winner = min(final, key=final.__getitem__)
+        true = float(self._truth.log_seconds([winner])[0])
+        return Outcome(len(times), len(self._modules), winner, true, self._gpu.gpu.host.now)
+
+
+def task_of(problem: Matmul, target: Device) -> SearchTask:
+    """Return the task of a search of all templates."""
+    templates = templates_for(problem, target)
+    return SearchTask(problem, target, templates, templates.space(problem, target))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Simulate and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0, help="number of the first run (default: 0)")
+    parser.add_argument("--near", action="store_true", help="try schedules near fast ones between the proposals")
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--cores", type=int, default=16)
+    parser.add_argument("--device", default="h100")
+    given = parser.parse_args(arguments)
+    task = task_of(PROBLEM, device(given.device))
+    print("| run | trials | modules | winner / best known | seconds |\n|---:|---:|---:|---:|---:|", flush=True)
+    losses, trials = [], []
+    for run in range(given.first, given.first + given.runs):
+        estimates = AnalyticEstimates(task.problem, task.templates, task.device)
+        truth = Truth(estimates, run)
+        found = Search(task, truth, run, given.cores, given.seconds, given.near).run()
+        best = known_best(task, truth, found)
+        losses.append(math.exp(found.log_seconds - best) - 1)
+        trials.append(found.trials)
+        row = f"| {run} | {found.trials} | {found.modules} | {1 + losses[-1]:.4f} | {found.finished:.1f} |"
+        print(row, flush=True)
+    hits = sum(loss <= HIT for loss in losses)
+    print(f"\n{hits} of {given.runs} winners within {HIT:.0%} of the best known; {min(trials)} trials at least.")
+    estimates = AnalyticEstimates(task.problem, task.templates, task.device)
+    near = fastest(task.space, estimates, 0)[0]
+    guesses, true = (np.exp(x) for x in (estimates.log_seconds(near), Truth(estimates, 0).log_seconds(near)))
+    print(f"Spearman of model and truth over the {len(near)} best estimates: {rank_correlation(guesses, true):.2f}.")
+    return 0
+
+
+def known_best(task: SearchTask, truth: Truth, found: Outcome) -> float:
+    """Return the smallest true log seconds that is known: of a search that is handed the true times."""
+    handed = Estimates(truth.estimates.features, truth.log_seconds, most=math.inf)
+    best, _ = fastest(task.space, handed, 0)
+    near = descended(task.space, handed, [found.winner, *best[:4]])
+    return float(handed.log_seconds([found.winner, *best, *near]).min())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

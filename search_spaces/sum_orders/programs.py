@@ -64,7 +64,7 @@ def _products(found: Choices) -> Callable[..., str]:
     def value(intrinsic: str, **sizes: Value) -> str:
         inference = found.inference(sizes)
         name = (
-            f"wgmma_k16_{intrinsic.rpartition('_')[2]}"
+            f"{intrinsic.partition('_')[0]}_k16_{intrinsic.rpartition('_')[2]}"
             if is_boxed(intrinsic)
             else instruction(intrinsic_row(intrinsic))
         )

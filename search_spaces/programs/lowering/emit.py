@@ -280,6 +280,8 @@ class Emitter(SharedLoops):
             if boxes:
                 self._box_ring(loop, boxes, count)
                 self._turns(loop, boxes)
+                if self.columns:
+                    self._read_tensor(loop, count)
                 if self.phases is not None:
                     self.code.add("tile::end_turns(warp / 4);", loop.source)
             else:
@@ -391,7 +393,7 @@ class Emitter(SharedLoops):
             self._enter(f"[&](unsigned stage, {self.turn_parameter(loop)}) {{", loop.source)
             self.add_turn(loop)
         self._stage(ring)
-        if self.values.get("in_flight", 0) and self.boxed:
+        if (self.values.get("in_flight", 0) and self.boxed) or self.columns:
             self._flying_turns(loop)
             return
         self._operations(loop.body)

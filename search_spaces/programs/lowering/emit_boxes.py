@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from search_spaces.hardware.fragments import WARP
 from search_spaces.programs.inference.inference import Spread, Staged
 from search_spaces.programs.language import ir
-from search_spaces.programs.lowering.emit_memory import MemoryAccess
+from search_spaces.programs.lowering.emit_tensor import TensorMemory
 from search_spaces.programs.lowering.placed import by_turn, copy_type, lead_code, place_lines
 from search_spaces.programs.lowering.refs import Ref
 from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
@@ -28,8 +28,8 @@ class Waiting:
     sets: list[int] = field(default_factory=list)
 
 
-class Boxes(MemoryAccess):
-    """What of a kernel is different with wgmma."""
+class Boxes(TensorMemory):
+    """What of a kernel is different with operands in boxes."""
 
     @property
     def phases(self) -> tuple[int, int] | None:
@@ -60,7 +60,9 @@ class Boxes(MemoryAccess):
             *(f"  {line}" for line in self.inits),
             "  ptx::fence_mbarrier_init();",
             "}",
+            *self.allocating(),
             "ptx::barrier_sync();",
+            *self.allocated(),
         ]
         if self.producing:
             lines += [
@@ -70,12 +72,6 @@ class Boxes(MemoryAccess):
                 "}",
             ]
         return lines
-
-    def _barriers_of(self, count: int) -> int:
-        """Return the place of so many mbarriers."""
-        place = self.barriers
-        self.barriers += 8 * count
-        return place
 
     def _box_copy(self, n: BoxedNumbers) -> str:
         """Where the operand's tile begins, and what copies it."""
@@ -117,9 +113,10 @@ class Boxes(MemoryAccess):
         for n in reversed(ring):
             made = f"{{{self._box_copy(n)}, {made}}}"
         name, stages = f"Ring_{loop.number}", self.stages[loop.number]
+        consumers, in_flight = 1 if self.commits_stages else self.numbers.warps, self.values.get("in_flight", 0)
         self.structs_add(
             f"struct {name} {{\n  static constexpr int stages = {stages}, stage_bytes = {sum(n.bytes for n in ring)}, "
-            f"consumer_warps = {self.numbers.warps}, in_flight = {self.values.get('in_flight', 0)};\n}};\n"
+            f"consumer_warps = {consumers}, in_flight = {in_flight};\n}};\n"
         )
         place, by_tma = 0, any(n.tma for n in ring)
         if by_tma:
@@ -137,6 +134,8 @@ class Boxes(MemoryAccess):
         shared = f"shared + {self.memory.rings[loop.number]}u"
         loads = f"tile::BoxLoads<{types}> loads_{loop.number}{made};"
         arguments = f"[&](unsigned stage, {self.turn_parameter(loop)}) {{"
+        if self.columns:
+            self._before_tensor_loop(loop)
         if self.producing:
             self.producer += [
                 *self.share_lines(loop, self.count_of(loop)),
@@ -149,6 +148,10 @@ class Boxes(MemoryAccess):
             ]
             if self.phases is not None:
                 self.code.add("tile::begin_turns(warp / 4);", loop.source)
+            if self.commits_stages:
+                ring_at = f"{shared}, {barriers}, {self.done}"
+                self._enter(f"tile::tensor_consume<{name}>({ring_at}, {count}, warp, {arguments}", loop.source)
+                return
             self._enter(f"tile::box_consume<{name}>({shared}, {barriers}, {count}, lane, {arguments}", loop.source)
         else:
             for line in (*places, loads):
@@ -161,6 +164,9 @@ class Boxes(MemoryAccess):
     def _flying_turns(self, loop: ir.Loop) -> None:
         """Of a loop that adds up products and does nothing else: a group of multiplications each, which the ring
         waits for; states are the accumulators."""
+        if self.columns:
+            self._tensor_turns(loop, list(self._products_of(loop)))
+            return
         calls, states = list[tuple[str, ir.Source]](), dict[int, None]()
         for operation, state in self._products_of(loop):
             calls.append(self._box_call(operation, self.states[state]))

@@ -41,6 +41,7 @@ OF_BOXES = (
 )
 THREAD = "[[maybe_unused]] const int thread = int(threadIdx.x), lane = thread % 32, warp = thread / 32;"
 THREAD_ANEW = THREAD.replace("int(threadIdx.x)", "int(ptx::thread_anew())")
+OF_TENSOR_MEMORY = "autosched/tile/tensor.cuh"
 OF_PLACES = "autosched/tile/placed.cuh"
 OF_ATOMICS = "autosched/tile/atomics.cuh"
 OF_SPLITS = "autosched/tile/split.cuh"
@@ -92,7 +93,7 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedK
     row = emitter.row
     includes = list(INCLUDES)
     if emitter.boxed:
-        includes += OF_BOXES
+        includes += (*OF_BOXES, OF_TENSOR_MEMORY) if emitter.columns else OF_BOXES
     elif row is not None:
         includes += OF_PRODUCTS
         includes.append(row.header or OF_UNITS[row.unit])

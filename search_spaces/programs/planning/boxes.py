@@ -13,7 +13,7 @@ from search_spaces.layouts.shared_layout import hardware_swizzle
 from search_spaces.programs.inference.inference import Staged
 from search_spaces.programs.language.index import FIRST_OUTSIDE
 from search_spaces.programs.planning.numbers import Numbers
-from search_spaces.programs.planning.ways import BOX_ALIGNMENT, MOST_COLUMNS
+from search_spaces.programs.planning.ways import BOX_ALIGNMENT, MOST_COLUMNS, rows_of
 from search_spaces.spaces.parameters import Value
 
 BY_THREADS, TMA, WARP = "threads", "tma", "warp"  # what fills boxes; of the last one, a warp of its own asks TMA
@@ -146,7 +146,7 @@ def box_struct(n: BoxedNumbers, numbers: Numbers) -> str:
         "int stage_bytes": n.bytes,
         "int advance": {"major": 1, "minor": 2}.get(staged.advance, 0),
         "int groups": groups,
-        "int fragments": product.shape[0] // (64 * groups),
+        "int fragments": product.shape[0] // (rows_of(product.intrinsic) * groups),
     }
     lines = [f"using T = {array.dtype.c_name};"]
     lines += [f"static constexpr {name} = {str(value).lower()};" for name, value in values.items()]

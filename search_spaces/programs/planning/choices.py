@@ -15,7 +15,14 @@ from search_spaces.programs.inference.infer import infer
 from search_spaces.programs.inference.inference import Inference, Staged
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.ir import ProgramError
-from search_spaces.programs.planning.ways import rows_of_intrinsics, scaled_rows
+from search_spaces.programs.planning.tensor_memory import why_not_in_tensor_memory
+from search_spaces.programs.planning.ways import (
+    boxed_names,
+    in_tensor_memory,
+    is_boxed,
+    rows_of_intrinsics,
+    scaled_rows,
+)
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.parameters import Value
 
@@ -56,7 +63,15 @@ class Choices:
             return ()
         if self.blocks is not None:
             return scaled_rows(self.blocks, device)
-        return tuple(rows_of_intrinsics(self.element, self.tf32, device))
+        rows = rows_of_intrinsics(self.element, self.tf32, device)
+        boxed = self.boxed_ways(device)
+        return tuple(name for name in rows if not is_boxed(name) or name in boxed)
+
+    def boxed_ways(self, device: Device) -> tuple[str, ...]:
+        """Return the ways on ``device`` that read boxes, without tcgen05 where it does not serve the program."""
+        names = boxed_names(self.element, device)
+        tensor = any(map(in_tensor_memory, names))
+        return () if tensor and any(map(why_not_in_tensor_memory, self.inferences.values())) else names
 
     def inference(self, values: Mapping[str, Value]) -> Inference:
         """Of one schedule."""

@@ -58,9 +58,10 @@ def shared_tile_bytes(array: Array, layout: str) -> int:
 
 
 def barrier_bytes(found: Inference) -> int:
-    """Return what the mbarriers of rings and of tiles that are copied once take at most."""
+    """Return what the mbarriers of rings, of tiles that are copied once and of multiplications take at most, with the
+    address of tensor memory."""
     kept = {s.name for s in found.staged.values() if s.loop is None}
-    return aligned(8 * (2 * MOST_STAGES * len(stage_names(found)) + len(kept)), 256)
+    return aligned(8 * (2 * MOST_STAGES * len(stage_names(found)) + len(kept) + 2), 256)
 
 
 def aligned(size: int, to: int = ALIGNMENT) -> int:

@@ -13,7 +13,7 @@ from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.inference.inference import Inference, Spread
 from search_spaces.programs.language import distribution
 from search_spaces.programs.language.distribution import Distribution
-from search_spaces.programs.planning.ways import ROWS_OF_WARP, fragments, is_boxed
+from search_spaces.programs.planning.ways import WARPS, fragments, is_boxed, rows_of
 from search_spaces.spaces.parameters import Value
 
 GIVEN_VECTOR = 4  # neighbours of a lane in a map that says nothing about lanes
@@ -153,7 +153,8 @@ def numbers(found: Inference, values: Mapping[str, Value]) -> Numbers:
             groups, data = p.given.sg_layout, p.given.sg_data
         else:
             groups = whole(f"subgroups_m{p.suffix}"), whole(f"subgroups_n{p.suffix}")
-            data = ROWS_OF_WARP if boxed else p.shape[0] // groups[0], p.shape[1] // groups[1]
+            rows = rows_of(str(values["intrinsic"])) // WARPS if boxed else p.shape[0] // groups[0]
+            data = rows, p.shape[1] // groups[1]
         text = values["intrinsic"]
         assert isinstance(text, str)
         products.append(ProductNumbers(p.shape, groups, data, text))

@@ -1,8 +1,11 @@
-"""What a schedule multiplies with: fragments of a warp, or wgmma, which reads boxes in shared memory.
+"""What a schedule multiplies with: fragments of a warp, or wgmma and tcgen05, which read boxes in shared memory.
 
 A warpgroup has its accumulators, and its a in registers, as its four warps would have them by ``mma.m16n8k16``, each
-16 of 64 rows. So wgmma is a way to multiply that changes no distribution. Who holds what of wmma is not specified:
-its accumulators go through shared memory, from where each lane reads what it would have by ``mma.m16n8k16``.
+16 of 64 rows. So wgmma is a way to multiply that changes no distribution. tcgen05 leaves the accumulators in tensor
+memory, of which each warp of four reads a quarter of the lanes: 32 of 128 rows or 16 of 64, and loads of 16 lanes by
+256 bits bring them to registers as ``mma.m16n8k16`` would have them (PTX ISA 9.7.16.2.3). Who holds what of wmma is
+not specified: its accumulators go through shared memory, from where each lane reads what it would have by
+``mma.m16n8k16``.
 """
 
 from __future__ import annotations
@@ -21,8 +24,10 @@ from search_spaces.hardware.wgmma import WARPGROUP
 from search_spaces.layouts.nested_layout import NestedLayout
 
 WGMMA = "wgmma_m64k16"  # of any n
+TCGEN05 = {128: "tcgen05_m128k16", 64: "tcgen05_m64k16"}  # by rows of an instruction, of any n
+TENSOR_COLUMNS = 512  # of tensor memory, of which a block allocates a power of two
+LEAST_TENSOR_COLUMNS = 32
 TYPES = ("f16", "bf16")
-ROWS_OF_WARP = 16  # of the 64 of an instruction
 WARPS = WARPGROUP // 32
 SUBGROUPS = (1, 2, 4, 8)  # along an axis of a product's tile
 MOST_COLUMNS = 256  # of an instruction
@@ -38,9 +43,29 @@ def wgmma_name(element: DType) -> str:
     return f"{WGMMA}_{element.name}"
 
 
+def tcgen05_names(element: DType) -> tuple[str, ...]:
+    """Return the values of ``intrinsic`` that stand for tcgen05."""
+    return tuple(f"{way}_{element.name}" for way in TCGEN05.values())
+
+
 def is_boxed(name: str) -> bool:
     """Whether operands lie in shared memory as boxes that the instruction itself reads."""
-    return name.startswith(WGMMA)
+    return name.startswith(WGMMA) or in_tensor_memory(name)
+
+
+def in_tensor_memory(name: str) -> bool:
+    """Whether accumulators lie in tensor memory."""
+    return name.startswith(tuple(TCGEN05.values()))
+
+
+def rows_of(name: str) -> int:
+    """Return the rows that an instruction multiplies for four warps, a quarter of them for each."""
+    return next((rows for rows, way in TCGEN05.items() if name.startswith(way)), 64)
+
+
+def allocated_columns(columns: int) -> int:
+    """Return the columns of tensor memory that a block allocates for so many."""
+    return max(LEAST_TENSOR_COLUMNS, 1 << (columns - 1).bit_length())
 
 
 def is_opaque(name: str) -> bool:
@@ -50,19 +75,19 @@ def is_opaque(name: str) -> bool:
 
 @cache
 def fragments(name: str) -> TensorIntrinsic:
-    """Who holds what in registers: the row called ``name``, or the one whose fragments wgmma's are. Results of an
-    opaque row are as they have been read from shared memory."""
-    row = intrinsics.intrinsic(name.replace(WGMMA, "mma_m16n8k16") if is_boxed(name) else name)
+    """Who holds what in registers: the row called ``name``, or the one whose fragments those of boxes are. Results of
+    an opaque row are as they have been read from shared memory."""
+    row = intrinsics.intrinsic(f"mma_m16n8k16_{name.rpartition('_')[2]}" if is_boxed(name) else name)
     return dataclasses.replace(row, c=_READ_16X16) if is_opaque(name) else row
 
 
 def rows_of_intrinsics(element: DType, tf32: bool = False, device: Device | None = None) -> tuple[str, ...]:
-    """Return what multiplies the type and adds up in f32, or in i32: mma.sync, wmma, FMA for f32, and wgmma where
-    ``device`` has it."""
+    """Return what multiplies the type and adds up in f32, or in i32: mma.sync, wmma, FMA for f32, and wgmma or
+    tcgen05 where ``device`` has it."""
     found = intrinsics.intrinsics_for(element.name, tf32=tf32, acc="f32", device=device)
     units = ("mma", "wmma", "fma") if element.name == "f32" else ("mma", "wmma")
     names = tuple(row.name for kind in units for row in found if row.unit == kind and not row.unit_scales)
-    return (*names, wgmma_name(element)) if has_boxes(element, device) else names
+    return names + boxed_names(element, device)
 
 
 def scaled_rows(blocks: BlockFormat, device: Device) -> tuple[str, ...]:
@@ -75,6 +100,15 @@ def scaled_rows(blocks: BlockFormat, device: Device) -> tuple[str, ...]:
     return tuple(name for name in names if intrinsics.intrinsic(name).unit == "mma")
 
 
+def boxed_names(element: DType | None, device: Device | None) -> tuple[str, ...]:
+    """Return the ways on ``device`` that read boxes: wgmma or tcgen05."""
+    if element is None or element.name not in TYPES or device is None:
+        return ()
+    if device.has("wgmma"):
+        return (wgmma_name(element),)
+    return tcgen05_names(element) if device.has("tcgen05") else ()
+
+
 def has_boxes(element: DType | None, device: Device | None) -> bool:
-    """Whether wgmma is a way on ``device``."""
-    return element is not None and element.name in TYPES and device is not None and device.has("wgmma")
+    """Whether a way on ``device`` reads boxes."""
+    return bool(boxed_names(element, device))

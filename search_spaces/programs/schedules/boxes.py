@@ -31,29 +31,32 @@ from search_spaces.programs.planning.ping_pong import PARAMETER as PING_PONG
 from search_spaces.programs.planning.ping_pong import WARPGROUPS, alternating
 from search_spaces.programs.planning.splits import accumulating
 from search_spaces.programs.planning.staging import SHARED
+from search_spaces.programs.planning.tensor_memory import tensor_columns, why_not_in_tensor_memory
 from search_spaces.programs.planning.ways import (
     MOST_COLUMNS,
-    ROWS_OF_WARP,
+    TENSOR_COLUMNS,
     WARPS,
+    allocated_columns,
     fragments,
-    has_boxes,
+    in_tensor_memory,
     is_boxed,
-    wgmma_name,
+    rows_of,
 )
 from search_spaces.programs.schedules.shared_memory import places, scratch_name
 from search_spaces.spaces.columns import Column, TextColumn
+from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Parameter, Value, categorical, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 
 
 def workers(found: Choices, device: Device) -> str:
     """Return the column of the threads that compute: all of a block but a warp that copies."""
-    return "workers" if found.first.products and has_boxes(found.element, device) else "threads"
+    return "workers" if found.first.products and found.boxed_ways(device) else "threads"
 
 
 def filling(found: Choices, device: Device) -> tuple[Parameter, ...]:
     """``filled_by``: what copies to boxes. TMA leaves operands to threads whose lines it does not take."""
-    if not has_boxes(found.element, device) or not found.first.staged:
+    if not found.boxed_ways(device) or not found.first.staged:
         return ()
     alone = bool(stage_names(found.first)) and not found.first.uniform  # such a warp computes no tiles
     values = (BY_THREADS, TMA, WARP) if alone else (BY_THREADS, TMA)
@@ -88,11 +91,9 @@ def threads(found: Choices, device: Device) -> tuple[Attribute, ...]:
 
 def spared(rule: Rule, found: Choices, device: Device) -> Rule:
     """``rule`` without a say where wgmma multiplies: it speaks of copies and fragments that wgmma does without."""
-    if not has_boxes(found.element, device):
+    if not found.boxed_ways(device):
         return rule
-    assert found.element is not None
-    name = wgmma_name(found.element)
-    inputs = dict(rule.inputs)
+    boxed, inputs = each(is_boxed), dict(rule.inputs)
     key = next((p for p, column in inputs.items() if column == "intrinsic"), "intrinsic")
 
     def allows(**given: Column) -> BoolArray:
@@ -101,7 +102,7 @@ def spared(rule: Rule, found: Choices, device: Device) -> Rule:
         own = {p: given[p] for p in inputs}
         if key in own:
             own[key] = TextColumn(way.codes, tuple(fragments(v).name for v in way.values))
-        answer: BoolArray = (way == name) | np.asarray(rule.function(**own))
+        answer: BoolArray = boxed(way) | np.asarray(rule.function(**own))
         return answer
 
     return Rule(rule.name, allows, rule.reason, rule.doc, names={**inputs, key: "intrinsic"})
@@ -133,9 +134,11 @@ def why_not_wgmma(found: Inference) -> str | None:
 
 def box_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
     """State the rules of validity: what wgmma, TMA and a warp that copies need."""
-    if not has_boxes(found.element, device) or not found.first.products:
+    if not found.boxed_ways(device) or not found.first.products:
         return ()
     rules = [_way_rule(found)]
+    if any(map(in_tensor_memory, found.boxed_ways(device))):
+        rules.append(_tensor_memory_rule(found))
     for p in found.first.products:
         rules += _map_rules(p)
     for s in _boxed_operands(found):
@@ -155,13 +158,43 @@ def _boxed_operands(found: Choices) -> list[Staged]:
 
 
 def _way_rule(found: Choices) -> Rule:
-    reasons = (why_not_wgmma(i) for i in found.inferences.values())
-    reason = next((r for r in reasons if r is not None), None)
+    inferences = found.inferences.values()
+    reason = next((r for r in map(why_not_wgmma, inferences) if r is not None), None)
+    elsewhere = next((r for r in map(why_not_in_tensor_memory, inferences) if r is not None), None)
 
     def why_not(intrinsic: str) -> str | None:
-        return reason if is_boxed(intrinsic) else None
+        if not is_boxed(intrinsic):
+            return None
+        return reason or (elsewhere if in_tensor_memory(intrinsic) else None)
 
     return Rule.refusing("wgmma", why_not, "wgmma reads b from shared memory, as it was loaded")
+
+
+def _tensor_memory_rule(found: Choices) -> Rule:
+    def why_not(intrinsic: str, min_blocks: int, **values: Value) -> str | None:
+        if not in_tensor_memory(intrinsic):
+            return None
+        inference = found.inference(values)
+        if why_not_in_tensor_memory(inference) is not None:
+            return None  # the way's rule refuses it
+        multiple = 16 if rows_of(intrinsic) == 128 else 8
+        odd = next((p.shape[1] for p in inference.products if p.shape[1] % multiple), None)
+        if odd is not None:
+            return f"{intrinsic} multiplies multiples of {multiple} columns, not {odd}"
+        columns = sum(tensor_columns(inference, intrinsic).values())
+        if allocated_columns(columns) * min_blocks <= TENSOR_COLUMNS:
+            return None
+        return (
+            f"{min_blocks} blocks with {allocated_columns(columns)} columns each, a power of two, are more than the "
+            f"{TENSOR_COLUMNS} columns of tensor memory of an SM"
+        )
+
+    return Rule.refusing(
+        "tensor_memory",
+        with_home(why_not),
+        "tensor memory has room for the sums of all blocks",
+        names={"intrinsic": "intrinsic", "min_blocks": "min_blocks", **{n: n for n in found.domains}},
+    )
 
 
 def _map_rules(p: Product) -> list[Rule]:
@@ -171,27 +204,37 @@ def _map_rules(p: Product) -> list[Rule]:
         def fits(intrinsic: str) -> str | None:
             if not is_boxed(intrinsic) or (
                 isinstance(given, WgMap)
-                and given.sg_data[0] == ROWS_OF_WARP
+                and given.sg_data[0] == rows_of(intrinsic) // WARPS
                 and given.sg_layout[1] == 1
                 and given.sg_layout[0] % WARPS == 0
             ):
                 return None
-            return f"the map that the program says does not give each of {WARPS} warps {ROWS_OF_WARP} of 64 rows"
+            rows = rows_of(intrinsic)
+            return f"the map that the program says does not give each of {WARPS} warps {rows // WARPS} of {rows} rows"
 
         return [Rule.refusing(f"warpgroups{p.suffix}", fits, "warpgroups have 64 rows")]
 
-    def why_not(rows: int, columns: int, tile_n: int, intrinsic: str) -> str | None:
+    def why_not(rows: int, columns: int, tile_m: int, tile_n: int, intrinsic: str) -> str | None:
         if not is_boxed(intrinsic):
             return None
+        of_group = rows_of(intrinsic)
         if columns != 1 or rows % WARPS:
-            return f"wgmma gives 64 rows to {WARPS} subgroups, one below another: {rows} x {columns} are no warpgroups"
+            return (
+                f"{intrinsic} gives {of_group} rows to {WARPS} subgroups, one below another: {rows} x {columns} are no "
+                "warpgroups"
+            )
+        if tile_m % (of_group * (rows // WARPS)):
+            return (
+                f"{rows // WARPS} warpgroups do not get whole multiplications of {of_group} of the tile's {tile_m} rows"
+            )
         if tile_n > MOST_COLUMNS:
-            return f"wgmma multiplies {MOST_COLUMNS} columns at most, not {tile_n}"
+            return f"{intrinsic} multiplies {MOST_COLUMNS} columns at most, not {tile_n}"
         return None
 
     names = {
         "rows": f"subgroups_m{p.suffix}",
         "columns": f"subgroups_n{p.suffix}",
+        "tile_m": f"tile_m{p.suffix}",
         "tile_n": f"tile_n{p.suffix}",
         "intrinsic": "intrinsic",
     }
@@ -253,7 +296,9 @@ def _filling_rule(found: Choices) -> Rule:
 
 
 def _flight_rule(stages: Mapping[int, str]) -> Rule:
-    def why_not(in_flight: int, filled_by: str, stages: int) -> str | None:
+    def why_not(in_flight: int, filled_by: str, stages: int, intrinsic: str) -> str | None:
+        if not in_flight and filled_by == WARP and in_tensor_memory(intrinsic):
+            return f"no barrier keeps warps together at each turn, so that multiplications of {intrinsic} empty stages"
         if in_flight and filled_by != WARP:
             return f"turns in flight need a warp that fills stages as they are released, not {filled_by}"
         if in_flight and stages < 2:
@@ -261,7 +306,7 @@ def _flight_rule(stages: Mapping[int, str]) -> Rule:
         return None
 
     (name,) = stages.values()
-    names = {"in_flight": "in_flight", "filled_by": "filled_by", "stages": name}
+    names = {"in_flight": "in_flight", "filled_by": "filled_by", "stages": name, "intrinsic": "intrinsic"}
     return Rule.refusing("in_flight", why_not, "a stage is not filled while products read it", names=names)
 
 
@@ -289,28 +334,27 @@ def _ping_pong_rule(found: Choices, device: Device) -> Rule:
 
 def box_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
     """Return what does not matter to boxes, and ways that a better one equals."""
-    if not has_boxes(found.element, device) or not found.first.products:
+    if not found.boxed_ways(device) or not found.first.products:
         return ()
-    assert found.element is not None
-    way, rules = wgmma_name(found.element), list[Rule]()
+    boxed, rules = each(is_boxed), list[Rule]()
     for s in unique_operands(found.first):
-        rules += _unused_rules(s, way)
+        rules += _unused_rules(s)
     if any(pitch_bytes(s) == TMA_BYTES for s in _boxed_operands(found)):
         rules.append(
             Rule(
                 "by_tma",
-                lambda filled_by, intrinsic: (intrinsic != way) | (filled_by != BY_THREADS),
+                lambda filled_by, intrinsic: ~boxed(intrinsic) | (filled_by != BY_THREADS),
                 "boxes are filled by {filled_by}, which takes instructions of them that TMA does not",
             )
         )
     return tuple(rules)
 
 
-def _unused_rules(s: Staged, way: str) -> list[Rule]:
-    name = s.name
+def _unused_rules(s: Staged) -> list[Rule]:
+    name, boxed = s.name, each(is_boxed)
 
     def unused(vector: IntArray, columns: IntArray, copy: TextColumn, intrinsic: TextColumn) -> BoolArray:
-        answer: BoolArray = (intrinsic != way) | ((vector == 1) & (columns == 1) & (copy == "cp.async"))
+        answer: BoolArray = ~boxed(intrinsic) | ((vector == 1) & (columns == 1) & (copy == "cp.async"))
         return answer
 
     def widest_swizzle(layout: str, rows: int, cols: int, intrinsic: str) -> str | None:

@@ -14,7 +14,6 @@ from search_spaces.hardware.costs.data_movement import CopyPlan
 from search_spaces.hardware.costs.transactions import SECTOR_BYTES, WIDEST_BYTES
 from search_spaces.hardware.devices import Device, occupancy
 from search_spaces.hardware.fragments import WARP
-from search_spaces.hardware.wgmma import ROWS
 from search_spaces.programs.inference.inference import Inference, Spread, Staged
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import Distribution, Renamed, Shuffled, move, turned
@@ -33,7 +32,7 @@ from search_spaces.programs.planning.splits import Split, shared_loop, split_of
 from search_spaces.programs.planning.staging import StagedNumbers, in_shared, placed
 from search_spaces.programs.planning.tails import but_the_last, leaves, peeled
 from search_spaces.programs.planning.unrolling import unroll_of
-from search_spaces.programs.planning.ways import WARPS, fragments, is_boxed, is_opaque
+from search_spaces.programs.planning.ways import WARPS, fragments, in_tensor_memory, is_boxed, is_opaque, rows_of
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.parameters import Value
@@ -208,13 +207,16 @@ class _Counter(BlockWork):
         self.instructions += WMMA_READ * sums * times
 
     def _boxed_product(self, operation: ir.Mma, times: float) -> None:
-        """Each wgmma reads its 64 rows of a, where they are in shared memory, and all of b."""
+        """Each multiplication reads its rows of a, where they are in shared memory, and all of b. tcgen05 is issued by
+        one warp, and its sums come from tensor memory once (``_ending``)."""
         (m, k), n = operation.a.shape, operation.b.shape[1]
-        multiplications = m // ROWS * (k // 16)
+        name = str(self.values["intrinsic"])
+        of_multiplication, warps = rows_of(name), 1 if in_tensor_memory(name) else WARPS
+        multiplications = m // of_multiplication * (k // 16)
         spread = Spread("left", operation.a.shape, self.found.product_of[operation.result.id])
-        rows = ROWS if (operation.a.id, spread) in self.keys else 0
+        rows = of_multiplication if (operation.a.id, spread) in self.keys else 0
         self.wavefronts += multiplications * 32 * (rows + n) / LINE_BYTES * times
-        self.instructions += 12.0 * multiplications * times  # of four warps, with two descriptors
+        self.instructions += 3.0 * warps * multiplications * times  # of warps, with two descriptors
 
     def _value(self, operation: ir.Computing, times: float) -> None:
         result = operation.result
@@ -443,7 +445,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         threads=threads,
         shared_bytes=config.integer("shared_bytes"),
         registers=compiled_registers(config, device, more=MORE_REGISTERS),
-        unit="wgmma" if boxed else row.unit if row is not None else "fma",
+        unit=config.text("intrinsic").partition("_")[0] if boxed else row.unit if row is not None else "fma",
         operand_dtype=row.rated_as if row is not None else "f32",
         flops=work.flops or 1.0,
         instructions=work.instructions,

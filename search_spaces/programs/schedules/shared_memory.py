@@ -14,7 +14,6 @@ from search_spaces.programs.planning import estimates
 from search_spaces.programs.planning.choices import Choices, choices, unique_operands
 from search_spaces.programs.planning.memory import barrier_bytes, shared_tile_bytes, stage_names
 from search_spaces.programs.planning.scratch import flag_bytes, scratch_bytes, store_places, sum_places
-from search_spaces.programs.planning.ways import has_boxes
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.streams import early_copies, is_splittable
 from search_spaces.spaces.each import each
@@ -63,7 +62,7 @@ def shared_memory(
         listed.append(
             Attribute(rings[loop], lambda stages, stage: stages * stage, "shared bytes of a ring", names=names)
         )
-    listed += _peak(first, rings, barrier_bytes(found.first) if has_boxes(found.element, device) else 0)
+    listed += _peak(first, rings, barrier_bytes(found.first) if found.boxed_ways(device) else 0)
     return listed
 
 

@@ -184,6 +184,41 @@ __device__ __forceinline__ void tcgen05_load(unsigned (&x)[32], unsigned address
       : "r"(address)
       : "memory");
 }
+// 8, 16 or 64 columns behind `address` of 16 lanes, as mma.m16n8 has its sums: four registers for 8 columns. Valid behind
+// tcgen05_wait_loads.
+__device__ __forceinline__ void tcgen05_load_fragments(unsigned (&x)[4], unsigned address) {
+  asm volatile(
+      "tcgen05.ld.sync.aligned.16x256b.x1.b32 {"
+      "%0, %1, %2, %3"
+      "}, [%4];"
+      : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+      : "r"(address)
+      : "memory");
+}
+__device__ __forceinline__ void tcgen05_load_fragments(unsigned (&x)[8], unsigned address) {
+  asm volatile(
+      "tcgen05.ld.sync.aligned.16x256b.x2.b32 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7"
+      "}, [%8];"
+      : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]), "=r"(x[4]), "=r"(x[5]), "=r"(x[6]),
+        "=r"(x[7])
+      : "r"(address)
+      : "memory");
+}
+__device__ __forceinline__ void tcgen05_load_fragments(unsigned (&x)[32], unsigned address) {
+  asm volatile(
+      "tcgen05.ld.sync.aligned.16x256b.x8.b32 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19,"
+      " %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+      "}, [%32];"
+      : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]), "=r"(x[4]), "=r"(x[5]), "=r"(x[6]),
+        "=r"(x[7]), "=r"(x[8]), "=r"(x[9]), "=r"(x[10]), "=r"(x[11]), "=r"(x[12]), "=r"(x[13]),
+        "=r"(x[14]), "=r"(x[15]), "=r"(x[16]), "=r"(x[17]), "=r"(x[18]), "=r"(x[19]), "=r"(x[20]),
+        "=r"(x[21]), "=r"(x[22]), "=r"(x[23]), "=r"(x[24]), "=r"(x[25]), "=r"(x[26]), "=r"(x[27]),
+        "=r"(x[28]), "=r"(x[29]), "=r"(x[30]), "=r"(x[31])
+      : "r"(address)
+      : "memory");
+}
 // The registers of all loads of this warp are there, and tensor memory has been read.
 __device__ __forceinline__ void tcgen05_wait_loads() { asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory"); }
 

@@ -1,0 +1,92 @@
+// Products of a tile program by tcgen05: one thread multiplies boxes in shared memory onto tensor memory, from where each
+// warp reads its quarter of the lanes as fragments of mma.m16n8 (PTX ISA 9.7.16).
+#pragma once
+#include <autosched/intrinsics/tcgen05.cuh>
+#include <autosched/ptx/shared_memory.cuh>
+#include <autosched/tile/box_ring.cuh>
+#include <autosched/tile/boxes.cuh>
+
+namespace autosched::tile {
+
+// One warp allocates; the address is in shared memory behind the next barrier of the block.
+__device__ __forceinline__ void allocate_tensor(unsigned address, unsigned columns) {
+  ptx::warp_sync();
+  ptx::tcgen05_alloc<1>(address, columns);
+  ptx::tcgen05_relinquish_alloc_permit<1>();
+  ptx::tcgen05_fence_before_sync();
+}
+__device__ __forceinline__ unsigned allocated_tensor(unsigned address) {
+  ptx::tcgen05_fence_after_sync();
+  return ptx::ld_shared<4>(address).word[0];
+}
+
+// One thread: d += a @ b, or d = a @ b, of Count times Rows rows, in so many times n columns of tensor memory side by side.
+template <class A, class B, int Rows, int Count>
+__device__ __forceinline__ void multiply_tensor(unsigned d, unsigned tile_a, unsigned tile_b, bool accumulate) {
+  using T = typename A::T;
+  using OfA = typename A::Boxes;
+  using OfB = typename B::Boxes;
+  constexpr int n = B::extent;
+  static_assert(n % (Rows == 128 ? 16 : 8) == 0 && n <= 256, "rule tensor_memory: n of tcgen05.mma");
+  constexpr unsigned instruction = tcgen05_instruction<T, Rows, n, OfA::major, OfB::major>;
+  const unsigned long long a = tcgen05_matrix<OfA>(tile_a), b = tcgen05_matrix<OfB>(tile_b);
+#pragma unroll
+  for (int i = 0; i < Count; ++i) {
+#pragma unroll
+    for (int step = 0; step < A::depth * int(sizeof(T)) / OfA::k_bytes; ++step) {
+      ptx::Tcgen05Mma<Tcgen05Type<T>::kind, 1>::multiply(d + unsigned(i * n), a + OfA::advance(step, Rows * i),
+                                                         b + OfB::advance(step, 0), instruction, accumulate || step > 0);
+    }
+  }
+}
+
+// acc += 8 columns of 16 lanes for four registers.
+template <int Registers>
+__device__ __forceinline__ void add_fragments(float* acc, unsigned from) {
+  unsigned x[Registers];
+  ptx::tcgen05_load_fragments(x, from);
+  ptx::tcgen05_wait_loads();
+#pragma unroll
+  for (int r = 0; r < Registers; ++r) {
+    ptx::hold_register(x[r]);  // it is read behind the wait
+    acc[r] += ptx::float_of(x[r]);
+  }
+}
+
+// acc += what a warp has of Count times Rows rows, of which Groups warpgroups have one after another.
+template <int Rows, int N, int Count, int Groups>
+__device__ __forceinline__ void add_tensor(float* acc, unsigned tensor, int warp) {
+  constexpr int halves = Rows / 64, columns = N % 64 == 0 ? 64 : N % 16 == 0 ? 16 : 8;
+  ptx::tcgen05_fence_after_sync();
+  const unsigned from = tensor + (unsigned(warp % 4 * 32) << 16) + unsigned(warp / 4 * N);
+#pragma unroll
+  for (int i = 0; i < Count / Groups * halves; ++i) {
+#pragma unroll
+    for (int column = 0; column < N; column += columns) {
+      add_fragments<columns / 2>(acc + (i * N + column) / 2,
+                                 from + (unsigned(i % halves * 16) << 16) + unsigned(i / halves * Groups * N + column));
+    }
+  }
+}
+
+// The first warp's elected thread: `body(stage address, iteration)` for each of `steps` when its stage is full. The
+// multiplications that it has begun empty the stage; the last ones arrive at `done`.
+template <class C, class Body>
+__device__ __forceinline__ void tensor_consume(unsigned shared, unsigned barriers, unsigned done, int steps, int warp,
+                                               const Body& body) {
+  if (warp == 0 && ptx::elect()) {
+    BoxPlace<C> place(shared, barriers);
+#pragma unroll 1
+    for (int s = 0; s < steps; ++s, place.advance()) {
+      while (!ptx::mbarrier_try_wait(place.full(), place.parity)) {
+      }
+      ptx::tcgen05_fence_after_sync();
+      body(place.tile, s);
+      ptx::tcgen05_commit<1>(place.empty());
+    }
+    if (steps > 0) ptx::tcgen05_commit<1>(done);
+  }
+  ptx::warp_sync();
+}
+
+}  // namespace autosched::tile

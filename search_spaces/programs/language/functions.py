@@ -190,8 +190,8 @@ def _philox(counter: FloatArray, seed: FloatArray, word: FloatArray) -> FloatArr
 
 
 FUNCTIONS = {
-    "add": ElementFunction(2, np.add, "({0} + {1})", _sum, 1, "numbers"),
-    "subtract": ElementFunction(2, np.subtract, "({0} - {1})", _sum, 1, "numbers"),
+    "add": ElementFunction(2, np.add, "tile::add({0}, {1})", _sum, 1, "numbers"),
+    "subtract": ElementFunction(2, np.subtract, "tile::subtract({0}, {1})", _sum, 1, "numbers"),
     "multiply": ElementFunction(2, np.multiply, "({0} * {1})", _product, 1, "numbers"),
     # To 2 ulp, as in Triton: correctly rounded quotients take a branch and a call for each register.
     "divide": ElementFunction(2, np.divide, "ptx::div_full({0}, {1})", _quotient, 6, "floats", 1),
@@ -281,7 +281,7 @@ _INT_LEAST, _INT_MOST = float(-(2**31)), float(2**31 - 1)
 _FLOATS, _WHOLE = ("f32",), ("i32",)
 
 REDUCTIONS = {
-    "add": Reduction(np.add.reduce, 0.0, "({0} + {1})", ("f32", "i32"), True),
+    "add": Reduction(np.add.reduce, 0.0, "tile::add({0}, {1})", ("f32", "i32"), True),
     "mul": Reduction(np.multiply.reduce, 1.0, "({0} * {1})", ("f32", "i32"), True),
     # Of groups in which all numbers but one are 0: that one, bit by bit.
     ONE_OF_GROUP: Reduction(np.add.reduce, 0.0, "tile::only({0}, {1})", ("f32", "i32")),

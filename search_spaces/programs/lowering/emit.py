@@ -6,7 +6,6 @@ Barriers stand in rings and in exchanges alone: no operation of a program is div
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from search_spaces.hardware.dtypes import F32, DType
@@ -14,6 +13,7 @@ from search_spaces.programs.inference.inference import Spread
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import fold
 from search_spaces.programs.language.functions import FUNCTIONS
+from search_spaces.programs.lowering.contraction import fused_products, fused_sum, is_power_of_two, product
 from search_spaces.programs.lowering.emit_base import EarlyLoads
 from search_spaces.programs.lowering.emit_boxes import by_kind
 from search_spaces.programs.lowering.emit_splits import SharedLoops
@@ -152,8 +152,13 @@ class Emitter(SharedLoops):
         if operation.function == "cast":
             return self._cast(given[0], result.dtype, spread, source)
         code, divisor = FUNCTIONS[operation.function].code, operation.arguments[-1]
-        if operation.function == "divide" and isinstance(divisor, float | int) and _is_power_of_two(divisor):
+        if operation.function == "divide" and isinstance(divisor, float | int) and is_power_of_two(divisor):
             code, given[1] = FUNCTIONS["multiply"].code, constant(1.0 / divisor, F32)
+        if result.id in fused_products(self.found):
+            return product(given)
+        fused = fused_sum(operation.function, given)
+        if fused is not None:
+            code, given = fused.name, list(fused.parts)
         if operation.function.startswith(("nibble", "fp4")) and self.is_packed(result.dtype, spread):
             return fours(self, operation, given, self.of(spread))
         if result.dtype.name == "bool":  # a comparison costs no register
@@ -422,12 +427,6 @@ def _narrowing(given: DType, to: DType) -> str:
     if to.bits == 8:
         return f"tile::saturated<{to.c_name}>({cut})"
     return cut if given.is_float else ""
-
-
-def _is_power_of_two(number: float) -> bool:
-    """Whether its reciprocal is exact, too."""
-    fraction, exponent = math.frexp(abs(number))
-    return fraction == 0.5 and -125 <= exponent <= 126
 
 
 def outside_ring(loop: int | None, ring: Sequence[StagedNumbers | BoxedNumbers]) -> bool:

@@ -14,6 +14,7 @@ from search_spaces.programs.inference.inference import Spread
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import Digit, Distribution, Renamed, Shuffled, fold, move
 from search_spaces.programs.language.functions import REDUCTIONS
+from search_spaces.programs.lowering.contraction import is_product
 from search_spaces.programs.lowering.emit_base import EmitterBase
 from search_spaces.programs.lowering.refs import Ref, register_type
 from search_spaces.programs.planning.exchange import access_width, steps
@@ -123,17 +124,20 @@ class Moves(EmitterBase):
         if rest:
             self.code.each(
                 len(rest),
-                lambda i: (
-                    f"{name}[{self.code.at(into, i)}] = "
-                    + row.code.format(f"{name}[{self.code.at(into, i)}]", given.text(self.code, self.code.at(rest, i)))
-                    + ";"
-                ),
+                lambda i: self._added(f"{name}[{self.code.at(into, i)}]", given, self.code.at(rest, i), row.code),
                 source,
             )
             self.code.flush()
         if operation.result.id not in self.partial:
             self._join(name, operation, of, source)
         return Ref("array", name, operation.result.dtype)
+
+    def _added(self, sum_: str, given: Ref, register: str, code: str) -> str:
+        """Return the statement that joins a register of ``given`` to a variable."""
+        if is_product(given):
+            factors = (part.text(self.code, register) for part in given.parts)
+            return f"{sum_} = tile::multiply_add({', '.join(factors)}, {sum_});"
+        return f"{sum_} = {code.format(sum_, given.text(self.code, register))};"
 
     def _join(self, name: str, operation: ir.ReduceTile, of: Distribution, source: ir.Source) -> None:
         """Join the parts of lanes, then those of warps."""

@@ -2,7 +2,7 @@
 
 The law: schedules of equal order give equal bits. The converse holds for nearly all pairs of orders on inputs whose
 sums round; the emulator adds the products of an instruction one by one, so it does not tell instructions apart.
-Tile programs are compiled without fused multiply-adds here: where the compiler fuses is no order of sums.
+Kernels are compiled as calls compile them: tile programs say themselves which multiplications and additions are fused.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import zlib
 from collections import defaultdict
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,7 +20,6 @@ from autosched.verify.launch import LaunchUnderTest
 from measurements.emulator import Order
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import device
-from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.problem import Problem
@@ -31,7 +29,6 @@ from search_spaces.sum_orders.orders import sum_order
 from search_spaces.tile_operators.attention import Attention
 from search_spaces.tile_operators.cross_entropy import CrossEntropy
 from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
-from search_spaces.tile_operators.tile_problem import TileProblem
 
 pytestmark = [needs_nvrtc, needs_compiler]
 
@@ -61,12 +58,6 @@ def in_emulator(order: SumOrder) -> tuple[SumOrder, str]:
     return order.without("products"), order["products"].partition(",")[2]
 
 
-def unfused(kernel: GeneratedKernel, problem: Problem) -> GeneratedKernel:
-    if not isinstance(problem, TileProblem):
-        return kernel
-    return replace(kernel, compile_options=(*kernel.compile_options, "-fmad=false"))
-
-
 @pytest.mark.parametrize(
     ("problem", "gpu"),
     [*PROBLEMS, *(pytest.param(*case, marks=pytest.mark.nightly) for case in NIGHTLY)],
@@ -82,7 +73,7 @@ def test_equal_orders_give_equal_bits_and_others_do_not(problem: Problem, gpu: s
         template = templates.of(schedule)
         order = sum_order(template, problem, schedule, where)
         assert order is not None
-        kernel = unfused(template.kernel(problem, schedule, where), problem)
+        kernel = template.kernel(problem, schedule, where)
         done = LaunchUnderTest(kernel, inputs).run(Order("random", i))
         assert done.status == "ok", done.reason
         text = b"".join(np.ascontiguousarray(done.outputs[name]).tobytes() for name in sorted(done.outputs))

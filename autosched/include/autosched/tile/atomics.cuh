@@ -25,8 +25,8 @@ __device__ __forceinline__ void add_halves(T* to, const float* x) {
       unsigned* const address = reinterpret_cast<unsigned*>(to);
       unsigned old = ptx::ld_relaxed(address);
       while (true) {
-        const float low = Element<T>::of(old & 0xffffu) + rounded<T>(x[0]);
-        const float high = Element<T>::of(old >> 16) + rounded<T>(x[1]);
+        const float low = add(Element<T>::of(old & 0xffffu), rounded<T>(x[0]));
+        const float high = add(Element<T>::of(old >> 16), rounded<T>(x[1]));
         const unsigned seen = ptx::compare_and_swap(address, old, packed<T>(low, high));
         if (seen == old) return;
         old = seen;
@@ -38,7 +38,7 @@ __device__ __forceinline__ void add_halves(T* to, const float* x) {
     }
   } else if constexpr (!Native) {
     const float added = rounded<T>(x[0]);
-    combine(to, [&](float y) { return y + added; });
+    combine(to, [&](float y) { return add(y, added); });
   } else if constexpr (is_same<T, f16>) {
     ptx::reduce_add_f16(to, static_cast<unsigned short>(round_to<T>(x[0])));
   } else {

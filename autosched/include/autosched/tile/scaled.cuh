@@ -42,7 +42,8 @@ __device__ __forceinline__ void multiply_scaled(Sum* acc, const typename I::Frag
         for (int c = 0; c < 2; ++c) of_columns[c] = scale_of(ptx::shfl_idx(scales_b[j], lane % 4 * 8 + c * 4));
 #pragma unroll
         for (int r = 0; r < 4; ++r) {
-          sums.x[r] += block.x[r] * scale_of(scales_a[2 * i + r / 2]) * of_columns[r % 2];
+          const float scaled = block.x[r] * scale_of(scales_a[2 * i + r / 2]);
+          sums.x[r] = fmaf(scaled, of_columns[r % 2], sums.x[r]);
         }
       }
     }

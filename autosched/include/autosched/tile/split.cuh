@@ -32,7 +32,7 @@ __device__ __forceinline__ void add_parts(X* x, const float* part, int thread) {
 #pragma unroll 1
   for (int p = 0; p < Parts; ++p, part += Apart) {
 #pragma unroll
-    for (int r = 0; r < N; ++r) x[r] += of_bits<X>(ptx::ld_global_cg<4>(part + r * Threads).word[0]);
+    for (int r = 0; r < N; ++r) x[r] = add(x[r], of_bits<X>(ptx::ld_global_cg<4>(part + r * Threads).word[0]));
   }
 }
 
@@ -40,7 +40,7 @@ __device__ __forceinline__ void add_parts(X* x, const float* part, int thread) {
 template <int N, int Threads, class X>
 __device__ __forceinline__ void add_part(X* x, const float* part, int thread) {
 #pragma unroll
-  for (int r = 0; r < N; ++r) x[r] += of_bits<X>(ptx::ld_global_cg<4>(part + r * Threads + thread).word[0]);
+  for (int r = 0; r < N; ++r) x[r] = add(x[r], of_bits<X>(ptx::ld_global_cg<4>(part + r * Threads + thread).word[0]));
 }
 
 }  // namespace autosched::tile

@@ -11,6 +11,14 @@
 
 namespace autosched::tile {
 
+// Sums that the compiler must not contract with a product: whether they are fused is part of the program, so that all
+// of its schedules round alike.
+using autosched::multiply_add;
+__device__ __forceinline__ float add(float a, float b) { return __fadd_rn(a, b); }
+__device__ __forceinline__ float subtract(float a, float b) { return __fsub_rn(a, b); }
+__device__ __forceinline__ int add(int a, int b) { return a + b; }
+__device__ __forceinline__ int subtract(int a, int b) { return a - b; }
+
 // As numpy has them: NaN stays NaN.
 __device__ __forceinline__ float maximum(float a, float b) { return ptx::max_nan(a, b); }
 __device__ __forceinline__ float minimum(float a, float b) { return ptx::min_nan(a, b); }

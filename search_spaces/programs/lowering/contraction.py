@@ -1,0 +1,104 @@
+"""Products that become fused multiply-adds: a property of the program, the same in all of its schedules.
+
+The emitted code leaves the compiler no choice: sums are ``__fadd_rn``, which are never contracted, and the products
+found here are ``fmaf`` with the sum that takes them. A compiler that contracts by itself does so in one schedule and
+not in another, so that equal orders of sums would give other bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import cache
+
+from search_spaces.hardware.dtypes import F32
+from search_spaces.programs.inference.inference import Inference, Spread
+from search_spaces.programs.language import ir
+from search_spaces.programs.lowering.refs import Ref
+
+PRODUCT = "({0} * {1})"  # of an inline Ref
+_SUMS = {
+    ("add", 0): "tile::multiply_add({0}, {1}, {2})",
+    ("add", 1): "tile::multiply_add({0}, {1}, {2})",
+    ("subtract", 0): "tile::multiply_add({0}, {1}, -{2})",
+    ("subtract", 1): "tile::multiply_add(-{0}, {1}, {2})",
+}
+
+
+@cache
+def fused_products(found: Inference) -> frozenset[int]:
+    """Return the results of f32 multiplications that are taken by sums alone, each in the same straight-line code and
+    in a distribution in which the product is computed."""
+    uses: dict[int, list[ir.Operation]] = {}
+    for operation, _ in found.trace.walk():
+        for value in ir.inputs(operation):
+            uses.setdefault(value.id, []).append(operation)
+    fused = set[int]()
+    for segment in _segments(found.trace.operations):
+        here = {id(operation) for operation in segment}
+        for operation in segment:
+            if _is_product(operation):
+                taken = uses.get(operation.result.id, [])
+                if taken and all(id(o) in here and _can_fuse(found, operation.result, o) for o in taken):
+                    fused.add(operation.result.id)
+    return frozenset(fused)
+
+
+def fused_sum(function: str, terms: list[Ref]) -> Ref | None:
+    """Return a sum or difference of which a term is a product that is fused with it; None of others.
+
+    Of two products the first is fused.
+    """
+    for at, term in enumerate(terms):
+        code = _SUMS.get((function, at))
+        if code is not None and is_product(term):
+            return Ref("inline", code, F32, parts=(*term.parts, terms[1 - at]))
+    return None
+
+
+def product(factors: list[Ref]) -> Ref:
+    """Return a product that the sums which take it compute."""
+    return Ref("inline", PRODUCT, F32, parts=tuple(factors))
+
+
+def is_product(ref: Ref) -> bool:
+    return ref.kind == "inline" and ref.name == PRODUCT
+
+
+def is_power_of_two(number: float) -> bool:
+    """Whether its reciprocal is exact, too."""
+    fraction, exponent = math.frexp(abs(number))
+    return fraction == 0.5 and -125 <= exponent <= 126
+
+
+def _is_product(operation: ir.Operation) -> bool:
+    if not isinstance(operation, ir.Map) or operation.result.dtype != F32:
+        return False
+    divisor = operation.arguments[-1]
+    by_constant = operation.function == "divide" and isinstance(divisor, float | int) and is_power_of_two(divisor)
+    return operation.function == "multiply" or by_constant
+
+
+def _can_fuse(found: Inference, value: ir.Value, taken_by: ir.Operation) -> bool:
+    spreads: list[Spread]
+    match taken_by:
+        case ir.Map(result, "add" | "subtract"):
+            spreads = found.computed_in(result)
+        case ir.ReduceTile(result, "add") if taken_by.index is None:
+            spreads = [found.sources[result.id]] if result.id in found.sources else []
+        case _:
+            return False
+    return set(spreads) <= set(found.computed_in(value))
+
+
+def _segments(body: tuple[ir.Operation, ...]) -> Iterator[list[ir.Operation]]:
+    """Yield the operations between loops and conditions."""
+    segment = list[ir.Operation]()
+    for operation in body:
+        if isinstance(operation, ir.Region):
+            yield segment
+            segment = []
+            yield from _segments(operation.body)
+        else:
+            segment.append(operation)
+    yield segment

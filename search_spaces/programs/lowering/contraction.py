@@ -37,7 +37,7 @@ def fused_products(found: Inference) -> frozenset[int]:
     for segment in _segments(found.trace.operations):
         here = {id(operation) for operation in segment}
         for operation in segment:
-            if _is_product(operation):
+            if isinstance(operation, ir.Map) and _is_product(operation):
                 taken = uses.get(operation.result.id, [])
                 if taken and all(id(o) in here and _can_fuse(found, operation.result, o) for o in taken):
                     fused.add(operation.result.id)
@@ -71,8 +71,8 @@ def is_power_of_two(number: float) -> bool:
     return fraction == 0.5 and -125 <= exponent <= 126
 
 
-def _is_product(operation: ir.Operation) -> bool:
-    if not isinstance(operation, ir.Map) or operation.result.dtype != F32:
+def _is_product(operation: ir.Map) -> bool:
+    if operation.result.dtype != F32:
         return False
     divisor = operation.arguments[-1]
     by_constant = operation.function == "divide" and isinstance(divisor, float | int) and is_power_of_two(divisor)

@@ -38,10 +38,23 @@ def fused_products(found: Inference) -> frozenset[int]:
         here = {id(operation) for operation in segment}
         for operation in segment:
             if isinstance(operation, ir.Map) and _is_product(operation):
-                taken = uses.get(operation.result.id, [])
+                taken = list(_taken_by(found, operation.result, uses))
                 if taken and all(id(o) in here and _can_fuse(found, operation.result, o) for o in taken):
                     fused.add(operation.result.id)
     return frozenset(fused)
+
+
+def _taken_by(found: Inference, value: ir.Value, uses: dict[int, list[ir.Operation]]) -> Iterator[ir.Operation]:
+    """Yield what takes a value, also through conversions that keep its distribution in every schedule."""
+    for operation in uses.get(value.id, []):
+        if isinstance(operation, ir.Convert) and not operation.shared and _keeps(found, value, operation.result):
+            yield from _taken_by(found, operation.result, uses)
+        else:
+            yield operation
+
+
+def _keeps(found: Inference, value: ir.Value, converted: ir.Value) -> bool:
+    return all(found.natural.get(value.id, spread) == spread for spread in found.computed_in(converted))
 
 
 def fused_sum(function: str, terms: list[Ref]) -> Ref | None:

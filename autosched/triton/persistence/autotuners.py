@@ -215,3 +215,10 @@ def persist(
     persistence.answers.open()
     persistence.start()
     return persistence
+
+
+def attach_served(database: str, timeout: float) -> None:
+    """Attach to Triton in a process that ``autosched serve`` has started."""
+    persistence = Persistence(database, None, timeout)
+    persistence.start()
+    persistence.report_at_exit()

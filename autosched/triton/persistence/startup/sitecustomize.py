@@ -1,7 +1,7 @@
-"""Attach a database to Triton's autotuner as soon as a program imports it.
+"""Attach a database to the autotuners of Triton and FlashInfer as soon as a program imports them.
 
 Python imports this module at its start (see ``__init__.py``). It imports only modules that Python has already imported,
-so that processes without Triton lose no time. It also runs the environment's own ``sitecustomize``, which it hides.
+so that processes without either lose no time. It also runs the environment's own ``sitecustomize``, which it hides.
 """
 
 from __future__ import annotations
@@ -13,39 +13,45 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
-_AUTOTUNER = "triton.runtime.autotuner"
+_ADAPTERS = {  # modules of autotuners, and of ours that have ``attach_served``
+    "triton.runtime.autotuner": "autosched.triton.persistence.autotuners",
+    "flashinfer.autotuner.autotuner": "autosched.integrations.flashinfer.persistence",
+}
 
 
 class _Finder:
-    """Finds Triton's autotuner as Python does, and attaches the database once it is imported."""
+    """Finds an autotuner as Python does, and attaches the database once it is imported."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name != _AUTOTUNER:
+        adapter = _ADAPTERS.pop(name, None)
+        if adapter is None:
             return None
-        sys.meta_path.remove(_Finder)
+        if not _ADAPTERS:
+            sys.meta_path.remove(_Finder)
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
             plain = spec.loader.exec_module
 
             def exec_module(module: ModuleType) -> None:
                 plain(module)
-                _attach()
+                _attach(adapter)
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
 
-def _attach() -> None:
+def _attach(adapter: str) -> None:
     try:
-        from autosched.triton.persistence import Persistence
+        from importlib import import_module
+
         from autosched.triton.persistence.startup import DATABASE, TIMEOUT
+
+        attach = import_module(adapter).attach_served
     except ImportError as error:
-        print(f"autosched: {sys.executable} cannot import autosched ({error}): Triton tunes as usual", file=sys.stderr)
+        print(f"autosched: {sys.executable} cannot import autosched ({error}): tuned as usual", file=sys.stderr)
         return
-    persistence = Persistence(os.environ[DATABASE], None, float(os.environ[TIMEOUT]))
-    persistence.start()
-    persistence.report_at_exit()
+    attach(os.environ[DATABASE], float(os.environ[TIMEOUT]))
 
 
 def _run_the_hidden_one() -> None:

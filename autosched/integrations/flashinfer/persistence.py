@@ -1,0 +1,279 @@
+"""FlashInfer's autotuner, with its choices in a database: they outlive the process, and all processes agree.
+
+Only FlashInfer's public interface is used: ``AutoTuner.get``, ``load_configs``, ``save_configs``, ``clear_cache`` and
+the context ``autotune``, which versions 0.6.18 to 0.7.4 share. FlashInfer writes and reads the entries itself, through
+its cache file; each one is kept as it is. An entry belongs to what FlashInfer records of its environment (its own
+version, those of CUDA, cuBLAS and cuDNN, and the GPU). Of several entries with one key the first stored one counts.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import sys
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, ClassVar
+
+from autosched.version import VERSION
+from measurements.files.data_folder import database_or_default
+from measurements.files.text import without_password
+from measurements.store.store import Store
+from measurements.trials.measurement import Measurement, Provenance, Status
+from measurements.trials.trial import Trial, canonical_json
+from search_spaces.arrays import Array, FloatArray
+from search_spaces.launches.operand import Operand
+from search_spaces.operators.problem import Problem, option
+from search_spaces.spaces.schedule import Schedule
+
+_MODULE = "flashinfer.autotuner.autotuner"
+_NAME = "flashinfer"
+_METADATA = "_metadata"
+_UNIDENTIFIED = (None, "None", "unknown")
+
+
+@dataclass(frozen=True)
+class FlashInferEnvironment(Problem):
+    """The tunings of one environment; the schedule of a trial is one entry of FlashInfer's cache file."""
+
+    operator: ClassVar[str] = _NAME
+    summary: ClassVar[str] = "tunings of FlashInfer in one environment"
+
+    environment: str = option("Versions of FlashInfer and its libraries, and the GPU, as a digest.")
+
+    def operands(self) -> tuple[Operand, ...]:
+        return ()
+
+    @property
+    def flops(self) -> float:
+        return 0.0
+
+    def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        raise ValueError("FlashInfer's kernels have no reference here")
+
+    def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        raise ValueError("FlashInfer's kernels have no reference here")
+
+
+class FlashInferEntries:
+    """The entries of a database. Raises StoreError if it cannot be used."""
+
+    def __init__(self, database: str | Path | None) -> None:
+        self.database = database_or_default(database)
+
+    def read(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the value of each key: the first one that was stored."""
+        problem, device, toolchain = _identity(metadata)
+        entries: dict[str, Any] = {}
+        with Store.open(self.database) as store:
+            for trial in store.trials(problem, device, Provenance.MEASURED):
+                if trial.toolchain == toolchain:
+                    items = dict(trial.schedule.items)
+                    entries.setdefault(str(items["key"]), json.loads(str(items["value"])))
+        return entries
+
+    def add(self, metadata: Mapping[str, Any], entries: Mapping[str, Any]) -> None:
+        """Store entries, in one transaction."""
+        problem, device, toolchain = _identity(metadata)
+        trials = [
+            Trial(
+                problem_key=problem.key(),
+                schedule=Schedule(_NAME, (("key", key), ("value", canonical_json(value)))),
+                device=device,
+                fingerprint=canonical_json({"device": device, "toolchain": toolchain, "by": _NAME}),
+                template_version=str(metadata.get("flashinfer_version")),
+                space_version="",
+                kernel_digest=None,
+                measurement=Measurement(Status.UNRANKED, Provenance.MEASURED, "FlashInfer stores no times"),
+                toolchain=toolchain,
+                driver="",
+                autosched_version=VERSION,
+                created=datetime.now(UTC),
+                sampler=_NAME,
+                seed=0,
+            )
+            for key, value in sorted(entries.items())
+        ]
+        with Store.open(self.database) as store:
+            store.extend(trials, unless_since=store.newest())
+
+
+class FlashInferPersistence:
+    """Result of ``persist``: counts, and a way to stop.
+
+    Args:
+        database: A path or URL; None for the user's.
+        device: Name of the GPU where FlashInfer records none; None refuses such tunings.
+    """
+
+    def __init__(self, database: str | Path | None = None, device: str | None = None) -> None:
+        self.entries = FlashInferEntries(database)
+        self.answered = 0  # entries that FlashInfer was given at its start
+        self.tuned = 0  # entries of this process that were new
+        self._device = device
+        self._loaded = False
+        self._contexts = 0
+        self._guard = threading.RLock()
+        self._warned: set[str] = set()
+        self._detach: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        """Attach to FlashInfer's autotuner, which is imported."""
+        from importlib import import_module
+
+        module: Any = import_module(_MODULE)
+        tuner, plain_autotune, plain_get = module.AutoTuner, module.autotune, module.AutoTuner.__dict__["get"]
+
+        def get(cls: Any) -> Any:
+            found = plain_get.__get__(None, cls)()
+            self._load_once(found)
+            return found
+
+        @contextmanager
+        def autotune(*args: Any, **kwargs: Any) -> Iterator[None]:
+            with self._guard:
+                self._contexts += 1
+            try:
+                with plain_autotune(*args, **kwargs):
+                    if kwargs.get("cache", args[1] if len(args) > 1 else None) is not None:  # it has dropped ours
+                        self._tried(self._load, tuner.get())
+                    yield
+            finally:  # FlashInfer has written its own cache file by now
+                with self._guard:
+                    self._contexts -= 1
+                    if not self._contexts:
+                        self._tried(self._settle, tuner.get())
+
+        homes = [m for name in (_MODULE, "flashinfer.autotuner", "flashinfer") if (m := sys.modules.get(name))]
+        homes = [m for m in homes if getattr(m, "autotune", None) is plain_autotune]
+        for home in homes:
+            home.autotune = autotune  # type: ignore[attr-defined]
+        tuner.get = classmethod(get)
+
+        def detach() -> None:
+            tuner.get = plain_get
+            for home in homes:
+                home.autotune = plain_autotune  # type: ignore[attr-defined]
+
+        self._detach = detach
+
+    def stop(self) -> None:
+        """Detach from FlashInfer. What it has loaded remains."""
+        self._detach()
+
+    def report_at_exit(self) -> None:
+        """Print the counts to stderr when this process ends, if there are any."""
+        atexit.register(self._report)
+
+    def _report(self) -> None:
+        if self.answered or self.tuned:
+            name = without_password(self.entries.database)
+            print(f"autosched: {name}: FlashInfer: {self.answered} entries loaded, {self.tuned} new", file=sys.stderr)
+
+    def _load_once(self, tuner: Any) -> None:
+        with self._guard:
+            if not self._loaded:
+                self._loaded = True
+                self.answered = self._tried(self._load, tuner) or 0
+
+    def _tried(self, action: Callable[[Any], int], tuner: Any) -> int | None:
+        """Run ``action``. A database error never ends a program of FlashInfer."""
+        try:
+            return action(tuner)
+        except (OSError, ValueError, KeyError) as error:
+            if str(error) not in self._warned:
+                self._warned.add(str(error))
+                warnings.warn(f"autosched: {error}; FlashInfer tunes as usual", RuntimeWarning, stacklevel=3)
+            return None
+
+    def _load(self, tuner: Any) -> int:
+        """Give the stored entries to FlashInfer; return their number."""
+        own = _saved(tuner)
+        entries = self.entries.read(self._identified(own[_METADATA]))
+        _hand_over(tuner, {**{k: v for k, v in own.items() if k.startswith("_")}, **_tactics(own), **entries})
+        return len(entries)
+
+    def _settle(self, tuner: Any) -> int:
+        """Store what FlashInfer has tuned, and give it the entries on which all processes agree."""
+        own = _saved(tuner)
+        metadata, tactics = self._identified(own[_METADATA]), _tactics(own)
+        known = self.entries.read(metadata)
+        new = {key: value for key, value in tactics.items() if key not in known}
+        if new:
+            self.entries.add(metadata, new)
+            known = self.entries.read(metadata)
+            self.tuned += len(new)
+        differs = any(known[key] != value for key, value in tactics.items())
+        if differs:  # another process was first
+            tuner.clear_cache()
+            _hand_over(tuner, {**{k: v for k, v in own.items() if k.startswith("_")}, **known})
+        return len(known)
+
+    def _identified(self, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+        gpu = metadata.get("gpu")
+        if gpu in _UNIDENTIFIED:
+            if self._device is None:
+                raise ValueError("FlashInfer records no name of the GPU")
+            return {**metadata, "gpu": self._device}
+        return metadata
+
+
+def persist(database: str | Path | None = None, *, device: str | None = None) -> FlashInferPersistence:
+    """Make FlashInfer's autotuner read its choices from a database, and store new ones there.
+
+    Args:
+        database: A path or URL. Default: the user's database.
+        device: Name of the GPU where FlashInfer records none. Default: such tunings are not stored.
+
+    Returns:
+        Counts of loaded and new entries; its ``stop`` undoes the call.
+
+    Raises:
+        ImportError: FlashInfer is not installed.
+        StoreError: The database cannot be opened for writing.
+    """
+    persistence = FlashInferPersistence(database, device)
+    Store.open(persistence.entries.database).close()
+    persistence.start()
+    return persistence
+
+
+def attach_served(database: str, timeout: float) -> None:
+    """Attach to FlashInfer in a process that ``autosched serve`` has started."""
+    persistence = FlashInferPersistence(database)
+    persistence.start()
+    persistence.report_at_exit()
+
+
+def _identity(metadata: Mapping[str, Any]) -> tuple[FlashInferEnvironment, str, str]:
+    toolchain = f"FlashInfer {metadata.get('flashinfer_version')}"
+    digest = sha256(canonical_json(dict(metadata)).encode()).hexdigest()[:16]
+    return FlashInferEnvironment(digest), str(metadata["gpu"]), toolchain
+
+
+def _saved(tuner: Any) -> dict[str, Any]:
+    """Return the cache file that FlashInfer would write now."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "cache.json")
+        tuner.save_configs(str(file))
+        content: dict[str, Any] = json.loads(file.read_text("utf-8"))
+        return content
+
+
+def _hand_over(tuner: Any, content: Mapping[str, Any]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "cache.json")
+        file.write_text(json.dumps(content), "utf-8")
+        tuner.load_configs(str(file))
+
+
+def _tactics(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries of a cache file: other keys begin with an underscore."""
+    return {key: value for key, value in content.items() if not key.startswith("_")}

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from measurements.trials.tolerance import checked_tolerance
 from search_spaces.arrays import Array, FloatArray
 from search_spaces.hardware.dtypes import DType
 from search_spaces.operators.problem import Problem
@@ -54,7 +53,7 @@ def check(
         True if all elements are right, the worst error over its tolerance, and one line on the first wrong element.
 
     Raises:
-        ValueError: An output that is missing or has another shape or storage type, or as of ``compare``.
+        ValueError: An output that is missing or has another shape or storage type.
     """
     wrong = problem.check_outputs(inputs, outputs)
     if wrong is not None:
@@ -106,9 +105,6 @@ def compare(
 
     Returns:
         The result, as of ``check``.
-
-    Raises:
-        ToleranceError: The tolerance of a finite element is negative, infinite or NaN.
     """
     shape = found.shape
     flat = np.ascontiguousarray(found).reshape(-1)
@@ -124,8 +120,6 @@ def compare(
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             values, may = dtype.load(flat[part]), allowed[part]
             plain = may.min() > 0.0 and may.max() < math.inf  # nearly always; NaN is neither
-            if not plain:
-                _check_allowed(name, may, wanted[part])
             may = may if plain else np.where(np.isfinite(may), may, 0.0)
             error = _apart(flat[part], wanted[part]) if exact else np.abs(values - wanted[part])
             bad = ~(error <= may)  # not (error > may): NaN must be bad
@@ -152,13 +146,6 @@ def compare(
     return Check(
         False, worst, error_text(name, where, value, wanted[first].item(), float(allowed[first]), wrong, flat.size)
     )
-
-
-def _check_allowed(name: str, allowed: FloatArray, wanted: FloatArray) -> None:
-    """Raise ToleranceError for a tolerance that compares nothing, where the expected value is finite."""
-    bad = ~((allowed >= 0) & (allowed < math.inf)) & np.isfinite(wanted)
-    if bad.any():
-        checked_tolerance(float(allowed[int(bad.argmax())]), f"tolerance of {name}")
 
 
 def _apart(one: Array, other: Array) -> FloatArray:

@@ -177,7 +177,7 @@ FAULTS = [
         ("", "  ptx::barrier_sync();\n  if (warp", "  if (warp", "warp"),
         (BOXES, "a + OfA::advance(step, ", "a + OfA::advance(0, ", "warp"),
         (BOXES, "accumulate || step > 0", "step > 0", "warp"),
-        (SPLIT, "x[r] += of_bits", "x[r] = of_bits", "split"),
+        (SPLIT, "add(x[r], of_bits", "(of_bits", "split"),
         (SPLIT, "p < Parts", "p < Parts - 1", "split"),
         (LAST, "Blocks - 1", "Blocks - 2", "split"),
         ("", "const int split = int(blockIdx.x) / 1, first_turn = split * 3;", "const int split = int(blockIdx.x) / 1, "

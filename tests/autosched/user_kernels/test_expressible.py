@@ -24,7 +24,7 @@ A100 = device("a100")
 
 def status(kernel: KernelSpec, **config: Any) -> tuple[str, str]:
     problem = kernel.problem()
-    found = verify_one(kernel.template, problem, Schedule(kernel.file.name, config), A100)
+    found = verify_one(kernel.template, problem, Schedule(kernel.file.name, tuple(config.items())), A100)
     return found.status, found.reason
 
 
@@ -108,16 +108,16 @@ def test_constant_memory_is_filled_as_an_argument() -> None:
         filled, reference=lambda x, coefficients: np.polyval(coefficients[::-1], x), name="poly_filled"
     )
     assert status(kernel, b=32) == ("ok", "")
-    lowered = kernel.template.kernel(kernel.problem(), Schedule("poly_filled", {"b": 32}), A100)
+    lowered = kernel.template.kernel(kernel.problem(), Schedule("poly_filled", tuple({"b": 32}.items())), A100)
     assert [o.name for o in lowered.symbols] == ["coefficients"]
     assert lowered.launch_json()["symbols"][0]["shape"] == [4]
-    check_entry(kernel.problem(), [Schedule("poly_filled", {"b": 32})], A100)
+    check_entry(kernel.problem(), [Schedule("poly_filled", tuple({"b": 32}.items()))], A100)
 
 
 def test_constant_memory_that_nothing_fills_is_refused_by_name() -> None:
     kernel = constant_kernel(name="poly_unfilled")
     with pytest.raises(KernelFileError, match=r"nothing fills the __constant__ variable coefficients"):
-        check_entry(kernel.problem(), [Schedule("poly_unfilled", {"b": 32})], A100)
+        check_entry(kernel.problem(), [Schedule("poly_unfilled", tuple({"b": 32}.items()))], A100)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_constant_memory_that_nothing_fills_is_refused_by_name() -> None:
 def test_what_fills_constant_memory_must_fit(name: str, shape: str, said: str) -> None:
     kernel = constant_kernel(array(name, "constant", shape=shape), name=f"poly_{name}")
     with pytest.raises(KernelFileError, match=said):
-        check_entry(kernel.problem(), [Schedule(f"poly_{name}", {"b": 32})], A100)
+        check_entry(kernel.problem(), [Schedule(f"poly_{name}", tuple({"b": 32}.items()))], A100)
 
 
 SUMS = """
@@ -164,7 +164,7 @@ def test_outputs_that_depend_on_the_configuration_are_judged(scale: str, wanted:
     assert status(kernel, b=64, blocks=3)[0] == wanted
     (output, _) = kernel.problem().operands()
     assert output.shape == (8,)  # room for each configuration
-    lowered = kernel.template.kernel(kernel.problem(), Schedule(f"sums_{scale}", {"b": 64, "blocks": 3}), A100)
+    lowered = kernel.template.kernel(kernel.problem(), Schedule(f"sums_{scale}", tuple({"b": 64, "blocks": 3}.items())), A100)
     assert lowered.operands[0].shape == (3,)
 
 

@@ -174,6 +174,8 @@ def test_tune_passes_on_what_it_was_told(run: Run, fake: FakeTune) -> None:
         "verification_seconds": 2.5,
         "batch_invariant": True,
         "same_bits_as": "other.db#3",
+        "compiler_controls": False,
+        "control_files": (),
     }
     assert run("tune", "matmul", *SMALL, "--db", "b.db", "--gpus", "all")[0] == 0
     assert fake.asked["gpus"] == "all"

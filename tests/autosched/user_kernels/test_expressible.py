@@ -164,7 +164,9 @@ def test_outputs_that_depend_on_the_configuration_are_judged(scale: str, wanted:
     assert status(kernel, b=64, blocks=3)[0] == wanted
     (output, _) = kernel.problem().operands()
     assert output.shape == (8,)  # room for each configuration
-    lowered = kernel.template.kernel(kernel.problem(), Schedule(f"sums_{scale}", tuple({"b": 64, "blocks": 3}.items())), A100)
+    lowered = kernel.template.kernel(
+        kernel.problem(), Schedule(f"sums_{scale}", tuple({"b": 64, "blocks": 3}.items())), A100
+    )
     assert lowered.operands[0].shape == (3,)
 
 

@@ -8,6 +8,7 @@ import ast
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 
 from autosched.cli.options import spellings
 
@@ -52,8 +53,9 @@ def summary(name: str) -> str:
     """Return the first line of a command's docstring. Only the packages above its module are imported."""
     module, _, function = PLACES[name].partition(":")
     spec = find_spec(f"autosched.cli.commands.{module}")
-    read = getattr(spec.loader, "get_source", None) if spec is not None else None
-    source = (read(spec.name) if spec is not None and read is not None else None) or ""
+    source = ""
+    if spec is not None and spec.origin is not None and Path(spec.origin).suffix == ".py":
+        source = Path(spec.origin).read_text("utf-8")  # not every loader has get_source
     docstrings = [text for node in ast.parse(source).body if (text := _docstring(node, function)) is not None]
     return docstrings[-1].strip().partition("\n")[0] if docstrings else ""
 

@@ -21,7 +21,7 @@ LEAST_ROWS = 512  # but at least those of so many rows, so that the products are
 _ops = torch.ops.autosched
 
 
-def _of_losses(context: Any, dloss: Any, dlse: Any) -> Any:
+def _of_losses(dloss: Any, dlse: Any) -> Any:
     """Return the gradient of the losses. Raises RuntimeError where one of the logarithms is wanted."""
     if dlse is not None:
         raise RuntimeError("the logarithms of the sums have no gradient: use them within torch.no_grad()")
@@ -41,7 +41,7 @@ class _DifferentiableCrossEntropy(torch.autograd.Function):  # type: ignore[misc
     def backward(context: Any, dloss: Any, dlse: Any) -> Any:
         if dloss is None and dlse is None:
             return None, None
-        return _ops.cross_entropy_backward(*context.saved_tensors, _of_losses(context, dloss, dlse)), None
+        return _ops.cross_entropy_backward(*context.saved_tensors, _of_losses(dloss, dlse)), None
 
 
 class _DifferentiableLinearCrossEntropy(torch.autograd.Function):  # type: ignore[misc]
@@ -59,7 +59,7 @@ class _DifferentiableLinearCrossEntropy(torch.autograd.Function):  # type: ignor
     def backward(context: Any, dloss: Any, dlse: Any) -> Any:
         if dloss is None and dlse is None:
             return None, None, None
-        dloss = _of_losses(context, dloss, dlse)
+        dloss = _of_losses(dloss, dlse)
         x, w, label, lse = context.saved_tensors
         of_x, of_w = context.needs_input_grad[:2]
         dx = torch.empty_like(x) if of_x else None

@@ -58,7 +58,7 @@ class CompileOptions:
         parameters_as: Passing of parameters to the source. Default: macros, or as template arguments if ``entry`` has
             some.
         options: Compiler options.
-        compiler: "nvrtc" or "nvcc".
+        compiler: "nvrtc" or "nvcc". Default: NVRTC, or nvcc if NVRTC does not find a header.
         compile_time_limit: Limit of one compilation in CPU seconds; 0 for the default.
         compile_memory_limit: Limit of one compilation in GiB of memory; 0 for the default.
         include: Folders of headers.
@@ -67,16 +67,17 @@ class CompileOptions:
     defines: Mapping[str, str | int | float] | None = None
     parameters_as: str = ""
     options: Sequence[str] = ()
-    compiler: str = "nvrtc"
+    compiler: str = ""
     compile_time_limit: float = 0.0
     compile_memory_limit: float = 0.0
     include: Sequence[str] = ()
 
     def compile_table(self) -> dict[str, Any]:
         """Return the entries of the table ``kernel`` of a kernel file that concern the compiler."""
-        always = {"options": list(self.options), "include": list(self.include), "compiler": self.compiler}
+        always = {"options": list(self.options), "include": list(self.include)}
         given = {
             "parameters_as": self.parameters_as,
+            "compiler": self.compiler,
             "compile_time_limit": self.compile_time_limit,
             "compile_memory_limit": self.compile_memory_limit,
         }

@@ -73,7 +73,7 @@ class KernelSpec:
         smem_args: Mapping[str, Any] | None = None,
         cmem_args: Mapping[str, Any] | None = None,
         compiler_options: Sequence[str] = (),
-        compiler: str = "nvrtc",
+        compiler: str = "",
         compile_time_limit: float = 0.0,
         compile_memory_limit: float = 0.0,
         defines: Mapping[str, Any] | None = None,
@@ -107,7 +107,7 @@ class KernelSpec:
             smem_args: ``{"size": ...}``, dynamic shared memory in bytes, or a function of the values.
             cmem_args: Arrays of constant memory, by symbol.
             compiler_options: Compiler options.
-            compiler: "nvrtc" or "nvcc".
+            compiler: "nvrtc" or "nvcc". Default: NVRTC, or nvcc if NVRTC does not find a header.
             compile_time_limit: Limit of one compilation in CPU seconds; 0 for the default.
             compile_memory_limit: Limit of one compilation in GiB of memory; 0 for the default.
             defines: Macros by name.
@@ -132,15 +132,18 @@ class KernelSpec:
         launch = from_arrays.launch_of(problem_size, tune_params, block_size_names, divisors)
         rules = [restrictions] if callable(restrictions) or isinstance(restrictions, str) else list(restrictions)
         reference = None if verify is not None else from_arrays.answers(tables, answer)
-        limits = {"compile_time_limit": compile_time_limit, "compile_memory_limit": compile_memory_limit}
+        compilation = {
+            "compiler": "nvcc" if Path(compiler).name == "nvcc" else compiler,
+            "compile_time_limit": compile_time_limit,
+            "compile_memory_limit": compile_memory_limit,
+        }
         document: dict[str, Any] = {
             "kernel": {
                 "name": name,
                 "entry": kernel_name,
                 "options": list(compiler_options),
-                "compiler": "nvcc" if Path(compiler).name == "nvcc" else compiler or "nvrtc",
             }
-            | {key: value for key, value in limits.items() if value},
+            | {key: value for key, value in compilation.items() if value},
             "parameters": {n: plain_values(v) for n, v in tune_params.items()},
             "rule": [{"expr": rule} for rule in rules],
             "launch": launch | {"shared_bytes": (smem_args or {}).get("size", 0)},

@@ -21,7 +21,7 @@ import statistics
 import sys
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,12 +30,12 @@ from autosched.samplers import Sampler
 from autosched.samplers.first_choices.descent import descended
 from autosched.samplers.first_choices.model_search import fastest
 from autosched.samplers.first_choices.portfolio import ENOUGH
-from autosched.samplers.launch_siblings import SiblingSampler
 from autosched.tuning.in_flight import InFlightLimit
 from autosched.tuning.options import TuneOptions
 from autosched.tuning.plan import SearchPlan
 from autosched.tuning.proposing import sampler_of
 from benchmarks.gpu.virtual_gpu import VirtualGpu, VirtualKernel
+from benchmarks.search.launch_siblings import SiblingSampler
 from cost_models.estimates import AnalyticEstimates, Estimates
 from cost_models.trees.evaluation import rank_correlation
 from measurements.runners.cuda.launch_timer import LaunchTimer
@@ -163,21 +163,29 @@ class Search:
         cores: Cores, one of which proposes.
         seconds: Duration.
         near: Whether schedules near fast ones are tried between the proposals (``SiblingSampler``).
+        clock: Seconds that the proposing process has computed.
     """
 
     def __init__(
-        self, task: SearchTask, truth: Truth, seed: int, cores: int, seconds: float, near: bool = False
+        self,
+        task: SearchTask,
+        truth: Truth,
+        seed: int,
+        cores: int,
+        seconds: float,
+        near: bool = False,
+        clock: Callable[[], float] = time.process_time,
     ) -> None:
-        self._task, self._truth, self._seconds, self._near = task, truth, seconds, near
+        self._task, self._truth, self._seconds, self._near, self._clock = task, truth, seconds, near, clock
         self._gpu = SimulatedGpu(truth, seed)
         self._compilers = [0.0] * (cores - 1)
         self._modules: dict[str, float] = {}  # when each is compiled
         self._in_flight = InFlightLimit(compilers=cores - 1)
         self._now = self._cpu = 0.0
         self._waiting: list[tuple[float, int, Schedule, bool]] = []  # when each is ready
-        began = time.process_time()
+        began = self._clock()
         self._sampler = self._made_sampler(seed)
-        self._now += START + time.process_time() - began
+        self._now += START + self._clock() - began
 
     def _made_sampler(self, seed: int) -> Sampler:
         # The estimates are made anew: what another run has computed would cost this one nothing.
@@ -187,10 +195,10 @@ class Search:
         return SiblingSampler(made, self._task.space, estimates, enough=ENOUGH) if self._near else made
 
     def _propose(self, room: int, number: int) -> int:
-        began = time.process_time()
+        began = self._clock()
         schedules = self._sampler.ask(room)
         kernels = [self._task.templates.kernel(self._task.problem, s, self._task.device) for s in schedules]
-        spent = time.process_time() - began
+        spent = self._clock() - began
         self._now += spent
         if schedules:
             self._in_flight.note("propose", [spent / len(schedules)] * len(schedules))
@@ -223,10 +231,10 @@ class Search:
             self._in_flight.note("measure", [done - before])
             self._now = max(self._now, done)
             times[schedule] = measured
-            began = time.process_time()
+            began = self._clock()
             timing = Timing.of([measured])
             self._sampler.tell(schedule, Measurement(Status.OK, Provenance.MEASURED, timing=timing))
-            self._now += time.process_time() - began
+            self._now += self._clock() - began
         finalists = sorted(times, key=times.__getitem__)[:FINALISTS]
         self._gpu.gpu.host.now = max(self._gpu.gpu.host.now, self._seconds - FINAL)
         rule = RaceRule(out_factor=10.0, seconds=0.0, min_rounds=ROUNDS, max_rounds=ROUNDS, lost_factor=10.0)

@@ -47,18 +47,9 @@ def labels_of_rows(rows: int, columns: int, seed: int) -> Array:
 
 
 @dataclass(frozen=True)
-class CrossEntropy(TileProblem):
-    """The loss of each row of logits: ``log(sum(exp(logits))) - logits[label]``.
+class _OfLogits(TileProblem):
+    """What the loss and the gradient share: logits (rows, columns)."""
 
-    Arrays: logits (rows, columns) of ``dtype``, label (rows,) of i32; loss (rows,) and lse (rows,) of f32, the
-    logarithm of the sum, from which a backward pass follows. A label that is no column, such as -100, gives a loss of
-    0. The tolerance is the interpreter's bound. Raises ValueError for sizes below 1 and unknown types.
-    """
-
-    operator: ClassVar[str] = "cross_entropy"
-    summary: ClassVar[str] = "the cross entropy of each row of logits with its label"
-    inputs: ClassVar[tuple[str, ...]] = ("logits", "label")
-    outputs: ClassVar[int] = 2
     size_fields: ClassVar[tuple[str, ...]] = ("rows", "columns")
 
     rows: int = option("rows of logits")
@@ -77,6 +68,34 @@ class CrossEntropy(TileProblem):
         if self.rows * self.columns >= 2**40:
             raise ValueError("logits are too large: keep them under 2^40 elements")
 
+    @classmethod
+    def of_arrays(cls, shapes: Mapping[str, tuple[int, ...]], types: Mapping[str, str], **options: Any) -> Self:
+        if len(shapes["logits"]) != 2:
+            raise ValueError(f"{cls.operator} takes logits (rows, columns), not {shapes['logits']}")
+        return cls(*shapes["logits"], dtype=types["logits"], **options)
+
+    @property
+    def flops(self) -> float:
+        return 4.0 * self.rows * self.columns
+
+    def extents(self) -> Mapping[str, int]:
+        return {"m": self.rows, "n": self.columns}
+
+
+@dataclass(frozen=True)
+class CrossEntropy(_OfLogits):
+    """The loss of each row of logits: ``log(sum(exp(logits))) - logits[label]``.
+
+    Arrays: logits (rows, columns) of ``dtype``, label (rows,) of i32; loss (rows,) and lse (rows,) of f32, the
+    logarithm of the sum, from which a backward pass follows. A label that is no column, such as -100, gives a loss of
+    0. The tolerance is the interpreter's bound. Raises ValueError for sizes below 1 and unknown types.
+    """
+
+    operator: ClassVar[str] = "cross_entropy"
+    summary: ClassVar[str] = "the cross entropy of each row of logits with its label"
+    inputs: ClassVar[tuple[str, ...]] = ("logits", "label")
+    outputs: ClassVar[int] = 2
+
     def operands(self) -> tuple[Operand, ...]:
         return (
             Operand("logits", "input", FLOAT_DTYPES[self.dtype], (self.rows, self.columns)),
@@ -85,21 +104,8 @@ class CrossEntropy(TileProblem):
             Operand("lse", "output", F32, (self.rows,)),
         )
 
-    @classmethod
-    def of_arrays(cls, shapes: Mapping[str, tuple[int, ...]], types: Mapping[str, str], **options: Any) -> Self:
-        if len(shapes["logits"]) != 2:
-            raise ValueError(f"cross_entropy takes logits (rows, columns), not {shapes['logits']}")
-        return cls(*shapes["logits"], dtype=types["logits"], **options)
-
-    @property
-    def flops(self) -> float:
-        return 4.0 * self.rows * self.columns
-
     def views(self) -> Mapping[str, str]:
         return {"logits": "m n", "label": "m", "loss": "m", "lse": "m"}
-
-    def extents(self) -> Mapping[str, int]:
-        return {"m": self.rows, "n": self.columns}
 
     @staticmethod
     def compute(p: Any, o: Any, logits: Any, label: Any, loss: Any, lse: Any) -> None:
@@ -139,7 +145,7 @@ class CrossEntropy(TileProblem):
 
 
 @dataclass(frozen=True)
-class CrossEntropyBackward(TileProblem):
+class CrossEntropyBackward(_OfLogits):
     """The gradient of logits: ``(exp(logits - lse) - (column == label)) * dloss``.
 
     Arrays: logits and label as in ``CrossEntropy``; lse (rows,) is its result, and dloss (rows,) the gradient of the
@@ -150,20 +156,6 @@ class CrossEntropyBackward(TileProblem):
     operator: ClassVar[str] = "cross_entropy_backward"
     summary: ClassVar[str] = "the gradient of logits under cross entropy"
     inputs: ClassVar[tuple[str, ...]] = ("logits", "label", "lse", "dloss")
-    size_fields: ClassVar[tuple[str, ...]] = ("rows", "columns")
-
-    rows: int = option("rows of logits")
-    columns: int = option("columns of logits: the vocabulary")
-    dtype: str = option("type of logits", "bf16", choices=tuple(FLOAT_DTYPES))
-
-    @property
-    def batch_sizes(self) -> Mapping[str, int]:
-        return {"rows": 4096}
-
-    def __post_init__(self) -> None:
-        CrossEntropy(self.rows, self.columns, self.dtype)  # has the same limits
-        self._take_types("dtype")
-        self._take_extents("rows", "columns")
 
     def operands(self) -> tuple[Operand, ...]:
         own = FLOAT_DTYPES[self.dtype]
@@ -175,21 +167,8 @@ class CrossEntropyBackward(TileProblem):
             Operand("dlogits", "output", own, (self.rows, self.columns)),
         )
 
-    @classmethod
-    def of_arrays(cls, shapes: Mapping[str, tuple[int, ...]], types: Mapping[str, str], **options: Any) -> Self:
-        if len(shapes["logits"]) != 2:
-            raise ValueError(f"cross_entropy_backward takes logits (rows, columns), not {shapes['logits']}")
-        return cls(*shapes["logits"], dtype=types["logits"], **options)
-
-    @property
-    def flops(self) -> float:
-        return 4.0 * self.rows * self.columns
-
     def views(self) -> Mapping[str, str]:
         return {"logits": "m n", "label": "m", "lse": "m", "dloss": "m", "dlogits": "m n"}
-
-    def extents(self) -> Mapping[str, int]:
-        return {"m": self.rows, "n": self.columns}
 
     @staticmethod
     def compute(p: Any, o: Any, logits: Any, label: Any, lse: Any, dloss: Any, dlogits: Any) -> None:

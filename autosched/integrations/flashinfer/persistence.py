@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -126,8 +127,6 @@ class FlashInferPersistence:
 
     def start(self) -> None:
         """Attach to FlashInfer's autotuner, which is imported."""
-        from importlib import import_module
-
         module: Any = import_module(_MODULE)
         tuner, plain_autotune, plain_get = module.AutoTuner, module.autotune, module.AutoTuner.__dict__["get"]
 
@@ -246,7 +245,10 @@ def persist(database: str | Path | None = None, *, device: str | None = None) ->
 
 
 def attach_served(database: str, timeout: float) -> None:
-    """Attach to FlashInfer in a process that ``autosched serve`` has started."""
+    """Attach to FlashInfer in a process that ``autosched serve`` has started.
+
+    ``timeout`` is that of processes which wait for each other, as Triton's do; FlashInfer's do not.
+    """
     persistence = FlashInferPersistence(database)
     persistence.start()
     persistence.report_at_exit()

@@ -85,7 +85,7 @@ def _entry(table: DocumentTable, sources: Sequence[str]) -> tuple[str, str]:
 def choose_compiler(
     kernel: DocumentTable, name: str, source: str, headers: tuple[tuple[str, str], ...]
 ) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Return the compiler, and the headers for it: nvcc if the file names it, or where NVRTC lacks a header.
+    """Return the compiler, and the headers for it: what the file names, else nvcc where NVRTC lacks a header.
 
     Args:
         kernel: Table of the kernel.
@@ -93,9 +93,8 @@ def choose_compiler(
         source: Text of the source.
         headers: As of ``read_headers``.
     """
-    compiler = kernel.choice("compiler", ("nvrtc", "nvcc"), "nvrtc")
-    if compiler == "nvcc":
-        return compiler, headers
+    if "compiler" in kernel:
+        return kernel.choice("compiler", ("nvrtc", "nvcc")), headers
     header = header_for_nvcc(source, Headers.of(dict(headers)))
     if not header:
         return "nvrtc", headers

@@ -12,7 +12,6 @@ from search_spaces.templates.common.cache_hints import evict_arguments
 from search_spaces.templates.common.raster import HILBERT, raster_argument
 
 AT_LAUNCH = frozenset({"raster", "l2_evict_last", "tiles_per_block", "launched_blocks"})
-DECISIONS_OF_LAUNCH = ("raster", "l2_evict_last", "l2_promotion")  # which change no code, but for a curve
 ARGUMENT_NAMES = ("raster", "evict_a", "evict_b")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'autosched[torch]'")
 
 from autosched.torch import cross_entropy_gradient  # noqa: E402
 

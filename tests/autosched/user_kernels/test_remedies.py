@@ -100,6 +100,8 @@ def test_a_header_that_nvcc_alone_finds_is_compiled_by_nvcc() -> None:
         checked("thrust/complex.h")
     assert all("\n" not in str(one.message) for one in said)
     checked("thrust/complex.h", compiler="nvcc")
+    with pytest.raises(KernelFileError, match='compiler = "nvcc"'):  # a named compiler is kept
+        checked("thrust/complex.h", compiler="nvrtc")
     checked("cuda_fp16.h")
     with pytest.warns(UserWarning), pytest.raises(KernelFileError, match=r"nowhere\.h"):
         checked("nowhere.h")

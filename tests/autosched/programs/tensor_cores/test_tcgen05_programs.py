@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pytest
 from cases import representative, spread
+from edited_kernel import edited_kernel
 from program_outcome import outcome
 from program_schedules import Values, filled
 
 from autosched.programs.loading import load_program, problem
 from search_spaces.hardware.devices import device
-from search_spaces.launches.headers import Headers
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
@@ -99,14 +98,7 @@ def test_faults_are_reported(where: str, old: str, new: str, filled_by: str) -> 
     p = of(m=128, n=64, k=384)
     how = gemm(stages=2, filled_by=filled_by, in_flight=int(filled_by == "warp"))
     kernel = template(p.program).kernel(p, legal(p, how), B200)
-    if where:
-        texts = dict(kernel.headers.files)
-        assert old in texts[where]
-        changed = dataclasses.replace(kernel, headers=Headers.of({**texts, where: texts[where].replace(old, new)}))
-    else:
-        assert old in kernel.source
-        changed = dataclasses.replace(kernel, source=kernel.source.replace(old, new))
-    assert outcome(p, changed) != "ok"
+    assert outcome(p, edited_kernel(kernel, where, old, new)) != "ok"
 
 
 def test_what_tcgen05_does_not_serve_is_spared_its_choices() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pytest
 from cases import representative, spread
 from compiling import shared_pool
+from edited_kernel import edited_kernel
 from program_outcome import outcome
 from program_schedules import Values, filled
 
@@ -16,7 +16,6 @@ from autosched.programs.loading import load_program, problem
 from measurements.compiler.disassembly import DisassemblerMissing, disassemble, main_loop, mix, nvdisasm
 from measurements.compiler.pool import CompileFailure
 from search_spaces.hardware.devices import device
-from search_spaces.launches.headers import Headers
 from search_spaces.programs.builder import Builder, Input, Output, Program, program
 from search_spaces.programs.language.ir import Array
 from search_spaces.programs.problem import ProgramProblem
@@ -190,14 +189,7 @@ def test_faults_are_reported(where: str, old: str, new: str, filled_by: str) -> 
     changes: dict[str, Values] = {"flying": {"filled_by": "warp", "in_flight": 1}, "split": {"split_k": 2}}
     how = changes.get(filled_by, {"filled_by": filled_by})
     kernel = template(p.program).kernel(p, legal(p, gemm(stages=2, subgroups_m=8, **how)), H100)
-    if where:
-        texts = dict(kernel.headers.files)
-        assert old in texts[where]
-        changed = dataclasses.replace(kernel, headers=Headers.of({**texts, where: texts[where].replace(old, new)}))
-    else:
-        assert old in kernel.source
-        changed = dataclasses.replace(kernel, source=kernel.source.replace(old, new))
-    assert outcome(p, changed) != "ok"
+    assert outcome(p, edited_kernel(kernel, where, old, new)) != "ok"
 
 
 def test_what_wgmma_cannot_is_refused_with_a_reason() -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from toy_searches import ok
 
 from autosched.samplers import sampler
-from autosched.samplers.launch_siblings import FOR_EACH, NAME, SiblingSampler
+from benchmarks.search.launch_siblings import DECISIONS_OF_LAUNCH, FOR_EACH, NAME, SiblingSampler
 from cost_models.estimates import AnalyticEstimates
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.union_space import UnionSpace
-from search_spaces.templates.common.launch_decisions import DECISIONS_OF_LAUNCH
 from search_spaces.templates.template import TemplateSet
 
 PROBLEM, H100 = Matmul(2048, 2048, 2048, a="bf16"), device("h100")

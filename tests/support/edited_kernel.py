@@ -1,0 +1,18 @@
+"""A kernel with a planted fault: a text of its source or of one of its headers is another."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.headers import Headers
+
+
+def edited_kernel(kernel: GeneratedKernel, header: str, old: str, new: str) -> GeneratedKernel:
+    """Return the kernel with ``new`` in place of ``old``, which must be there; ``header`` is "" for the source."""
+    if not header:
+        assert old in kernel.source
+        return dataclasses.replace(kernel, source=kernel.source.replace(old, new))
+    texts = dict(kernel.headers.files)
+    assert old in texts[header]
+    return dataclasses.replace(kernel, headers=Headers.of({**texts, header: texts[header].replace(old, new)}))

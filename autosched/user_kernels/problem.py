@@ -19,6 +19,7 @@ from autosched.user_kernels.lowering import lower, operand
 from autosched.user_kernels.user_functions import call
 from measurements.emulator import emulate
 from measurements.files.npy import open_npy
+from measurements.trials.tolerance import checked_tolerance
 from search_spaces.arrays import Array, FloatArray
 from search_spaces.hardware.dtypes import DType
 from search_spaces.launches.operand import Operand
@@ -231,8 +232,11 @@ class KernelProblem(Problem):
             level = math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
             atol = share * level if a.atol is None and a.rtol is None else a.atol or 0.0
             rtol = share if a.atol is None and a.rtol is None else a.rtol or 0.0
-            with np.errstate(over="ignore"):  # a tolerance that overflows is refused where it is used
+            with np.errstate(over="ignore"):
                 found[a.name] = atol + rtol * values
+            overflowed = np.isinf(found[a.name]) & np.isfinite(values)
+            if overflowed.any():
+                checked_tolerance(math.inf, f"tolerance of {a.name}")  # raises ToleranceError
         return found
 
     def _reference_dtype(self, argument: KernelArgument) -> DType:

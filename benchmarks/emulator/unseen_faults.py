@@ -218,7 +218,7 @@ FIRST: tuple[Fault, ...] = (
 
 FAULTS = tuple(f for f in (*FIRST, *OF_TEMPLATES, *OF_PROGRAMS) if f.name not in NOT_JUDGED)
 
-# What the last run of all found by full verifications alone; benchmarks/results/unseen_faults.md says why.
+# Faults that only full verifications reported in the last run of all of them: see benchmarks/results/unseen_faults.md.
 MISSED_BY_QUICK = frozenset(
     (
         "scales of blocks repeat after 16",

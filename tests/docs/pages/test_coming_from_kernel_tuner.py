@@ -271,7 +271,7 @@ def test_each_row_is_true(check: Callable[[Path], None], tmp_path: Path) -> None
 
 def test_every_row_of_the_page_has_a_test() -> None:
     lines = [line[2:] for line in PAGE.read_text().splitlines() if line.startswith("| ")]
-    shown = [line for line in lines if not line.startswith("Kernel Tuner | here")]
+    shown = [line for line in lines if not line.startswith("Kernel Tuner |")]
     keys = [*ROWS, *ELSEWHERE]
     for row in shown:
         assert sum(row.startswith(key) for key in keys) == 1, row

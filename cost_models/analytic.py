@@ -52,7 +52,8 @@ take longer than its arithmetic (``copying_cycles``), the difference is waited f
 
 DRAM serves the whole launch at ``dram_bandwidth * DRAM_EFFICIENCY``, reduced by two effects: too few bytes in flight
 (by Little's law, an SM needs its share of ``dram_bandwidth * DRAM_SECONDS``), and short contiguous runs. The times of
-SMs and DRAM overlap, less so the closer they are: ``(sm^2 + dram^2)^(1/2)``. Each launch adds a constant.
+SMs and DRAM overlap, less so the closer they are: ``(sm^2 + dram^2)^(1/2)``. The two ends of a launch overlap with
+nothing: the start of its first blocks, and the results and round trips of its last. Each launch adds a constant.
 
 Power limit, if a device's ``sustained_clock_hz`` is known: let ``u`` be the fraction of time for which tensor cores are
 busy, plus MEMORY_POWER times those of DRAM and L2. The clock is at most ``sustained_clock_hz / u^(1/3)``, since dynamic
@@ -93,6 +94,8 @@ SPECIAL_RATE = 16.0  # results per cycle of an SM, compute capability 7.0 to 12.
 OVERLAP = 16.0  # instructions that a warp keeps in flight
 ASYNC_WARPS = 8  # number of warps whose overlap equals that of an asynchronous unit with one block
 BLOCK_START = 620.0  # cycles to launch a block, set up its addresses and retire it
+CLUSTER_START = 1000.0  # more cycles to launch the blocks of a cluster, which wait for each other at both ends. H100,
+# 2026-11-27: clusters of two add 1.0 us to a matmul of 1,024^3; any value from 300 to 2,000 ranks 21 problems alike
 STORE_ROUND_TRIP = 500.0  # cycles until a TMA store has read its box from shared memory: an assumption
 TURN = 420.0  # cycles in which neither of two warpgroups multiplies when they change turns, twice per step: turns are
 # published to raise 8,192 positions with heads of 128 from 570 to 620-640 TFLOP/s (arXiv 2407.08608)
@@ -261,10 +264,11 @@ def _of_launches(
     full_step = _step_cycles(w, block, resident)
     cycles = _sm_cycles(w, device, block, per_sm, resident, full_step, w.store_bytes / port)
     sm_seconds = cycles / clock
+    ends = _end_cycles(w, block) / clock
     in_flight = resident * np.maximum(w.stages - 1, 1) * missed
     dram_seconds = _dram_seconds(w, device, in_flight * active)
     multiplied = block.math * _tensor_shares(works, device) * -(-w.blocks // sms) / clock
-    slowed = _slowed(w, device, multiplied, np.hypot(sm_seconds, dram_seconds))
+    slowed = _slowed(w, device, multiplied, _overlapped(sm_seconds, dram_seconds, ends))
     sm_seconds = sm_seconds * slowed
     staged_seconds = w.staged_bytes / (device.dram_bandwidth * DRAM_EFFICIENCY)
     alone_seconds = np.maximum(w.alone_bytes / SM_PORT_BYTES, w.alone_trips * L2_LATENCY) / clock
@@ -281,7 +285,10 @@ def _of_launches(
         slowed=slowed,
         sm_seconds=sm_seconds,
         dram_seconds=dram_seconds,
-        seconds=np.hypot(sm_seconds, dram_seconds) + alone_seconds + staged_seconds + LAUNCH_SECONDS * w.launches,
+        seconds=_overlapped(sm_seconds, dram_seconds, ends)
+        + alone_seconds
+        + staged_seconds
+        + LAUNCH_SECONDS * w.launches,
     )
 
 
@@ -417,12 +424,34 @@ def _sm_cycles(
     drain = w.drains * REFILL + w.drain_instructions / device.schedulers_per_sm
     drain += w.boxed * _waited_for_boxes(w, device, STORE_ROUND_TRIP)
     drain += w.restarts * first_load + w.round_trips * block.latency
-    fill = BLOCK_START + first_load
+    fill = _start_cycles(w) + first_load
     cycles = full * (w.iterations * full_step + resident * store + drain) + fill * (1.0 + (full - 1) / resident)
     last = w.iterations * _step_cycles(w, block, np.maximum(rest, 1)) + rest * store + drain + fill / resident
     cycles += np.where(rest > 0, last, 0.0)
     alone = fill + w.longest * w.iterations * _step_cycles(w, block, np.ones_like(resident)) + store + drain
     return np.where(w.longest > 1.0, np.maximum(cycles, alone), cycles)
+
+
+def _start_cycles(w: CostColumns) -> FloatArray:
+    """Compute the cycles until a block has started; the blocks of a cluster also wait for each other."""
+    started: FloatArray = BLOCK_START + np.where(w.cluster > 1, CLUSTER_START, 0.0)
+    return started
+
+
+def _end_cycles(w: CostColumns, block: _BlockCycles) -> FloatArray:
+    """Compute the cycles at both ends of a launch in which no loads of other blocks are in flight.
+
+    The first blocks start, and the last ones store their results, which includes the round trips of a split.
+    """
+    ends: FloatArray = _start_cycles(w) + w.round_trips * block.latency + w.store_bytes / SM_PORT_BYTES
+    return ends
+
+
+def _overlapped(sm_seconds: FloatArray, dram_seconds: FloatArray, ends: FloatArray) -> FloatArray:
+    """Combine the times of SMs and DRAM, which overlap except during ``ends``, a part of ``sm_seconds``."""
+    ends = np.minimum(ends, sm_seconds)
+    seconds: FloatArray = np.hypot(sm_seconds - ends, dram_seconds) + ends
+    return seconds
 
 
 def _dram_seconds(w: CostColumns, device: Device, in_flight: FloatArray) -> FloatArray:

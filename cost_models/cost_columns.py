@@ -12,7 +12,7 @@ from search_spaces.arrays import BoolArray, FloatArray, IntArray
 from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.units import unit
 
-_WHOLE = ("blocks", "threads", "shared_bytes", "registers", "iterations", "stages")
+_WHOLE = ("blocks", "threads", "shared_bytes", "registers", "iterations", "stages", "cluster")
 _REAL = (
     *("flops", "instructions", "shared_wavefronts", "load_bytes", "store_bytes", "dram_bytes", "multicast_bytes"),
     *("barriers_per_iteration", "special", "launches", "alone_bytes", "run_bytes"),
@@ -35,6 +35,7 @@ _AT_LEAST_ONE = (
     "threads",
     "iterations",
     "stages",
+    "cluster",
     "launches",
     "run_bytes",
     "boxes",
@@ -53,6 +54,7 @@ class CostColumns:
     registers: IntArray
     iterations: IntArray
     stages: IntArray
+    cluster: IntArray
     flops: FloatArray
     instructions: FloatArray
     shared_wavefronts: FloatArray
@@ -96,7 +98,8 @@ class CostColumns:
             raise ValueError("every count of a CostCounts must be finite and not negative")
         if any((numbers[name] < 1).any() for name in _AT_LEAST_ONE):
             raise ValueError(
-                "a CostCounts needs at least one block, thread, iteration, stage, launch, byte of a run, box and buffer"
+                "a CostCounts needs at least one block, thread, iteration, stage, block of a cluster, launch, "
+                "byte of a run, box and buffer"
             )
         columns: dict[str, Any] = numbers | {name: numbers[name].astype(np.int64) for name in _WHOLE}
         return cls(

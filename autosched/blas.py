@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 _limiting = threading.Lock()
 
@@ -20,9 +26,19 @@ def single_thread() -> Iterator[None]:
         yield
         return
     try:
-        from threadpoolctl import threadpool_limits  # takes 15 ms, which most commands do not need
-
-        with threadpool_limits(1, user_api="blas"):  # takes 1 ms
+        with _controller(len(sys.modules)).limit(limits=1, user_api="blas"):
             yield
     finally:
         _limiting.release()
+
+
+@lru_cache(maxsize=1)
+def _controller(modules: int) -> ThreadpoolController:
+    """Return the controller of the libraries that are loaded. Looking for them takes 1 ms.
+
+    Args:
+        modules: Number of imported modules: each new one may have loaded a library.
+    """
+    from threadpoolctl import ThreadpoolController  # takes 15 ms, which most commands do not need
+
+    return ThreadpoolController()

@@ -15,7 +15,7 @@ import numpy as np
 
 from measurements.compiler.nvrtc import compile_source
 from search_spaces.arrays import Array
-from search_spaces.launches.headers import Headers, include_dir
+from search_spaces.launches.headers import Headers, package_headers
 from search_spaces.launches.tensor_map import TensorMap
 
 ARCH, ENTRY = "sm_90a", "autosched_fill_tensor_map"
@@ -45,7 +45,7 @@ _FILLS = ("NONE", "NAN_REQUEST_ZERO_FMA")
 
 def headers() -> Headers:
     """Return the headers of SOURCE."""
-    return Headers.from_folder(include_dir())
+    return package_headers()
 
 
 def fields_of(tensor_map: TensorMap, address: int) -> Array:

@@ -118,6 +118,17 @@ class Headers:
             path.write_bytes(text.encode())
 
 
+@cache
+def package_headers(package: str = OUR_PACKAGE) -> Headers:
+    """Return the headers of an installed package. Like its Python modules, they are read once in a process.
+
+    Raises:
+        OSError: A header cannot be read.
+        ValueError: A header is not UTF-8.
+    """
+    return Headers.from_folder(include_dir(package))
+
+
 def _files(folder: str) -> Iterator[tuple[str, int, int]]:
     """(path, time of the last change in ns, size) of every header below ``folder``."""
     with os.scandir(folder) as entries:

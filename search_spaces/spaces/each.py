@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
@@ -23,15 +24,25 @@ def each(fn: Callable[..., object]) -> Callable[..., Any]:
     distinct combination of values. It may therefore be slow, and must depend on its arguments alone. The columns are
     passed all by position or all by name, and have at least one row.
     """
+    positions = _positional(fn)
 
     @wraps(fn)
     def over(*columns: Column, **named: Column) -> npt.NDArray[Any]:
         if not named:
             return _spread(fn, columns)
+        if named.keys() == positions.keys():  # a call with names takes longer
+            return _spread(fn, [named[name] for name in positions])
         names = tuple(named)
         return _spread(lambda *values: fn(**dict(zip(names, values, strict=True))), tuple(named.values()))
 
     return over
+
+
+def _positional(fn: Callable[..., object]) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of ``fn`` in their order, if all of them may be given by position; otherwise none."""
+    parameters = inspect.signature(fn).parameters
+    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return parameters if all(p.kind in by_position for p in parameters.values()) else {}
 
 
 def _spread(fn: Callable[..., object], columns: Sequence[Column]) -> npt.NDArray[Any]:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.tensor_intrinsic import TensorIntrinsic
 from search_spaces.launches.generated_kernel import GeneratedKernel
-from search_spaces.launches.headers import OUR_PACKAGE, Headers, identifiers, include_dir
+from search_spaces.launches.headers import OUR_PACKAGE, Headers, identifiers, package_headers
 from search_spaces.launches.launch import Argument, BytesArgument, ScalarArgument, Size3
 from search_spaces.launches.tensor_map import TensorMap
 from search_spaces.launches.texture import LinearTexture
@@ -26,8 +26,7 @@ _INSTEAD = (
 def for_device(kernel: GeneratedKernel, device: Device) -> GeneratedKernel:
     """``kernel`` with headers that have what ``device`` lacks instructions for; itself on all but sm_75."""
     instead = {name: other for feature, name, other in _INSTEAD if not device.has(feature)}
-    ours = dict(Headers.from_folder(include_dir()).files)
-    if not instead or not dict(kernel.headers.files).items() >= ours.items():
+    if not instead or not dict(kernel.headers.files).items() >= dict(package_headers().files).items():
         return kernel
     return replace(kernel, headers=_replaced(kernel.headers, tuple(instead.items())), arch=device.arch)
 
@@ -55,8 +54,8 @@ class DeviceSource:
     @property
     def headers(self) -> Headers:
         """Every header that the source may include."""
-        ours = Headers.from_folder(include_dir())
-        return ours if self.package == OUR_PACKAGE else Headers.from_folder(include_dir(self.package)) | ours
+        ours = package_headers()
+        return ours if self.package == OUR_PACKAGE else package_headers(self.package) | ours
 
     @property
     def digest(self) -> str:

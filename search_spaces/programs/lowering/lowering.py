@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import F32, I32
 from search_spaces.launches.generated_kernel import GeneratedKernel
-from search_spaces.launches.headers import Headers, include_dir
+from search_spaces.launches.headers import package_headers
 from search_spaces.launches.launch import Argument, Launch, ScalarArgument
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.functions import ATOMICS
@@ -144,7 +144,7 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedK
     kernel = GeneratedKernel(
         entry=entry,
         source=source,
-        headers=Headers.from_folder(include_dir()),
+        headers=package_headers(),
         arguments=arguments,
         grid=(streamed or trace.block_count * splits, 1, 1),
         block=(threads, 1, 1),

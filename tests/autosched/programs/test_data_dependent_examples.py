@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import representative
+from cases import representative, spread
 from program_outcome import outcome
 
 from autosched.programs.loading import load_program, problem
@@ -105,8 +105,7 @@ def test_the_interpreter_computes_what_numpy_does(name: str) -> None:
         assert np.all(np.abs(values - REFERENCES[name](loaded(p, seed))) <= bounds)
 
 
-@pytest.mark.parametrize("gpu", ["a100", "h100"])
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize(("name", "gpu"), spread(itertools.product(SIZES, ("a100", "h100")), 6))
 def test_sampled_schedules(name: str, gpu: str, nightly: bool) -> None:
     p, target = made(name), device(gpu)
     own = template(p.program)
@@ -121,7 +120,7 @@ def test_examples_are_short(name: str) -> None:
     assert sum(bool(line.strip()) for line in lines) < 40
 
 
-@pytest.mark.parametrize("name", representative(SIZES, "decode_small_pages", "moe_matmul", "variable_length"))
+@pytest.mark.parametrize("name", representative(SIZES, "decode_small_pages", "variable_length"))
 def test_edges_of_lengths_offsets_experts_and_pages(name: str) -> None:
     p, a100 = made(name), device("a100")
     own, scalars = template(p.program), scalar_inputs(p.usual_trace())

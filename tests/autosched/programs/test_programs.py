@@ -313,7 +313,7 @@ def test_the_proxy_keeps_remainders() -> None:
 
 
 @pytest.mark.parametrize("where", ["a100", pytest.param("h100", marks=pytest.mark.nightly)])
-@pytest.mark.parametrize("place", spread(LARGE, 8))
+@pytest.mark.parametrize("place", spread(LARGE, 5))
 def test_what_is_emulated_is_smaller_and_has_the_same_schedules(place: str, where: str) -> None:
     file, _, name = place.partition(":")
     made = load_program(str(EXAMPLES.parent / file) + f":{name}" * bool(name))

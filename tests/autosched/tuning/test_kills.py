@@ -24,7 +24,7 @@ try:
 except NvrtcMissing as missing:
     pytestmark = pytest.mark.skip(reason=str(missing))
 
-VICTIMS = ["tuner"] * 3 + [MODULE] * 4 + ["instant_compiler"] * 4
+VICTIMS = ["tuner"] * 2 + [MODULE] * 2 + ["instant_compiler"] * 2
 PATIENCE = 60.0
 
 
@@ -109,7 +109,7 @@ def command(pid: int) -> str:
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 def test_kills_lose_nothing_double_nothing_and_the_run_goes_on(tmp_path: Path, nightly: bool) -> None:
     rng = random.Random(7)
-    victims = VICTIMS * (4 if nightly else 1)
+    victims = VICTIMS * (8 if nightly else 1)
     rng.shuffle(victims)
     database, acknowledged, kills = tmp_path / "a.db", 0, 0
     tuning = Tuning(database, tmp_path / "cache")

@@ -62,10 +62,10 @@ def test_every_batch_gets_one_order_and_a_verification(invariant: Path) -> None:
         assert {"launched twice", "rows moved by 1"} <= set(names) or trial is best[0]
 
 
-def test_the_best_schedules_of_all_batches_give_a_row_the_same_bits(tmp_path: Path) -> None:
+def test_the_best_schedules_of_all_batches_give_a_row_the_same_bits(tmp_path: Path, nightly: bool) -> None:
     rows = Matmul(300, 48, 192, out="f32").random_inputs(0)
     results = {}
-    for m in (1, 40, 300):
+    for m in (1, 40, 300) if nightly else (1, 300):
         problem = Matmul(m, 48, 192, out="f32")
         best = tuned(problem, tmp_path / "all.db", batch_invariant=True, verify=False).best
         assert best is not None

@@ -54,7 +54,7 @@ def kinds(problem: Problem, kernel: GeneratedKernel) -> set[FindingKind]:
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.operator)
 def test_sampled_schedules_wait_for_what_is_in_front(problem: Problem) -> None:
-    for kernel in kernels(problem, 2, 3):
+    for kernel in kernels(problem, 1, 3):
         assert kinds(problem, made_dependent(kernel, H100)) == set()
 
 
@@ -125,9 +125,7 @@ def has_disassembler() -> bool:
 @pytest.mark.skipif(not has_disassembler(), reason="needs nvdisasm")
 @pytest.mark.parametrize(
     ("name", "problem"),
-    representative(
-        itertools.product(("h100", "b200"), PROBLEMS), "h100-rmsnorm", "h100-matmul", "b200-softmax", ids=_id_of_gpu
-    ),
+    representative(itertools.product(("h100", "b200"), PROBLEMS), "h100-matmul", "b200-softmax", ids=_id_of_gpu),
     ids=lambda value: getattr(value, "operator", value),
 )
 def test_the_machine_code_waits_before_it_touches_memory(problem: Problem, name: str) -> None:

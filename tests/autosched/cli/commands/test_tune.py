@@ -339,7 +339,13 @@ def test_tune_then_best_then_tune_again(run: Run) -> None:
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("what", [("matmul", *SMALL), ("--suite", "suite.toml")], ids=["tune", "suite"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        pytest.param(("matmul", *SMALL), marks=pytest.mark.nightly, id="tune"),
+        pytest.param(("--suite", "suite.toml"), id="suite"),
+    ],
+)
 def test_ctrl_c_stops_a_real_tune_with_everything_kept(tmp_path: Path, what: tuple[str, ...]) -> None:
     problems = [f'[[problem]]\noperator = "matmul"\nm = {m}\nn = 64\nk = 64\n' for m in (64, 128)]
     (tmp_path / "suite.toml").write_text("".join(problems))

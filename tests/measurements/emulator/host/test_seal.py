@@ -92,6 +92,7 @@ def test_a_crash_rejects_a_kernel_only_where_the_runner_is_right(
 SMALL = RuntimePart("small", ("machine/report.cpp",))
 
 
+@pytest.mark.nightly
 def test_precompiled_headers_are_used_and_change_no_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path))
     compiler = host_compiler()

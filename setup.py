@@ -1,5 +1,6 @@
 """What pyproject.toml cannot say: equal sources give equal wheels, an installation compiles the emulator, and README's
-links are absolute in the package's description."""
+links are absolute in the package's description.
+"""
 
 import re
 import runpy

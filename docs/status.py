@@ -27,7 +27,8 @@ HEAD = """# Status
 
 def missing(claim: Mapping[str, Any], root: Path) -> list[str]:
     """Return what is wrong with one claim, a line each: unknown keys, absent evidence, figures that it does not
-    have."""
+    have.
+    """
     part = claim.get("part", "a claim without a part")
     wrong = [f"{part}: no {key}" for key in ("says", "state", "date", "evidence") if not claim.get(key)]
     wrong += [
@@ -50,7 +51,8 @@ def missing(claim: Mapping[str, Any], root: Path) -> list[str]:
 
 def page(text: str, root: Path) -> str:
     """Return the page of a TOML of claims. Raises ValueError with a line for every piece of evidence that is
-    missing."""
+    missing.
+    """
     claims = tomllib.loads(text)["claim"]
     wrong = [line for claim in claims for line in missing(claim, root)]
     if wrong:

@@ -46,7 +46,8 @@ TILE_PROBLEMS: tuple[type[TileOperator], ...] = (
 
 class BuiltInTemplate(NamedTuple):
     """A template of ours, which is imported once it is asked for: a verification waits for those of its operator
-    alone."""
+    alone.
+    """
 
     name: str  # the constant is called so too, in capitals
     operators: tuple[str, ...]
@@ -233,7 +234,8 @@ def templates_for(problem: Problem, device: Device, only: Iterable[str | KernelT
 
 def problem_from_json(data: Mapping[str, Any]) -> Problem:
     """Return the problem whose ``to_json()`` was ``data``. Raises ValueError for an unknown operator or invalid
-    data."""
+    data.
+    """
     if not isinstance(data, Mapping):
         raise ValueError(f"the JSON of a problem must be an object, not {data!r}")
     return operator(str(data.get("operator"))).from_json(data)

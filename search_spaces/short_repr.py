@@ -34,7 +34,8 @@ _FIELDS = _Fields()
 
 def short_repr(self: Any) -> str:
     """Return ``Name(field=value, ...)`` with values cut where they are long, at most ``MOST`` characters; fields that
-    hold their defaults are left out. For use as ``__repr__`` of a dataclass."""
+    hold their defaults are left out. For use as ``__repr__`` of a dataclass.
+    """
     shown = []
     for field in dataclasses.fields(self):
         value = getattr(self, field.name)

@@ -140,7 +140,8 @@ class _Judging:
 @dataclass(frozen=True)
 class _Wanted:
     """What the reference makes of a case: its output, in float64 where it can, the operators of torch that it takes,
-    and which of its inputs it returns."""
+    and which of its inputs it returns.
+    """
 
     output: Any
     operators: set[str]

@@ -28,7 +28,8 @@ def load(place: str) -> Program | Beside:
 
 def load_program(place: str) -> Program:
     """Return the program called NAME of a Python file, or its only one; or that of a text in the documents' language,
-    which gets NAME, by default the file's. A Python file is run. Raises ProgramError, in one line."""
+    which gets NAME, by default the file's. A Python file is run. Raises ProgramError, in one line.
+    """
     found = _load(place)
     if isinstance(found, Beside):
         raise ProgramError(f"{place}: {found.name} is a template of {found.operator}, and no operator of its own")
@@ -86,7 +87,8 @@ def register_beside(beside: Beside) -> None:
 
 def register_place(place: str, reference: str = "") -> Program | Beside:
     """Make what ``place`` names known to the catalogue of this process, with a reference, "" for none. Raises
-    ProgramError as ``load`` and ``with_reference`` do, and ValueError as ``register_program``."""
+    ProgramError as ``load`` and ``with_reference`` do, and ValueError as ``register_program``.
+    """
     found = load(place)
     if reference and isinstance(found, Beside):
         raise ProgramError(f"--reference is for programs of their own: {found.operator} has a reference")

@@ -70,7 +70,8 @@ class TunedConfigs(Protocol):
         """``device``, ``kernel``, ``triton``, ``provenance`` and ``entries``: rows, config, seconds, verification, and
         the comparison with the package's default: word ("default", "tuned", "noise", or None where no time of the
         default is known), default_seconds, tuned_seconds, ratio, interval, and default_refused: why the default cannot
-        be used, None where it can."""
+        be used, None where it can.
+        """
 
 
 class ConfigFiles(Protocol):

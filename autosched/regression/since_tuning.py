@@ -57,7 +57,8 @@ class AtTuning:
 @dataclass(frozen=True)
 class Since:
     """``against_control`` is the entry's time over the control's, now over then; ``control`` the control's time, now
-    over then. ``reasons`` say what has moved, in words; ``slower`` whether that may hide a loss."""
+    over then. ``reasons`` say what has moved, in words; ``slower`` whether that may hide a loss.
+    """
 
     against_control: float
     control: float

@@ -86,7 +86,8 @@ class OptunaSampler(Sampler):
 
     def _proposed(self) -> Schedule | None:
         """Return what Optuna suggests, if that is legal and new within a few tries; else the last suggestion,
-        repaired."""
+        repaired.
+        """
         for _ in range(_TRIES):
             trial = self._study.ask()
             suggestion = self._suggested(trial)
@@ -118,7 +119,8 @@ class OptunaSampler(Sampler):
 
     def _suggested(self, trial: Trial) -> Schedule:
         """Return a template and its parameters, chosen by Optuna in this order; for an enqueued trial, the ones it
-        holds."""
+        holds.
+        """
         template = trial.suggest_categorical(_TEMPLATE, tuple(self._space.members))
         items: list[tuple[str, Value]] = []
         for parameter in self._space.members[template].parameters:

@@ -18,7 +18,8 @@ from search_spaces.operators.problem import Problem
 @dataclass
 class ProblemCounts:
     """How often each problem is computed, how many calls were left out, by reason, and measured seconds of one call,
-    as far as a log has them: the mean where it has several."""
+    as far as a log has them: the mean where it has several.
+    """
 
     counts: Counter[Problem] = field(default_factory=Counter)
     skipped: Counter[str] = field(default_factory=Counter)

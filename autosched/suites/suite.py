@@ -57,7 +57,8 @@ class SuiteMember:
 @dataclass
 class Standing:
     """How far a member has come: ``bests`` in seconds before its first chunk and after each, infinite where nothing
-    has worked. ``seconds`` are what its trials took."""
+    has worked. ``seconds`` are what its trials took.
+    """
 
     member: SuiteMember
     bests: list[float] = field(default_factory=list)
@@ -84,7 +85,8 @@ class Standing:
     def expected_gain(self) -> float:
         """Weighted seconds that its next chunk is expected to save: half of what its last one did, and at least
         LEAST_SAVED over the number of its chunks, because searches slow down and none is given up. Before the first it
-        is the member's own ``saving``; a problem where nothing works yet comes last."""
+        is the member's own ``saving``; a problem where nothing works yet comes last.
+        """
         if self.exhausted:
             return -math.inf
         if not self.trials:
@@ -120,7 +122,8 @@ class SuiteResult:
 
 def read_suite(path: str | Path) -> tuple[SuiteMember, ...]:
     """Return the members of a TOML file: a table ``[[problem]]`` for each with ``operator``, its fields, and perhaps
-    ``weight``. Raises SuiteError, and OSError."""
+    ``weight``. Raises SuiteError, and OSError.
+    """
     try:
         content = read_bounded(path, _LARGEST)
     except ValueError as error:

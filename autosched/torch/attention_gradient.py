@@ -1,5 +1,6 @@
 """Gradients of ``torch.ops.autosched.attention``: the forward pass also gives the logarithms of the sums, from which
-``attention_backward`` computes those of queries, keys and values."""
+``attention_backward`` computes those of queries, keys and values.
+"""
 
 from __future__ import annotations
 

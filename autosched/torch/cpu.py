@@ -80,7 +80,8 @@ def is_emulated() -> bool:
 
 def emulated_kernel(problem: Problem) -> tuple[GeneratedKernel | None, float]:
     """Return the kernel that the innermost ``emulated`` gives for a problem, and the CPU seconds that a launch may
-    take; None outside of it, and where a call of the vendor's library won."""
+    take; None outside of it, and where a call of the vendor's library won.
+    """
     setting = _stack[-1] if _stack else None
     if setting is None:
         return None, 0.0
@@ -111,7 +112,8 @@ def _emulate(kernel: GeneratedKernel, plan: CallPlan, tensors: Sequence[Any], ti
 
 def _stored(operand: Operand, tensor: Any) -> Array:
     """Return the memory of a dense tensor in the operand's shape and storage type: a column-major matrix lies
-    transposed."""
+    transposed.
+    """
     memory = torch.as_strided(tensor, (tensor.numel(),), (1,), tensor.storage_offset())
     raw: Array = memory.view(torch.uint8).numpy()
     return raw.view(operand.dtype.storage).reshape(operand.shape)

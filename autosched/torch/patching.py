@@ -127,7 +127,8 @@ class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
 
     def _decide(self, request: _Request) -> tuple[Problem | str, str]:
         """Return the problem, or the operator where it is none, and why its call is left to torch, "" where it is
-        not."""
+        not.
+        """
         tensors = [t for t in request.tensors if t is not None]
         looks = tuple((t.shape, t.stride(), t.dtype, t.device) for t in tensors)
         key = (request.operator, len(tensors), tuple(request.options.items()), looks)

@@ -34,7 +34,8 @@ library = torch.library.Library("autosched", "FRAGMENT")  # must live as long as
 
 def schema(problem: type[TileOperator], outputs: int = 0) -> str:
     """Return the schema of an operator: its inputs, optional inputs and options, and so many results, by default the
-    problem's."""
+    problem's.
+    """
     parts = [f"Tensor {name}" for name in problem.inputs]
     parts += [f"Tensor? {name}=None" for name in problem.optional_inputs]
     for name, default in problem.call_options.items():

@@ -175,7 +175,8 @@ class KernelSpec:
 
     def c_header(self, targets: Mapping[str, Mapping[str, Any]]) -> str:
         """Return a C header with the values of the parameters, by names of devices: ``{"a100":
-        result.best.schedule.values}``. Raises ValueError without any."""
+        result.best.schedule.values}``. Raises ValueError without any.
+        """
         return c_header(self.file, targets)
 
     def pinned(self, **values: Any) -> Self:

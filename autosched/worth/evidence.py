@@ -116,7 +116,8 @@ def of_recording(recorded: Recording, chip: Device) -> Evidence | None:
 
 def weights(problem: Problem, fields: Sequence[Mapping[str, Any]]) -> FloatArray:
     """Return how much each recorded problem says about ``problem``, summing to 1: less with each doubling of a size
-    and with each other field that differs."""
+    and with each other field that differs.
+    """
     asked = problem.to_json()
     distances = np.array([_distance(asked, other) for other in fields])
     found = 1.0 / (1.0 + distances) ** 2

@@ -48,7 +48,8 @@ def library_times(device_name: str) -> tuple[LibraryTime, ...]:
 
 def ratios(problem: Problem, times: Sequence[LibraryTime], number: int, generator: np.random.Generator) -> FloatArray:
     """Draw ratios of our time to the library's, of nearer problems more often; that of exactly ``problem`` alone where
-    it was measured. Shape (number,)."""
+    it was measured. Shape (number,).
+    """
     exact = [t.ratio for t in times if t.problem_key == problem.key()]
     if exact:
         return np.full(number, float(np.median(exact)))

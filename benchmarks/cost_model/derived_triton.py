@@ -57,7 +57,8 @@ def grouped_matmul(
     GROUP: tl.constexpr,
 ):
     """As torch's template computes it: bands of GROUP rows of tiles, rows and columns that wrap around. Sizes
-    are constants, as there: 1000 is no multiple of 16, of which alone Triton would know that a row is aligned."""
+    are constants, as there: 1000 is no multiple of 16, of which alone Triton would know that a row is aligned.
+    """
     tiles_m, tiles_n = tl.cdiv(M, BM), tl.cdiv(N, BN)
     block = tl.program_id(0)
     band = block // (GROUP * tiles_n)
@@ -109,7 +110,8 @@ def derived(recorded: Recorded) -> np.ndarray:
 @dataclass(frozen=True)
 class Row:
     """A problem: Spearman's correlation with the recorded times, and how much slower than the fastest the first choice
-    is, both by derived counts and by the hand-written ones."""
+    is, both by derived counts and by the hand-written ones.
+    """
 
     device: str
     problem: str

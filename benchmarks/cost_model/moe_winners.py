@@ -50,7 +50,8 @@ def model_of(experts: int, intermediate: int) -> tuple[int, int]:
 @dataclass(frozen=True)
 class Winner:
     """``percentile`` of an entry in the tuner's space, and its seconds over those of the model's first choice, less
-    one. ``narrow``: its tiles have at most 32 columns."""
+    one. ``narrow``: its tiles have at most 32 columns.
+    """
 
     percentile: float
     behind: float

@@ -29,7 +29,8 @@ def cases_of(
 ) -> Iterator[Case]:
     """Those that the mutant is part of; ``tried``, which grows meanwhile, are those that were verified, and ``ptx``
     gives the text of a right kernel. Of a header: those with an instruction of the mutant's line, or where there are
-    none, as of what is computed when it is compiled, all that include it."""
+    none, as of what is computed when it is compiled, all that include it.
+    """
     if mutant.header.startswith(OF_CASE):
         yield from (case for case in cases if mutant.header == OF_CASE + case.name)
         return
@@ -63,7 +64,8 @@ def seconds(case: Case) -> float:
 @lru_cache(maxsize=512)
 def ways(case: Case) -> frozenset[object]:
     """Return what a kernel does otherwise than others: words of its problem and schedule, and of their numbers whether
-    they are 0, 1 or more. Of sizes, whether they are odd, and whether they are 1."""
+    they are 0, 1 or more. Of sizes, whether they are odd, and whether they are 1.
+    """
     found: set[object] = {("template", case.schedule.template)}
     for name, value in case.problem.to_json().items():
         known = (value == 1, int(value) % 2) if name in _SIZES else _few(value)
@@ -106,7 +108,8 @@ def _lines_of_ptx(text: str) -> frozenset[tuple[str, int]]:
 @lru_cache(maxsize=256)
 def program(text: str) -> str:
     """Return the instructions of PTX, with registers numbered in the order in which they appear: texts with the same
-    one are the same program."""
+    one are the same program.
+    """
     numbers: dict[str, str] = {}
 
     def numbered(found: re.Match[str]) -> str:

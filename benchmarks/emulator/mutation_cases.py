@@ -1,5 +1,6 @@
 """The right kernels that mutants are verified with: golden cases, and schedules of wgmma_matmul and matmul in which
-their other ways show."""
+their other ways show.
+"""
 
 from __future__ import annotations
 
@@ -385,7 +386,8 @@ def all_cases() -> tuple[Case, ...]:
 
 def cases_of_columns(n: int) -> Iterator[Case]:
     """One tile of n columns each, in every way that a line of one n of ``ptx/`` is for: a from shared memory, where it
-    lies along k and b does not, and from registers; sums in f32 and in f16, and of tf32 by way of registers."""
+    lies along k and b does not, and from registers; sums in f32 and in f16, and of tf32 by way of registers.
+    """
     shared: Changes = {**_ALONE, "tile_n": n, "swizzle_b": 0}
     registers: Changes = {**shared, "a_operand_source": "registers", "in_flight": 0}
     yield _wgmma_case(f"columns_{n}", Matmul(64, n, 136, a="f16", order_b="row"), "wgmma_matmul", shared)

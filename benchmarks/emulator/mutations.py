@@ -82,7 +82,8 @@ _COMPILING = Lock()
 @lru_cache(maxsize=256)
 def _right_ptx(source: str, entry: str, options: tuple[str, ...]) -> PtxOutput:
     """From the cache of this machine, if an earlier run has put it there: most of a small run would go into compiling
-    what mutants are compared with."""
+    what mutants are compared with.
+    """
     headers = Headers.from_folder(include_dir())
     request = (source, entry, source_arch(source, headers), headers.digest, *PTX_OPTIONS, *options, toolchain_version())
     path = cache_root() / "mutants" / f"{sha256(json.dumps(request).encode()).hexdigest()}.json"
@@ -103,7 +104,8 @@ def ptx_of(kernel: GeneratedKernel) -> PtxOutput:
 @dataclass(frozen=True)
 class Outcome:
     """``result`` is "reported", "survived", "same" (a survivor that was found to be the right program), "unreached" or
-    "refused" (by the compiler); ``said`` what was found."""
+    "refused" (by the compiler); ``said`` what was found.
+    """
 
     header: str
     line: int
@@ -134,7 +136,8 @@ def all_mutants(header: str | None = None) -> list[Mutant]:
 
 def in_turn(groups: Iterable[Iterable[Mutant]]) -> Iterator[Mutant]:
     """Yield the first of each group, then the second of each that has one, and so on. Groups are asked for one at a
-    time."""
+    time.
+    """
     left = [iter(group) for group in groups]
     while left:
         having = []
@@ -147,7 +150,8 @@ def in_turn(groups: Iterable[Iterable[Mutant]]) -> Iterator[Mutant]:
 
 def drawn_ptx_mutants(cases: Sequence[Case], seed: int) -> Iterator[Mutant]:
     """All mutants of the PTX of ``cases``, in turn of each, cases and mutants in random order. A case is compiled when
-    its turn comes."""
+    its turn comes.
+    """
 
     def of_case(i: int) -> Iterator[Mutant]:
         yield from drawn_of_ptx(
@@ -165,7 +169,8 @@ def sample(mutants: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
 
 def sample_of_all(cases: Sequence[Case], count: int, seed: int) -> list[Mutant]:
     """``count`` mutants, in turn of the headers of WGMMA, of inline PTX, of all other headers, and of a case's PTX; the
-    first of more are those of fewer."""
+    first of more are those of fewer.
+    """
     parts: dict[str, list[Mutant]] = {"wgmma": [], "inline": [], "others": []}
     for mutant in all_mutants():
         inline = mutant.header.startswith(INLINE_PTX)
@@ -255,7 +260,8 @@ def _judged(last: Run) -> tuple[str, str]:
 
 def _last_run(case: Case, kernel: GeneratedKernel, execute: Execute, depth: Depth = "quick") -> Run:
     """Return the run that ends a verification of ``kernel`` in the place of the right one. What does not end in time
-    has more of it if the right one is slow too, as it is on a busy machine."""
+    has more of it if the right one is slow too, as it is on a busy machine.
+    """
     last = _verified(case, kernel, execute, TIME_LIMIT, depth)
     if last.status == "timeout":
         runs = list(verify_kernel(case.problem, case.kernel, execute=executed(right_ptx(case))))
@@ -320,13 +326,15 @@ def read(log: Path) -> list[Outcome]:
 
 def reasons() -> list[Mapping[str, Any]]:
     """Return what is known of survivors: how ``header`` begins, ``text`` (a part of the line), ``old``, ``new`` or
-    ``has``, a part of that (where only some edits are meant), and ``reason``."""
+    ``has``, a part of that (where only some edits are meant), and ``reason``.
+    """
     return list(tomllib.loads(EQUIVALENT.read_text())["mutant"])
 
 
 def why_equivalent(outcome: Outcome, text: str | None, known: Sequence[Mapping[str, Any]]) -> str | None:
     """Return the reason of ``known`` that ``outcome`` is the right program. ``text`` is that of its header, None of a
-    case's PTX."""
+    case's PTX.
+    """
     for entry in known:
         if not outcome.header.startswith(entry["header"]) or entry.get("has", "") not in outcome.new:
             continue

@@ -36,7 +36,8 @@ Host = Callable[[GeneratedKernel], GeneratedKernel]
 class Fault:
     """``new`` for ``old``, which occurs once in ``header`` (below include/autosched) or its folder, in the tile program
     or the generated CUDA; or ``host``, what the host code gets wrong of the launch. ``wanted``: what the schedule is
-    that it is planted in."""
+    that it is planted in.
+    """
 
     name: str
     kind: str  # indices, bounds, sizes, orders, proxies, barriers, values, epilogue, scales, stream-K, host, device
@@ -114,7 +115,8 @@ def _faulty_type(right: type[Problem], old: str, new: str) -> type[Problem]:
 
 def edited(header: str, old: str, new: str) -> Headers:
     """All headers, with ``new`` for ``old`` in ``header`` or the files in its folder. Raises ValueError where they do
-    not have ``old`` once."""
+    not have ``old`` once.
+    """
     headers = Headers.from_folder(include_dir())
     folder = header.removesuffix(".cuh") + "/"
     parts = {n: text for n, text in headers.files if n == header or n.startswith(folder)}

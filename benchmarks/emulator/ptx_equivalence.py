@@ -94,7 +94,8 @@ def _undefined(text: str, mutant: Mutant) -> str:
 
 def _without_partners(text: str, mutant: Mutant) -> str:
     """Of ``shfl.bfly`` that becomes ``shfl.down``, the right program with an undefined result in the lanes whose
-    partner is another one then; "" of all else."""
+    partner is another one then; "" of all else.
+    """
     found = _PARTS.fullmatch(mutant.old)
     if found is None or ".bfly." not in mutant.old or ".down." not in mutant.new:
         return ""
@@ -128,7 +129,8 @@ def _differs(kind: str, a: str, b: str, guard: str = "") -> list[str]:
 def _followed(text: str, mutant: Mutant) -> str:
     """Return the program with a second copy of all that is made of the wrong value by instructions that keep a
     difference. A trap follows where the others make something else of the copies; "" where the mutant is no other
-    value."""
+    value.
+    """
     lines = text.split("\n")
     at = mutant.line - 1
     parts = [_PARTS.fullmatch(line.strip()) for line in lines]
@@ -202,7 +204,8 @@ def _doubled(
 
 def _both(mutant: Mutant) -> tuple[str, str] | None:
     """Return declarations and instructions that compute the right and the wrong value, and trap where they differ; None
-    for an instruction whose result is not one register."""
+    for an instruction whose result is not one register.
+    """
     right, wrong = _PARTS.fullmatch(mutant.old), _PARTS.fullmatch(mutant.new)
     if right is None or wrong is None:
         return None

@@ -171,7 +171,8 @@ def mutants_of_ptx(name: str, text: str) -> Iterator[Mutant]:
 
 def drawn_of_ptx(name: str, text: str, rng: np.random.Generator) -> Iterator[Mutant]:
     """Yield the mutants of ``mutants_of_ptx`` in random order, one of each instruction, then another one of each that
-    has more. The edits of an instruction are made when its turn comes."""
+    has more. The edits of an instruction are made when its turn comes.
+    """
     places = list(_instructions(text))
     edits: dict[int, list[Edit]] = {}
     left = list(range(len(places)))
@@ -200,7 +201,8 @@ def _instructions(text: str) -> Iterator[tuple[int, str]]:
 @dataclass(frozen=True)
 class Asm:
     """An ``asm`` statement of a header: where its instructions and its operands lie in the text, and the name of its
-    first instruction, as far as it is written out."""
+    first instruction, as far as it is written out.
+    """
 
     start: int
     end: int
@@ -230,7 +232,8 @@ def asm_of(text: str) -> Iterator[Asm]:
 
 def mutants_of_asm(header: str, text: str) -> Iterator[Mutant]:
     """Every mutant of the inline PTX of a header: of its instructions, where a macro puts them together of the parts
-    that are written out, and of the operands that they are given."""
+    that are written out, and of the operands that they are given.
+    """
 
     def made(kind: str, start: int, old: str, new: str) -> Mutant:
         return Mutant(header, text.count("\n", 0, start) + 1, kind, start, old, new)

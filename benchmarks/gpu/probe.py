@@ -107,7 +107,8 @@ class NotKnown(ValueError):
 class Constant:
     """A constant of the time model, its unit, how it is found from the times of the varied schedules (in seconds, by
     name; with the time of a tiny launch as "tiny" and of a copy as "copy"), and where it stands. ``found`` raises
-    NotKnown where no value explains the times."""
+    NotKnown where no value explains the times.
+    """
 
     name: str
     unit: str
@@ -166,7 +167,8 @@ def _halved(low: float, high: float, below: Callable[[float], bool]) -> float:
 @functools.lru_cache(maxsize=8)
 def _fitted(base: float, one: float, device: Device) -> tuple[float, Device]:
     """Return the round trip of a store, and the device with its sustained clock, with which the model gives the
-    schedule ``base`` seconds, and ``one`` with one buffer."""
+    schedule ``base`` seconds, and ``one`` with one buffer.
+    """
     two_buffers, one_buffer = (counts_of(changes, device) for changes in ({}, dict(VARIED)["store_buffers 1"]))
 
     def limited(cycles: float) -> Device:
@@ -324,7 +326,8 @@ def _assumed_seconds(name: str, device: Device) -> float | None:
 
 def disagreements(report: Mapping[str, Any], device: Device) -> list[str]:
     """Return what a report says against the constants and assumptions of today, a line each. Raises ValueError for a
-    file of another form."""
+    file of another form.
+    """
     try:
         lines = [f"{m['name']}: {m['reason']}" for m in report["mechanisms"] if m["holds"] is False]
         found = {c["name"]: c["found"] for c in report["constants"]}

@@ -143,7 +143,8 @@ def _typical(row: Operator) -> Problem | str:
 
 def of_program(place: str, sizes: Sequence[str]) -> tuple[str, Problem]:
     """Return the name and the problem of a tile program, or of the operator whose templates it stands beside, and
-    register it. Raises ValueError."""
+    register it. Raises ValueError.
+    """
     program = register_place(place)
     known = operator(program.operator if isinstance(program, Beside) else program.name)
     numbers: dict[str, int] = {}

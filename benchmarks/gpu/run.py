@@ -205,7 +205,8 @@ class Benchmark:
 
     def _tests(self, seconds: float) -> None:
         """Run the tests marked gpu in a process of their own. When its time is over it is stopped as by Ctrl-C, which
-        makes it report what it has, and killed if that takes long."""
+        makes it report what it has, and killed if that takes long.
+        """
         if importlib.util.find_spec("pytest") is None:
             return self._leave_out("the tests: pytest is not installed")
         out = self.plan.out.resolve()
@@ -269,7 +270,8 @@ class Benchmark:
 
     def _agreed(self, problem: Problem, schedule: Schedule, until: float) -> dict[str, Any] | None:
         """Whether one candidate does, None where that is not known at ``until``. Raises ValueError where it has no
-        kernel."""
+        kernel.
+        """
         kernel = self._generate(problem, schedule, self.device)
         ran = self.runner.outputs(Candidate(problem, schedule, kernel))
         row = {
@@ -291,7 +293,8 @@ class Benchmark:
 
     def _sampled(self, seconds: float) -> None:
         """Measure schedules that are drawn at random: what the verifications let pass is right, and times that no
-        search has chosen."""
+        search has chosen.
+        """
         until = time.monotonic() + seconds
         problems = self.plan.sampled
         for i, problem in enumerate(problems):
@@ -409,7 +412,8 @@ class Benchmark:
 
     def _prepare(self, problem: Problem, space: Any) -> None:
         """Have the runner make a problem's inputs and references, which it keeps. Raises RunnerStopped; whatever else
-        is wrong, the trials will tell."""
+        is wrong, the trials will tell.
+        """
         try:
             schedule = space.sample(1, self.plan.seed)[0]
             self.runner.outputs(Candidate(problem, schedule, self._generate(problem, schedule, self.device)))
@@ -447,7 +451,8 @@ class Benchmark:
         self, result: TuneResult, entrants: tuple[str, ...], *, warm_cache: bool | None = None
     ) -> dict[str, Any]:
         """Return the winner in turns with the library and ``entrants``, as it was tuned or by ``warm_cache``: its time
-        over theirs. Says which there are none of."""
+        over theirs. Says which there are none of.
+        """
         if result.best is None:
             return {}
         schedule, problem = result.best.schedule, result.problem

@@ -59,7 +59,8 @@ class Result:
     """Of one file, way of drawing and slowdown: in how many runs something unchanged was called slower, and how many of
     the slowed entries were found (of all, and of those whose noise is under QUIET). Of the ``settled``, which are
     unchanged and which the pairs call same or faster, so many are ``unsettled`` by the times of tuning, and ``told`` of
-    a driver."""
+    a driver.
+    """
 
     file: str
     drawn: str

@@ -45,7 +45,8 @@ _PART = 1000  # random schedules whose times are asked for together
 @dataclass(frozen=True)
 class Family:
     """``gaps``: of each search, how much slower than the reference its choice is; CPU ``seconds`` of the sampler's own
-    for a proposal."""
+    for a proposal.
+    """
 
     name: str
     problem: Problem
@@ -94,7 +95,8 @@ def search(
     log_seconds: Callable[[Schedule], float], made: Sampler, seed: int, trials: int
 ) -> tuple[list[float], float]:
     """Return what ``log_seconds`` says of the schedule that looks fastest after each trial, and the sampler's own CPU
-    seconds. A schedule of infinite time is told as a failure, others with noise."""
+    seconds. A schedule of infinite time is told as a failure, others with noise.
+    """
     rng = np.random.default_rng([seed, 1])
     fastest, spent = math.inf, 0.0
     chosen = [math.inf]

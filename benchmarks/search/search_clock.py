@@ -123,7 +123,8 @@ def stream(made: Searcher, in_flight: InFlightLimit, costs: Costs) -> tuple[floa
 
 def batches(made: Searcher, size: int) -> tuple[float, int]:
     """Return the same with batches: the next one is proposed while one is measured, before what came of that is
-    known."""
+    known.
+    """
     made.propose(size)
     while made.out and made.asked < MOST:
         under_way = len(made.out)

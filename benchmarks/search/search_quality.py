@@ -68,7 +68,8 @@ def _key(job: Job) -> Key:
 
 def _journal(path: Path | None) -> dict[Key, Search]:
     """Return the searches that a journal holds. Raises ValueError where a whole line is none; a cut last line is left
-    out."""
+    out.
+    """
     found = dict[Key, Search]()
     if path is None or not path.exists():
         return found
@@ -150,7 +151,8 @@ def _write(
     budget: int,
 ) -> str:
     """Write table, JSON and curves of the methods whose ``wanted`` searches are done to ``path`` with the suffix of
-    each, and return the table."""
+    each, and return the table.
+    """
     from autosched.replay.curves import draw_curves
 
     found = {

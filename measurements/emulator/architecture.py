@@ -66,7 +66,8 @@ def _names(text: str, words: tuple[str, ...]) -> bool:
 @lru_cache(maxsize=256)
 def source_arch(source: str, headers: Headers) -> str:
     """Return the architecture of CUDA source: sm_90a or sm_89 where it, or a header that it includes, has instructions
-    of that."""
+    of that.
+    """
     needed = {_arch_of(text) for text in _used(source, headers)}
     return next(arch for arch in (BLACKWELL_ARCH, HOPPER_ARCH, ADA_ARCH, ORDINARY_ARCH) if arch in needed)
 

@@ -25,7 +25,8 @@ UNREAD = "memory that depends on it is not read"
 
 def may_go_nowhere(done: Emulation) -> bool:
     """Whether all faults of a launch are of values that nobody has written. Where there are others, as races, what it
-    has left is not what it leaves in each order."""
+    has left is not what it leaves in each order.
+    """
     return done.status == "findings" and all(f.kind in UNWRITTEN for f in done.faults)
 
 
@@ -66,6 +67,7 @@ def as_notes(done: Emulation, why: str) -> Emulation:
 
 def ends_as(done: Emulation, other: Emulation) -> bool:
     """Whether a launch with garbage ends as it has ended, with what it prints, what it leaves in variables, and without
-    other faults."""
+    other faults.
+    """
     ended = other.status == "ok" or may_go_nowhere(other)
     return ended and other.printed == done.printed and other.variables == done.variables

@@ -171,7 +171,8 @@ def _emulate(
 
 def _check_runner() -> None:
     """Before a crash rejects a kernel, one that is known to be right must run. Raises HostFailure where it does not:
-    then the runner is broken; it is compiled again next time."""
+    then the runner is broken; it is compiled again next time.
+    """
     done = emulate_ptx(_PROBE, _PROBED, {}, time_limit=GRACE_SECONDS)
     if done.status != "ok" or done.outputs["out"].tolist() != list(range(64)):
         runner().unlink(missing_ok=True)

@@ -17,7 +17,8 @@ from search_spaces.short_repr import short_repr
 
 class FindingKind(StrEnum):
     """One kind of fault. runtime/machine/report.hpp has the same names, but for ``crash``, ``timeout`` and
-    those of the host."""
+    those of the host.
+    """
 
     OUT_OF_BOUNDS_GLOBAL = "out_of_bounds_global"
     OUT_OF_BOUNDS_SHARED = "out_of_bounds_shared"
@@ -155,7 +156,8 @@ class GlobalSite:
 @dataclass(frozen=True)
 class ExecutedLine:
     """How often warps executed an operation of PTX on one line of the source: all its ``instructions`` there together.
-    The file is named without its folder."""
+    The file is named without its folder.
+    """
 
     file: str
     line: int
@@ -173,7 +175,8 @@ _LEFT_OUT = frozenset(
 
 def of_compiled_code(emulation: Emulation) -> Emulation:
     """Return the launch of PTX whose source is not here: a tcgen05.fence or wait, or a fence of mbarriers, that
-    is missing is a note to its compiler."""
+    is missing is a note to its compiler.
+    """
     graded = [replace(f, grade="note") if f.kind in _LEFT_OUT else f for f in emulation.findings]
     return emulation.with_findings(graded) if graded else emulation
 
@@ -192,7 +195,8 @@ _OF_ORDER = frozenset(
 
 def by_cause(findings: Sequence[Finding]) -> list[list[Finding]]:
     """Return findings that look like one cause together, in the order of their first: those of one grade and kind at
-    one line of several inlined copies, and races whose accesses share a line, on whichever side."""
+    one line of several inlined copies, and races whose accesses share a line, on whichever side.
+    """
     causes: list[tuple[set[str], list[Finding]]] = []
     for finding in findings:
         family = "order" if finding.kind in _OF_ORDER else str(finding.kind)

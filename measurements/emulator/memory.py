@@ -34,7 +34,8 @@ class StoredAddress:
 @dataclass(frozen=True)
 class Inside:
     """Eight bytes of an argument that is passed by value, at its byte ``at``, that are the address of a byte of the
-    array ``target``. ``position`` is the argument's."""
+    array ``target``. ``position`` is the argument's.
+    """
 
     position: int
     at: int

@@ -14,7 +14,8 @@ _FORM = "write KIND:FILE:LINE:REASON, where * stands for any kind or line"
 @dataclass(frozen=True)
 class Suppression:
     """Takes findings of a kind (None: any) at a line (None: any) of a file out of a result. ``file`` is a name, or the
-    end of a path. ``reason`` says why, for who reads the result."""
+    end of a path. ``reason`` says why, for who reads the result.
+    """
 
     kind: FindingKind | None
     file: str
@@ -47,7 +48,8 @@ class Suppression:
 
 def suppress(emulation: Emulation, suppressions: Sequence[Suppression]) -> Emulation:
     """Without the findings that one of ``suppressions`` matches, which ``suppressed`` keeps; the status is that of the
-    others. Of a launch that crashed, or did not end, none is taken out."""
+    others. Of a launch that crashed, or did not end, none is taken out.
+    """
     if emulation.status not in ("ok", "findings") or not suppressions:
         return emulation
     kept, taken = [], []

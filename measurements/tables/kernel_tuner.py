@@ -36,7 +36,8 @@ _FAILURES = {  # what a failed configuration has in place of a time, by a part o
 
 def text_of(path: str | Path) -> tuple[str, bool]:
     """Return the text of a file, gzip or not, and whether all of it was there. Raises TableError, also for more than
-    MOST_BYTES of it, and OSError."""
+    MOST_BYTES of it, and OSError.
+    """
     with open(path, "rb") as file:
         head = file.peek()[:_HEAD]
         if head[:2] != _GZIP and not head.lstrip().startswith(b"{"):  # not worth reading, and a device has no end
@@ -61,7 +62,8 @@ def text_of(path: str | Path) -> tuple[str, bool]:
 
 def _unpacked(content: bytes) -> tuple[bytes | bytearray, bool]:
     """Return what can be read of the members of a gzip file, one byte over MOST_BYTES at most, and whether that is
-    all."""
+    all.
+    """
     found = bytearray()
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
         try:
@@ -199,7 +201,8 @@ _UNITS = {"s": 1.0, "seconds": 1.0, "ms": 1e-3, "milliseconds": 1e-3, "us": 1e-6
 
 def _result(result: Mapping[str, Any]) -> Measurement:
     """Return the measurement named "time", or where there is none the objective. Raises ValueError where that is no
-    time."""
+    time.
+    """
     wanted, given = result.get("objectives"), result.get("measurements")
     objective = wanted[0] if isinstance(wanted, list) and wanted else "time"
     measured = [m for m in given if isinstance(m, dict)] if isinstance(given, list) else []

@@ -56,7 +56,8 @@ class Table:
 
     def space(self, rules: Sequence[Rule] = ()) -> UnionSpace:
         """Return the recorded configurations that satisfy ``rules``, as a space to search. Raises EmptySpace for
-        none."""
+        none.
+        """
         kernels = self.parameters.items()
         return UnionSpace(
             RecordedSpace(Space(name, parameters, (), rules), [s for s in self.measurements if s.template == name])

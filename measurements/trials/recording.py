@@ -284,7 +284,8 @@ def install(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None 
 
 def place(problem_key: str, device: str, folder: str | os.PathLike[str] | None = None) -> Path:
     """Return the file below ``folder`` (RECORDED) for a problem. Raises RecordingError if ``device`` is not a folder
-    name."""
+    name.
+    """
     if not device or device != os.path.basename(device) or device.startswith("."):
         raise RecordingError(f"the device {device!r} cannot name a folder")
     operator = operator_of(problem_key) or "unknown"

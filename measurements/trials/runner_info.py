@@ -60,7 +60,8 @@ class RunnerInfo:
 
 def stated_of(fingerprint: str) -> dict[str, str]:
     """Return everything that a fingerprint states, fields of other versions included. Raises ValueError as
-    ``RunnerInfo.of``."""
+    ``RunnerInfo.of``.
+    """
     return {name: str(value) for name, value in _object(fingerprint).items()}
 
 

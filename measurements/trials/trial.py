@@ -1,5 +1,6 @@
 """One row of the trial store: a trial of one schedule of one problem on one device, and everything needed to trust it
-later. Plain text and numbers, so that a trial of an operator that this version does not know can still be listed."""
+later. Plain text and numbers, so that a trial of an operator that this version does not know can still be listed.
+"""
 
 from __future__ import annotations
 
@@ -323,7 +324,8 @@ def _check(data: Mapping[str, Any], kinds: Mapping[str, _Kinds]) -> None:
 
 def refuse_deep(value: Any) -> None:
     """Raise ValueError for JSON that is nested more than ``MOST_LEVELS`` deep: whoever walks it by recursion is
-    safe."""
+    safe.
+    """
     level = [value]
     for _ in range(MOST_LEVELS):
         level = [
@@ -339,6 +341,7 @@ def refuse_deep(value: Any) -> None:
 
 def canonical_json(value: Any) -> str:
     """Return the one JSON text of a value that equal values share, as ``Problem.key()`` has it. Raises ValueError where
-    it is nested deeper than anything of ours."""
+    it is nested deeper than anything of ours.
+    """
     refuse_deep(value)
     return json.dumps(value, sort_keys=True, separators=(",", ":"))

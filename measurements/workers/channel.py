@@ -91,7 +91,8 @@ class Channel:
 
     def stderr_tail(self) -> str:
         """Return the end of what the child wrote to standard error: no more than the pipe holds, if others still
-        write."""
+        write.
+        """
         for _ in range(_PIPE_READS):
             if self._errors not in self._selector.get_map() or not self._read_stderr():
                 break

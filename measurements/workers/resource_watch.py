@@ -35,7 +35,8 @@ def written_bytes(pid: int) -> int:
 
 def cpu_seconds(pid: int) -> float:
     """Return what a process and all that it started have taken of the CPU, those that have ended among them; 0 where
-    the system does not say."""
+    the system does not say.
+    """
     # The fields behind the name, which may hold anything: utime, stime, cutime and cstime are the 14th to 17th of all.
     ticks = sum(sum(map(int, text.rpartition(")")[2].split()[11:15])) for text in _family(pid, "stat"))
     return ticks / os.sysconf("SC_CLK_TCK") if ticks else 0.0
@@ -102,7 +103,8 @@ def request_within(
 
 class ResourceWatch:
     """Within it ``worker`` is killed once it holds more than ``memory`` bytes, or has taken more than ``seconds`` of
-    the CPU since it was entered; ``exceeded`` says afterwards which it was, "" for neither."""
+    the CPU since it was entered; ``exceeded`` says afterwards which it was, "" for neither.
+    """
 
     def __init__(self, worker: Worker, memory: float, seconds: float = math.inf) -> None:
         self.exceeded: Literal["", "memory", "time"] = ""

@@ -187,7 +187,8 @@ _CAPABILITY = re.compile(r"(?:sm_?|compute_?|cc ?)?(\d{2,3}|\d{1,2}\.\d)[af]?")
 
 def capabilities_called(name: str) -> tuple[int, ...]:
     """Return the compute capabilities that ``name`` stands for: those of "hopper", or of "sm_90a", "compute_90" and
-    "9.0"; none of another text."""
+    "9.0"; none of another text.
+    """
     lower = " ".join(name.lower().replace("_", " ").replace("-", " ").split())
     number = _CAPABILITY.fullmatch(name.lower())
     return GENERATIONS.get(lower) or ((int(number[1].replace(".", "")),) if number else ())
@@ -200,7 +201,8 @@ class UnknownArchitecture(ValueError):
 def architecture(sm: int) -> Architecture:
     """Return the row of a compute capability, 90 for 9.0. One whose major is known runs code of the nearest lower
     minor, and gets its portable features (CUDA C++ Programming Guide, "Binary compatibility"). Raises
-    UnknownArchitecture."""
+    UnknownArchitecture.
+    """
     row = ARCHITECTURES.get(sm)
     if row is not None:
         return row

@@ -146,7 +146,8 @@ class Device:
 
     def has(self, feature: str) -> bool:
         """Whether code compiled for ``arch`` can use a feature, a key of ``architectures.FEATURES``; "" is what all
-        have. Raises KeyError for another one."""
+        have. Raises KeyError for another one.
+        """
         return not feature or FEATURES[feature].name in _features(self.sm, self.arch)
 
     @property
@@ -163,14 +164,16 @@ class Device:
     def sms_of_clusters(self, cluster: int) -> int:
         """SMs that clusters of so many blocks fill, of 1, 2 or a multiple of 2: two blocks share a TPC; more find room
         in a GPC, of which the last SMs stay empty where ``cluster`` does not divide them. Which GPCs of a chip have
-        more SMs than the fewest only its driver knows, which is asked where a kernel is loaded; here none has."""
+        more SMs than the fewest only its driver knows, which is asked where a kernel is loaded; here none has.
+        """
         if cluster <= _SMS_OF_TPC:
             return self.sm_count // cluster * cluster
         return max(cluster, self.sm_count // _SMS_OF_GPC * (_SMS_OF_GPC // cluster * cluster))
 
     def running_sms(self, cluster: int) -> int:
         """SMs that clusters of so many blocks are expected to fill: as of ``sms_of_clusters``, but with the GPCs of a
-        chip that was measured. Kernels are launched for the former; the driver says where a chip has room for less."""
+        chip that was measured. Kernels are launched for the former; the driver says where a chip has room for less.
+        """
         if cluster <= _SMS_OF_TPC or not self.sms_of_gpcs:
             return self.sms_of_clusters(cluster)
         return max(cluster, sum(sms // cluster * cluster for sms in self.sms_of_gpcs))
@@ -178,13 +181,15 @@ class Device:
     @property
     def l2_for_all(self) -> int:
         """Bytes of L2 for what all SMs read: where L2 is two partitions, each has a copy for the SMs connected to it
-        (A100 white paper, "A100 L2 cache"; H100 has the same two)."""
+        (A100 white paper, "A100 L2 cache"; H100 has the same two).
+        """
         return self.l2_bytes // 2 if self.sm in _TWO_PARTITIONS else self.l2_bytes
 
     def tensor_rate(self, operand_dtype: str) -> float:
         """Dense tensor flops per cycle per SM for operands of a type, such as "f16", "tf32" or "e4m3"; of i8 integer
         operations; of "f16_f16" those added up in f16. Raises ValueError for a type that the tensor cores do not
-        multiply."""
+        multiply.
+        """
         rates = dict(self.tensor_flops_per_cycle)
         for name in (operand_dtype, operand_dtype.partition("_")[0]):  # the sums' type matters where a row names it
             if name in rates:
@@ -267,7 +272,8 @@ if len(_BY_NAME) != len(DEVICES) or ALIASES.keys() & _BY_NAME.keys():
 
 def device(name: str) -> Device:
     """Return the row called ``name``, whatever its case. Raises UnknownDevice; a similar name is never taken
-    instead. The name of an architecture is answered with its GPUs."""
+    instead. The name of an architecture is answered with its GPUs.
+    """
     if not isinstance(name, str):
         raise UnknownDevice(f"a device name must be a string, not {name!r}: {_LIST}")
     lower = name.lower()
@@ -363,7 +369,8 @@ def _shared_resources(its: Architecture, named_barriers: int, tensor_memory: boo
 
 def _blocks(device: Device, t: Any, r: Any, s: Any, least: Any, most: Any, some: Any) -> Any:
     """``occupancy`` of t threads, r registers and s shared bytes, for integers or arrays; ``least``, ``most`` and
-    ``some`` are minimum, maximum and any for that type."""
+    ``some`` are minimum, maximum and any for that type.
+    """
     if some(t < 1) or some(r < 0) or some(s < 0):
         raise ValueError("occupancy needs at least one thread and no negative registers or shared bytes")
     warps = -(-t // device.warp_size)

@@ -43,7 +43,8 @@ _IN_SOURCES |= {"u8": "unsigned char", "u16": "unsigned short", "u32": "unsigned
 
 def canonical(name: object) -> str:
     """Return our name of a type, given as a text or as a type of numpy, torch or Triton; an unknown name stays as it
-    is."""
+    is.
+    """
     text = name if isinstance(name, str) else _name_of(name)
     text = " ".join(text.removeprefix("torch.").removeprefix("tl.").split())
     return DTYPE_NAMES.get(text) or DTYPE_NAMES.get(text.lower()) or text
@@ -62,7 +63,8 @@ def spellings(known: Collection[str]) -> tuple[str, ...]:
 
 def unknown_type(name: object, known: Collection[str]) -> str:
     """Return the sentence for a name that is not a type of ``known``, with the nearest
-    of these where it is not a type at all."""
+    of these where it is not a type at all.
+    """
     import difflib  # which a program that only calls kernels does without
 
     is_other = canonical(name) in DTYPE_NAMES

@@ -57,7 +57,8 @@ def _mma(kind: str, a: Fragment, b: Fragment) -> TensorIntrinsic:
 
 def _mma_in_f16(a: Fragment, b: Fragment) -> TensorIntrinsic:
     """Return mma whose registers of c hold two neighbours of a row, the lower one in the lower half (PTX ISA, the same
-    section)."""
+    section).
+    """
     c, k = Fragment((16, 8), 2, _C_MMA), a.shape[1]
     cpp = f"autosched::MmaSync<{{a}}, autosched::f16x2, {k}>"
     return TensorIntrinsic(
@@ -82,7 +83,8 @@ def _mma_8_bit(kind: str, needs: str) -> TensorIntrinsic:
 
 def _mma_block_scaled(name: str) -> TensorIntrinsic:
     """Fragments are those of 8 bits, of numbers of 4 bits two to an element (PTX ISA, "Matrix fragments for
-    mma.m16n8k64")."""
+    mma.m16n8k64").
+    """
     of_8_bit, row = _mma_8_bit("e4m3", ""), BLOCK_FORMATS[name]
     cpp = f"autosched::MmaBlockScaled<{{a}}, {32 * row.element.values // row.block}>"
     header = "autosched/intrinsics/mma_block_scaled.cuh"
@@ -108,7 +110,8 @@ _TURING_HEADER = "autosched/intrinsics/mma_turing.cuh"
 
 def _turing(kind: str, a: Fragment, b: Fragment, instructions: int, cpp: str) -> TensorIntrinsic:
     """Return what multiplies on sm_75. mma.m8n8k16 of i8 has the upper or the lower eight rows of fragments of
-    m16n8k16."""
+    m16n8k16.
+    """
     c = Fragment((16, 8), 4, _C_MMA)
     return TensorIntrinsic(
         "mma", kind, kind, a, b, c, AlignedRows(), "", instructions, 4, cpp, header=_TURING_HEADER, until="mma_k16"

@@ -24,7 +24,8 @@ from dataclasses import dataclass
 class Rates:
     """Dense operations per cycle of one SM, an FMA is two. ``f16`` adds up in f32; ``halves`` is f16 added up in f16
     where that differs; 0 for a type that tensor cores do not multiply. ``mma_sync`` is the part of them that mma.sync
-    reaches, ``l2_bytes`` what an SM reads from L2 per cycle."""
+    reaches, ``l2_bytes`` what an SM reads from L2 per cycle.
+    """
 
     fma: float
     f16: float

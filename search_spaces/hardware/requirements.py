@@ -38,7 +38,8 @@ class Access:
 @dataclass(frozen=True, eq=False)
 class Refusal:
     """Why an intrinsic cannot read an operand from a layout. A search refuses thousands of layouts and shows a few of
-    the reasons, so they may be put together when they are asked for."""
+    the reasons, so they may be put together when they are asked for.
+    """
 
     said: str | Callable[[], str]
 
@@ -91,7 +92,8 @@ class AnyLayout:
 class LeadingDimension:
     """wmma.load (PTX ISA, "wmma.load"; CUDA C++ Programming Guide, "Warp matrix functions"): inside a fragment, lines
     of neighbours at one stride, a multiple of ``stride_bytes``, the same for all fragments, as it is a constant of the
-    kernel; fragment origins aligned to ``origin_bytes`` (256 bits). The spacing of fragments is free."""
+    kernel; fragment origins aligned to ``origin_bytes`` (256 bits). The spacing of fragments is free.
+    """
 
     stride_bytes: int = 16
     origin_bytes: int = 32
@@ -138,7 +140,8 @@ class LeadingDimension:
 @dataclass(frozen=True)
 class AlignedRows:
     """ldmatrix (PTX ISA, "ldmatrix"): every aligned group of ``row_bytes`` bytes along k is contiguous and aligned;
-    with .trans, which moves 16-bit elements only, along m or n instead."""
+    with .trans, which moves 16-bit elements only, along m or n instead.
+    """
 
     row_bytes: int = 16
 

@@ -132,7 +132,8 @@ class TensorIntrinsic:
     @property
     def name(self) -> str:
         """``mma_m16n8k16_f16``; CUDA cores convert what they multiply, so their rows name no type. The type of the sums
-        follows where it is f16: ``mma_m16n8k16_f16_f16``; and what multiplies by scales of one says so."""
+        follows where it is f16: ``mma_m16n8k16_f16_f16``; and what multiplies by scales of one says so.
+        """
         types = dict.fromkeys((self.type_a, self.type_b)) if unit(self.unit).tensor else ()
         return "_".join(
             (
@@ -159,7 +160,8 @@ class TensorIntrinsic:
 
     def stored(self, operand: OperandSide) -> tuple[str, ...]:
         """Return the types of arrays that it accepts as they lie in memory: the one that is multiplied, or on CUDA
-        cores all, which are converted on the way to registers."""
+        cores all, which are converted on the way to registers.
+        """
         kind = self.type_a if operand == "a" else self.type_b
         return (STORED.get(kind, kind),) if unit(self.unit).tensor else tuple(MULTIPLIED_DTYPES)
 

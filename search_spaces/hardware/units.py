@@ -15,7 +15,8 @@ class Unit:
     """``tensor``: it runs on tensor cores, at their clock and at ``share(device)`` of their dense rate
     (``Device.tensor_rate``) for the type that operands become there, ``as_type``; otherwise on CUDA cores. ``opaque``:
     the instruction does not say which lane holds which element. ``asynchronous``: it multiplies while its warps go on.
-    ``doc`` completes "1 where ... the arithmetic"."""
+    ``doc`` completes "1 where ... the arithmetic".
+    """
 
     name: str
     doc: str
@@ -27,7 +28,8 @@ class Unit:
 
     def flops_per_cycle(self, device: Device, operand: str) -> float:
         """Flops per cycle that one SM reaches with operands of type ``operand``, accumulating in f32. Raises ValueError
-        for a type that the tensor cores of ``device`` do not multiply."""
+        for a type that the tensor cores of ``device`` do not multiply.
+        """
         if not self.tensor:
             return min(device.fma_flops_per_cycle, IMAD_PER_CYCLE) if operand == "i8" else device.fma_flops_per_cycle
         return device.tensor_rate(self.as_type(device, operand)) * self.share(device)
@@ -44,7 +46,8 @@ WMMA_FRACTION = 0.4  # of mma.sync's rate
 
 def _mma_sync_type(device: Device, operand: str) -> str:
     """For 9.0, 10.x and 11.0 NVRTC 13.5 makes mma.sync of 8-bit floats into conversions to f16 (F2FP.F16.E4M3.UNPACK)
-    and two HMMA.16816, where 8.9 and 12.x have QMMA.16832; i8 is IMMA.16832 on all."""
+    and two HMMA.16816, where 8.9 and 12.x have QMMA.16832; i8 is IMMA.16832 on all.
+    """
     converted = device.has("fp8_mma") and not device.has("native_fp8_mma")
     return "f16" if operand in ("e4m3", "e5m2") and converted else operand
 

@@ -44,7 +44,8 @@ IN_F16 = "autosched/ptx/wgmma/in_f16.cuh"
 class SwizzledBoxes:
     """wgmma descriptors (PTX ISA, "Canonical layouts"): the layout is that of one box of the operand's tile, whose
     lines are 16 bytes, or 32, 64 or 128 under the hardware's swizzle of that width, and come in whole core matrices. A
-    box has to start at a multiple of ``alignment`` bytes. Lines lie along k; of 16-bit types also along m or n."""
+    box has to start at a multiple of ``alignment`` bytes. Lines lie along k; of 16-bit types also along m or n.
+    """
 
     def check(
         self, operand: OperandSide, layout: SharedLayout, element_bytes: int, fragment: tuple[int, int]

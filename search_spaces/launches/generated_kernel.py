@@ -20,7 +20,8 @@ _INCLUDES = ("-I", "--include-path", "-include", "--pre-include")
 @dataclass(frozen=True)
 class CompileLimits:
     """What the compilation of a user's kernel may take: seconds of the CPU, and bytes of memory beyond what the
-    compiler holds before. The file raises them."""
+    compiler holds before. The file raises them.
+    """
 
     seconds: float = math.inf
     memory: float = math.inf

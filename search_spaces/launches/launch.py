@@ -162,7 +162,8 @@ class Launch:
     @cached_property
     def operands(self) -> tuple[Operand, ...]:
         """The arrays that the launch and those behind it take, each once: passed as a pointer, described by a tensor
-        map or a texture, copied to constant memory, or ``unpassed``."""
+        map or a texture, copied to constant memory, or ``unpassed``.
+        """
         return tuple(dict.fromkeys(self._listed_operands()))
 
     def _listed_operands(self) -> list[Operand]:
@@ -172,7 +173,8 @@ class Launch:
     @property
     def steps(self) -> tuple[Self, ...]:
         """Return every launch of a pipeline by itself, with all else that it shares with the first; this one alone
-        where none is behind it."""
+        where none is behind it.
+        """
         if not self.then:
             return (self,)
         own = [f.name for f in dataclasses.fields(Launch) if f.name not in ("symbols", "unpassed")]
@@ -273,7 +275,8 @@ def argument_from_json(data: Mapping[str, Any]) -> Argument:
 
 def launch_from_json(data: Mapping[str, Any]) -> Launch:
     """Return the launch whose ``launch_json()`` this was. Raises KeyError, TypeError and ValueError for anything
-    else."""
+    else.
+    """
     return Launch(
         entry=data["entry"],
         arguments=tuple(argument_from_json(a) for a in data["arguments"]),

@@ -33,7 +33,8 @@ _MOST_PIXELS = 1024
 @dataclass(frozen=True)
 class BoundingBox:
     """The corners of the bounding box of a map in im2col mode: how far its first and its last pixel lie behind those of
-    the tensor, in the dimensions but those of channels and images, the fastest first."""
+    the tensor, in the dimensions but those of channels and images, the fastest first.
+    """
 
     lower: tuple[int, ...]
     upper: tuple[int, ...]

@@ -179,7 +179,8 @@ class LoweringConfig:
     def expand(self) -> Self:
         """Return the expanded form: each expandable dimension keeps its place with step P / T and thread 1, and a
         dimension of T, all within one thread, is appended (``512 -> 64, 8``). A config without any is returned
-        unchanged."""
+        unchanged.
+        """
         dims = self.expandable_dims
         if not dims:
             return self
@@ -199,7 +200,8 @@ class LoweringConfig:
 
     def expanded_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         """Return the iteration space of ``expand()`` for the iteration space ``shape`` of this config (``16384 -> 2048,
-        8``). Raises ValueError where a size is not a multiple of the thread's vector."""
+        8``). Raises ValueError where a size is not a multiple of the thread's vector.
+        """
         sizes = self._shape(shape)
         for d in self.expandable_dims:
             if sizes[d] % self.thread[d]:
@@ -211,12 +213,14 @@ class LoweringConfig:
 
     def accumulators(self, shape: Sequence[int] | None = None) -> tuple[int, ...]:
         """Return the accumulators that a workgroup carries through the loop: its tile, without the dimensions that
-        ``expand`` appended, which are added up in it (2x1x512 becomes 2x1x64). ``shape`` is as of ``tile``."""
+        ``expand`` appended, which are added up in it (2x1x512 becomes 2x1x64). ``shape`` is as of ``tile``.
+        """
         return self.tile(shape)[: self.rank - sum(map(bool, self.expand_dims))]
 
     def tile(self, shape: Sequence[int] | None = None) -> tuple[int, ...]:
         """Elements of each dimension that a workgroup holds per iteration of the loop. A dimension that is neither
-        tiled nor appended is held whole; its size comes from the iteration space ``shape`` (ValueError without)."""
+        tiled nor appended is held whole; its size comes from the iteration space ``shape`` (ValueError without).
+        """
         sizes = None if shape is None else self._shape(shape)
         result = []
         for d in range(self.rank):
@@ -238,7 +242,8 @@ class LoweringConfig:
 
     def loop_steps(self, shape: Sequence[int]) -> int:
         """Return iterations of the reduction loops over the iteration space ``shape``. Raises ValueError where a step
-        does not divide its dimension."""
+        does not divide its dimension.
+        """
         sizes = self._shape(shape)
         steps = 1
         for d, step in enumerate(self.partial_reduction):
@@ -286,7 +291,8 @@ class LoweringConfig:
     def parse(cls, text: str) -> Self:
         """Read ``#iree_gpu.lowering_config<{...}>``, keys in any order; any may be left out, and ``expand_dims`` may be
         called ``expand_iteration_space``. Raises LayoutSyntaxError with the position, or ValueError where the fields
-        do not make a config."""
+        do not make a config.
+        """
         return parse_attribute(text, cls._read)
 
     @classmethod

@@ -150,7 +150,8 @@ class NestedLayout:
 
     def rounds(self, subgroups: int) -> int:
         """How many virtual subgroups each of ``subgroups`` does the work of: 1 where there are enough, else all
-        whose ids are equal to its own modulo ``subgroups``. Raises ValueError where the ids do not wrap evenly."""
+        whose ids are equal to its own modulo ``subgroups``. Raises ValueError where the ids do not wrap evenly.
+        """
         last = sum((n - 1) * stride for n, stride in zip(self.subgroup_tile, self.subgroup_strides, strict=True))
         if subgroups > last:
             return 1
@@ -274,7 +275,8 @@ class NestedLayout:
         self, subgroups: int | None = None, subgroup_size: int | None = None, replicate_threads: bool = False
     ) -> IntArray:
         """Tile coordinates of every held element: ``[subgroups, threads, elements, rank]``, elements in distributed
-        order. ``subgroup_size`` defaults to the thread ids the layout uses (gaps then hold copies)."""
+        order. ``subgroup_size`` defaults to the thread ids the layout uses (gaps then hold copies).
+        """
         replicate = replicate_threads or subgroup_size is None
         numbers = self.numbers(subgroups, self.threads if subgroup_size is None else subgroup_size, replicate)
         if self.rank == 0:
@@ -301,7 +303,8 @@ class NestedLayout:
 
     def owners(self) -> tuple[IntArray, IntArray, IntArray]:
         """For every element of the tile, three arrays of the tile's shape: the lowest subgroup id and thread id that
-        hold it, and its place in that thread's distributed order."""
+        hold it, and its place in that thread's distributed order.
+        """
         subgroup_ids, thread_ids = self._ids_of_slots()
         held = self.distributed_packed_shape
         full = (len(subgroup_ids), len(thread_ids), *held)
@@ -317,7 +320,8 @@ class NestedLayout:
 
     def same_owners(self, other: NestedLayout) -> bool:
         """Whether every thread holds the same set of elements, in whatever order: then converting one layout into
-        the other renames registers and moves nothing between threads."""
+        the other renames registers and moves nothing between threads.
+        """
         # Ids of both wrap modulo the least common multiple of their periods.
         ids = math.lcm(self.subgroups, other.subgroups), math.lcm(self.threads, other.threads)
         mine, theirs = (np.sort(layout.numbers(*ids, replicate_threads=True), axis=-1) for layout in (self, other))
@@ -325,7 +329,8 @@ class NestedLayout:
 
     def needs_shared_memory(self, target: NestedLayout) -> bool:
         """IREE's rule for converting this layout into ``target``: shared memory is needed if anything besides batch
-        and outer differs. It is conservative; ``same_owners`` is exact, and implies that nothing moves."""
+        and outer differs. It is conservative; ``same_owners`` is exact, and implies that nothing moves.
+        """
         return any(
             getattr(self, field.name) != getattr(target, field.name)
             for field in dataclasses.fields(self)
@@ -371,7 +376,8 @@ class NestedLayout:
     def select(self, dimensions: Sequence[int]) -> Self:
         """Return the layout of an operand indexed by these dimensions of this one, in this order: a transpose when all
         are named, a projection (a reduced or broadcast operand) when some are dropped. A projected layout repeats over
-        the threads and subgroups of the dropped dimensions."""
+        the threads and subgroups of the dropped dimensions.
+        """
         chosen = integer_tuple("dimensions", dimensions, 0)
         if len(set(chosen)) != len(chosen) or any(d >= self.rank for d in chosen):
             raise ValueError(f"dimensions {list(chosen)} must be distinct and below the rank {self.rank}")
@@ -381,7 +387,8 @@ class NestedLayout:
         """Return the same distribution on fewer subgroups, with their rounds as batches: id x becomes x mod
         ``hardware_subgroups``. A dimension that is dealt out round by round becomes two, rounds and then the rest, so
         the layout returned distributes ``tile.reshape(folded.shape)``. Raises ValueError as ``rounds`` does, and where
-        a round does not cut a dimension evenly, which only ``distribute`` can do."""
+        a round does not cut a dimension evenly, which only ``distribute`` can do.
+        """
         if self.rounds(hardware_subgroups) == 1:
             return self
         levels = [list(level) for level in zip(*dataclasses.astuple(self), strict=True)]
@@ -414,7 +421,8 @@ class NestedLayout:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read ``NestedLayout<...>``, ``NestedLayout : <...>`` or ``#iree_vector_ext.nested_layout<...>``. Raises
-        LayoutSyntaxError with the position, or ValueError where the fields do not make a layout."""
+        LayoutSyntaxError with the position, or ValueError where the fields do not make a layout.
+        """
         return parse_attribute(text, cls._read)
 
     @classmethod

@@ -32,7 +32,8 @@ class LayoutSyntaxError(ValueError):
 
 class TextReader:
     """Reads a text from left to right. Every method skips whitespace and comments first; those that do not find
-    what they expect raise LayoutSyntaxError at the place where it should have been."""
+    what they expect raise LayoutSyntaxError at the place where it should have been.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -87,7 +88,8 @@ class TextReader:
 
     def fields(self, known: Mapping[str, Callable[[], Any]], closing: str, optional: Collection[str] = ()) -> Any:
         """``name = value, ...`` up to and with ``closing``, as a dict: at least one of the ``known`` fields, each at
-        most once, in any order, and all that are not ``optional``; ``known`` gives the reader of each value."""
+        most once, in any order, and all that are not ``optional``; ``known`` gives the reader of each value.
+        """
         found: dict[str, Any] = {}
         while True:
             left = [name for name in known if name not in found]
@@ -133,7 +135,8 @@ class TextReader:
 
 def parse_attributes(text: str, read: Callable[[TextReader], T]) -> dict[str, T]:
     """Return the attributes of ``text`` by name, in order: ``#name = attribute`` any number of times, and at the end
-    possibly one without a name (""). ``read`` reads one; a later one may refer to earlier ones by name."""
+    possibly one without a name (""). ``read`` reads one; a later one may refer to earlier ones by name.
+    """
     reader = TextReader(text)
     while True:
         name = reader.alias()
@@ -156,7 +159,8 @@ def format_fields(fields: Mapping[str, Sequence[int] | Sequence[list[int]]]) -> 
 
 def integer_tuple(name: str, values: Iterable[int], minimum: int) -> tuple[int, ...]:
     """``values`` as a tuple of Python ints. Raises ValueError naming the field ``name`` when an entry is not an
-    integer (bools are not accepted) or is below ``minimum``."""
+    integer (bools are not accepted) or is below ``minimum``.
+    """
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise ValueError(f"{name} is {values!r}: give a sequence of integers")
     result = []

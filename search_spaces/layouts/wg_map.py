@@ -67,7 +67,8 @@ class WgMap:
 
     def verify(self, shape: Sequence[int]) -> None:
         """Raise ValueError unless a tile of ``shape`` can be dealt out: per dimension sg_data divides the tile, and
-        sg_layout * sg_data divides the tile or the tile divides it."""
+        sg_layout * sg_data divides the tile or the tile divides it.
+        """
         sizes = integer_tuple("shape", shape, 1)
         if len(sizes) != 2:
             raise ValueError(f"shape {list(sizes)} has rank {len(sizes)}: a wg_map distributes a tile of rank 2")
@@ -127,7 +128,8 @@ class WgMap:
 
     def distribute(self, array: npt.ArrayLike) -> AnyArray:
         """Return what every subgroup owns of a tile: ``[subgroups, sub-tiles owned, *sg_data]``, sub-tiles as
-        ``offsets``."""
+        ``offsets``.
+        """
         tile = np.asarray(array)
         n = self.sub_tiles(tile.shape)
         cut = tile.reshape(n[0], self.sg_data[0], n[1], self.sg_data[1]).transpose(0, 2, 1, 3)
@@ -168,13 +170,15 @@ class WgMap:
 
     def mma_operands(self, sg_data_k: int) -> tuple[Self, Self]:
         """Return maps of A [m, k] and B [k, n] for the map of C [m, n] (or D): the same sg_layout, sg_data m and n from
-        C, and ``sg_data_k`` along k in both."""
+        C, and ``sg_data_k`` along k in both.
+        """
         m, n = self.sg_data
         return self._derived(self.sg_layout, (m, sg_data_k)), self._derived(self.sg_layout, (sg_data_k, n))
 
     def reduction_input(self, dim: int, size: int) -> Self:
         """Map of the input of a reduction along ``dim`` whose result has this map. ``size`` contiguous elements become
-        one: the whole dimension, or ``reduction_size``."""
+        one: the whole dimension, or ``reduction_size``.
+        """
         _check_dim(dim)
         data = list(self.sg_data)
         data[dim] *= integer_tuple("size", [size], 1)[0]
@@ -183,7 +187,8 @@ class WgMap:
     def broadcast_input(self, dim: int, size: int | None = None) -> Self:
         """Map of the input of a broadcast along ``dim`` whose result has this map: 1 along ``dim``. With ``size``
         (``broadcast_size``) each element fills that many, and sg_data along ``dim`` is divided by it; ValueError
-        where it does not divide."""
+        where it does not divide.
+        """
         _check_dim(dim)
         data = list(self.sg_data)
         if size is None:
@@ -201,7 +206,8 @@ class WgMap:
     def transpose_input(self) -> Self:
         """Map of the input of a transpose whose result has this map: both dimensions swapped. Subgroup ids are
         row-major in both, so unless the grid is a single row or column the data changes subgroup (the RFC,
-        appendix 2.3, avoids that with another map; see ``check_transpose``)."""
+        appendix 2.3, avoids that with another map; see ``check_transpose``).
+        """
         return self._derived(self.sg_layout[::-1], self.sg_data[::-1])
 
     def _derived(self, sg_layout: tuple[int, ...], sg_data: tuple[int, ...]) -> Self:
@@ -243,7 +249,8 @@ class WgMap:
 
     def __str__(self) -> str:
         """``#xetile.wg_map<...>``, inside ``#xetile.tile_attr<wg = ..., order = ...>`` where the order is not the
-        default."""
+        default.
+        """
         text = f"#xetile.wg_map<{format_fields({'sg_layout': self.sg_layout, 'sg_data': self.sg_data})}>"
         if self.order == ROW_MAJOR:
             return text
@@ -254,7 +261,8 @@ class WgMap:
         """Read ``#xetile.wg_map<...>`` or ``#xetile.tile_attr<wg = ..., order = [..]>``, the last one where ``text``
         names several as ``#alias = ...``; ``wg`` is a map or the alias of one. The appendices leave out ``xetile.``,
         and so may the text. A ``tile_attr`` without ``wg`` is a tile of one subgroup: map ([1, 1], [1, 1]), which gives
-        that subgroup all of any tile. Raises LayoutSyntaxError with the position, or ValueError."""
+        that subgroup all of any tile. Raises LayoutSyntaxError with the position, or ValueError.
+        """
         return parse_attribute(text, _read)
 
 

@@ -105,7 +105,8 @@ def check_broadcast(
 
 def check_transpose(source: WgMap, result: WgMap, shape: Sequence[int]) -> tuple[str, ...]:
     """Return maps of a transpose to a vector of ``shape``: the source's map is the swapped one, or any other under
-    which every subgroup already holds what it needs (the RFC's appendix 2.3)."""
+    which every subgroup already holds what it needs (the RFC's appendix 2.3).
+    """
     found = _check_shapes(("the source", source, shape[::-1]), ("the result", result, shape))
     if found or transposes_in_place(source, result, shape):
         return tuple(found)
@@ -125,7 +126,8 @@ def check_convert_layout(source: WgMap, result: WgMap, shape: Sequence[int]) -> 
 
 def held(wg_map: WgMap, shape: Sequence[int]) -> tuple[BoolArray, BoolArray]:
     """Which rows and which columns of a tile of ``shape`` each subgroup owns: ``[subgroups, rows]`` and
-    ``[subgroups, columns]``. What it owns is their product."""
+    ``[subgroups, columns]``. What it owns is their product.
+    """
     origins = wg_map.all_offsets(shape)
     masks = []
     for d in (0, 1):
@@ -137,13 +139,15 @@ def held(wg_map: WgMap, shape: Sequence[int]) -> tuple[BoolArray, BoolArray]:
 
 def transposes_in_place(source: WgMap, result: WgMap, shape: Sequence[int]) -> bool:
     """Whether every subgroup already holds, transposed, all that ``result`` gives it of the transposed vector of
-    ``shape``: the transpose then stays within each subgroup's registers."""
+    ``shape``: the transpose then stays within each subgroup's registers.
+    """
     return source.subgroups == result.subgroups and _holds(held(source, shape[::-1])[::-1], held(result, shape))
 
 
 def converts_in_place(source: WgMap, result: WgMap, shape: Sequence[int]) -> bool:
     """Whether every subgroup already holds all that ``result`` gives it of a vector of ``shape``: the conversion then
-    stays within each subgroup's registers."""
+    stays within each subgroup's registers.
+    """
     return source.subgroups == result.subgroups and _holds(held(source, shape), held(result, shape))
 
 

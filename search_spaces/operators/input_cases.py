@@ -56,7 +56,8 @@ _HUGE = {
 class InputCase(NamedTuple):
     """``lines(rng, count, length, dtype)`` makes that many lines of real values, which ``dtype`` holds exactly or
     rounds; ``reason`` says what they provoke. ``everywhere``: all lines of a set are of this case, because a line
-    provokes by what stands beside it."""
+    provokes by what stands beside it.
+    """
 
     name: str
     reason: str

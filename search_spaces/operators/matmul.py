@@ -248,7 +248,8 @@ class Matmul(Problem):
 
     def operands(self) -> tuple[Operand, ...]:
         """Return a, b, scales and bias where there are, out; shapes in memory order, so a column-major a is (batch, k,
-        m)."""
+        m).
+        """
         a_shape = (self.m, self.depth) if self.order_a == "row" else (self.depth, self.m)
         b_shape = (self.depth, self.n) if self.order_b == "row" else (self.n, self.depth)
         bias = (Operand("bias", "input", self.out_dtype, (self.n,)),) if self.has_bias else ()
@@ -299,7 +300,8 @@ class Matmul(Problem):
 
     def _random_block_scales(self, draw: Callable[[tuple[int, ...]], FloatArray]) -> dict[str, Array]:
         """Scales of blocks, which ``draw`` makes as (batch, lines, blocks); tiles are filled up with NaN, which must
-        not arrive anywhere."""
+        not arrive anywhere.
+        """
         if self.blocks is None:
             return {}
         nan = 255 if self.blocks.scale.name == "ue8m0" else 127
@@ -312,7 +314,8 @@ class Matmul(Problem):
     def input_cases(self) -> tuple[cases.InputCase, ...]:
         """Lines of a, or of b for a reduction of columns; the other matrix is positive integers, so that they arrive in
         all of a row, or of a column, of out. Sums in f16 must not overflow but where they are meant to ("huge"): the
-        integers of the other matrix are then as many powers of two smaller as that takes."""
+        integers of the other matrix are then as many powers of two smaller as that takes.
+        """
         if self.a == "i8":
             return cases.INTEGERS, cases.NEGATIVE, cases.ZERO, cases.LARGEST
         if self.input_dtype.values > 1:  # which has neither infinity nor NaN
@@ -380,7 +383,8 @@ class Matmul(Problem):
 
     def _patterns(self, rng: np.random.Generator, columns: bool) -> dict[str, Array]:
         """Every bit pattern of 8 bits in a, or in b where columns are reduced: one after another along k, the infinite
-        ones and NaN in turn of the lines, one in each. The other factor is ones and twos."""
+        ones and NaN in turn of the lines, one in each. The other factor is ones and twos.
+        """
         dtype = self.input_dtype
         kept, other = (self.n, self.m) if columns else (self.m, self.n)
         codes = np.arange(256).astype(np.uint8)
@@ -408,7 +412,8 @@ class Matmul(Problem):
 
     def parts(self, places: Indices) -> Iterator[ProblemPart]:
         """Rectangles of out, one matrix at a time, without the reduction; with scales of blocks, of the columns that
-        share a scale."""
+        share a scale.
+        """
         for rows, columns in rectangles(places, self.n):
             for batch in np.unique(rows // self.m):
                 here = rows[rows // self.m == batch] % self.m
@@ -463,7 +468,8 @@ class Matmul(Problem):
 
     def _values(self, inputs: Mapping[str, Array]) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Return a, b, the bias, and what scales each element of their product (which broadcasts). Scales of blocks are
-        in a and b already."""
+        in a and b already.
+        """
         a, b = self.input_dtype.load(inputs["a"]), self.input_dtype.load(inputs["b"])
         if self.blocks is not None:
             of_a, of_b = (

@@ -34,7 +34,8 @@ class Option:
 @dataclass(frozen=True)
 class Operator:
     """``make`` builds a problem from values for the fields of ``options``, ``from_json`` one from what ``to_json()``
-    gave; both raise ValueError where the values do not make a problem."""
+    gave; both raise ValueError where the values do not make a problem.
+    """
 
     name: str
     summary: str

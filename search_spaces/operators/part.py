@@ -20,7 +20,8 @@ def grid(base: Indices | int, *axes: tuple[Indices, int]) -> Indices:
 
 def rectangles(places: Indices, columns: int) -> Iterator[tuple[Indices, Indices]]:
     """Rows and columns of a matrix with ``columns`` columns, such that their products make up ``places`` (ascending):
-    rows with the same columns belong together."""
+    rows with the same columns belong together.
+    """
     rows, starts = np.unique(places // columns, return_index=True)
     groups: dict[bytes, list[int]] = {}
     of_row = np.split(places % columns, starts[1:])

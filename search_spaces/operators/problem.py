@@ -124,7 +124,8 @@ class Problem(ABC):
 
     def check_outputs(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> str | None:
         """Return what is wrong with stored ``outputs``, "" for nothing, of a problem that checks them itself; None for
-        one whose outputs are compared with ``reference``."""
+        one whose outputs are compared with ``reference``.
+        """
         return None
 
     @property
@@ -153,7 +154,8 @@ class Problem(ABC):
 
     def at_other_sizes(self, values: Mapping[str, Any]) -> tuple[Self, ...]:
         """Return problems that the kernel of a schedule with these ``values`` must serve, too: with dynamic sizes at
-        and around the edges of its tiles, and scalars at the ends of their ranges."""
+        and around the edges of its tiles, and scalars at the ends of their ranges.
+        """
         return ()
 
     def _take_defaults(self, **values: str) -> None:
@@ -169,7 +171,8 @@ class Problem(ABC):
 
     def _take_dtype(self, name: str, dtype: str) -> None:
         """Set the field called ``name`` to ``dtype`` where that is given. Raises ValueError where both are, and
-        differ."""
+        differ.
+        """
         given, default = canonical(getattr(self, name)), type(self).__dataclass_fields__[name].default
         if dtype and given not in (default, canonical(dtype)):
             raise ValueError(f"{name} is {given!r} and dtype {canonical(dtype)!r}: give one of them")
@@ -207,7 +210,8 @@ class Problem(ABC):
 
     def metrics(self, config: Mapping[str, int | str], seconds: float) -> Mapping[str, float]:
         """Return what else a launch of ``seconds`` means for people, by name and unit ("GB/s"); ``config`` holds at
-        least the parameters of the schedule. FLOP/s or bytes a second are shown anyway."""
+        least the parameters of the schedule. FLOP/s or bytes a second are shown anyway.
+        """
         return {}
 
     @property
@@ -222,7 +226,8 @@ class Problem(ABC):
 
     def remedy_of_unset(self, name: str) -> str:
         """Return what a user can do where a kernel reads the array ``name`` before anybody has written it; "" where the
-        kernel is not the user's."""
+        kernel is not the user's.
+        """
         return ""
 
     def under(self, values: Mapping[str, int | str]) -> Problem:
@@ -252,7 +257,8 @@ class Problem(ABC):
 
     def parts(self, places: Indices) -> Iterator[ProblemPart]:
         """Smaller problems that together compute the elements of the first output at ``places`` (ascending, in memory
-        order); none where an element needs too much of the rest."""
+        order); none where an element needs too much of the rest.
+        """
         return iter(())
 
     def to_json(self) -> dict[str, Any]:
@@ -261,7 +267,8 @@ class Problem(ABC):
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Return the problem whose ``to_json()`` was ``data``. Raises ValueError for missing, unknown or wrong
-        fields."""
+        fields.
+        """
         given = {k: v for k, v in data.items() if k != "operator"}
         fields = {f.name: f for f in dataclasses.fields(cls) if f.init}
         needed = [n for n, f in fields.items() if f.default is f.default_factory is dataclasses.MISSING]
@@ -289,7 +296,8 @@ class Problem(ABC):
 @dataclass(frozen=True, eq=False)
 class ProblemPart:
     """``problem`` computes ``outputs`` of the large one from its ``inputs``: for each operand of ``problem``, in its
-    shape, the places of the large array, in memory order."""
+    shape, the places of the large array, in memory order.
+    """
 
     problem: Problem
     inputs: Mapping[str, Indices]

@@ -354,7 +354,8 @@ class Reduce(RowProblem):
 @dataclass(frozen=True)
 class Softmax(RowProblem):
     """``out = exp(x - max) / sum(exp(x - max))`` for each row, in f32: no input overflows. A row of -infinity, and one
-    with +infinity or NaN, is NaN, as that formula says in numpy. Raises ValueError as RowProblem does."""
+    with +infinity or NaN, is NaN, as that formula says in numpy. Raises ValueError as RowProblem does.
+    """
 
     operator: ClassVar[str] = "softmax"
     summary: ClassVar[str] = "softmax of every row"
@@ -424,7 +425,8 @@ class _Norm(RowProblem):
 @dataclass(frozen=True)
 class RmsNorm(_Norm):
     """``out = x / sqrt(mean(x^2) + eps) * weight`` for each row; the weight has one element of x's type a column.
-    Raises ValueError as RowProblem does, and for an eps that is negative or not a number."""
+    Raises ValueError as RowProblem does, and for an eps that is negative or not a number.
+    """
 
     operator: ClassVar[str] = "rmsnorm"
     summary: ClassVar[str] = "rows over their root mean square, times a weight"
@@ -450,7 +452,8 @@ class RmsNorm(_Norm):
     def _allowed(self, inputs: Mapping[str, Array], reference: FloatArray) -> FloatArray:
         """Half of the ``sum_growth`` roundings of the sum of squares (the square root halves them) and 16 more for the
         reciprocal square root and the products, relative to the result. A subnormal x * scale is rounded by up to
-        2^-149, which the weight multiplies. Then rounding to the output type."""
+        2^-149, which the weight multiplies. Then rounding to the output type.
+        """
         relative = (sum_growth(self.columns) / 2 + 16.0) * _UNIT
         with np.errstate(invalid="ignore"):
             bound = np.abs(reference)
@@ -475,7 +478,8 @@ class LayerNorm(_Norm):
     """``out = (x - mean) / sqrt(variance + eps) * weight + bias`` for each row; the variance is that of the row
     (divided by its length); weight and bias have one element of x's type a column.
     Raises ValueError as RowProblem does, for an eps that is negative or not a number, and for an eps of 0 with a single
-    column, whose variance is 0."""
+    column, whose variance is 0.
+    """
 
     operator: ClassVar[str] = "layernorm"
     summary: ClassVar[str] = "rows less their mean, over their deviation, times a weight, plus a bias"

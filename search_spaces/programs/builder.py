@@ -33,7 +33,8 @@ Reference = Callable[
 @dataclass(frozen=True)
 class Argument:
     """An array of a program: names of its one to four extents, and its type. ``unordered``: its elements are right in
-    any order. ``strided``: a launch says how far its lines lie apart."""
+    any order. ``strided``: a launch says how far its lines lie apart.
+    """
 
     sizes: tuple[str, ...]
     dtype: DType
@@ -132,7 +133,8 @@ class Program:
 
     def trace(self, sizes: Mapping[str, Number], chosen: Mapping[str, int]) -> ir.Trace:
         """Return the program at these sizes and choices; ``sizes`` may also have values of scalars, in place of their
-        defaults. Raises ProgramError for one that breaks a rule."""
+        defaults. Raises ProgramError for one that breaks a rule.
+        """
         builder, arrays = self._run(sizes, chosen)
         if builder.extent is None:
             raise ProgramError(f"{self.name}: a program cuts its result into blocks: call p.blocks")

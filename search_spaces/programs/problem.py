@@ -51,7 +51,8 @@ class ProgramProblem(Problem):
 
     def __post_init__(self) -> None:
         """Raise ValueError for sizes that are no whole numbers from 1 up, for scalars outside of their range, and where
-        the program refuses them."""
+        the program refuses them.
+        """
         for array, stride in self.program.strides.items():
             least = getattr(self, self._sizes_of(array)[-1])
             if getattr(self, stride) == 0:
@@ -97,7 +98,8 @@ class ProgramProblem(Problem):
 
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
         """Return what the interpreter gives, or the user's own reference, and the interpreter's bound with the rounding
-        to the outputs' types."""
+        to the outputs' types.
+        """
         values, bounds = interpret_in_any_order(self.usual_trace(), inputs, self._unordered)
         if self.program.reference is not None:
             stored = {o: np.asarray(inputs[o.name])[..., : o.columns] for o in self.operands() if o.role != "output"}
@@ -181,7 +183,8 @@ class ProgramProblem(Problem):
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
         """Return standard normal floats, and whole numbers over all of 8 bits, or from 0 up to the largest size; of
-        those that say where elements lie, most lie in the array; scalars that places depend on lie in their range."""
+        those that say where elements lie, most lie in the array; scalars that places depend on lie in their range.
+        """
         rng = np.random.default_rng(seed)
         saying: dict[str, PlaceInput | ScalarInput] = {
             **place_inputs(self.usual_trace()),

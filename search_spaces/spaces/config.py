@@ -40,7 +40,8 @@ class Config(Mapping[str, Value]):
 
     def integer(self, name: str) -> int:
         """Return an integer parameter or an attribute. Raises TypeError for a text parameter, KeyError for an unknown
-        name."""
+        name.
+        """
         value = self._values[name]
         if not isinstance(value, int):
             raise TypeError(f"parameter {name} is {value!r}, not an integer")

@@ -177,7 +177,8 @@ def _inputs(function: Callable[..., Any], names: Mapping[str, str]) -> dict[str,
 
 def _parameters(function: Callable[..., Any]) -> _Parameters:
     """Return what ``inspect.signature`` says of the parameters, once for each piece of code: rules of one template are
-    made for problem after problem."""
+    made for problem after problem.
+    """
     inner = inspect.unwrap(function, stop=lambda f: hasattr(f, "__signature__"))
     if not isinstance(inner, FunctionType) or hasattr(inner, "__signature__"):
         return _read(function)

@@ -18,7 +18,8 @@ from search_spaces.spaces.schedule import Schedule
 class Stratum:
     """A part of a space: the legal schedules of ``template`` with ``values`` for the parameters that its space is
     stratified by and covers; all of them where there are none. ``ranks`` are theirs in the space of the template.
-    ``share`` of the draws is its own, relative to other strata, after the first."""
+    ``share`` of the draws is its own, relative to other strata, after the first.
+    """
 
     template: str
     values: tuple[Value, ...]

@@ -174,7 +174,8 @@ class Space:
     @cached_property
     def strata(self) -> tuple[Stratum, ...]:
         """The parts with each combination of values of ``stratifying`` that leaves legal schedules; the whole where
-        that is empty."""
+        that is empty.
+        """
         if not self.stratifying:
             return (Stratum(self.name, (), range(self.count())),) if self.count() else ()
         domains = [self._narrowed[name].values for name in self.stratifying]
@@ -230,7 +231,8 @@ class Space:
 
     def unrank(self, ranks: Sequence[int] | npt.NDArray[Any]) -> Columns:
         """Return the configurations with these ranks, a bijection from [0, count()). Raises ValueError for a rank
-        outside."""
+        outside.
+        """
         codes = self._tree.unrank(ranks)
         return Columns.coded(codes, {p.name: p.values for p in self._narrowed.values()}, len(ranks))
 

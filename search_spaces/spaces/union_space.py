@@ -28,7 +28,8 @@ JUMP = 0.05  # probability that a mutant is a random schedule of another stratum
 
 class UnionSpace:
     """All schedules of ``spaces``, each the space of another template. Raises ValueError for no spaces and for two of
-    one template."""
+    one template.
+    """
 
     def __init__(self, spaces: Iterable[Space]) -> None:
         spaces = tuple(spaces)
@@ -67,7 +68,8 @@ class UnionSpace:
 
     def _turns(self, n: int, seed: int, replace: bool) -> list[int]:
         """Return the stratum of each of ``n`` draws: draw j of a stratum comes at the time j / its share + a random
-        start."""
+        start.
+        """
         draw_ranks(1, min(n, 0), seed)  # raises for negative values
         starts = (np.random.PCG64(seed).random_raw(len(self.strata)) >> np.uint64(11)) * 2.0**-53
         waiting = [(float(start), i) for i, start in enumerate(starts)]
@@ -137,7 +139,8 @@ class UnionSpace:
 
     def mutate(self, schedules: Sequence[Schedule], rng: np.random.Generator, rate: float = 0.15) -> list[Schedule]:
         """One mutant of each schedule: of its own template, or with probability ``JUMP`` a random schedule of another
-        stratum."""
+        stratum.
+        """
         neighbourhood.check_rate(rate)
         jumps = (rng.random(len(schedules)) < JUMP).tolist()
         mutants = list(schedules)

@@ -45,7 +45,8 @@ def with_header_of(kernel: GeneratedKernel, row: TensorIntrinsic) -> GeneratedKe
 @dataclass(frozen=True)
 class DeviceSource:
     """``entry`` is a device function template over ``Config`` in ``header``, which lies in the folder ``include`` of
-    ``package``. It takes a kernel's arguments in order."""
+    ``package``. It takes a kernel's arguments in order.
+    """
 
     header: str
     entry: str

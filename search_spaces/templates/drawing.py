@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Drawing:
     """One layout to draw under a title: a distribution (a WgMap with the ``shape`` of its tile, or a NestedLayout), or
-    the banks of a SharedLayout of elements of ``element_bytes``."""
+    the banks of a SharedLayout of elements of ``element_bytes``.
+    """
 
     title: str
     layout: NestedLayout | WgMap | SharedLayout

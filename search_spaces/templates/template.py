@@ -69,7 +69,8 @@ class KernelTemplate:
 
     def config(self, problem: Problem, schedule: Schedule, device: Device) -> Config:
         """``schedule`` with all that follows from it. Raises ValueError with the name and reason of the first validity
-        constraint that it breaks, and for a problem that this template cannot compute."""
+        constraint that it breaks, and for a problem that this template cannot compute.
+        """
         reason = self.why_not(problem, device)
         if reason is not None:
             raise ValueError(reason)
@@ -88,7 +89,8 @@ class KernelTemplate:
     def version(self) -> str:
         """SHA-256 (hex) of the modules that state the space, the lowering and the counts, of the shared rules that they
         use, and of the device source: a template whose logic has changed is another version. Where modules lie is no
-        part of it: neither the packages that they are in, nor what they import from where."""
+        part of it: neither the packages that they are in, nor what they import from where.
+        """
         functions = (self.space, self.lower, self.supports, self.counts, self.proxy)
         texts = dict(m for f in functions if f is not None and f.__module__ != __name__ for m in _modules(f.__module__))
         texts |= {module: text for package in self.packages for module, text in _package(package)}

@@ -39,7 +39,8 @@ class ProgramStep:
 
 class TilePipeline(TileOperator):
     """A problem whose kernel template is several tile programs, launched one after another. Arrays that are not the
-    operator's lie in workspaces."""
+    operator's lie in workspaces.
+    """
 
     @abstractmethod
     def steps(self) -> tuple[ProgramStep, ...]:

@@ -104,7 +104,8 @@ class TileOperator(Problem):
     @abstractmethod
     def programs(self) -> Mapping[str, ProgramProblem]:
         """Return the problems of the tile programs in the order of their launches, by a name of each; "" where there is
-        but one. Raises ValueError for what a program refuses."""
+        but one. Raises ValueError for what a program refuses.
+        """
 
     @abstractmethod
     def interpreted(
@@ -123,7 +124,8 @@ class TileOperator(Problem):
 
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
         """Return the reference as far as the outputs' types hold it, and the bound on rounding errors that the
-        interpreter carries from operation to operation."""
+        interpreter carries from operation to operation.
+        """
         values, bounds, _ = self._bounded(inputs)
         return values, bounds
 
@@ -148,7 +150,8 @@ class TileOperator(Problem):
 
     def stress_inputs(self, seed: int) -> Iterator[StressInputs]:
         """Yield the edge cases of the program whose intermediate results f32 holds: where one overflows, or a number
-        that must weigh nothing is NaN, the program's arithmetic is not that of the reference."""
+        that must weigh nothing is NaN, the program's arithmetic is not that of the reference.
+        """
         for given in self.edge_cases(self.random_inputs(seed), seed):
             inputs = self._shaped(given.inputs)
             if self._bounded(inputs)[2]:
@@ -175,7 +178,8 @@ class TileOperator(Problem):
 
 class TileProblem(TileOperator):
     """A problem whose kernel template is a tile program. It also states the program's views of the operands (other
-    shapes of the same dense memory) and the program."""
+    shapes of the same dense memory) and the program.
+    """
 
     @abstractmethod
     def views(self) -> Mapping[str, str]:
@@ -185,7 +189,8 @@ class TileProblem(TileOperator):
     @abstractmethod
     def compute(*arguments: Any, **arrays: Any) -> None:
         """Write the tile program: ``arguments`` are the builder and the options, ``arrays`` the program's arrays by
-        the names of the operands."""
+        the names of the operands.
+        """
 
     def programs(self) -> Mapping[str, ProgramProblem]:
         return {"": self.tile_problem()}

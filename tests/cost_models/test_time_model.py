@@ -119,7 +119,8 @@ def test_transposes_with_short_runs_are_behind() -> None:
 )
 def test_the_first_choice_keeps_enough_bytes_in_flight(name: str, problem: Problem) -> None:
     """40 KB on each SM, what is written included, hide the latency of a loaded DRAM on an H200: 4.3 TB/s for 0.7 to
-    0.8 us over 132 SMs are 25 KB."""
+    0.8 us over 132 SMs are 25 KB.
+    """
     row = template(name)
     assert row.counts is not None
     for _, config in ranked(name, problem)[:1]:

@@ -68,7 +68,8 @@ def load_box(
     bytes_: int, place: tuple[int, ...], offsets: tuple[int, ...] | None = None, *, out_bytes: int | None = None
 ) -> str:
     """Return a body for 128 threads that copies a box of ``map`` to ``out``, with ``offsets`` a column of pixels. All
-    is the fastest dimension first; ``out_bytes`` of shared memory are copied, zeros behind the box."""
+    is the fastest dimension first; ``out_bytes`` of shared memory are copied, zeros behind the box.
+    """
     shifts = "" if offsets is None else f", {{{', '.join(map(str, offsets))}}}"
     body = _LOAD.replace("REACH", str(out_bytes or bytes_)).replace("OFFSETS", shifts)
     return _boxed(body, bytes_, place, "tile" if offsets is None else "im2col")

@@ -13,7 +13,8 @@ from search_spaces.arrays import FloatArray
 
 class GaussianProcess:
     """Learns values [n] of rows X, float [n, d]. ``given`` hyper-parameters are used as they are; by default they are
-    fitted to the rows."""
+    fitted to the rows.
+    """
 
     def __init__(self, settings: GaussianProcessSettings | None = None, given: Hyperparameters | None = None) -> None:
         self._settings = settings or GaussianProcessSettings()

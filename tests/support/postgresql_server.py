@@ -24,7 +24,8 @@ def binaries() -> Path | None:
 @contextmanager
 def server() -> Iterator[str]:
     """Yield a URL prefix to which the name of a database is added: ``prefix.format(name)``. Skips where there is
-    none."""
+    none.
+    """
     folder_of_binaries = binaries()
     if folder_of_binaries is None:
         pytest.skip("needs PostgreSQL: apt-get install postgresql")

@@ -88,7 +88,8 @@ MAPS = ([4, 1], [2, 2], [1, 4], [4, 2], [2, 4])
 
 def random_tiles(seed: int) -> Program:
     """Up to ten operations on tiles of one shape: functions, masks, reductions and broadcasts of rows, columns and
-    groups, transposes, conversions to random maps; in a loop that carries sums and maxima, or without one."""
+    groups, transposes, conversions to random maps; in a loop that carries sums and maxima, or without one.
+    """
     rng = random.Random(seed)
     rows, columns = rng.choice(SHAPES)
     loop, typed, out_type = rng.random() < 0.5, rng.choice(("f16", "f32", "bf16")), rng.choice(("f16", "f32"))

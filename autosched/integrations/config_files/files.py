@@ -41,7 +41,8 @@ class BatchConfig:
 @dataclass(frozen=True)
 class ConfigFile:
     """``triton`` is the version that tuned it, "" where nobody wrote it down. ``faults`` are of the file as a whole,
-    ``notes`` are true and harm nothing."""
+    ``notes`` are true and harm nothing.
+    """
 
     path: Path
     name: FileName

@@ -37,7 +37,8 @@ class SmallLaunch:
 @dataclass(frozen=True)
 class _Operands:
     """``a`` (rows, k) and ``b`` (experts, n, k) as stored; ``values`` computes what they stand for in float64, ``b`` as
-    (experts, k, n)."""
+    (experts, k, n).
+    """
 
     a: torch.Tensor
     b: torch.Tensor

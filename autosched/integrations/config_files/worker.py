@@ -17,7 +17,8 @@ _origin = lru_cache(maxsize=8)(kernel_for)
 
 def handle(request: Message) -> Message:
     """``format``, ``name`` (of a file), ``config``, ``device`` and ``verify`` to an outcome and the kernel's origin;
-    with ``layer`` and ``rows`` for ``name`` and ``verify``, to ESTIMATED ``seconds``, or None with a reason."""
+    with ``layer`` and ``rows`` for ``name`` and ``verify``, to ESTIMATED ``seconds``, or None with a reason.
+    """
     import triton
 
     if "version" in request:

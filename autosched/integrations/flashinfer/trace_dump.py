@@ -51,7 +51,8 @@ class Definition:
 
     def problem(self, sizes: Mapping[str, int]) -> Problem:
         """Its problem where the open axes have these ``sizes``. Raises ValueError, in one line, where no kernel
-        computes it."""
+        computes it.
+        """
         make = _FUNCTIONS.get(self.function)
         if make is None:
             raise ValueError(f"{self.function} is not computed: only {', '.join(_FUNCTIONS)}")
@@ -92,7 +93,8 @@ def definition(document: Any) -> Definition | None:
 
 def documents(path: Path) -> Iterator[Any]:
     """Yield the JSON documents of a file, or of the ``*.json`` and ``*.jsonl`` files in a folder. Raises ValueError
-    that names the file."""
+    that names the file.
+    """
     files = sorted(p for p in path.rglob("*") if p.suffix in (".json", ".jsonl")) if path.is_dir() else [path]
     for file in files:
         text = text_of(file)

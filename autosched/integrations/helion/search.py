@@ -94,7 +94,8 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
     def autotune(self, *, skip_cache: bool = False) -> Any:
         """Return the recorded winner of such a call on such a device, by the same source and versions; else, and with
         ``skip_cache``, that of a search. Raises helion.exc.NoConfigFound, StoreError, and ValueError where the default
-        configuration itself does not pass."""
+        configuration itself does not pass.
+        """
         with Store.open(self._database) as store:
             self._restore(store)
         found = None if skip_cache else self._best()

@@ -47,7 +47,8 @@ class VerifiedConfigs:
 
     def __call__(self, config: Any) -> Any:
         """``config`` or None. Raises ValueError where the default configuration itself fails: nothing can be compared
-        with it then."""
+        with it then.
+        """
         key = config.to_json()
         if key not in self._known:
             self._known[key] = why = self._why_not(config)

@@ -1,5 +1,6 @@
 """A Triton function as users write it: ``@triton.jit``, perhaps with ``@triton.heuristics`` and
-``@triton.autotune``."""
+``@triton.autotune``.
+"""
 
 from __future__ import annotations
 

@@ -87,7 +87,8 @@ class SomeBlocks:
 
     def compare(self, emulation: Emulation) -> Comparison:
         """Compare the elements that the blocks wrote; the status is ``unverified`` if the reference has none of
-        them."""
+        them.
+        """
         worst, compared, tensors = 0.0, 0, dict(self.outputs.call.tensors())
         for name, expected in self.outputs.expected.items():
             tensor = tensors[name]

@@ -62,7 +62,8 @@ def handle(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def outcome(kept: KeptLaunch, launch: Callable[[], Mapping[str, Array]]) -> dict[str, Any]:
     """Return what came of a launch, beside what was expected. One that differs is launched again: ``repeats`` says
-    whether the GPU at least agrees with itself."""
+    whether the GPU at least agrees with itself.
+    """
     try:
         outputs = launch()
         errors = {
@@ -130,7 +131,8 @@ def launched(cp: Any, kept: KeptLaunch, code: Callable[[str], bytes]) -> dict[st
 
 def at_offsets(kept: KeptLaunch, starts: Mapping[str, int]) -> tuple[Launch, dict[str, int]]:
     """Return the launch, and the address of each of its arrays, where arguments that point into one have an array of
-    their own, which begins there."""
+    their own, which begins there.
+    """
     arguments, addresses = list(kept.launch.arguments), dict(starts)
     for position, offset in kept.offsets.items():
         argument: Any = arguments[position]
@@ -156,7 +158,8 @@ def cubin_path(folder: Path, ptx: str, arch: str) -> Path:
 @lru_cache(maxsize=4)  # launches of one module come one after another
 def assembled(text: str, arch: str) -> bytes:
     """Return the machine code of PTX for ``arch`` ("sm_90a"), by ptxas, or, where there is none, by the driver for the
-    current GPU. Raises Refused."""
+    current GPU. Raises Refused.
+    """
     program = ptxas()
     if program is None:
         return _assembled_by_driver(text)
@@ -177,7 +180,8 @@ def assembled(text: str, arch: str) -> bytes:
 @cache
 def ptxas() -> str | None:
     """Return the newest one of the PATH and of NVIDIA's wheels of nvcc, as PTX of a newer NVRTC needs it. None where
-    there is none."""
+    there is none.
+    """
     found = [shutil.which("ptxas")]
     for wheel in _WHEELS:
         try:

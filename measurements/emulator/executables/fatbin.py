@@ -22,7 +22,8 @@ class FatBinaryError(ValueError):
 
 def ptx_texts(image: bytes) -> list[dict[int, str]]:
     """Of each container by architecture (90 for compute_90): files that were compiled apart come one after the other.
-    PTX text stands for itself. Raises FatBinaryError."""
+    PTX text stands for itself. Raises FatBinaryError.
+    """
     if image.lstrip()[:2] in (b"//", b".v"):
         return [{0: image.rstrip(b"\0").decode(errors="replace")}]
     containers: list[dict[int, str]] = []

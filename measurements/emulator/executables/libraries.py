@@ -101,7 +101,8 @@ def _run(compiler: HostCompiler, *arguments: str) -> None:
 
 def missing_functions(program: Path, folder: Path, work: Path) -> tuple[Path | None, tuple[str, ...]]:
     """Return a library of those functions of CUDA's runtime and driver that the program calls and that the stand-ins
-    lack: each says its name and returns cudaErrorNotSupported. None where there are none."""
+    lack: each says its name and returns cudaErrorNotSupported. None where there are none.
+    """
     wanted = {name for name in _symbols(program, "--undefined-only") if _FUNCTION.fullmatch(name)}
     have = {n for library in (*RUNTIMES, DRIVER) for n in _symbols(folder / library, "--defined-only")}
     lacking = tuple(sorted(wanted - have))
@@ -129,7 +130,8 @@ def needed_libraries(program: Path) -> tuple[str, ...]:
 
 def opens_driver(program: Path) -> bool:
     """Whether a program opens the driver's library itself when it runs: it has its name in it. One that is linked with
-    the static runtime has that, too, and asks for functions by cuGetProcAddress, which nothing stands in for."""
+    the static runtime has that, too, and asks for functions by cuGetProcAddress, which nothing stands in for.
+    """
     if not needed_libraries(program):  # static, or not a program: nothing can be put in front of its libraries
         return False
     return has_text(program, DRIVER.encode()) and not has_text(program, b"cuGetProcAddress")

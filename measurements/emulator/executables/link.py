@@ -32,7 +32,8 @@ class _ModuleStatement:
 
 def link(texts: Sequence[str]) -> str:
     """Return one module. What is declared ``.extern`` is that of another file; of what is ``.weak`` the first is taken;
-    names that are a file's own and known already get another one. A text alone stays as it is."""
+    names that are a file's own and known already get another one. A text alone stays as it is.
+    """
     if len(texts) == 1:
         return texts[0]
     head = "".join(_HEADER.findall(max(texts, key=_version)))
@@ -72,7 +73,8 @@ def _version(text: str) -> tuple[int, ...]:
 
 def _renumbered(text: str, number: int) -> tuple[list[str], str]:
     """Return the lines that name files, and the rest without header and debug sections. Numbers of files differ from
-    those of other texts."""
+    those of other texts.
+    """
     first = number * 10_000
     debug = _DEBUG.search(text)
     text = _HEADER.sub("", text[: debug.start()] if debug else text)

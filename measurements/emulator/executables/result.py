@@ -54,7 +54,8 @@ class LaunchFinding:
 @dataclass(eq=False)
 class ExecutableResult:
     """``status`` is the program's exit status, negative for a signal. ``lacking``: what the stand-in does not have, in
-    the order of the first calls; the program got cudaErrorNotSupported."""
+    the order of the first calls; the program got cudaErrorNotSupported.
+    """
 
     status: int = 0
     launches: int = 0

@@ -96,7 +96,8 @@ def one_at_a_time(path: Path) -> Iterator[None]:
 
 def check_ready(*, source: bool = True) -> None:
     """Check that launches can be emulated here, as ``check_host`` does, and build the runner if it is not there yet:
-    what shows its own progress calls this first. Raises HostFailure."""
+    what shows its own progress calls this first. Raises HostFailure.
+    """
     try:
         there = brings_runner() or intact(emulator_folder() / _name_of(host_compiler(), RUNTIME_FLAGS))
         check_writable(emulator_folder())
@@ -144,7 +145,8 @@ def brings_runner() -> bool:
 
 def _brought() -> Path | None:
     """Return the runner that this installation brings, in the cache; None where it has none, or this machine runs none
-    that was not compiled here."""
+    that was not compiled here.
+    """
     file = prebuilt_runner(sources_digest())
     if file is None:
         return None
@@ -171,7 +173,8 @@ def _copied(file: Path, path: Path) -> bool:
 
 def runner(extra_flags: tuple[str, ...] = ()) -> Path:
     """Return the program that runs launches: the one that this installation brings, or built on first use. Raises
-    HostFailure."""
+    HostFailure.
+    """
     brought = None if extra_flags else _brought()
     if brought is not None:
         return brought
@@ -188,7 +191,8 @@ def runner(extra_flags: tuple[str, ...] = ()) -> Path:
 
 def _build(path: Path, compiler: HostCompiler, flags: tuple[str, ...]) -> None:
     """Compile and link the runner, or wait for another process that does. Each object is kept as soon as it is
-    compiled, so an interrupted build goes on where it stopped. Raises HostFailure."""
+    compiled, so an interrupted build goes on where it stopped. Raises HostFailure.
+    """
     objects = {part: _kept(compiler, part, flags) for part in parts_of(RUNTIME)}
     with (
         CompileStatus("the emulator", len(objects), lambda: sum(kept.exists() for kept in objects.values())),
@@ -232,7 +236,8 @@ def _compile_parts(
 
 def _standard_headers(compiler: HostCompiler, flags: tuple[str, ...], folder: Path) -> tuple[str, ...]:
     """Return options of g++ by which the standard headers of the runtime are read once for all of its parts. Empty
-    where that does not work, as every file includes what it uses."""
+    where that does not work, as every file includes what it uses.
+    """
     if "clang" in compiler.identity:
         return ()
     header = folder / "standard.hpp"
@@ -321,7 +326,8 @@ def used(path: Path) -> None:
 
 def prune_sometimes(folder: Path) -> None:
     """Call ``prune`` for the first program that this process adds, and then for one in PRUNE_EVERY: it looks at every
-    file, and there are thousands."""
+    file, and there are thousands.
+    """
     if next(_added) % PRUNE_EVERY == 0:
         prune(folder)
 

@@ -68,7 +68,8 @@ def host_compiler() -> HostCompiler:
 
 def check_host(*, source: bool = True) -> HostCompiler:
     """Return the compiler of the runner, if launches can be emulated here: of CUDA ``source``, for which NVRTC is
-    needed, or else of PTX. Raises HostFailure. Leaves nothing behind."""
+    needed, or else of PTX. Raises HostFailure. Leaves nothing behind.
+    """
     if source:
         check_nvrtc()
     compiler = check_compiler()

@@ -34,7 +34,8 @@ def build_folder(parent: Path) -> Iterator[Path]:
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
     """Yield an empty folder where the system keeps temporary files; the arrays of a launch in it may be gigabytes.
-    Raises OSError."""
+    Raises OSError.
+    """
     parent = Path(tempfile.gettempdir())
     _look_once(parent)
     with _locked(parent, _TEMPORARY) as folder:
@@ -67,7 +68,8 @@ def note_compiler(folder: Path, group: int) -> None:
 
 def remove_abandoned(parent: Path, prefix: str) -> None:
     """Remove the folders of this user below ``parent`` that start with ``prefix`` and whose process has ended, and end
-    their compilers. What has no lock was not made here, unless it is empty."""
+    their compilers. What has no lock was not made here, unless it is empty.
+    """
     for folder in parent.glob(f"{prefix}*"):
         with suppress(OSError):
             if folder.is_symlink() or not folder.is_dir() or folder.stat().st_uid != os.getuid():

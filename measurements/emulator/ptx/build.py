@@ -121,7 +121,8 @@ def _toolchain(kernel: GeneratedKernel) -> str:
 
 def ptx_digest(kernel: GeneratedKernel) -> str | None:
     """SHA-256 (hex) of the PTX that is executed for ``kernel``; None where there is none: no NVRTC, or a kernel that it
-    or the machine refuses. Raises HostFailure where the cache cannot be written."""
+    or the machine refuses. Raises HostFailure where the cache cannot be written.
+    """
     try:
         toolchain_version()
         digests = [_digest_of(compile_to_bytecode(step).path) for step in kernel.steps]
@@ -137,7 +138,8 @@ def _digest_of(path: Path) -> str:
 
 def ptx_to_bytecode(text: str, entry: str = "", module: Module | None = None) -> CompiledBytecode:
     """PTX text as a program for the runner. ``module``: the text, where it has been parsed already. Raises
-    KernelCompileError (compile_error, unsupported), HostFailure."""
+    KernelCompileError (compile_error, unsupported), HostFailure.
+    """
     started = time.monotonic()
     path = _place("text", entry, text)
     if intact(path):
@@ -197,7 +199,8 @@ class SitePositions(NamedTuple):
 
 class ProgramFacts(NamedTuple):
     """What a program says of its kernel: bytes of static shared memory, the blocks of an SM that it demands
-    (``.minnctapersm``, at least 1), and the text of each different instruction."""
+    (``.minnctapersm``, at least 1), and the text of each different instruction.
+    """
 
     static_shared: int
     blocks_of_sm: int

@@ -47,14 +47,16 @@ _WIDE_COUNTER = re.compile(r"%pm\d_64")  # of performance, always 0
 
 class NotExecutable(Exception):
     """The module has no such kernel, or the kernel needs what the machine lacks. One line that names the
-    line of the source and that of the PTX."""
+    line of the source and that of the PTX.
+    """
 
 
 @dataclass(frozen=True)
 class Bytecode:
     """``text`` is what the runner reads. ``places`` has a line for each site of its report, in their order: the line of
     the source where a finding is shown, that of the PTX with its text, and those into which it is inlined, with tabs in
-    between."""
+    between.
+    """
 
     text: str
     entry: str
@@ -64,7 +66,8 @@ class Bytecode:
 
 def shown_frame(frames: tuple[Frame, ...], line: int) -> Frame:
     """Where a finding is shown: the innermost line that is neither in ``ptx/`` nor in a header of CUDA; that of the PTX
-    where no line of a source is known."""
+    where no line of a source is known.
+    """
     for frame in frames:
         if not frame.file.startswith(
             ("autosched/ptx/", "cuda_", "__nv", "cooperative_groups", "mma", "crt/", "/usr/", "/opt/")
@@ -110,7 +113,8 @@ def _align(n: int, alignment: int) -> int:
 @dataclass
 class _Frame:
     """Where the registers, parameters and local variables of a function lie; ``tokens``: registers as the program's
-    text has them."""
+    text has them.
+    """
 
     function: Function
     index: int
@@ -446,7 +450,8 @@ class _Translation:
 
     def with_addresses(self) -> list[str]:
         """Return the functions whose addresses variables or functions of the module hold. A pointer to one, or to a
-        table of them (that of a class with virtual functions), may come from another launch."""
+        table of them (that of a class with virtual functions), may come from another launch.
+        """
         held = [value for v in self.module.variables for value in v.initial]
         for f in self.module.functions.values():
             held += [operand for i in f.body if i.opcode.startswith("mov") for operand in i.operands]

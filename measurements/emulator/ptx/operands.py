@@ -35,7 +35,8 @@ _COMMA = re.compile(r",(?![^{}\[\]()]*[}\])])")
 
 class OperandReader:
     """Reads the operands of one function, whose ``registers`` become known as they are declared. ``renamed`` says what
-    stands for a name where an inner scope declares it again."""
+    stands for a name where an inner scope declares it again.
+    """
 
     def __init__(self, registers: Container[str], renamed: Callable[[str], str]) -> None:
         self._registers, self._renamed = registers, renamed

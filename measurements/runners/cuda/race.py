@@ -56,7 +56,8 @@ class RaceRule:
 @dataclass(frozen=True)
 class Raced:
     """The ``ratios`` of the challenger's time to the incumbent's, one per pair of neighbouring times; ``out`` if the
-    first launches decided."""
+    first launches decided.
+    """
 
     ratios: tuple[float, ...]
     out: bool

@@ -139,7 +139,8 @@ class Traffic:
 
 def aligned_period(layout: SharedLayout, element_bytes: int) -> int:
     """Lines after which accesses cost the same again: shifting all addresses by whole units of the widest access
-    changes the banks but not the conflicts."""
+    changes the banks but not the conflicts.
+    """
     period, extent = layout.period
     return period * (WIDEST_BYTES // gcd(extent * element_bytes, WIDEST_BYTES))
 
@@ -148,7 +149,8 @@ def aligned_period(layout: SharedLayout, element_bytes: int) -> int:
 # tries.
 def _repeats(layout: SharedLayout, span: int, element_bytes: int) -> tuple[SharedLayout, int]:
     """(part, n): accesses to ``span`` lines that start at multiples of ``span`` cost n times as much on ``layout`` as
-    on the part."""
+    on the part.
+    """
     lines = lcm(aligned_period(layout, element_bytes), span)
     if layout.lines % lines:
         return layout, 1
@@ -248,7 +250,8 @@ def _ldmatrix_traffic(layout: SharedLayout, axis: Axis, vector: int, element_byt
 @lru_cache(maxsize=2**16)
 def _load_traffic(layout: SharedLayout, lanes: NestedLayout, element_bytes: int, vector: int) -> Traffic:
     """Return loads of ``vector`` elements by the 32 lanes of every fragment of the tile, distributed as ``lanes``
-    says."""
+    says.
+    """
     held = _held(lanes)[:, ::vector]
     origins = np.indices([n // step for n, step in zip(layout.shape, lanes.shape, strict=True)])
     rows, cols = (

@@ -118,7 +118,8 @@ class CopyPlan:
 
     def execute(self, tile: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
         """Return the shared buffer (``layout.size`` elements, padding zero) after the copy of ``tile``, (rows,
-        cols)."""
+        cols).
+        """
         if tile.shape != self.region.shape:
             raise ValueError(f"the tile must have shape {self.region.shape}, not {tile.shape}")
         rows, cols = self.positions()
@@ -206,7 +207,8 @@ def expected_sectors(region: Region, vector: int, columns: int) -> float:
 @lru_cache(maxsize=2**14)
 def few_sectors(region: Region, vector: int, columns: int) -> bool:
     """Whether ``columns`` threads with ``vector`` elements touch at most MOST_SECTORS times the fewest sectors with
-    which any binding moves the lines of ``region``. True for bindings that do not fit its lines."""
+    which any binding moves the lines of ``region``. True for bindings that do not fit its lines.
+    """
     found = _sectors(region, vector, columns)
     return found is None or found <= MOST_SECTORS * _fewest_sectors(region)
 
@@ -260,7 +262,8 @@ def conflict_percent(
 @lru_cache(maxsize=2**15)
 def few_conflicts(layout: SharedLayout, element_bytes: int, axis: Axis) -> frozenset[tuple[int, int]]:
     """All (vector, columns) with which the shared side of a copy along ``axis`` takes at most MOST_CONFLICTS times the
-    cycles without conflicts, or no more than in any other columns: a layout may be worth its copy."""
+    cycles without conflicts, or no more than in any other columns: a layout may be worth its copy.
+    """
     percents = _percents_of_bindings(layout, element_bytes, axis, 1)
     most: dict[int, float] = {}
     for (vector, _), percent in percents.items():
@@ -285,7 +288,8 @@ def _percents_of_bindings(
 
 def _alike(layout: SharedLayout, element_bytes: int, axis: Axis) -> SharedLayout:
     """Return a layout with the same percents in bindings of single elements across ``axis``, so that tiles of many
-    sizes are counted once; it differs in the number of lines alone."""
+    sizes are counted once; it differs in the number of lines alone.
+    """
     if axis == layout.line_axis:
         # The accesses of warps that start whole periods apart cost the same (see ``aligned_period``), and the warps
         # that are sampled are whole periods of them, or all inside of the first one.
@@ -330,7 +334,8 @@ def _conflict_percents(
 
 def _periods(layout: SharedLayout, element_bytes: int, axis: Axis) -> tuple[int, int]:
     """(across, along): elements across and along ``axis`` after which an access costs the same again. Without swizzles
-    moving it along a line moves all its addresses as far."""
+    moving it along a line moves all its addresses as far.
+    """
     swizzled = any(isinstance(step, Swizzle) for step in layout.steps)
     of_line = layout.line if swizzled else WIDEST_BYTES // element_bytes
     of_lines = aligned_period(layout, element_bytes)
@@ -342,7 +347,8 @@ def _warps(
     shape: tuple[int, int], piece: int, bindings: tuple[Binding, ...], periods: tuple[int, int]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Positions (across, along) of the lanes of a few warp accesses, each (accesses, 32), and where each binding's
-    accesses start. Where they repeat whole ``periods``, one of each is enough for the average."""
+    accesses start. Where they repeat whole ``periods``, one of each is enough for the average.
+    """
     lines, line = shape
     accesses = []
     for vector, columns, block in bindings:

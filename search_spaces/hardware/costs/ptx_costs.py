@@ -121,7 +121,8 @@ def tensor_flops(operation: str) -> tuple[float, str]:
 
 def by_pipe(executed: Mapping[str, T]) -> dict[Pipe, T]:
     """Instructions of warps by pipe, for PTX operations and how often they were executed: a number, or an array with
-    one for each of some launches."""
+    one for each of some launches.
+    """
     found: dict[Pipe, T] = {}
     for operation, times in executed.items():
         for pipe, weight in costs(operation):

@@ -42,7 +42,8 @@ def infer(trace: ir.Trace, classes: tuple[int, ...] = ()) -> Inference:
 
 def _settled_states(trace: ir.Trace, classes: tuple[int, ...]) -> Inference:
     """States take the distribution of what a loop gives them, which may follow other states. One that still changes
-    after some passes, or within a pass, keeps what it has: its values are converted."""
+    after some passes, or within a pass, keeps what it has: its values are converted.
+    """
     states: dict[int, Spread] = {}
     fixed: frozenset[int] = frozenset()
     kept = list[Anchor]()
@@ -189,7 +190,8 @@ def _own(found: Inference, operation: ir.Computing) -> Spread | None:
 
 def _is_split(found: Inference, source: Spread | None, dimension: int, operation: ir.ReduceTile) -> bool:
     """Whether groups of a reduction would lie across what a warp, a lane or a register has: those that are no power of
-    two, those of lines of memory, which warps share, and those that a map of the user gives to several subgroups."""
+    two, those of lines of memory, which warps share, and those that a map of the user gives to several subgroups.
+    """
     size = operation.size
     if size == operation.value.shape[dimension]:
         return False
@@ -222,7 +224,8 @@ def _product(found: Inference, operation: ir.Mma) -> int:
 
 def _result_map(operation: ir.Mma) -> ir.Given | None:
     """Return the map of a product's result: the one that the program says, or that follows from those of both
-    operands."""
+    operands.
+    """
     a, b = operation.a.map, operation.b.map
     if operation.result.map is None and isinstance(a, WgMap) and isinstance(b, WgMap):
         return WgMap(a.sg_layout, (a.sg_data[0], b.sg_data[1]))

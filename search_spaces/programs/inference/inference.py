@@ -58,7 +58,8 @@ class Spread:
 
     def expand(self, dimension: int, size: int) -> Spread:
         """Of ``size`` neighbours along ``dimension`` for each element: those that were grouped, where they were, or in
-        registers of one thread."""
+        registers of one thread.
+        """
         if self.kind == "group" and self.of is not None and (self.number, self.size) == (dimension, size):
             return self.of
         rows, columns = self.shape
@@ -170,7 +171,8 @@ class Inference:
     """``classes``: of each product in the order of the program; those that share their subgroups have one number.
     ``natural``: the distribution that a value has by itself. ``wanted``: those in which it is wanted. ``products``:
     of each product, by its result's id. ``sources``: what each reduction reduces. ``partial``: reductions whose lanes
-    are joined behind the loop, by the state that carries them."""
+    are joined behind the loop, by the state that carries them.
+    """
 
     trace: ir.Trace
     classes: tuple[int, ...] = ()

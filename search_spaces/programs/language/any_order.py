@@ -27,7 +27,8 @@ def fetch_of(trace: ir.Trace) -> ir.AtomicFetch | ir.LoadTile | None:
 
 def in_order(values: FloatArray, bounds: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the elements in ascending order, NaN last, with a bound that holds for each: sorting brings no two
-    vectors farther apart than their elements are."""
+    vectors farther apart than their elements are.
+    """
     return np.sort(values, axis=None), np.full(values.size, bounds.max(initial=0.0))
 
 

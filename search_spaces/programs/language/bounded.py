@@ -83,7 +83,8 @@ LIMITS = {"i8": (-128, 127), "u8": (0, 255), "i32": (-(2**31), 2**31 - 1), "e4m3
 
 def cast(type_: DType, value: Bounded) -> Bounded:
     """Return a cast: whole numbers are cut towards zero, and narrow types hold their largest number in place of what is
-    beyond."""
+    beyond.
+    """
     if type_.name not in LIMITS:
         return certain(type_, *rounded(type_, value))
     least, most = LIMITS[type_.name]
@@ -122,7 +123,8 @@ def reduced(operation: ir.ReduceTile, parts: FloatArray, errors: FloatArray, axi
 
 def picked(operation: ir.ReduceTile, elements: Bounded, index: Bounded, axis: int) -> Bounded:
     """Return the indices of the elements that are picked along ``axis``, and how far another one's may be that rounding
-    brings before it."""
+    brings before it.
+    """
     (values, errors), (places, unsure) = elements, index
     sign = PICKS[operation.kind].sign
     nan = np.isnan(values)
@@ -252,7 +254,8 @@ def _factors(values: FloatArray, bounds: FloatArray) -> tuple[FloatArray, FloatA
 
 def _summed(bounds: FloatArray) -> FloatArray:
     """Return the largest size of all terms that a sum with these bounds may have so far: each has left at least 16
-    roundings in them (``sum_growth``)."""
+    roundings in them (``sum_growth``).
+    """
     return np.where(np.isfinite(bounds), bounds / (16 * U), 0.0)
 
 
@@ -291,7 +294,8 @@ def _products_in_any_order(
     sure: FloatArray | BoolArray | bool,
 ) -> Bounded:
     """As ``certain``, of products whose partial products are up to ``largest`` and down to ``least`` in some order: one
-    that overflows is followed by one that vanishes."""
+    that overflows is followed by one that vanishes.
+    """
     grows, vanishes = ~(largest * _ROUNDED <= _LARGEST), ~(least > _UNDERFLOW)
     unsure = np.where(np.isfinite(values), grows & (least < 1.0), vanishes) & ~np.isnan(values)
     return certain(type_, values, np.where(unsure & np.isfinite(values), np.inf, bounds), np.asarray(sure) & ~unsure)
@@ -299,7 +303,8 @@ def _products_in_any_order(
 
 def rounded(type_: DType, value: Bounded) -> Bounded:
     """Return a cast: the reference keeps its digits, and the bound has the rounding. What is surely beyond the largest
-    number of the type becomes what the type stores in its place."""
+    number of the type becomes what the type stores in its place.
+    """
     values, bounds = value
     if type_ == F32 or not type_.is_float:
         return value

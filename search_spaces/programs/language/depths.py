@@ -41,7 +41,8 @@ def pad_depths(operations: tuple[ir.Operation, ...], first_id: int) -> tuple[ir.
 @dataclass
 class _Depths:
     """``wider`` are the values that get a second, wider one: by their number and the dimension. ``cut`` are the loads
-    among them whose window ends before its array does."""
+    among them whose window ends before its array does.
+    """
 
     ids: Iterator[int]
     made: dict[int, ir.LoadTile | ir.TransposeTile] = field(default_factory=dict)

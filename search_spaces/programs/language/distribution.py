@@ -341,7 +341,8 @@ def blocked(shape: tuple[int, int], warps: int, along: int, columns: int, across
 
 def of_nested(layout: NestedLayout, shape: tuple[int, int]) -> Distribution:
     """Return a NestedLayout's: subgroup, batch, outer, thread, element, in its order of registers. A subgroup of more
-    lanes than a warp has is as many warps as it takes."""
+    lanes than a warp has is as many warps as it takes.
+    """
     lanes = subgroup_lanes(layout)
     layout.verify(shape, lanes)
     found = []
@@ -395,7 +396,8 @@ def turned(window: Window, warps: int) -> Distribution:
 @lru_cache(maxsize=4096)
 def fold(of: Distribution, dimension: int, size: int) -> tuple[Distribution, tuple[int, ...]]:
     """Return the distribution of one value for every ``size`` along ``dimension``, and its register for each of
-    ``of``'s."""
+    ``of``'s.
+    """
     folded = of.folded(dimension, size)
     mine = [list(of.of_registers(d)) for d in (0, 1)]
     mine[dimension] = [offset // size for offset in mine[dimension]]

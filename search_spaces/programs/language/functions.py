@@ -336,7 +336,8 @@ SCANS = {
 @dataclass(frozen=True)
 class Atomic:
     """What atomic_rmw does: the reduction of an element in memory and one of the value, "" where that takes its place.
-    ``red``: the operation of memory's own that does it, for f32 and i32, "" where threads compare and swap."""
+    ``red``: the operation of memory's own that does it, for f32 and i32, "" where threads compare and swap.
+    """
 
     reduction: str
     types: tuple[str, ...]

@@ -13,7 +13,8 @@ from search_spaces.programs.language.places import resolve
 @lru_cache(maxsize=256)
 def independent(trace: ir.Trace) -> Mapping[str, int]:
     """Return the names of the extents that blocks cut into tiles, with the axis of the grid, and along which no
-    operation joins elements or tells one place from another."""
+    operation joins elements or tells one place from another.
+    """
     plain = resolve(trace)
     names = dict.fromkeys(name for a in trace.arrays for name in a.sizes)
     found = {name: _Along(plain, name).axis() for name in names}

@@ -177,7 +177,8 @@ class Index:
     @property
     def code(self) -> str:
         """The value in CUDA C++: ``block_0``, ``turn_3`` and ``scalar_5`` are the block's coordinate, the turn of loop
-        3 and the value of scalar 5, ``argument_0`` the value of the first argument within its range."""
+        3 and the value of scalar 5, ``argument_0`` the value of the first argument within its range.
+        """
         if self.kind == "constant":
             return str(self.number)
         if self.kind in ("block", "loop"):

@@ -92,7 +92,8 @@ def _numbers(dtype: DType, stored: Array) -> FloatArray:
 @dataclass(frozen=True)
 class Added:
     """What atomics have added up in an array, in any order: sums of sizes, the first one that of what lay there, and
-    how many there were."""
+    how many there were.
+    """
 
     sizes: FloatArray
     counts: FloatArray
@@ -279,7 +280,8 @@ class _Block:
 
     def _scattered(self, window: ir.Window) -> tuple[BoolArray, tuple[IntArray, IntArray]]:
         """Of a window whose places a tile says: which of its elements lie in the array, and the row and the column of
-        each there; of those outside, of some other."""
+        each there; of those outside, of some other.
+        """
         assert window.index is not None
         values, _ = self.values[window.index.id]
         given = np.broadcast_to(values.astype(np.int64), window.shape)

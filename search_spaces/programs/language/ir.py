@@ -180,7 +180,8 @@ class Reshape:
 @dataclass(frozen=True)
 class Mma:
     """``result = a @ b + c``; without ``c``, a @ b (tile_mma). ``tf32``: factors may be rounded to it. ``scales``: of a
-    and of b, one for each block along k (``hardware.block_scaling``)."""
+    and of b, one for each block along k (``hardware.block_scaling``).
+    """
 
     result: Value
     a: Value
@@ -256,7 +257,8 @@ class ReduceTile:
 @dataclass(frozen=True)
 class Scan:
     """Each element becomes all up to it along ``dimension`` joined. ``exclusive``: without itself. ``reverse``: those
-    from it on."""
+    from it on.
+    """
 
     result: Value
     kind: str
@@ -320,7 +322,8 @@ class FetchPart:
 @dataclass(frozen=True)
 class Loop:
     """``first``, ``first + step``, .. while less than ``stop``. Its ``body`` was traced once. ``parts``: blocks that
-    share the iterations, or 0 where the program says nothing about that."""
+    share the iterations, or 0 where the program says nothing about that.
+    """
 
     number: int
     first: Index

@@ -40,7 +40,8 @@ class Loops(Scalars, Recorder):
 
     def steps(self, stop: Index | int, step: int, *, first: Index | int = 0) -> Iterator[Index]:
         """``for at in p.steps(k, bk):``, a loop of the program over first, first + step, .. below ``stop``. Its body is
-        traced once. Both ends may depend on the block, and on numbers that it loads."""
+        traced once. Both ends may depend on the block, and on numbers that it loads.
+        """
         yield from self._iterations("steps", stop, step, first, 0)
 
     def _iterations(
@@ -126,7 +127,8 @@ class Loops(Scalars, Recorder):
     @contextmanager
     def when(self, place: Index, equals: int = 0) -> Iterator[None]:
         """``with p.when(at % 128):``, operations where a place is ``equals``: for all threads of a block, or for none
-        (scf.if). Its body is traced once. A window that moves in it, in a loop, moves every so many turns."""
+        (scf.if). Its body is traced once. A window that moves in it, in a loop, moves every so many turns.
+        """
         source, number = caller(), self.new_id()
         if not isinstance(place, Index):
             fail("when", f"the condition is a place, such as at % 128, not {place!r}")

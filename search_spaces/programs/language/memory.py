@@ -178,7 +178,8 @@ class ArrayOperations(NamedFunctions, Recorder):
 
     def _of_elements(self, array: ir.Array, row: Tile, column: Tile, shape: Shape) -> WindowHandle:
         """Return a window of which tiles say the row and the column of each element: a window on all of the matrix as
-        one line, where -1 stands for what lies outside."""
+        one line, where -1 stands for what lies outside.
+        """
         rows, columns = array.matrix
         if array.dynamic is not None or array.pitch is not None:
             fail("window", f"tiles say rows or elements of {array.name} alone where all its sizes are constants")
@@ -199,7 +200,8 @@ class ArrayOperations(NamedFunctions, Recorder):
 
     def shared(self, rows: int, columns: int, type_: str) -> ir.Array:
         """Return a tile in shared memory (RFC, a memref with slm), which windows store to and load from. What a block
-        stores there it may load behind that; the barriers in between follow. How it lies there is searched."""
+        stores there it may load behind that; the barriers in between follow. How it lies there is searched.
+        """
         shape_of("shared", (rows, columns))
         try:
             found = dtype(type_, ARRAY_DTYPES)
@@ -213,7 +215,8 @@ class ArrayOperations(NamedFunctions, Recorder):
     def load(self, window: WindowHandle, *, padding: float = 0.0) -> Tile:
         """Return the elements of a window (RFC, load_tile); ``padding`` outside of the array.
 
-        Of an InOut array, as the block has left them; no block loads what another one stores."""
+        Of an InOut array, as the block has left them; no block loads what another one stores.
+        """
         target = _window_of("load", window)
         if target.array.role == "output":
             fail("load", f"{target.array.name} is an output, which holds nothing yet: declare it InOut")
@@ -226,7 +229,8 @@ class ArrayOperations(NamedFunctions, Recorder):
         array from ``rows_below`` on keep what they hold: those of the next sequence or group.
 
         What is stored where a tile says (RFC, store_scatter) goes to different places, and to an InOut array: all other
-        places keep what the caller left there."""
+        places keep what the caller left there.
+        """
         tile, to = tile_of("store", value), _window_of("store", window)
         self._check_target("store", "store_tile", tile, to)
         if to.index is not None and to.array.role != "inout":
@@ -266,7 +270,8 @@ class ArrayOperations(NamedFunctions, Recorder):
 
     def atomic_add(self, value: Tile | State, window: WindowHandle) -> Tile:
         """Add to each element of the window, and return what it was before; ``atomic_rmw`` says the rest. Raises
-        ProgramError."""
+        ProgramError.
+        """
         tile = tile_of("atomic_add", value)
         return self.atomic_rmw("addf" if tile.value.dtype.is_float else "addi", tile, window)
 

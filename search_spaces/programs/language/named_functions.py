@@ -106,7 +106,8 @@ class NamedFunctions(ABC):
 
     def random(self, counter: Operand | Index, seed: Operand | Index, *, word: int = 0) -> Tile:
         """Return a random f32 for each counter, uniform from 0 up to, and without, 1, in steps of 2^-24.
-        ``random_bits`` says the rest. Raises ProgramError."""
+        ``random_bits`` says the rest. Raises ProgramError.
+        """
         high = self.map("bit_and", self.map("shift_right", self.random_bits(counter, seed, word=word), 8), 2**24 - 1)
         return self.map("multiply", high.cast("f32"), 2.0**-24)
 

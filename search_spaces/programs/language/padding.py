@@ -25,7 +25,8 @@ Edge = tuple[Index, int, bool]
 @dataclass(frozen=True)
 class Outside:
     """Along one dimension: ``inside`` where all elements are the program's own; else ``constant`` or ``unknown``
-    numbers, of the operation at ``source``. ``edges`` are the arrays' ends that were passed."""
+    numbers, of the operation at ``source``. ``edges`` are the arrays' ends that were passed.
+    """
 
     kind: Literal["inside", "constant", "unknown"]
     value: float = 0.0
@@ -282,7 +283,8 @@ class _Walk:
 
     def _is_other(self, operation: ir.Map, owns: list[Outside]) -> bool:
         """Whether ``where`` gives its constant behind every edge: where the condition is false, and where what it
-        would take is that constant, too."""
+        would take is that constant, too.
+        """
         other = operation.arguments[2]
         number = self.everywhere.get(other.id) if isinstance(other, ir.Value) else other
         if number is None or owns[2].kind != "inside":

@@ -13,7 +13,8 @@ Offsets = dict[int, tuple[Index, Index]]  # how far each window has moved
 
 def resolve(trace: ir.Trace) -> ir.Trace:
     """Return the same program without ``Move``. Raises ProgramError for a window that moves by what no index can
-    say."""
+    say.
+    """
     return dataclasses.replace(trace, operations=_resolved(trace.operations, {}, None))
 
 
@@ -38,7 +39,8 @@ def indices(operation: ir.Operation) -> tuple[Index, ...]:
 
 def _resolved(operations: tuple[ir.Operation, ...], offsets: Offsets, turn: _Turn | None) -> tuple[ir.Operation, ...]:
     """``offsets`` are those in front of the operations, and become those behind them. ``turn`` is of the loop that
-    they are the body of."""
+    they are the body of.
+    """
     found: list[ir.Operation] = []
     for operation in operations:
         match operation:

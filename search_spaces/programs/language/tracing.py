@@ -117,7 +117,8 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
 
     def cover(self, extent: int) -> int:
         """Return the least power of two from ``extent`` up: a tile that holds a whole row. Raises ProgramError for a
-        dynamic size."""
+        dynamic size.
+        """
         if type(extent) is not int:
             fail("cover", f"a tile's shape is a whole number, not {extent}: a dynamic size is cut into tiles")
         return 1 << max(extent - 1, 0).bit_length()
@@ -280,7 +281,8 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
 
     def convert_layout(self, value: Tile | State, map: ir.Given | None = None, *, shared: bool = False) -> Tile:
         """Return the same values, held as ``map`` says, or as the search decides (RFC, convert_layout). ``shared``:
-        through shared memory even where registers would do (VectorExt, shared_memory_conversion)."""
+        through shared memory even where registers would do (VectorExt, shared_memory_conversion).
+        """
         tile = tile_of("convert_layout", value)
         if map is not None:
             self._verify_map("convert_layout", map, tile.shape)
@@ -344,7 +346,8 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
     def cast(self, value: Tile | State, to: str) -> Tile:
         """Return the values in another type, rounded where it is narrower. To a whole number they are cut towards zero
         (``p.round`` before it takes the nearest); i8, u8, e4m3 and e5m2 hold their largest number in place of what is
-        beyond."""
+        beyond.
+        """
         tile = tile_of("cast", value)
         if tile.value.dtype.values > 1:
             fail("cast", f"pairs of {tile.value.dtype.name} are multiplied with scales alone")

@@ -28,7 +28,8 @@ _SUMS = {
 @cache
 def fused_products(found: Inference) -> frozenset[int]:
     """Return the results of f32 multiplications that are taken by sums alone, each in the same straight-line code and
-    in a distribution in which the product is computed."""
+    in a distribution in which the product is computed.
+    """
     uses: dict[int, list[ir.Operation]] = {}
     for operation, _ in found.trace.walk():
         for value in ir.inputs(operation):

@@ -98,7 +98,8 @@ class EmitterBase:
 
     def whole(self, n: StagedNumbers) -> bool | None:
         """Of an operand of a loop that is peeled: whether tiles before its last turn lie in the array along their way;
-        None of others."""
+        None of others.
+        """
         loop = n.staged.loop
         if loop not in self.peeled or loop is None:
             return None

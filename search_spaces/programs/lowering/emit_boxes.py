@@ -163,7 +163,8 @@ class Boxes(TensorMemory):
 
     def _flying_turns(self, loop: ir.Loop) -> None:
         """Of a loop that adds up products and does nothing else: a group of multiplications each, which the ring
-        waits for; states are the accumulators."""
+        waits for; states are the accumulators.
+        """
         if self.columns:
             self._tensor_turns(loop, list(self._products_of(loop)))
             return
@@ -182,7 +183,8 @@ class Boxes(TensorMemory):
 
     def _products_of(self, loop: ir.Loop) -> Iterator[tuple[ir.Mma, int]]:
         """Yield the products of a loop that does nothing else, each with the state that it adds to, when its operands
-        have been emitted."""
+        have been emitted.
+        """
         states: dict[int, int] = {}
         for operation in loop.body:
             match operation:

@@ -64,7 +64,8 @@ class MemoryAccess(SharedTiles):
 
     def _tile_place(self, staged: Staged) -> tuple[str, str, str]:
         """Return the matrix of an operand for what copies its tiles, and where the first one begins along lines and
-        across them. Lines of a dynamic size are counted such that the first one outside is FIRST_OUTSIDE."""
+        across them. Lines of a dynamic size are counted such that the first one outside is FIRST_OUTSIDE.
+        """
         array = staged.load.window.array
         base, (lines, along) = self.base(array), self.places(staged)
         if array.dynamic is None:
@@ -74,7 +75,8 @@ class MemoryAccess(SharedTiles):
 
     def _access(self, window: ir.Window, of: Distribution, source: ir.Source) -> tuple[str, Distances, list[str]]:
         """Return a pointer to the thread's register 0; the distance of each register; and of each dimension a name for
-        the coordinate in the array, "" where all of it is inside."""
+        the coordinate in the array, "" where all of it is inside.
+        """
         lines, inside = [], []
         strides = window.strides
         for d in (0, 1):

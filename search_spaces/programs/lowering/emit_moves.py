@@ -170,7 +170,8 @@ class Moves(EmitterBase):
 
     def _join_lanes(self, name: str, operation: ir.ReduceTile, of: Distribution, digit: Digit, parts: int) -> None:
         """Join the parts of lanes whose number is no power of two: all lanes add them up in one order, those of the
-        first lanes where several hold copies."""
+        first lanes where several hold copies.
+        """
         row, source, base = REDUCTIONS[operation.kind], operation.source, self.new("lane")
         register = register_type(operation.result.dtype)
         own = []

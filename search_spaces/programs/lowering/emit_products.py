@@ -149,7 +149,8 @@ class Products(Boxes):
 
     def _scales(self, operation: ir.Mma) -> list[str]:
         """Return arrays of the scales of a and b: for each step of k, each fragment and each of its lines that a lane
-        has, a word whose bytes are those of the blocks of the step. Nothing without scales."""
+        has, a word whose bytes are those of the blocks of the step. Nothing without scales.
+        """
         assert self.row is not None
         found, number = list[str](), self.found.product_of[operation.result.id]
         scales, operands = scale_spreads(operation, number), sides(self.found, operation)
@@ -176,7 +177,8 @@ class Products(Boxes):
 
     def _buffer_fragments(self, loop: ir.Loop) -> tuple[int, list[str], list[tuple[str, ir.Source]]]:
         """Declare two buffers of the fragments of a turn's products. Return the steps of a turn, the lines that read a
-        step to a buffer, and those that multiply a buffer and add to the states."""
+        step to a buffer, and those that multiply a buffer and add to the states.
+        """
         assert self.row is not None
         names: dict[tuple[int, Spread], str] = {}
         reads, multiplies = list[str](), list[tuple[str, ir.Source]]()
@@ -226,7 +228,8 @@ class Products(Boxes):
 
     def _operand(self, value: ir.Value, spread: Spread, source: ir.Source, loaded: list[str]) -> str:
         """Return the fragments of a step: an expression of ``step``. What is in shared memory is loaded step by
-        step."""
+        step.
+        """
         assert self.row is not None
         ref = self.refs[value.id, spread]
         side = "A" if spread.kind == "left" else "B"

@@ -16,7 +16,8 @@ from search_spaces.spaces.parameters import Value
 
 class TensorMemory(MemoryAccess):
     """What of a kernel is different with tcgen05. ``columns``: of the products, by their results; ``done``: the
-    mbarrier at which multiplications arrive; ``tensor_address``: where the address of the columns lies."""
+    mbarrier at which multiplications arrive; ``tensor_address``: where the address of the columns lies.
+    """
 
     def __init__(self, found: Inference, values: Mapping[str, Value], device: Device) -> None:
         super().__init__(found, values, device)

@@ -35,7 +35,8 @@ def read_in_place(found: Inference) -> frozenset[int]:
 @cache
 def summed(found: Inference) -> frozenset[int]:
     """Return reads that a product of the same loop adds to, whose sum is the state's next value and all that is read or
-    set of it there."""
+    set of it there.
+    """
     made = set()
     for loop in found.loops.values():
         reads = {o.result.id: o for o in loop.body if isinstance(o, ir.Read)}

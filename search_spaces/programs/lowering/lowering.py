@@ -194,7 +194,8 @@ def _second_launch(
 
 def _within_limits(scalars: Sequence[ScalarArgument]) -> list[str]:
     """Return the indices that whole numbers passed by value are: the nearest of their range, so that no access leaves
-    an array."""
+    an array.
+    """
     lines = list[str]()
     for number, scalar in enumerate(scalars):
         if scalar.dtype == I32 and scalar.limits is not None:
@@ -211,7 +212,8 @@ def _last_place(lines: Sequence[str]) -> list[str]:
 
 def _over_parts(trace: ir.Trace, emitter: Emitter, head: Sequence[str]) -> list[str]:
     """Return the body for every part of a tile that a block computes. The index of the thread is read anew for each: of
-    what follows from it the compiler would keep addresses in registers over all of them."""
+    what follows from it the compiler would keep addresses in registers over all of them.
+    """
     split, (shared, *rest) = emitter.split, head
     assert split is not None
     places = [line.replace(THREAD, THREAD_ANEW) for line in rest]

@@ -52,7 +52,8 @@ class BoxedNumbers:
 
 def swizzle_of(layout: str, row_major: bool, element_bytes: int) -> Swizzle | None:
     """Return the width of the hardware's swizzle that ``layout`` is for boxes whose lines lie as memory's do, or
-    None."""
+    None.
+    """
     wanted = {
         ("" if row_major else "transpose+") + hardware_swizzle(s, element_bytes).text: s for s in SWIZZLES if s != 0
     }

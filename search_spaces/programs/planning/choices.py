@@ -92,7 +92,8 @@ class Choices:
 @lru_cache(maxsize=64)
 def choices(problem: ProgramProblem) -> Choices:
     """Traces the program with every combination. Raises ProgramError for one that the compiler refuses, and for a
-    program that is another one with other tile sizes."""
+    program that is another one with other tile sizes.
+    """
     program, sizes = problem.program, problem.values
     domains = program.domains(sizes)
     if math.prod(map(len, domains.values())) > MOST_CHOICES:

@@ -192,7 +192,8 @@ def _used(found: Inference, opaque: bool) -> _Used:
 
 def _why_not(found: Inference, made: Numbers, used: _Used) -> str | None:
     """Return what no rule about one distribution sees: maps of other blocks, groups that cut across digits or
-    subgroups."""
+    subgroups.
+    """
     for id_, given in found.given.items():
         if map_warps(given) != made.warps:
             source = found.made[id_].source

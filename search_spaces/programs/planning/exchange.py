@@ -18,7 +18,8 @@ from search_spaces.programs.language.distribution import WIDEST, Distribution
 
 def steps(layout: SharedLayout, of: Distribution, warps: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Return flips and adds: register r of every thread lies at ``(base ^ flips[r]) + adds[r]``, where base is the
-    place of its register 0. None where they differ between threads."""
+    place of its register 0. None where they differ between threads.
+    """
     return _steps(layout, _places(of, layout, None, warps))
 
 
@@ -46,7 +47,8 @@ def access_width(of: Distribution, layout: SharedLayout) -> int:
 class ConvertedAccess:
     """How threads read a tile that is converted: ``width`` registers at a time, in ``cycles`` of shared memory and as
     many ``accesses`` of warps. Register r lies at ``(base ^ flips[r]) + adds[r]``, as of ``steps``, where there are
-    such."""
+    such.
+    """
 
     width: int
     cycles: int
@@ -68,7 +70,8 @@ def reading(
 
 def neighbours(places: IntArray, most: int) -> int:
     """Return how many registers lie side by side for every thread, at multiples of as many; ``places`` are (threads,
-    registers)."""
+    registers).
+    """
     width = 1
     while 2 * width <= most and places.shape[1] % (2 * width) == 0:
         groups = places.reshape(len(places), -1, 2 * width)

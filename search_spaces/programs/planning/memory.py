@@ -59,7 +59,8 @@ def shared_tile_bytes(array: Array, layout: str) -> int:
 
 def barrier_bytes(found: Inference) -> int:
     """Return what the mbarriers of rings, of tiles that are copied once and of multiplications take at most, with the
-    address of tensor memory."""
+    address of tensor memory.
+    """
     kept = {s.name for s in found.staged.values() if s.loop is None}
     return aligned(8 * (2 * MOST_STAGES * len(stage_names(found)) + len(kept) + 2), 256)
 
@@ -79,7 +80,8 @@ def across_bytes(source: Distribution, dimension: int, folded: Distribution) -> 
 @dataclass
 class SharedMemoryPlan:
     """Byte offsets. ``shared`` are the tiles that the program asks for. ``scratch`` is where the exchanges of a loop
-    begin, or, by None, those outside. ``barriers`` is where mbarriers begin."""
+    begin, or, by None, those outside. ``barriers`` is where mbarriers begin.
+    """
 
     exchanges: Mapping[Place, Mapping[Exchange, int]] = field(default_factory=dict)
     kept: dict[str, int] = field(default_factory=dict)

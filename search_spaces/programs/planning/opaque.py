@@ -70,7 +70,8 @@ def _sets(operations: tuple[ir.Operation, ...], state: int) -> bool:
 
 def _constant_before(found: Inference, operations: tuple[ir.Operation, ...], loop: int, state: int) -> bool | None:
     """Whether what is set last in front of the loop, in the same region, is a constant; None where the loop is not in
-    ``operations``."""
+    ``operations``.
+    """
     constant = False
     for operation in operations:
         match operation:

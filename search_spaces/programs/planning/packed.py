@@ -24,7 +24,8 @@ def packed_width(array: Array, of: Distribution, warps: int) -> int:
 
 def packed_distances(array: Array, of: Distribution) -> list[int]:
     """Return the distance of each register from register 0. Tiles begin with whole tiles of the order, and digits of
-    threads and of registers are powers of two, so that bits of both never meet."""
+    threads and of registers are powers of two, so that bits of both never meet.
+    """
     assert array.order is not None
     strips, places = array.order.place(*(np.asarray(of.of_registers(d)) for d in (0, 1)))
     found: list[int] = (strips * array.stored[1] + places).tolist()

@@ -36,7 +36,8 @@ def store_places(found: Inference) -> dict[str, Place]:
 
 def flag_bytes(found: Inference) -> int:
     """Return what the flag of the last block takes where no ring is: other loops that blocks share have one, over
-    which the flag lies."""
+    which the flag lies.
+    """
     return ALIGNMENT if shared_loop(found) is not None else 0
 
 

@@ -21,7 +21,8 @@ LAUNCHES = "split_launches"  # the parameter: 1, or 2 with a launch that combine
 @cache
 def accumulating(found: Inference) -> frozenset[int]:
     """Return the loops that do nothing but add products of staged tiles to states: those of a turn may be in flight
-    while the next one's begin."""
+    while the next one's begin.
+    """
     return frozenset(n for n, loop in found.loops.items() if _accumulates(found, loop))
 
 
@@ -53,7 +54,8 @@ def _accumulates(found: Inference, loop: ir.Loop) -> bool:
 @cache
 def splittable(found: Inference) -> ir.Loop | None:
     """Return the only loop of a program, if it adds up products from zero and blocks may share its turns: nothing else
-    that could be seen happens before it ends."""
+    that could be seen happens before it ends.
+    """
     if len(found.loops) != 1 or not accumulating(found):
         return None
     (loop,) = found.loops.values()
@@ -109,7 +111,8 @@ class Split:
 
     def workspaces(self, blocks: int, registers: int, threads: int) -> tuple[Operand, ...]:
         """Return the parts of sums, and for each tile how many have come; with stream-K a part for each block that
-        shares a tile with the next one, and what the two tell each other."""
+        shares a tile with the next one, and what the two tell each other.
+        """
         if self.launched:
             return (
                 Operand(PARTIALS, "workspace", F32, (self.launched, registers, threads)),

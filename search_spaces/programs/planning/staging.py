@@ -28,7 +28,8 @@ SHARED, REGISTERS = "shared", "registers"  # homes of a tile that is loaded once
 @dataclass(frozen=True)
 class StagedNumbers:
     """``access`` is how the intrinsic reads the tile, None of one that is converted; ``bytes`` is what a tile takes in
-    shared memory."""
+    shared memory.
+    """
 
     staged: Staged
     layout: SharedLayout
@@ -39,7 +40,8 @@ class StagedNumbers:
 
 def in_shared(found: Inference, values: Mapping[str, Value]) -> dict[tuple[int, Spread], Staged]:
     """Return the operands that a schedule brings to shared memory: those of loops, and others whose home it is. Boxes
-    have the layout of wgmma: what is converted then comes to registers from global memory."""
+    have the layout of wgmma: what is converted then comes to registers from global memory.
+    """
     boxed = bool(found.products) and is_boxed(str(values["intrinsic"]))
     return {
         key: staged
@@ -58,7 +60,8 @@ def sides(found: Inference, operation: ir.Mma) -> list[tuple[ir.Value, Spread]]:
 @cache
 def bufferable(found: Inference) -> ir.Loop | None:
     """Return the only loop with a ring, if a turn does nothing but add products of one k to states where they lie:
-    fragments may be read a step before they are multiplied, also those of the next turn."""
+    fragments may be read a step before they are multiplied, also those of the next turn.
+    """
     rings = {staged.loop for staged in found.staged.values()}
     if len(rings) != 1 or not rings <= accumulating(found):
         return None

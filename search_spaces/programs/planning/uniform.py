@@ -17,7 +17,8 @@ class _Range:
 
 def always(operation: ir.Map, found: Inference, turns: dict[int, int]) -> str | None:
     """Of a ``where``: CUDA C++ for "the condition holds everywhere in the tile", "true" where it always does, or None
-    where that depends on data."""
+    where that depends on data.
+    """
     condition = operation.arguments[0]
     assert isinstance(condition, ir.Value)
     tests = _tests(condition, found)

@@ -76,14 +76,16 @@ def is_opaque(name: str) -> bool:
 @cache
 def fragments(name: str) -> TensorIntrinsic:
     """Who holds what in registers: the row called ``name``, or the one whose fragments those of boxes are. Results of
-    an opaque row are as they have been read from shared memory."""
+    an opaque row are as they have been read from shared memory.
+    """
     row = intrinsics.intrinsic(f"mma_m16n8k16_{name.rpartition('_')[2]}" if is_boxed(name) else name)
     return dataclasses.replace(row, c=_READ_16X16) if is_opaque(name) else row
 
 
 def rows_of_intrinsics(element: DType, tf32: bool = False, device: Device | None = None) -> tuple[str, ...]:
     """Return what multiplies the type and adds up in f32, or in i32: mma.sync, wmma, FMA for f32, and wgmma or
-    tcgen05 where ``device`` has it."""
+    tcgen05 where ``device`` has it.
+    """
     found = intrinsics.intrinsics_for(element.name, tf32=tf32, acc="f32", device=device)
     units = ("mma", "wmma", "fma") if element.name == "f32" else ("mma", "wmma")
     names = tuple(row.name for kind in units for row in found if row.unit == kind and not row.unit_scales)
@@ -92,7 +94,8 @@ def rows_of_intrinsics(element: DType, tf32: bool = False, device: Device | None
 
 def scaled_rows(blocks: BlockFormat, device: Device) -> tuple[str, ...]:
     """Return what multiplies blocks that have scales: an instruction that has them, or of mxf8 that of the plain type,
-    whose sums of a block are scaled by themselves."""
+    whose sums of a block are scaled by themselves.
+    """
     row = next(r for r in intrinsics.intrinsics_for(blocks.name, False) if r.unit == "mma")
     if row.why_not(device) is None or blocks.name != UNIT_SCALED_AS:
         return (row.name,)

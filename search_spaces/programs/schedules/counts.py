@@ -57,7 +57,8 @@ MORE_REGISTERS = 22  # than the lower estimate, as of the hand-written template,
 @dataclass
 class BlockWork:
     """What a block does: warp instructions, results of special functions, wavefronts of shared memory, bytes of global
-    memory, and arithmetic of products."""
+    memory, and arithmetic of products.
+    """
 
     instructions: float = 0.0
     special: float = 0.0
@@ -208,7 +209,8 @@ class _Counter(BlockWork):
 
     def _boxed_product(self, operation: ir.Mma, times: float) -> None:
         """Each multiplication reads its rows of a, where they are in shared memory, and all of b. tcgen05 is issued by
-        one warp, and its sums come from tensor memory once (``_ending``)."""
+        one warp, and its sums come from tensor memory once (``_ending``).
+        """
         (m, k), n = operation.a.shape, operation.b.shape[1]
         name = str(self.values["intrinsic"])
         of_multiplication, warps = rows_of(name), 1 if in_tensor_memory(name) else WARPS
@@ -476,7 +478,8 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
 
 def _stretch(found: Inference, config: Config, device: Device) -> float:
     """Return by how much blocks of different lengths, in their order, stretch the launch. Blocks that share a loop have
-    equal parts of what differs."""
+    equal parts of what differs.
+    """
     if uneven(found) is None:
         return 1.0
     threads, registers, shared_bytes = config.integers("threads", "registers", "shared_bytes")
@@ -487,7 +490,8 @@ def _stretch(found: Inference, config: Config, device: Device) -> float:
 
 def _trips_to_combine(found: Inference, split: Split, config: Config) -> float:
     """Return how often the last block waits for parts: it fetches as many at a time as its loop has bodies, and of all
-    blocks one for each tile does so. A sum that no program combines is added up with loads that overlap."""
+    blocks one for each tile does so. A sum that no program combines is added up with loads that overlap.
+    """
     shared = shared_loop(found)
     if shared is None:
         return 0.0
@@ -512,7 +516,8 @@ def _ending(found: Inference, made: Numbers) -> float:
 
 def _run_bytes(tiles: Sequence[StagedNumbers | BoxedNumbers]) -> float:
     """Return the contiguous bytes of a line, with as many runs in all as the lines of the tiles have; those of tiles of
-    few bytes do not matter much."""
+    few bytes do not matter much.
+    """
     if not tiles:
         return 128.0
     runs = [(n.bytes, n.swizzle if isinstance(n, BoxedNumbers) else _line_bytes(n)) for n in tiles]

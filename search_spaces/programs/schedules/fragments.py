@@ -36,7 +36,8 @@ def fragment_buffers(found: Choices) -> tuple[Parameter, ...]:
 
 def fragment_rules(found: Choices) -> tuple[Rule, ...]:
     """Return what two buffers of fragments need: the next turn in shared memory, and steps that alternate between
-    them."""
+    them.
+    """
     if not is_bufferable(found):
         return ()
     product = found.first.products[0]

@@ -41,7 +41,8 @@ def _home_rule(name: str) -> Rule:
 
 def opaque_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
     """mma.sync, whose sums need no way through shared memory, wherever it reads all operands: ldmatrix turns 16-bit
-    types alone, so others lie along k."""
+    types alone, so others lie along k.
+    """
     ways = found.ways(device)
     if not any(is_opaque(name) for name in ways) or found.element is None:
         return ()

@@ -109,7 +109,8 @@ def _axes(trace: ir.Trace, sizes: Mapping[str, int]) -> dict[str, int]:
 
 def _whole_turns(splits: int, stages: int) -> int:
     """Return how many whole turns of a loop are enough: each split fills its ring and goes on for a turn, but the last,
-    which has one less. The cut loop has one turn more, which may be a part of one."""
+    which has one less. The cut loop has one turn more, which may be a part of one.
+    """
     return stages if splits == 1 else splits * (stages + 1) - 2
 
 
@@ -125,7 +126,8 @@ def _turns_of_loops(found: Inference, schedule: Schedule) -> dict[int, int]:
 
 def enough_turns(problem: ProgramProblem, schedule: Schedule) -> int:
     """Return how many whole turns of every loop are enough: rings are filled again, and each part of a shared loop
-    has some."""
+    has some.
+    """
     found = choices(problem).inference(schedule.values)
     return max(_turns_of_loops(found, schedule).values(), default=1)
 

@@ -68,7 +68,8 @@ def shared_memory(
 
 def places(found: Inference) -> dict[str, int | None]:
     """Return where exchanges may be, by the end of the names of what is said of them: outside of loops, and in each
-    loop that lies in no other."""
+    loop that lies in no other.
+    """
     around = (*found.inside.values(), *found.stored_in)
     loops = [n for n in found.loops if any(estimates.outermost(found, a) == n for a in around)]
     inside = {"inside" if len(loops) == 1 else f"inside_{i + 1}": loop for i, loop in enumerate(loops)}

@@ -129,7 +129,8 @@ def _anchor_line(found: Inference, number: int) -> tuple[int, int]:
 
 def lane_counts(found: Choices, number: int) -> tuple[int, ...]:
     """Return how many lanes may lie side by side on a line of a block: powers of two, and the divisors of lines that
-    are odd or twice an odd number, where all operations take them."""
+    are odd or twice an odd number, where all operations take them.
+    """
     lines = {_anchor_line(i, number)[0] for i in found.inferences.values()}
     if not all(_takes_any_lanes(o) for o, _ in found.first.trace.walk()):
         lines = set()

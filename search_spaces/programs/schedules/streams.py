@@ -41,7 +41,8 @@ def stream_attributes(found: Choices, device: Device) -> tuple[Attribute, ...]:
 
 def early_copies(stage_bytes: str) -> Attribute:
     """With stream-K: whether the ring is filled for a block's next part while the results of this one leave. That costs
-    no shared memory, as exchanges have the last stage, which is the only one that these copies leave free."""
+    no shared memory, as exchanges have the last stage, which is the only one that these copies leave free.
+    """
     return Attribute(
         EARLY_COPIES,
         lambda stream_k, stages, exchanged, stage: ((stream_k > 0) & (stages > 1) & (exchanged <= stage)).astype(
@@ -90,7 +91,8 @@ def stream_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
 
 def stream_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
     """Stream-K pays behind a whole wave, and with as many blocks as an SM holds, as it launches ``min_blocks`` for
-    each."""
+    each.
+    """
     if not is_splittable(found):
         return ()
 

@@ -109,7 +109,8 @@ class Computations(Windows):
 
     def _maps(self, s: Statement, derive: object, first_is_result: bool = False) -> tuple[WgMap | None, WgMap | None]:
         """Return (the result's, the operand's). Of two maps, the one that the operand has is its own; else the
-        first."""
+        first.
+        """
         maps = [m for m in s.layouts if isinstance(m, WgMap)]
         if not maps:
             return None, None

@@ -60,7 +60,8 @@ class LinalgReduction:
 
     def layout(self) -> NestedLayout:
         """Return who holds what of a block's products, rows by steps. The dimension that an expanded config appends
-        lies within a thread, as neighbours along k."""
+        lies within a thread, as neighbours along k.
+        """
         config, count = self.config, self.reduced + 1
         if any(config.expand_dims):
 

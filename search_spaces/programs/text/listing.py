@@ -47,7 +47,8 @@ def number_text(number: Expression) -> str:
 @dataclass(frozen=True)
 class Type:
     """``dims`` holds numbers, names of sizes, and "?". ``swapped``: a memref whose memory is the transposed matrix.
-    ``layout`` and ``order`` are those of a tile; ``named`` is what the text calls its attribute."""
+    ``layout`` and ``order`` are those of a tile; ``named`` is what the text calls its attribute.
+    """
 
     kind: Literal["tile", "vector", "memref", "tensor", "scalar"]
     dims: tuple[int | str, ...] = ()

@@ -23,7 +23,8 @@ from search_spaces.programs.text.tir import is_tir, read_tir
 @dataclass(frozen=True)
 class Reading:
     """A text that was read: its statements (none of linalg and TensorIR), the program, the sizes that the text gives,
-    and one line for each reading that was taken."""
+    and one line for each reading that was taken.
+    """
 
     listing: Listing | None
     program: Program
@@ -67,7 +68,8 @@ def parse(text: str, name: str = "", file: str = "text") -> Reading:
 
 def _give_roles(found: Survey) -> None:
     """Give arrays their roles: one that is stored to is an output; one to which several blocks store the same place is
-    combined."""
+    combined.
+    """
     axes = {n for s in found.grid for n in s.results}
     for name in found.stored:
         tile = found.tiles.get(name)

@@ -51,7 +51,8 @@ class TileInfo:
 @dataclass
 class Survey:
     """``arrays`` by the names of their memrefs; ``tiles`` by name; ``axes`` are the grid's loops and ``steps`` the
-    others; ``carried`` are names of products that a loop adds up."""
+    others; ``carried`` are names of products that a loop adds up.
+    """
 
     listing: Listing
     arrays: dict[str, ArrayInfo] = field(default_factory=dict)

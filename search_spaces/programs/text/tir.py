@@ -186,7 +186,8 @@ def accepted_layouts(row: TensorIntrinsic, side: OperandSide, shape: tuple[int, 
 
 def _read_intrinsic(text: str, name: str, file: str, buffers: tuple[Buffer, ...], note: Note) -> Program:
     """Return the load of an operand's fragment as a program: through a tile of shared memory. What the intrinsic
-    accepts is noted."""
+    accepts is noted.
+    """
     source = next((b for b in buffers if b.scope == "shared"), None)
     target = next((b for b in buffers if b.scope.partition(".")[2] in _SIDES), None)
     if source is None or target is None or len(target.shape) != 2:

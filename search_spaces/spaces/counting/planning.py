@@ -109,7 +109,8 @@ class EliminationPlan:
 
     def take(self, step: Elimination, relation: int, rows: float) -> None:
         """Do a step: its result becomes the relation of index ``relation`` with ``rows`` rows, where it keeps any
-        variable."""
+        variable.
+        """
         for kind, index in step.actions:
             if kind == "join":
                 del self.relations[index]

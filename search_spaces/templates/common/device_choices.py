@@ -16,7 +16,8 @@ def offered(
     parameters: tuple[Parameter, ...], device: Device, own: Mapping[tuple[str, str], str] | None = None
 ) -> tuple[Parameter, ...]:
     """``parameters`` without the values that ``device`` has no instructions for. ``own`` are (parameter, value) of a
-    template that need a feature, too."""
+    template that need a feature, too.
+    """
 
     def needs(parameter: Parameter, value: int | str) -> str:
         return (own or {}).get((parameter.name, str(value)), _NEEDS.get(str(value), ""))

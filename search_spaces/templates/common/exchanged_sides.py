@@ -1,5 +1,6 @@
 """Matmuls of few rows with sides exchanged, out^T = b^T @ a^T: wgmma and tcgen05 multiply 64 or 128 rows at a time,
-which few rows of a leave empty, but as few columns as 8."""
+which few rows of a leave empty, but as few columns as 8.
+"""
 
 from __future__ import annotations
 

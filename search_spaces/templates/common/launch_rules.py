@@ -20,7 +20,8 @@ def grid_rule(blocks: str = "blocks") -> Rule:
 
 def device_rules(device: Device) -> tuple[Rule, ...]:
     """Rules over the columns ``threads`` and ``shared_bytes`` (of a block), ``registers`` (of a thread, a lower
-    estimate) and ``min_blocks`` (blocks per SM that the compiler limits registers for)."""
+    estimate) and ``min_blocks`` (blocks per SM that the compiler limits registers for).
+    """
     return (
         Rule(
             "threads",

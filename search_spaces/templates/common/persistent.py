@@ -15,7 +15,8 @@ TILES_PER_BLOCK = (*range(1, 11), 12, 14, 16, 20, 24, 28, 32, 48, 64)
 
 def workers_of_launch(resident: int, tiles: int, tiles_per_block: int) -> int:
     """Workers that stream-K deals ``tiles`` out to: as many as run at a time, unless a small problem has no tiles for
-    so many. There is a partial wave then, and behind it a whole one where workers have three tiles or more."""
+    so many. There is a partial wave then, and behind it a whole one where workers have three tiles or more.
+    """
     return max(min(resident, (tiles - 1) // (1 if tiles_per_block < 3 else 2)), 1)
 
 
@@ -47,6 +48,7 @@ def why_no_stream_k(tiles: int, resident: int, tiles_per_block: int, cluster: in
 
 def tiles_that_end_together(tiles: int, resident: int) -> tuple[int, int]:
     """How many of ``tiles`` each of ``resident`` workers has to compute so that none waits for another, and the number
-    of TILES_PER_BLOCK for that."""
+    of TILES_PER_BLOCK for that.
+    """
     needed = -(-tiles // resident)
     return needed, TILES_PER_BLOCK[min(bisect_left(TILES_PER_BLOCK, needed), len(TILES_PER_BLOCK) - 1)]

@@ -17,7 +17,8 @@ STRAIGHT = 4  # tiles across, up to which a Hilbert curve is walked line by line
 
 def raster(*, hilbert: bool = False) -> Parameter:
     """Return the decision ``raster``: by rows, by columns, by bands of so many rows, each by columns, or, where asked
-    for, along a Hilbert curve, whose tiles take ``hilbert_rounds`` to find."""
+    for, along a Hilbert curve, whose tiles take ``hilbert_rounds`` to find.
+    """
     return categorical("raster", (*RASTER_GROUPS, *((HILBERT,) if hilbert else ())), "order of the tiles")
 
 
@@ -33,13 +34,15 @@ def raster_argument(value: str) -> ScalarArgument:
 
 def hilbert_rounds(tiles_m: int, tiles_n: int) -> float:
     """Return rounds in which a tile of a Hilbert curve is found, on average; each halves a piece, down to some 45
-    tiles."""
+    tiles.
+    """
     return max(0.0, math.log2(tiles_m * tiles_n) - 5.5) if min(tiles_m, tiles_n) > STRAIGHT else 0.0
 
 
 def raster_rule(tile: tuple[str, str], extents: tuple[int, int]) -> Rule:
     """Return a pruning rule: no raster that orders the tiles of a matrix as a simpler one does. ``tile`` names the
-    parameters that cut its ``extents``, rows and columns."""
+    parameters that cut its ``extents``, rows and columns.
+    """
 
     def why_not(rows: int, columns: int, raster: str) -> str | None:
         down, across = -(-extents[0] // rows), -(-extents[1] // columns)

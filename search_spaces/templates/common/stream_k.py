@@ -15,7 +15,8 @@ ADDITIONS = 1.5 / 4 / 32  # instructions for a byte: a quarter of a store and of
 
 def exchanged_bytes(tile_m: int, tile_n: int) -> float:
     """Return what a block stores, and reads, of sums in f32: it has the end of one tile and the start of another, and
-    on average stores those of one and reads those of the other."""
+    on average stores those of one and reads those of the other.
+    """
     return 4.0 * tile_m * tile_n
 
 

@@ -121,7 +121,8 @@ class Tiling:
 
     def narrow_rule(self, device: Device, balanced_n: int) -> Rule:
         """Return the pruning rule that tiles have at least ``balanced_n`` columns, where n has as many and such tiles
-        are enough for all SMs: from there on shared memory keeps up with the tensor cores that read it."""
+        are enough for all SMs: from there on shared memory keeps up with the tensor cores that read it.
+        """
         n = self.extents[1]
 
         def keeps_up(tile_m: IntArray, tile_n: IntArray) -> BoolArray:

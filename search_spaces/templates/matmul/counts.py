@@ -101,7 +101,8 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
 
 def _copied(plan: CopyPlan) -> int:
     """Cycles of L1 and shared memory for a copy of a tile. Only cp.async of 16 bytes goes past L1 (PTX ISA, "cp.async",
-    .cg): its lines are looked up while it stores; everything else is first loaded, then stored."""
+    .cg): its lines are looked up while it stores; everything else is first loaded, then stored.
+    """
     if plan.method == "cp.async" and plan.vector * plan.region.element_bytes == WIDEST_BYTES:
         return max(plan.tags, plan.stores.wavefronts)
     return plan.tags + plan.stores.wavefronts

@@ -121,7 +121,8 @@ def axis_names(axis: str) -> dict[str, str]:
 
 def whole_tile(problem: Matmul, row: TensorIntrinsic) -> bool:
     """Whether the shared route has a whole tile of out in f32: a reduction reads it, or wmma.store alone knows where
-    accumulators are. Otherwise each subgroup sends a row of fragments at a time through, in the type of out."""
+    accumulators are. Otherwise each subgroup sends a row of fragments at a time through, in the type of out.
+    """
     return problem.reduced_axis is not None or row.c.layout is None
 
 

@@ -94,7 +94,8 @@ def reduction_parts(problem: Matmul, config: Config) -> tuple[int, int]:
 def exchanged_sums(config: Config, threads: int) -> tuple[Operand, ...]:
     """Of split-K: partial sums in the order of the accumulators of the ``threads`` that multiply, and one arrival
     counter for every tile of out. Of stream-K: for every two neighbours among the blocks, which share a tile, the sums
-    of one, and two counters, of tickets and of stored sums."""
+    of one, and two counters, of tickets and of stored sums.
+    """
     split_k, blocks, accumulators = config.integers("split_k", "blocks", "accumulators")
     if config.integer("stream_k"):
         neighbours = config.integer("launched_blocks") - 1
@@ -112,7 +113,8 @@ def exchanged_sums(config: Config, threads: int) -> tuple[Operand, ...]:
 
 def workspaces(problem: Matmul, config: Config) -> tuple[Operand, ...]:
     """Return sums that blocks exchange. Of a reduction across tiles also their parts, and one arrival counter for every
-    band of tiles that share results."""
+    band of tiles that share results.
+    """
     found = exchanged_sums(config, config.integer("threads"))
     across, bands = reduction_parts(problem, config)
     if across > 1:

@@ -32,7 +32,8 @@ def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
 
 def with_partial_wave(problem: Matmul, schedule: Schedule, small: Matmul) -> Matmul:
     """Return ``small``; with stream-K the fewest tiles of ``problem``, at least those of ``small``, that it can deal
-    out, with whole tiles besides."""
+    out, with whole tiles besides.
+    """
     if not schedule.values.get("stream_k"):  # schedules from before it was a decision have none
         return small
     tile = {"m": schedule.integer("tile_m"), "n": schedule.integer("tile_n"), "batch": 1}

@@ -87,7 +87,8 @@ def tile_size_rules(problem: Matmul) -> tuple[Rule, ...]:
 def tensor_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     """Tensor cores multiply at least 8 times as fast as CUDA cores, unless their fragments are mostly padding; and
     mma.sync, whose accumulators and operands are known lane by lane, needs no f32 tile in shared memory, no row of
-    wmma's stride, and half its loads of shared memory."""
+    wmma's stride, and half its loads of shared memory.
+    """
     rows = [
         row
         for row in intrinsics.intrinsics_for(
@@ -111,7 +112,8 @@ def tensor_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 def _cuda_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     """Threads of CUDA cores with several results each load fewer operands for each product, where there are results
-    enough to keep all of them busy."""
+    enough to keep all of them busy.
+    """
     known = intrinsics.intrinsics_for(problem.a, tf32=False, acc=problem.acc, device=device)
     rows = [row for row in known if row.unit == "fma"]
     most = max((row.c.registers for row in rows), default=1)

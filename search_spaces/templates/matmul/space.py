@@ -94,7 +94,8 @@ def map_rules() -> tuple[Rule, ...]:
 
 def intrinsic_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     """Return that whole fragments make up a tile, and that the device, the precision and the epilogue allow the
-    intrinsic."""
+    intrinsic.
+    """
 
     def fragment_rule(column: str, axis: str) -> Rule:
         return Rule(
@@ -183,7 +184,8 @@ def _scale_unroll_rule(problem: Matmul) -> tuple[Rule, ...]:
 
 def _fragment_rules() -> tuple[Rule, ...]:
     """Return what two buffers of fragments need: the next k-tile in shared memory, and steps that alternate between
-    them."""
+    them.
+    """
 
     def steps(fragment_buffers: int, intrinsic: str, tile_k: int, unroll: int) -> str | None:
         row = intrinsics.intrinsic(intrinsic)

@@ -32,7 +32,8 @@ def stream_k(problem: Matmul) -> Parameter:
 
 def workers(resident: IntArray | int, tiles: IntArray | int) -> IntArray:
     """Blocks that stream-K deals ``tiles`` out to: the ``resident`` ones that run at a time, or half as many as there
-    are tiles where those do not fill a wave. A small problem (a proxy) so has whole waves and a partial one, too."""
+    are tiles where those do not fill a wave. A small problem (a proxy) so has whole waves and a partial one, too.
+    """
     few = np.maximum((np.asarray(tiles) - 1) // 2, 1)
     found: IntArray = np.where(np.asarray(tiles) > resident, resident, few)
     return found
@@ -55,7 +56,8 @@ def launched_blocks(device: Device) -> Attribute:
 
 def early_copies() -> Attribute:
     """With stream-K: whether the first k-tiles of a block's next part are copied while the results of this one leave.
-    That costs no shared memory, as results have the last stage, which is the only one that these copies leave free."""
+    That costs no shared memory, as results have the last stage, which is the only one that these copies leave free.
+    """
     return Attribute(
         "early_copies",
         lambda stream_k, stages, epilogue, epilogue_bytes, stage_bytes: (
@@ -104,7 +106,8 @@ def exchanged_rule() -> Rule:
 def stream_k_pruning(problem: Matmul, device: Device, most: int) -> tuple[Rule, ...]:
     """Stream-K pays behind a whole wave, with less ``split_k`` has the same effect without a loop over tiles; and with
     as many blocks as an SM holds, since it launches ``min_blocks`` for each, where whole tiles run as many as fit.
-    ``most`` is the largest value of ``min_blocks``."""
+    ``most`` is the largest value of ``min_blocks``.
+    """
     room = device.registers_per_sm // ACCUMULATING
 
     def too_little(tile_m: int, tile_n: int, min_blocks: int, stream_k: int) -> str | None:

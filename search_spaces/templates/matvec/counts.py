@@ -49,7 +49,8 @@ def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCoun
     def wavefronts(width: int, parts: int, rows: int, rows_at_once: int) -> int:
         """Cycles of the 128-byte-wide L1 in which a warp loads one vector for each thread, ``width`` elements at a
         time of which each lane has ``parts`` side by side, from ``rows`` rows, of which ``rows_at_once`` may be served
-        together."""
+        together.
+        """
         # Parts side by side leave gaps between lanes, so each load touches all the lines of the parts.
         lines = max(1, lanes_k * width * parts * element // device.shared_bytes_per_cycle) * rows // rows_at_once
         least = -(-lanes_k * rows * width * element // device.shared_bytes_per_cycle)
@@ -93,7 +94,8 @@ def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCoun
 def _realign_instructions(access: int, unit: int, element: int) -> int:
     """Instructions that put a vector of ``access`` elements, which begins at a multiple of ``unit``, together from two
     aligned ones (autosched/common/realign.cuh): moves of words by powers of two, and a funnel shift for each word; none
-    where it is aligned."""
+    where it is aligned.
+    """
     if access <= unit:
         return 0
     words, unit_bytes = access * element // 4, unit * element

@@ -35,7 +35,8 @@ def supports(problem: Matvec | Matmul, device: Device) -> str | None:
 @lru_cache(maxsize=64)
 def as_matvec(problem: Matvec | Matmul) -> Matvec:
     """Return the matvec of the same memory: x is the row-major a, and the rows of w are the columns of the column-major
-    b."""
+    b.
+    """
     if isinstance(problem, Matvec):
         return problem
     return Matvec(problem.m, problem.n, problem.k, x=problem.a, out=problem.out)

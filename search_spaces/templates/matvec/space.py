@@ -96,7 +96,8 @@ def aligned_elements(problem: Matvec) -> int:
 
 def row_classes(problem: Matvec) -> int:
     """Every so many-th row of w begins equally far behind an aligned address; a power of two. A block computes rows of
-    one class only, so that one shift of x fits them all."""
+    one class only, so that one shift of x fits them all.
+    """
     return min(widest_access(problem) // aligned_elements(problem), 1 << (problem.n - 1).bit_length())
 
 

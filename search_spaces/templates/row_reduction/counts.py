@@ -73,7 +73,8 @@ def counts(problem: RowProblem, config: Config, device: Device) -> CostCounts:
 
 def _sector_bytes(problem: RowProblem, element: int, tile: int) -> float:
     """Bytes fetched for each byte used: lines that start off a sector touch one more, and a block whose columns are
-    narrower than a sector fetches it all the same."""
+    narrower than a sector fetches it all the same.
+    """
     line = problem.contiguous * element
     narrow = 1.0 if problem.reduces_contiguous else max(1.0, SECTOR_BYTES / (tile * element))
     return narrow * (1.0 if line % SECTOR_BYTES == 0 else 1.0 + min(1.0, SECTOR_BYTES / line))
@@ -81,7 +82,8 @@ def _sector_bytes(problem: RowProblem, element: int, tile: int) -> float:
 
 def _lines(problem: RowProblem, config: Config) -> int:
     """Lines of 128 bytes that a warp's load touches, each a cycle of L1: lanes along the reduced axis share one where
-    that is contiguous, the others where it is not."""
+    that is contiguous, the others where it is not.
+    """
     lanes, vector = config.integers("lanes_k", "vector_x")
     together = lanes if problem.reduces_contiguous else WARP // lanes
     return WARP // together * -(-together * vector * problem.input_dtype.bytes // PHASE_BYTES)

@@ -41,7 +41,8 @@ def lowering_config(problem: RowProblem, schedule: Schedule) -> LoweringConfig:
 
 def workspaces(problem: RowProblem, config: Config) -> tuple[Operand, ...]:
     """Partial states and arrival counters of split rows; one counter for every tile before the split. Blocks of a
-    cluster need none."""
+    cluster need none.
+    """
     split, tiles, tile = config.integers("split_k", "tiles", "parallel_tile")
     if split == 1 or config["finish"] == "cluster":
         return ()

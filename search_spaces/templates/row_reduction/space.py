@@ -89,7 +89,8 @@ def places_before(vector_x: npt.ArrayLike, peeled: npt.ArrayLike) -> IntArray:
 
 def chunk_length(span: npt.ArrayLike, contiguous: bool, split_k: npt.ArrayLike) -> IntArray:
     """Places of a row of ``span`` that each of ``split_k`` blocks reduces, perhaps fewer in the last. In ``contiguous``
-    memory every part begins where all vectors that divide the row are aligned."""
+    memory every part begins where all vectors that divide the row are aligned.
+    """
     unit = 8 if contiguous else 1
     return np.minimum(ceil_div(ceil_div(span, split_k), unit) * unit, span)
 

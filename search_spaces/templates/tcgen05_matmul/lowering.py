@@ -79,7 +79,8 @@ def tensor_map(problem: Matmul, config: Config, side: OperandSide, operand: Oper
 
 def scales_map(problem: Matmul, config: Config, operand: Operand) -> TensorMap:
     """How TMA copies the tiles of block scales: the words of a k-tile, of 128 lines of a or of all columns of b, as
-    halves of tiles, whose bytes lie side by side in both memories."""
+    halves of tiles, whose bytes lie side by side in both memories.
+    """
     batch, tiles, across, *_ = operand.shape
     half, words = SCALE_BYTES // 2, scale_words(problem, config.integer("tile_k"))
     lines = 1 if operand.name == "block_scale_a" else scale_tiles(config.integer("tile_n")) - 1
@@ -97,7 +98,8 @@ def out_map(config: Config, out: Operand) -> TensorMap:
 def workspaces(config: Config) -> tuple[Operand, ...]:
     """Of split-K: partial sums, columns of the rows of a block, and an arrival counter for these rows of every tile of
     out. Of stream-K the same for every two neighbours that share a tile, with two counters, of tickets and of stored
-    sums."""
+    sums.
+    """
     split_k, blocks, tile_n = config.integers("split_k", "blocks", "tile_n")
     pair = blocks_of_tile(config)
     if config.integer("stream_k"):

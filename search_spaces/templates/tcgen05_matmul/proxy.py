@@ -16,7 +16,8 @@ TILES_PER_BLOCK = 3  # of a block that computes several: both buffers of sums, a
 def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
     """``problem`` cut to a few tiles of ``schedule``, with the remainders of the original (``Tiling.proxy``): enough
     k-tiles to reuse each stage, several tiles of a block where it computes several, a partial wave behind whole ones
-    where stream-K deals out tiles, and two matrices of the batch."""
+    where stream-K deals out tiles, and two matrices of the batch.
+    """
     m, n, k = tiling(problem).proxy(schedule, lambda tiles: min(tiles, schedule.integer("stages") + 1))
     batch = min(problem.batch, 2)
     sizes = {"m": m, "n": n}

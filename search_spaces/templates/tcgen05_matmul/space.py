@@ -51,7 +51,8 @@ FULL_WAVES = 1  # blocks per SM from which splitting k adds no parallelism: one 
 @lru_cache(maxsize=64)
 def space(problem: Matmul, device: Device, *, transposed: bool = False, name: str = "tcgen05_matmul") -> Space:
     """All schedules of ``problem`` on ``device`` for the template ``name``; of a ``transposed`` one, whose out is
-    stored from registers."""
+    stored from registers.
+    """
     return Space(
         name,
         parameters(problem, transposed=transposed),
@@ -178,7 +179,8 @@ def _launched_blocks(
     device: Device, blocks: int, tile_m: int, tiles_per_block: int, stream_k: int, tile_scheduler: str
 ) -> int:
     """Return the fewest for ``tiles_per_block`` of each; one for each tile where blocks take over those of others; all
-    that run at a time with stream-K."""
+    that run at a time with stream-K.
+    """
     pair = tile_m // ROWS
     if tile_scheduler == LAUNCH_CONTROL:
         return blocks * pair

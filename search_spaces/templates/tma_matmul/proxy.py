@@ -13,7 +13,8 @@ from search_spaces.templates.matmul.proxy import with_partial_wave
 def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
     """``problem`` cut to a few tiles of ``schedule``, with the remainders of the original (``Tiling.proxy``): enough
     k-tiles of a split to reuse each stage, two matrices of the batch, and a partial wave behind whole ones where
-    stream-K deals out tiles."""
+    stream-K deals out tiles.
+    """
     m, n, k = tiling(problem).proxy(schedule, lambda tiles: min(tiles, schedule.integer("stages") + 1))
     small = replace(problem, m=m, n=n, k=k * problem.input_dtype.values, batch=min(problem.batch, 2))
     return with_partial_wave(problem, schedule, small)

@@ -32,7 +32,8 @@ def load_map(config: Config) -> WgMap:
 
 def store_map(config: Config) -> WgMap:
     """How the tile of out is dealt out to threads. Without shared memory it is the load map transposed, and threads
-    keep the numbers that they have there."""
+    keep the numbers that they have there.
+    """
     if config["layout_x"] == NONE:
         return load_map(config).transpose_input()
     threads, columns, vector = config.integers("threads", "copy_columns_out", "vector_out")

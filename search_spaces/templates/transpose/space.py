@@ -56,7 +56,8 @@ def vectors(problem: Transpose) -> tuple[int, ...]:
 
 def layouts(problem: Transpose) -> tuple[str, ...]:
     """Return the ``sampled_layouts`` that no other matches here: pads after each line, swizzles of all eight chunks of
-    128 bytes, and xor."""
+    128 bytes, and xor.
+    """
 
     def kept(text: str) -> bool:
         step = text.removeprefix("transpose+")

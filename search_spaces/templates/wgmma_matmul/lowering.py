@@ -85,7 +85,8 @@ def out_map(config: Config, out: Operand) -> TensorMap:
 def workspaces(config: Config) -> tuple[Operand, ...]:
     """Of split-K: partial sums in the order of the accumulators, and one arrival counter for every tile of out. Of
     stream-K the same for every two neighbours that share a tile: sums of one of them, and for each warpgroup of them
-    two counters, of tickets and of stored sums."""
+    two counters, of tickets and of stored sums.
+    """
     split_k, blocks, accumulators, consumers = config.integers(
         "split_k", "blocks", "accumulators", "consumer_warpgroups"
     )

@@ -74,7 +74,8 @@ def producer_registers(problem: Matmul) -> Parameter:
 
 def ends_bytes(problem: Matmul) -> Attribute:
     """Return the words behind the lines of a stage's boxes, for lines that are aligned to less than a word and
-    shifted."""
+    shifted.
+    """
     shifted = {side: aligned_bytes(problem, side) < LEAST_COPY_BYTES for side in SIDES}
 
     def total(stage_bytes_a: IntArray, stage_bytes_b: IntArray, swizzle_a: IntArray, swizzle_b: IntArray) -> IntArray:
@@ -117,7 +118,8 @@ def _alone_rule(side: OperandSide) -> Rule:
 def copy_pruning(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     """Rules that leave out what changes nothing: what is for TMA to know where threads copy both operands, or for
     threads where TMA does. Threads that copy what TMA could only take instructions where blocks for all SMs keep the
-    pipes busy; with fewer, latency counts, and which of the two has less of it is to be measured."""
+    pipes busy; with fewer, latency counts, and which of the two has less of it is to be measured.
+    """
     enough = _enough_registers(problem)
     return (
         Rule(

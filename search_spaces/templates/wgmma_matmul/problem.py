@@ -15,13 +15,15 @@ REGISTER_BYTES = 4  # of a register of A: such elements lie along k there, howev
 
 def row_of(problem: Matmul, n: int) -> TensorIntrinsic:
     """Return the instruction of n columns that multiplies ``problem``. Raises ValueError for an n that it does not
-    have."""
+    have.
+    """
     return wgmma_row(problem.multiplied_as, n, halves=problem.acc == "f16")
 
 
 def supports(problem: Matmul, device: Device, *, through_registers: OperandSide = "a") -> str | None:
     """None, or in one sentence why the wgmma kernel cannot compute ``problem`` on ``device``. Words of the operand
-    ``through_registers`` may lie in either order."""
+    ``through_registers`` may lie in either order.
+    """
     if problem.blocks:
         return f"wgmma has no block scales, which {problem.a} needs"
     if problem.a == "f32" and problem.precision == "ieee":

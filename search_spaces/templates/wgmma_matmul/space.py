@@ -76,7 +76,8 @@ MOST_CLUSTER = 4  # blocks: larger ones leave SMs of a GPC without work
 @lru_cache(maxsize=64)
 def space(problem: Matmul, device: Device, *, transposed: bool = False, name: str = "wgmma_matmul") -> Space:
     """All schedules of ``problem`` on ``device`` for the template ``name``; of a ``transposed`` one, whose out is
-    stored from registers."""
+    stored from registers.
+    """
     return Space(
         name,
         parameters(problem, transposed=transposed),
@@ -146,7 +147,8 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
         consumer_warpgroups: IntArray, producer_registers: IntArray, threads: IntArray, min_blocks: IntArray
     ) -> IntArray:
         """Return the most that the consumers can take: setmaxnreg waits for ever for more than the warpgroups of the
-        block were launched with (PTX ISA, "setmaxnreg")."""
+        block were launched with (PTX ISA, "setmaxnreg").
+        """
         left = (consumer_warpgroups + 1) * register_limit(device, threads, min_blocks) - producer_registers
         most = left // consumer_warpgroups // REGISTER_STEP * REGISTER_STEP
         return np.where(producer_registers > 0, np.minimum(most, MOST_REGISTERS), 0)

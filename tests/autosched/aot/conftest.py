@@ -1,5 +1,6 @@
 """An export of six kernels: row by row, TMA in clusters, sums that blocks share, a user's kernel of any size, one
-that reads constant memory, and a pipeline of two launches."""
+that reads constant memory, and a pipeline of two launches.
+"""
 
 from __future__ import annotations
 

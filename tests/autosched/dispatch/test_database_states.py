@@ -65,7 +65,8 @@ def changed(path: Path, statements: str) -> None:
 @dataclass(frozen=True)
 class Command:
     """``ask`` takes the place of the database. ``makes``: it makes one where there is none. ``writes``: it needs to
-    write into what is there. ``none`` is its status for a database without trials."""
+    write into what is there. ``none`` is its status for a database without trials.
+    """
 
     ask: Callable[[str], int]
     makes: bool = False
@@ -141,7 +142,8 @@ COMMANDS = {
 @dataclass(frozen=True)
 class State:
     """``prepare`` makes "x.db", or returns another place; ``told`` is part of the line that everyone gets; ``makers``
-    says whether commands that make databases get it, too."""
+    says whether commands that make databases get it, too.
+    """
 
     prepare: Callable[[], str | None]
     told: str

@@ -29,7 +29,8 @@ FLOATS = "float32"
 @pytest.fixture(scope="module", autouse=True)
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Yield a compiler that takes no time, and a model that chooses any schedule: which one is not a concern of this
-    file."""
+    file.
+    """
 
     def any_choice(problem: Problem, device: Any, templates: Any) -> DefaultChoice:
         its = min(templates, key=lambda t: t.name != "matvec")  # rather than matmul, whose space takes seconds

@@ -36,7 +36,8 @@ ORDERS = [("row", "row"), ("row", "col"), ("col", "row"), ("col", "col")]
 
 def problems() -> list[Matmul]:
     """Types, orders, epilogues, batches, and sizes that no tile divides: small ones, and such with tiles for clusters
-    and for several of one block."""
+    and for several of one block.
+    """
     found = []
     for i, (order_a, order_b) in enumerate(ORDERS):
         m, n = ((264 if order_a == "col" else 131, 136), (4040, 1992), (3904, 2040), (264, 101))[i]
@@ -253,7 +254,8 @@ MAKE_A_MAP = """  autosched::ptx::TensorMap& {0} = {0}_made[blockIdx.x];
 
 def making_its_maps(kernel: GeneratedKernel) -> tuple[GeneratedKernel, dict[str, Array]]:
     """Return the kernel with tensor maps that each block makes in global memory, and what it takes beside its
-    inputs."""
+    inputs.
+    """
     maps = {a.name: a for a in kernel.arguments if isinstance(a, TensorMap)}
     arguments: list[Argument] = []
     inputs = {}

@@ -25,7 +25,8 @@ def outcome(
     query: str, stages: int = 2, changed: Callable[[GeneratedKernel], GeneratedKernel] = lambda kernel: kernel
 ) -> tuple[str, list[int]]:
     """Return "ok", "wrong" or what is reported of a head of 128, keys and values under a swizzle that flips three bits;
-    and the alignments of the tiles."""
+    and the alignments of the tiles.
+    """
     p = problem(ATTENTION, h=1, g=1, s=150, d=128)
     values: dict[str, int | str] = {
         "bm": 64, "bn": 64, "subgroups_m_1": 4, "subgroups_n_1": 1, "subgroups_m_2": 4, "subgroups_n_2": 1,

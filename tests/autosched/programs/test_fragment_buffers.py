@@ -1,5 +1,6 @@
 """Two buffers of fragments in tile programs: right in two orders, refused where steps do not alternate, with as
-few instructions a turn as the hand-written matmul."""
+few instructions a turn as the hand-written matmul.
+"""
 
 from __future__ import annotations
 

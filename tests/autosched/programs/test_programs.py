@@ -1,5 +1,6 @@
 """Tile programs, verified: sampled schedules in the emulator against the interpreter, the command line, machine
-code."""
+code.
+"""
 
 from __future__ import annotations
 
@@ -123,7 +124,8 @@ def kept_whole(p: Builder, a: Array, b: Array, out: Array) -> None:
 )  # fmt: skip
 def nested(p: Builder, a: Array, b: Array, c: Array, out: Array, turned: Array) -> None:
     """Sum rows in a loop within one that has a ring, between products and what adds to them; pass variables wherever
-    tiles are taken."""
+    tiles are taken.
+    """
     (m, q), (k, n) = a.shape, c.shape
     i, j = p.blocks((m, n), (64, 64))
     acc, right = p.state(p.zeros((64, 64))), p.state(p.zeros((32, 64), "f16"))

@@ -41,7 +41,8 @@ def pool() -> Iterator[CompilePool]:
 @pytest.fixture(scope="session")
 def make_trial(pool: CompilePool) -> MakeTrial:
     """Return a trial of a schedule with what it compiles to today; ``resources`` and ``code`` overrule fields of
-    that."""
+    that.
+    """
 
     def make(
         schedule: Schedule,

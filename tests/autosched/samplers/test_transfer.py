@@ -20,7 +20,8 @@ from search_spaces.spaces.schedule import Schedule
 
 def table(device: str, best: tuple[int, int], values: tuple[int, ...] = (2, 4, 8, 16, 32, 64)) -> Table:
     """Return a kernel of two tile sizes and a flag, fastest where both are ``best``; tiles beyond 1024 elements
-    fail."""
+    fail.
+    """
     rows = []
     for m in values:
         for n in values:

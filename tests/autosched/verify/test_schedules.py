@@ -109,7 +109,8 @@ def test_a_schedule_of_another_version_is_refused_also_where_the_problem_would_b
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
 def test_emulated_wavefronts_are_what_the_layout_algebra_predicts(dtype: str, nightly: bool) -> None:
     """Over whole kernels: every fragment load and every copy of every k-tile of every block. The sizes are multiples of
-    every tile, so that no lane is idle."""
+    every tile, so that no lane is idle.
+    """
     problem = Matmul(768, 768, 6144, a=dtype, b=dtype, out="f32")
     tried = 0
     for schedule in space(problem, H200).sample(60, seed=2):
@@ -184,7 +185,8 @@ def test_rows_that_many_blocks_finish_together_are_sampled() -> None:
 @pytest.mark.parametrize("cluster_m", [1, 2])
 def test_some_neighbours_of_a_stream_k_launch_are_run_at_its_true_size(cluster_m: int) -> None:
     """Tiles that two of them share are right, those that they share with others stay open; a fault that only more than
-    64 blocks show is found."""
+    64 blocks show is found.
+    """
     problem = Matmul(2048, 1024, 192, a="bf16", order_b="col")
     schedule = SMALL.replace(tiles_per_block=8, stream_k=1, cluster_m=cluster_m)
     kernel = generate(problem, schedule, H200)
@@ -217,7 +219,8 @@ def test_a_large_stream_k_problem_is_sampled() -> None:
 @needs_compiler
 def test_blocks_with_narrow_tiles_alone_say_nothing_of_the_others() -> None:
     """Three of four tiles a block: those that have both narrow ones write less than the mean. Where they
-    stop half-way they cannot write all."""
+    stop half-way they cannot write all.
+    """
     b200, persistent = device("b200"), template("tcgen05_matmul")
     problem = Matmul(227, 24, 256, batch=788360, a="e5m2", out="bf16", order_b="col", epilogue="gelu")
     values = {

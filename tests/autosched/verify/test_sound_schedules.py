@@ -1,5 +1,6 @@
 """Sound code is never rejected: schedules of every operator, type, epilogue, reduction and scale pass full
-verifications."""
+verifications.
+"""
 
 from __future__ import annotations
 

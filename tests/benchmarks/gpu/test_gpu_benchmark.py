@@ -258,7 +258,8 @@ def test_a_baseline_that_is_not_there_is_named_once(make_runner, tmp_path, no_te
 
 def first_preparation(runner, monkeypatch, prepared):
     """Return what ``prepared`` returns or raises takes the place of the runner's; the seconds that each search is
-    given."""
+    given.
+    """
     given = []
 
     def run(self, plan):

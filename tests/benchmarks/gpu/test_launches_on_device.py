@@ -52,7 +52,8 @@ class RuntimeFailure(Exception):
 
 class HostGpu:
     """As much of cupy as ``launched`` uses; memory is the host's, and a kernel is a function of Python that gets its
-    parameters. ``status`` is that of the stream."""
+    parameters. ``status`` is that of the stream.
+    """
 
     def __init__(self, kernel: Callable[..., None], status: int = 0) -> None:
         self.kernel, self.status, self.calls, self.ended = kernel, status, 0, False

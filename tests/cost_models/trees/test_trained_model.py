@@ -146,7 +146,8 @@ print(used, refused)
 @pytest.mark.timeout(1800)
 def test_no_damaged_file_harms_the_process_that_loads_it(tmp_path: Path, nightly: bool) -> None:
     """Three hundred files, thousands every night, in one process: with numbers of the trees replaced, columns cut, and
-    bytes overwritten."""
+    bytes overwritten.
+    """
     rng = np.random.default_rng(7)
     whole = json.dumps(model().to_json())
     strange = [-1, 0, 1, 2, 3, 7, 10**6, 2**31 - 1, -(2**31), 2**63, 10**30, 1e308, -0.5, float("nan"), None, "1", []]

@@ -1,5 +1,6 @@
 """cuBLASLt through its C interface: a host library that multiplies as the descriptors say, and the real one where it is
-installed, whose descriptors need no GPU."""
+installed, whose descriptors need no GPU.
+"""
 
 import ctypes
 import subprocess
@@ -121,7 +122,8 @@ def launches():
 
 class Stream(library_arrays.Stream):
     """What is launched between begin_capture and end_capture is launched by the graph instead, which is told apart by
-    what it adds to ``launches``."""
+    what it adds to ``launches``.
+    """
 
     def __init__(self):
         self.before, self.captures, self.refuses = None, 0, None

@@ -266,7 +266,8 @@ def test_the_power_limit_leaves_out_nothing(arrays, set_reasons):
 @pytest.fixture
 def warm_up(monkeypatch):
     """Warms up again and again by launches of 1 ms, after clocks that read as given, and tells for how many seconds of
-    the pretended GPU. All other time stands still."""
+    the pretended GPU. All other time stands still.
+    """
     cupy = FakeCupy(time=1e-3)
     clocks = []
     monkeypatch.setattr(launch_timer, "_SPIN_UP_SECONDS", 0.1)

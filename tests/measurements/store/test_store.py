@@ -426,7 +426,8 @@ class TestBadPlaces:
 
 def open_without_privileges(new: Path, old: Path) -> list[str]:
     """Return what opening ``new``, ``old`` for writing and ``old`` for reading say to a user who is not the
-    superuser."""
+    superuser.
+    """
     child = f"""
 import os, sys
 sys.path[:0] = {[p for p in sys.path if p]!r}

@@ -149,7 +149,8 @@ def origins(layout, shape):
 
 def ldmatrix(image, addresses, size, transposed):
     """One 8x8 matrix of 16-bit units, PTX ISA "ldmatrix": lane l gets units 2 * (l % 4) + {0, 1} of row l / 4, of the
-    transposed matrix with .trans. Elements of 4 bytes are two units that stay together, of 1 byte two are a unit."""
+    transposed matrix with .trans. Elements of 4 bytes are two units that stay together, of 1 byte two are a unit.
+    """
     assert (addresses * size % 16 == 0).all()
     per_row = 16 // size
     matrix = image[addresses[:, None] + np.arange(per_row)]

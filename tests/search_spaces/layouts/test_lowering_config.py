@@ -98,7 +98,8 @@ class TestDocument:
 
     def test_layout_of_the_loop(self):
         """Digits of the document's linearize_index by (1, 2, 1, 1, 1) and (1, 1, 1, 64, 8): subgroup, batch, outer,
-        thread, element of the first and the last dimension."""
+        thread, element of the first and the last dimension.
+        """
         layout = LoweringConfig.parse(MATVEC).to_nested()
         assert [tile[0] for tile in layout.tiles] == [1, 2, 1, 1, 1]
         assert [tile[2] for tile in layout.tiles] == [1, 1, 1, 64, 8]
@@ -152,7 +153,8 @@ class TestBasis:
 
 def partial_sums(config, values):
     """Run the config's loop as threads do: add each step's elements into per-thread accumulators; returns the total
-    and the accumulators one thread carries. ``values`` has the shape of the iteration space."""
+    and the accumulators one thread carries. ``values`` has the shape of the iteration space.
+    """
     steps = config.tile(values.shape)
     layout = config.to_nested(shape=values.shape)
     carried = [d for d in range(config.rank) if not (config.expand_dims and config.expand_dims[d])]

@@ -1,5 +1,6 @@
 """Shared memory of tile programs against brute force: the peak that a space computes is the largest sum of what lives
-at one moment, nothing that lives at once overlaps, and a launch with less is told."""
+at one moment, nothing that lives at once overlaps, and a launch with less is told.
+"""
 
 from __future__ import annotations
 

@@ -55,7 +55,8 @@ _ANSWERS = {
 
 def fault_kernel(name: str, problem: Problem) -> GeneratedKernel:
     """Return a kernel that compiles in a few milliseconds and bears ``name``, which says what the worker does with
-    it."""
+    it.
+    """
     from search_spaces.launches.generated_kernel import GeneratedKernel
 
     source = f'extern "C" __global__ void {name}() {{}}\n'

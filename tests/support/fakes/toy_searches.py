@@ -37,7 +37,8 @@ def toy_estimates(space: SearchSpace = TOY) -> Estimates:
 
 class Nearest:
     """A model for tests: the logarithm of the time of the nearest row that was trained on. Missing values are far from
-    all others."""
+    all others.
+    """
 
     def __init__(self, rows: Matrix, times: FloatArray) -> None:
         assert not np.isinf(rows).any() and np.isfinite(times).all() and (times > 0).all()

@@ -100,7 +100,8 @@ class KeepLaunches:
 
 def is_plain(launch: Launch, settings: RunSettings) -> bool:
     """Whether a GPU can do the same: a whole launch, once, on arrays of which each byte is known, and no more of those
-    than are worth a file. Textures are left out."""
+    than are worth a file. Textures are left out.
+    """
     memory = settings.memory
     beyond = (memory.defined, memory.addresses, memory.others, memory.inside, memory.symbols, memory.textures)
     return (

@@ -25,7 +25,8 @@ COUNTED = np.arange(128, dtype=np.int32)
 @dataclass(frozen=True)
 class Idiom:
     """``outputs`` are positions of arguments that the kernel fills; the one at ``result`` must be what ``expected``
-    gives."""
+    gives.
+    """
 
     arguments: Callable[[], tuple[Any, ...]]
     result: int

@@ -32,7 +32,8 @@ def reported_by_verification(
     problem: Problem, kernel: GeneratedKernel, depths: tuple[Depth, ...] = ("quick", "full")
 ) -> set[str]:
     """Return the kinds of what a verification finds, of the first of ``depths`` that finds anything; nothing for a
-    right kernel."""
+    right kernel.
+    """
     for depth in depths:
         *_, last = verify_kernel(problem, kernel, time_limit=30, depth=depth)
         if last.status != "ok":
@@ -55,7 +56,8 @@ class Mutation:
     """Replace ``old``, which occurs once in ``header`` (below include/autosched) or its folder, by ``new``, and run
     ``case``, a golden case whose schedule reaches the edited line, on its problem with some ``fields`` replaced. An
     edit that does not compile says nothing about the emulator, so only one that ``breaks_a_type`` on purpose may be
-    refused by the compiler."""
+    refused by the compiler.
+    """
 
     name: str
     case: str

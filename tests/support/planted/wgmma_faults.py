@@ -23,7 +23,8 @@ _STREAM_K = "autosched/common/stream_k.cuh"
 @dataclass(frozen=True)
 class WgmmaFault:
     """``old`` becomes ``new`` in a header; emulating the case of CASES must give one of ``found``: kinds of findings,
-    or WRONG, in every order of warps with the blocks in the order ``blocks``. ``clusters`` run at a time, or all."""
+    or WRONG, in every order of warps with the blocks in the order ``blocks``. ``clusters`` run at a time, or all.
+    """
 
     name: str
     case: str

@@ -1,5 +1,6 @@
 """Faults planted in wgmma_matmul as a hostile reviewer would, of kinds that the mutation engine does not make: several
-statements, a moved one, a wrong formula, another scope, a wrong tensor map."""
+statements, a moved one, a wrong formula, another scope, a wrong tensor map.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ MORE_CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 @dataclass(frozen=True)
 class Planted:
     """In the kernel of a case each key of ``edits`` becomes its value, wherever ``header`` has it. ``maps`` changes
-    fields of tensor maps. ``found`` is one of the kinds of findings, or WRONG."""
+    fields of tensor maps. ``found`` is one of the kinds of findings, or WRONG.
+    """
 
     name: str
     case: str

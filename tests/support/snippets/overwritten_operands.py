@@ -41,7 +41,8 @@ def operand(instruction: SassInstruction) -> range:
 
 def overwritten(code: Sequence[SassInstruction]) -> list[str]:
     """Return, of each loop and wgmma, the writes that its operand in registers holds, but that were for another wgmma:
-    that one reads them between. For programs of which no two products have such an operand in common."""
+    that one reads them between. For programs of which no two products have such an operand in common.
+    """
     wrong = []
     for body in loops(code):
         for at, wgmma in enumerate(body):

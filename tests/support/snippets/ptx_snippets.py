@@ -41,7 +41,8 @@ ADD_ONE = """.version 7.0
 @dataclass(frozen=True)
 class Snippet:
     """``text`` with %d, %a, %b, %c for its registers, of ``to`` and ``sources`` bits; ``reference`` takes and gives the
-    operands' bits, one Python int each."""
+    operands' bits, one Python int each.
+    """
 
     text: str
     to: str
@@ -110,7 +111,8 @@ class WarpSnippet:
 
 def warp_program(snippets: Sequence[WarpSnippet]) -> str:
     """Each instruction once; its registers come from words of 8 bytes of ``in``, 32 lanes side by side, and its results
-    go to those of ``out``."""
+    go to those of ``out``.
+    """
     lines, read, written = [], 0, 0
     for k, snippet in enumerate(snippets):
         results = [f"%d{k}_{i}" for i in range(snippet.results)]

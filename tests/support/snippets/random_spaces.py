@@ -41,7 +41,8 @@ def themselves(names: tuple[str, ...]) -> dict[str, str]:
 @st.composite
 def spaces(draw: st.DrawFn, name: str = "toy", largest: int = 6) -> Space:
     """Up to ``largest`` parameters of up to 4 values, attributes of attributes, and rules of different strictness; some
-    are stratified by one of the parameters."""
+    are stratified by one of the parameters.
+    """
     parameters: list[Parameter] = []
     for i in range(draw(st.integers(1, largest))):
         if draw(st.booleans()):

@@ -27,7 +27,8 @@ _SECONDS = 300.0  # CPU seconds for one configuration: compilation, and emulatio
 
 class VerifierPool:
     """``verify``: emulate each configuration. ``python``: of an environment with another Triton. May be used by as many
-    threads as it has workers."""
+    threads as it has workers.
+    """
 
     def __init__(
         self, format: Format, *, verify: bool = True, workers: int | None = None, python: str = sys.executable

@@ -1,5 +1,6 @@
 """Tuned layers in the trial store: a problem for each layer and batch size, a trial for its configuration and for the
-package's default."""
+package's default.
+"""
 
 from __future__ import annotations
 

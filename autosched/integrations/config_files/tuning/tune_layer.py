@@ -169,7 +169,8 @@ def _choice(
     sound: Sequence[_Examined], default: _Examined | None, rows: int, format: Format, timed: _Timed | None
 ) -> LayerChoice:
     """Return the fastest, or the default where that is as fast within noise; ``default`` is None where none is
-    known."""
+    known.
+    """
     seconds = [timed(s.config) for s in sound] if timed is not None else _estimates(sound)
     order = [(timed is None and s.spills, t) for s, t in zip(sound, seconds, strict=True)]
     best = order.index(min(order))
@@ -191,7 +192,8 @@ def _choice(
 
 def _estimates(examined: Sequence[_Examined]) -> list[float]:
     """Return seconds of each by counts, or by sizes if one has no counts: an estimate is compared with its like
-    alone."""
+    alone.
+    """
     counted = [each.counted for each in examined if each.counted is not None]
     return counted if len(counted) == len(examined) else [each.by_sizes for each in examined]
 

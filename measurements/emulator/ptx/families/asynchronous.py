@@ -240,7 +240,8 @@ def _rank(qualifiers: Sequence[str]) -> int:
 
 def _tile(qualifiers: Sequence[str], map_: Address, of_rows: str, of_pixels: str) -> tuple[int, int, int]:
     """Return dimensions, whether it is four rows (``of_rows``) of a matrix instead of a box, and whether it is pixels
-    (``of_pixels``)."""
+    (``of_pixels``).
+    """
     if any(q.startswith(("im2col", "tile::")) and q not in (of_rows, of_pixels) for q in qualifiers):
         raise Unsupported
     rank, rows, pixels = _rank(qualifiers), int(of_rows in qualifiers), int(of_pixels in qualifiers)

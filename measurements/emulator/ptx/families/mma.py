@@ -1,5 +1,6 @@
 """How a decoded mma.sync becomes a row of the machine where it has block scales (PTX ISA 9.7.14.3, sm_120a), where A is
-sparse (9.7.14.6), or where it is four products (9.7.14.5.1)."""
+sparse (9.7.14.6), or where it is four products (9.7.14.5.1).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Forms of accesses to a multicast object (PTX ISA 9.7.9.14). That of a machine with one GPU has one replica: loads
-reduce nothing, and each form is an access to global memory."""
+reduce nothing, and each form is an access to global memory.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Forms of conversions to and from pairs of numbers of four to eight bits without infinities (PTX ISA 9.7.9.22), and of
-f32 arithmetic with operands of 16 bits (9.7.5), both of sm_100 and later."""
+f32 arithmetic with operands of 16 bits (9.7.5), both of sm_100 and later.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """A verification reports every fault planted in the matmul templates of Hopper and Blackwell, and none in right
-kernels."""
+kernels.
+"""
 
 from __future__ import annotations
 

@@ -42,7 +42,8 @@ Changes = tuple[tuple[str, str | int], ...]
 @cache
 def small_kernel(several: bool = False, changes: Changes = EARLY) -> tuple[Matmul, GeneratedKernel]:
     """Five tiles for two blocks: three that are dealt out, of which one is shared, and a whole one of each block. With
-    ``several``, twelve tiles for five blocks, of which four pairs share one. ``changes`` of the golden schedule."""
+    ``several``, twelve tiles for five blocks, of which four pairs share one. ``changes`` of the golden schedule.
+    """
     data = json.loads(GOLDEN.read_text())
     problem = problem_from_json(data["problem"])
     schedule = Schedule.from_json("matmul", {**data["schedule"], **dict(changes)})
@@ -55,7 +56,8 @@ def small_kernel(several: bool = False, changes: Changes = EARLY) -> tuple[Matmu
 @dataclass(frozen=True)
 class Fault:
     """``old`` becomes ``new`` in a header; emulation must find one of ``found``, with the blocks in the order
-    ``blocks``."""
+    ``blocks``.
+    """
 
     name: str
     old: str

@@ -56,7 +56,8 @@ def statements(text: str) -> Iterator[tuple[str, list[str]]]:
 
 def as_ptx(said: str, constraints: list[str], number: int) -> str | None:
     """Return the assembly in a scope of its own, with registers for its operands; None for what is no PTX, as names of
-    libc and macros that were not expanded, or what is lacking."""
+    libc and macros that were not expanded, or what is lacking.
+    """
     names: list[str] = []
     declared = []
     for k, constraint in enumerate(constraints):

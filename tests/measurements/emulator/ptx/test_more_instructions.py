@@ -220,7 +220,8 @@ ORDERS = ("", ".relaxed.cta", ".acquire.gpu", ".release.sys", ".acq_rel.gpu")
 
 def atomic(order: str, space: str, op: str, kind: str, answer: str, reduce: bool) -> Snippet:
     """Emit an update: a thread's own 8 bytes hold a, an atom or red updates them by b (and c); the old or new value is
-    given."""
+    given.
+    """
     bits = int(kind[1:])
     word, third = f"b{bits}", ", %c" if op == "cas" else ""
     place = {

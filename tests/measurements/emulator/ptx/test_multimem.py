@@ -1,5 +1,6 @@
 """Accesses to a multicast object of one GPU: loads that reduce, stores and reductions, their forms and what misuses
-them."""
+them.
+"""
 
 from __future__ import annotations
 

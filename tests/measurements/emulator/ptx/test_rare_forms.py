@@ -1,5 +1,6 @@
 """Forms that compilers and libraries write seldom: their results, what misuses them, and what is unsupported with its
-line."""
+line.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Faults planted in tcgen05_matmul: waits, fences and commits that are missing or misplaced, tensor memory that is not
-allocated, freed or addressed as it must be, wrong descriptors, wrong places. Start at cases.py."""
+allocated, freed or addressed as it must be, wrong descriptors, wrong places. Start at cases.py.
+"""
 
 from __future__ import annotations
 

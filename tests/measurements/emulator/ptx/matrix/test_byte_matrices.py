@@ -1,6 +1,7 @@
 """ldmatrix and stmatrix of bytes, and of packed values of four and six bits, of sm_100.
 
-Which lane has what is that of the fragments of the PTX ISA (9.7.14.5.15), written down by hand."""
+Which lane has what is that of the fragments of the PTX ISA (9.7.14.5.15), written down by hand.
+"""
 
 from __future__ import annotations
 

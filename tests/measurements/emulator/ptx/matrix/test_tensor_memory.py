@@ -1,5 +1,6 @@
 """One multiplication on tensor memory in inline PTX, and each fault that ptxas's checker of tensor memory names, or
-that nobody reports: states that tcgen05 leaves undefined."""
+that nobody reports: states that tcgen05 leaves undefined.
+"""
 
 # ruff: noqa: E501
 

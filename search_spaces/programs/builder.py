@@ -1,4 +1,4 @@
-"""The language of tile programs in Python: a function that is called once with ``p`` and its arrays, and traced."""
+"""Declare tile programs in Python: a function that is called once with ``p`` and its arrays, and traced."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from search_spaces.short_repr import short_repr
 __all__ = ["ARRAY_DTYPES", "Argument", "Builder", "InOut", "Input", "Output", "Program", "Scalar", "program", "wg_map"]
 
 Role = Literal["input", "output", "inout"]
-# Of sizes and scalars, inputs as float64, and the shapes of outputs: what these must be.
+# Function of sizes and scalars, inputs as float64 and shapes of outputs that returns the expected outputs.
 Reference = Callable[
     [Mapping[str, Number], Mapping[str, FloatArray], Mapping[str, tuple[int, ...]]], Mapping[str, FloatArray]
 ]
@@ -32,8 +32,11 @@ Reference = Callable[
 
 @dataclass(frozen=True)
 class Argument:
-    """An array of a program: names of its one to four extents, and its type. ``unordered``: its elements are right in
-    any order. ``strided``: a launch says how far its lines lie apart.
+    """An array parameter of a program: names of its one to four extents, its type and its role.
+
+    Attributes:
+        unordered: Whether its elements may come in any order.
+        strided: Whether each launch passes the distance between its lines.
     """
 
     sizes: tuple[str, ...]
@@ -54,16 +57,16 @@ def _argument(sizes: str, type_: str, role: Role) -> Argument:
 
 
 def Input(sizes: str, dtype: str, *, strided: bool = False) -> Argument:
-    """Return an array that the program reads: ``Input("m k", "f16")``.
+    """Declare an array that the program reads: ``Input("m k", "f16")``.
 
     Args:
         sizes: Names of its extents, such as "m k".
         dtype: Type of its elements.
-        strided: Whether a call may pass part of the columns of a larger array, such as ``x[:, :n]``. How many elements
-            lie from one row to the next is then a dynamic size, called NAME_stride for the array NAME.
+        strided: Whether a call may pass some columns of a larger array, such as ``x[:, :n]``. The number of elements
+            from one row to the next is then a dynamic size, named NAME_stride for the array NAME.
 
     Raises:
-        ProgramError: For an unknown type, another number of extents, or a vector that is strided.
+        ProgramError: For an unknown type, another number of extents, or a strided vector.
     """
     found = _argument(sizes, dtype, "input")
     if strided and len(found.sizes) < 2:
@@ -72,21 +75,21 @@ def Input(sizes: str, dtype: str, *, strided: bool = False) -> Argument:
 
 
 def Output(sizes: str, dtype: str) -> Argument:
-    """Return an array that the program writes. Raises ProgramError."""
+    """Declare an array that the program writes. Raises ProgramError as ``Input`` does."""
     return _argument(sizes, dtype, "output")
 
 
 def InOut(sizes: str, dtype: str, *, unordered: bool = False) -> Argument:
-    """Return an array that ``p.atomic_rmw`` combines with what the caller left in it.
+    """Declare an array whose initial contents ``p.atomic_rmw`` updates.
 
     Args:
         sizes: Names of its extents, such as "m n".
         dtype: Type of its elements.
-        unordered: Whether a verification compares its elements, a vector's, in any order: for queues, whose order
-            depends on that of blocks and threads.
+        unordered: Whether verification ignores the order of a vector's elements: for queues, whose order depends on
+            that of blocks and threads.
 
     Raises:
-        ProgramError: For an unknown type, another number of extents, or a matrix that is unordered.
+        ProgramError: For an unknown type, another number of extents, or an unordered matrix.
     """
     found = _argument(sizes, dtype, "inout")
     if unordered and len(found.sizes) != 1:
@@ -95,45 +98,53 @@ def InOut(sizes: str, dtype: str, *, unordered: bool = False) -> Argument:
 
 
 def wg_map(sg_layout: tuple[int, int] | list[int], sg_data: tuple[int, int] | list[int]) -> WgMap:
-    """Return the documents' ``#wg_map<sg_layout, sg_data>``. Raises ValueError as WgMap does."""
+    """Return the RFC's ``#wg_map<sg_layout, sg_data>``. Raises ValueError as WgMap does."""
     return WgMap(tuple(sg_layout), tuple(sg_data))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class Program:
-    """A tile program: ``function(p, array, ..)`` and its arrays. ``content`` is the text that it was made from."""
+    """A tile program: ``function(p, array, ...)`` and its arrays. ``content`` is the text that it was made from."""
 
     name: str
     function: Callable[..., None]
     arguments: tuple[tuple[str, Argument], ...]
     content: str
     summary: str
-    defaults: tuple[tuple[str, int], ...] = ()  # sizes that a text gives
-    notes: tuple[str, ...] = ()  # readings of a text that were taken
-    reference: Reference | None = None  # the user's own, in place of the interpreter's numbers
-    dynamic: tuple[str, ...] = ()  # sizes that a launch says
-    scalars: tuple[tuple[str, Scalar], ...] = ()  # numbers that a launch passes by value
-    parameters: tuple[str, ...] = ()  # names of arrays and scalars in the function's order; empty for the arrays alone
+    defaults: tuple[tuple[str, int], ...] = ()  # default sizes from a text
+    notes: tuple[str, ...] = ()  # how ambiguous parts of a text were interpreted
+    reference: Reference | None = None  # a user's reference implementation, used instead of the interpreter
+    dynamic: tuple[str, ...] = ()  # sizes that each launch passes
+    scalars: tuple[tuple[str, Scalar], ...] = ()  # scalars that each launch passes by value
+    parameters: tuple[
+        str, ...
+    ] = ()  # names of arrays and scalars in the function's order; empty if there are only arrays
 
     __repr__ = short_repr
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        """Names of the extents, in the order in which the arrays name them, and those of strides."""
+        """Names of the extents in the order in which the arrays use them, followed by those of strides."""
         return tuple(dict.fromkeys([*(s for _, a in self.arguments for s in a.sizes), *self.strides.values()]))
 
     @property
     def strides(self) -> Mapping[str, str]:
-        """Names of the sizes that are strides, by the arrays'."""
+        """Names of the stride sizes, by array name."""
         return {name: f"{name}_stride" for name, a in self.arguments if a.strided}
 
     def domains(self, sizes: Mapping[str, Number]) -> Mapping[str, tuple[int, ...]]:
-        """Return what ``p.choose`` leaves open, by name. Raises ProgramError as ``trace`` does."""
+        """Return the candidates of each ``p.choose``, by name. Raises ProgramError as ``trace`` does."""
         return self._run(sizes, {})[0].domains
 
     def trace(self, sizes: Mapping[str, Number], chosen: Mapping[str, int]) -> ir.Trace:
-        """Return the program at these sizes and choices; ``sizes`` may also have values of scalars, in place of their
-        defaults. Raises ProgramError for one that breaks a rule.
+        """Trace the program at given sizes and choices.
+
+        Args:
+            sizes: Sizes by name; may also have values of scalars, which override their defaults.
+            chosen: Values of ``p.choose`` by name.
+
+        Raises:
+            ProgramError: If the program breaks a rule of the language.
         """
         builder, arrays = self._run(sizes, chosen)
         if builder.extent is None:
@@ -151,14 +162,14 @@ class Program:
         )
 
     def _size(self, name: str, sizes: Mapping[str, Number]) -> Index | None:
-        """Return a dynamic size, of whose value a kernel knows only what divides it."""
+        """Return the index of a dynamic size; a kernel knows only a divisor of its value."""
         if name not in self.dynamic:
             return None
         value = int(sizes[name])
         return Index("size", self.sizes.index(name), (constant(value), constant(divisor_of(value))))
 
     def _scalar(self, builder: Builder, number: int, sizes: Mapping[str, Number]) -> Tile | Index:
-        """Return what the function computes with in place of a scalar."""
+        """Return the tile or index that stands for a scalar in the function."""
         name, scalar = self.scalars[number]
         value, (low, high) = sizes.get(name, scalar.default), scalar.limits
         if scalar.dtype == "i32":
@@ -197,12 +208,12 @@ def program(*, dynamic: str = "", **parameters: Argument | Scalar) -> Callable[[
     The function is called with ``p`` and the parameters in this order.
 
     Args:
-        dynamic: Names of sizes, such as "m", of which one kernel serves every value. Each is the first extent of its
+        dynamic: Names of sizes, such as "m", for which one kernel serves every value. Each is the first extent of its
             arrays, which have at most two. In the function such a size is an index, not a whole number.
-        parameters: The arrays, and the scalars that a launch passes by value.
+        parameters: The arrays, and the scalars that each launch passes by value.
 
     Raises:
-        ProgramError: Without an output, for a dynamic size of another extent, and for a scalar with the name of a size.
+        ProgramError: Without an output, for a dynamic size of another extent, or for a scalar with the name of a size.
     """
     sizes = tuple(dynamic.split())
     arguments = {name: a for name, a in parameters.items() if isinstance(a, Argument)}
@@ -233,7 +244,7 @@ def program(*, dynamic: str = "", **parameters: Argument | Scalar) -> Callable[[
             raise ProgramError(f"{function.__name__}: a program needs an Output")
         try:
             content = Path(function.__code__.co_filename).read_text("utf-8")
-        except OSError:  # typed into a prompt
+        except OSError:  # typed at an interactive prompt
             content = repr((function.__code__.co_code, function.__code__.co_consts, function.__code__.co_names))
         told = f"{arguments}\0{content}" + (f"\0{sizes}" if sizes else "") + (f"\0{scalars}" if scalars else "")
         summary = (function.__doc__ or "a tile program").strip().splitlines()[0]

@@ -1,4 +1,4 @@
-"""Programs that load what they write: that their results do not depend on the order of blocks and threads."""
+"""Check that programs which load what they write give results that do not depend on the order of blocks and threads."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.interpret import interpret
 from search_spaces.programs.language.ir import ProgramError
 
-ORDERS = (0, 1, 2, 3)  # of ``interpret``
+ORDERS = (0, 1, 2, 3)  # values of the argument ``order`` of ``interpret``
 Outputs = tuple[dict[str, FloatArray], dict[str, FloatArray]]
 
 
 def fetch_of(trace: ir.Trace) -> ir.AtomicFetch | ir.LoadTile | None:
-    """Return the first operation that takes what blocks write: old values of atomics, and loads of InOut arrays."""
+    """Return the first operation that reads what other blocks write: a fetching atomic or a load of an InOut array."""
     for operation, _ in trace.walk():
         if isinstance(operation, ir.AtomicFetch):
             return operation
@@ -26,25 +26,26 @@ def fetch_of(trace: ir.Trace) -> ir.AtomicFetch | ir.LoadTile | None:
 
 
 def in_order(values: FloatArray, bounds: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the elements in ascending order, NaN last, with a bound that holds for each: sorting brings no two
-    vectors farther apart than their elements are.
+    """Return the elements in ascending order, NaN last, with a bound for each position.
+
+    A bound on two vectors' elements also holds after both are sorted, so the bounds need no reordering by value.
     """
     return np.sort(values, axis=None), np.full(values.size, bounds.max(initial=0.0))
 
 
 def interpret_in_any_order(trace: ir.Trace, inputs: Mapping[str, Array], unordered: Collection[str]) -> Outputs:
-    """Interpret a program in several orders, whose results must agree.
+    """Interpret a program in several orders and check that the results agree.
 
     Args:
         trace: The program.
-        inputs: Its arrays but the outputs, by name.
+        inputs: Arrays by name, without the outputs.
         unordered: Names of arrays whose elements may come in any order.
 
     Returns:
-        As ``interpret``, in ascending order.
+        The same as ``interpret`` in ascending order.
 
     Raises:
-        ProgramError: For a result that depends on the order.
+        ProgramError: If a result depends on the order.
     """
     first = interpret(trace, inputs)
     fetch = fetch_of(trace)
@@ -66,7 +67,7 @@ def interpret_in_any_order(trace: ir.Trace, inputs: Mapping[str, Array], unorder
 
 
 def agrees(found: FloatArray, wanted: FloatArray, bounds: FloatArray) -> BoolArray:
-    """Return where elements are within their bounds, or equal, or both NaN."""
+    """Return a mask of the elements that are within their bounds, equal, or both NaN."""
     with np.errstate(invalid="ignore"):
         near = np.abs(found - wanted) <= bounds
     same: BoolArray = near | (found == wanted) | (np.isnan(found) & np.isnan(wanted))

@@ -17,16 +17,16 @@ Given = WgMap | NestedLayout
 
 
 class ProgramError(ValueError):
-    """A program that breaks a rule of the language: one line that names the place, the operation and the rule."""
+    """A program breaks a rule of the language: one line with the source position, the operation and the rule."""
 
 
 class MisusedArray(ProgramError):
-    """An array that is indexed in a way that the language has not; its line is that of the caller."""
+    """An array is indexed in a way that the language does not have; the error names the caller's line."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where an operation stands in the user's file."""
+    """Position of an operation in the user's file."""
 
     file: str
     line: int
@@ -37,10 +37,15 @@ class Source:
 
 @dataclass(frozen=True)
 class Array:
-    """An argument of the program, row-major; ``sizes`` are the names of its extents. Or a tile in shared memory.
+    """A row-major array argument of the program, or a tile in shared memory.
 
-    A vector is one row. ``lead`` are the places along the dimensions before the last two, of an array of three
-    dimensions that was indexed; ``leading`` are their extents. A matrix may lie in memory in another ``order``.
+    Attributes:
+        sizes: Names of the extents.
+        lead: Indices into the dimensions before the last two, once a three-dimensional array was indexed. The extents
+            of these dimensions are ``leading``.
+        order: Another order in which a matrix lies in memory.
+
+    A vector is a matrix of one row.
     """
 
     name: str
@@ -49,22 +54,23 @@ class Array:
     sizes: tuple[str, ...]
     full: tuple[int, ...]
     lead: tuple[Index, ...] = ()
-    dynamic: Index | None = None  # the first extent, where a launch says it
-    pitch: Index | None = None  # elements from one line to the next, where a launch says it
+    dynamic: Index | None = None  # the first extent if each launch passes it
+    pitch: Index | None = None  # elements from one line to the next if each launch passes it
     order: MemoryOrder | None = None
 
     @property
     def matrix(self) -> Shape:
+        """Rows and columns; a vector is one row."""
         return (1, self.full[0]) if len(self.full) == 1 else (self.full[-2], self.full[-1])
 
     @property
     def stored(self) -> Shape:
-        """Lines of memory, and the elements of a line."""
+        """Number of contiguous lines in memory, and elements per line."""
         return self.matrix if self.order is None else self.order.shape(*self.matrix)
 
     @property
     def shape(self) -> tuple[Index | int, ...]:
-        """The dimensions that have no index yet; a dynamic size is an index."""
+        """The dimensions that are not indexed yet; a dynamic size is an index."""
         full: tuple[Index | int, ...] = self.full
         if self.dynamic is not None:
             full = (self.dynamic, *self.full[1:])
@@ -72,18 +78,18 @@ class Array:
 
     @property
     def places_of_line(self) -> int:
-        """What divides the elements of a line in every launch, and those from one line to the next."""
+        """A number that divides, in every launch, both the elements per line and the distance between lines."""
         if self.pitch is not None:
             return math.gcd(self.matrix[1], self.pitch.divisor)
         return self.matrix[1] if self.dynamic is None or len(self.full) > 1 else self.dynamic.divisor
 
     @property
     def pitch_code(self) -> str:
-        """Elements from one line to the next, in CUDA C++."""
+        """Elements from one line to the next, as CUDA C++."""
         return str(self.matrix[1]) if self.pitch is None else self.pitch.code
 
     def __getitem__(self, place: Index | int) -> Array:
-        """Return the array at a place of its first dimension. Raises MisusedArray where only a matrix is left."""
+        """Return the slice at an index of the first dimension. Raises MisusedArray if only a matrix remains."""
         if len(self.shape) < 3:
             raise MisusedArray(f"{self.name}[..]: only dimensions before the last two are indexed; use p.window")
         if not isinstance(place, Index | int) or isinstance(place, bool):
@@ -97,11 +103,13 @@ class Array:
 
 @dataclass(frozen=True)
 class Window:
-    """A tile of an array, which ``Move`` shifts (init_tile). ``turned``: it sees the transposed matrix.
+    """A tile-shaped window on an array, which ``Move`` shifts (init_tile).
 
-    ``index``: its elements lie where these i32 say (#scatter). Of a matrix, a place for each of its lines, which begin
-    at ``at`` along the line; of a vector, a place for each element. What lies outside of the array is skipped.
-    ``flat``: of a matrix as one line, a place for each element.
+    Attributes:
+        turned: Whether the window shows the transposed matrix.
+        index: i32 values that give the position of elements (#scatter): one for each line of a matrix, which starts at
+            ``at`` along the line, or one for each element of a vector. Positions outside of the array are skipped.
+        flat: Whether ``index`` has a position for each element of a matrix, counted as if the matrix were one line.
     """
 
     id: int
@@ -115,42 +123,42 @@ class Window:
 
     @property
     def extent(self) -> Shape:
-        """The array's, as the window sees it."""
+        """Extents of the array as the window sees it (exchanged if turned)."""
         rows, columns = self.array.matrix
         return (columns, rows) if self.turned else (rows, columns)
 
     def dynamic(self, dimension: int) -> Index | None:
-        """Return the array's extent along a dimension, where a launch says it."""
+        """Return the array's extent along a dimension if each launch passes it, else None."""
         size = self.array.dynamic
         along = 1 if len(self.array.full) == 1 else 0
         return size if size is not None and (1 - along if self.turned else along) == dimension else None
 
     @property
     def least(self) -> Shape:
-        """The least extent of the array in any launch, as the window sees it."""
+        """The smallest extents of the array in any launch, as the window sees it."""
         rows, columns = (extent if self.dynamic(d) is None else 1 for d, extent in enumerate(self.extent))
         return rows, columns
 
     def extent_code(self, dimension: int) -> str:
-        """Return the array's extent along a dimension in CUDA C++."""
+        """Return the array's extent along a dimension as CUDA C++."""
         size = self.dynamic(dimension)
         return str(self.extent[dimension]) if size is None else size.code
 
     @property
     def sizes(self) -> tuple[str, str]:
-        """The names of the array's sizes along its rows and columns, as the window sees them; "" where it has none."""
+        """Names of the array's sizes along the window's rows and columns; "" for a dimension without a name."""
         rows, columns = ("", "", *self.array.sizes)[-2:]
         return (columns, rows) if self.turned else (rows, columns)
 
     @property
     def strides(self) -> tuple[str, str]:
-        """Elements in memory from a row of the window to the next, and from a column to the next, in CUDA C++."""
+        """Elements in memory from one row of the window to the next, and from one column to the next, as CUDA C++."""
         line = self.array.pitch_code
         return ("1", line) if self.turned else (line, "1")
 
     @property
     def indexed(self) -> tuple[int, ...]:
-        """The dimensions along which ``index`` says where elements lie: none, that across lines, or both."""
+        """The dimensions along which ``index`` gives positions: none, the one across lines, or both."""
         if self.index is None:
             return ()
         return (0, 1) if self.flat or len(self.array.full) == 1 else (1 - line_dimension(self),)
@@ -158,7 +166,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Value:
-    """The result of an operation. ``map``: what the user says about who holds what."""
+    """The result of an operation. ``map``: the user's choice of which threads hold which elements."""
 
     id: int
     shape: Shape
@@ -167,5 +175,5 @@ class Value:
 
 
 def line_dimension(window: Window) -> int:
-    """Return the dimension of the window that lies along contiguous memory."""
+    """Return the dimension of the window that runs along contiguous memory."""
     return 0 if window.turned else 1

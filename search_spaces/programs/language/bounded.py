@@ -1,7 +1,7 @@
-"""Arithmetic of the interpreter: values in float64, each with how far a kernel's may be from it.
+"""Arithmetic of the interpreter: float64 values, each with a bound on how far a kernel's value may be from it.
 
-Values have the range of their type: what surely exceeds it is infinite. An infinity or NaN that every kernel gives has
-the bound 0. Where a kernel may give one and the reference does not, or the other way round, the bound is infinite.
+Values have the range of their type: a value that certainly overflows is infinite. An infinity or NaN that every kernel
+produces has the bound 0. If a kernel may produce one and the reference does not, or the reverse, the bound is infinite.
 """
 
 from __future__ import annotations
@@ -19,26 +19,28 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.functions import ONE_OF_GROUP, PICKS, REDUCTIONS, SCANS, ElementFunction, U
 
 TF32 = 2.0**-11  # unit roundoff
-Bounded = tuple[FloatArray, FloatArray]  # values, and how far a kernel's may be from them
+Bounded = tuple[FloatArray, FloatArray]  # values, and bounds on the absolute errors of a kernel
 _LARGEST = float(np.finfo(np.float32).max)
-_ORDINARY = 2.0**8  # a number of every type
+_ORDINARY = 2.0**8  # within the range of every type
 _UNDERFLOW = SMALLEST["f32"]
-_ROUNDED = 1 + 2.0**-10  # at most, of what roundings make larger: those of 2^14 terms
+_ROUNDED = 1 + 2.0**-10  # upper limit of the growth by rounding, for up to 2^14 terms
 
 
 def certain(
     type_: DType, values: FloatArray, bounds: FloatArray, sure: FloatArray | BoolArray | bool = True
 ) -> Bounded:
-    """Return values within the range of ``type_``, and bounds that are infinite where only some kernels leave it.
+    """Clip values to the range of ``type_``, with infinite bounds where only some kernels overflow.
 
     Args:
-        type_: Of the values.
-        values: As float64 computes them.
-        bounds: Of finite values; NaN stands for infinite.
-        sure: Where a value that is not finite is one in every kernel.
+        type_: Type of the values.
+        values: The values in float64.
+        bounds: Bounds of the finite values; NaN stands for infinite.
+        sure: Mask of values that are not finite in any kernel.
     """
     largest = _LARGEST if type_ == F32 else _ORDINARY
-    if type_.is_float and np.max(np.abs(values) + bounds, initial=0.0) <= largest:  # no NaN, and nearly always
+    if (
+        type_.is_float and np.max(np.abs(values) + bounds, initial=0.0) <= largest
+    ):  # nearly always the case; False with a NaN
         return values, bounds
     bounds = np.where(np.isnan(bounds), np.inf, bounds)
     finite = np.isfinite(values)
@@ -59,12 +61,12 @@ def applied(row: ElementFunction, type_: DType, given: Sequence[Bounded]) -> Bou
     """Return an element-wise function of values of one shape."""
     numbers, errors = tuple(g[0] for g in given), tuple(g[1] for g in given)
     values = np.asarray(row.on_numpy(*numbers), dtype=np.float64)
-    if not type_.is_float and row.types in ("whole", "numbers"):  # exact, of numbers that are
+    if not type_.is_float and row.types in ("whole", "numbers"):  # exact if the arguments are
         return values, np.where(np.logical_or.reduce([error > 0 for error in errors]), np.inf, 0.0)
     bounds = np.asarray(row.bound(numbers, errors, values))
     if not type_.is_float:
         return values, bounds
-    if row.on_numpy in (np.add, np.subtract):  # perhaps the last terms of a sum, whose order a schedule chooses
+    if row.on_numpy in (np.add, np.subtract):  # may end a sum whose order the schedule chooses
         overflows = _summed(errors[0]) + _summed(errors[1]) > _LARGEST
         bounds = np.where(overflows, np.inf, bounds)
     sure = np.ones(values.shape, dtype=np.bool_)
@@ -82,8 +84,9 @@ LIMITS = {"i8": (-128, 127), "u8": (0, 255), "i32": (-(2**31), 2**31 - 1), "e4m3
 
 
 def cast(type_: DType, value: Bounded) -> Bounded:
-    """Return a cast: whole numbers are cut towards zero, and narrow types hold their largest number in place of what is
-    beyond.
+    """Return values cast to another type.
+
+    Casts to whole numbers truncate towards zero. Narrow types saturate at their largest number.
     """
     if type_.name not in LIMITS:
         return certain(type_, *rounded(type_, value))
@@ -100,7 +103,7 @@ def cast(type_: DType, value: Bounded) -> Bounded:
 
 
 def reduced(operation: ir.ReduceTile, parts: FloatArray, errors: FloatArray, axis: int) -> Bounded:
-    """Return the groups of ``parts`` along ``axis`` joined, in any order."""
+    """Return the reduction of the groups of ``parts`` along ``axis``, for any order of the elements."""
     result = np.asarray(REDUCTIONS[operation.kind].on_numpy(parts, axis=axis), dtype=np.float64)
     type_ = operation.result.dtype
     if not type_.is_float:
@@ -122,9 +125,7 @@ def reduced(operation: ir.ReduceTile, parts: FloatArray, errors: FloatArray, axi
 
 
 def picked(operation: ir.ReduceTile, elements: Bounded, index: Bounded, axis: int) -> Bounded:
-    """Return the indices of the elements that are picked along ``axis``, and how far another one's may be that rounding
-    brings before it.
-    """
+    """Return the picked indices along ``axis``, with bounds that cover every element that rounding may put first."""
     (values, errors), (places, unsure) = elements, index
     sign = PICKS[operation.kind].sign
     nan = np.isnan(values)
@@ -137,13 +138,13 @@ def picked(operation: ir.ReduceTile, elements: Bounded, index: Bounded, axis: in
     low, high = np.where(vague, -np.inf, key - errors), np.where(vague, np.inf, key + errors)
     certain_nan = (nan & ~vague).any(axis, keepdims=True)
     near = np.where(certain_nan, nan | vague, high >= low.max(axis, keepdims=True))
-    near &= ~(chosen & (errors == 0.0))  # of equal elements that are exact, the least index is certain
+    near &= ~(chosen & (errors == 0.0))  # among exact equal elements the smallest index always wins
     bound = np.where(near, np.abs(places - np.expand_dims(found, axis)), 0.0).max(axis)
     return found, np.where((unsure > 0).any(axis), np.inf, bound)
 
 
 def scanned(operation: ir.Scan, given: Bounded) -> Bounded:
-    """Return what is joined up to each element of a tile, in any order."""
+    """Return the running reduction of a tile, for any order of the elements."""
     values, errors = (_from_first(operation, x) for x in given)
     kind, axis, type_ = operation.kind, operation.dimension, operation.result.dtype
     if operation.exclusive:
@@ -172,18 +173,18 @@ def scanned(operation: ir.Scan, given: Bounded) -> Bounded:
 
 
 def _from_first(operation: ir.Scan, x: FloatArray) -> FloatArray:
-    """Return the tile such that what is joined first comes first."""
+    """Return the tile reversed, if needed, so that the scan starts at its first element."""
     return np.flip(x, operation.dimension) if operation.reverse else x
 
 
 def _shifted(x: FloatArray, axis: int, start: float) -> FloatArray:
-    """Return the elements one further on, with ``start`` in front."""
+    """Return the elements shifted by one position, starting with ``start``."""
     first = np.full_like(np.take(x, [0], axis), start)
     return np.concatenate([first, np.delete(x, -1, axis)], axis)
 
 
 def block_scaled(row: BlockFormat, values: Bounded, scales: Bounded, axis: int) -> Bounded:
-    """Return numbers times the scales of their blocks along ``axis``, both as they are stored."""
+    """Return numbers times the scales of their blocks along ``axis``; both arguments are as stored in memory."""
     (numbers, errors), (codes, unsure) = values, scales
     if row.element.values > 1:
         numbers = _along_last(numbers, axis, lambda x: row.element.load(x.astype(np.uint8)))
@@ -194,12 +195,12 @@ def block_scaled(row: BlockFormat, values: Bounded, scales: Bounded, axis: int) 
 
 
 def _along_last(x: FloatArray, axis: int, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
-    """Return ``function`` of an array whose last axis is ``axis``."""
+    """Apply ``function``, which works along the last axis, to an array along ``axis``."""
     return np.moveaxis(function(np.ascontiguousarray(np.moveaxis(x, axis, -1))), -1, axis)
 
 
 def product(operation: ir.Mma, left: Bounded, right: Bounded, added: Bounded) -> Bounded:
-    """Return ``a @ b + c``, added up in any order."""
+    """Return ``a @ b + c`` for any order of the additions."""
     (a, a_bound), (b, b_bound), (c, c_bound) = left, right, added
     type_ = operation.result.dtype
     if not type_.is_float:
@@ -209,14 +210,14 @@ def product(operation: ir.Mma, left: Bounded, right: Bounded, added: Bounded) ->
     result = a @ b + c
     size = np.abs(a) @ np.abs(b) + np.abs(c)
     bound = np.abs(a) @ b_bound + a_bound @ (np.abs(b) + b_bound) + c_bound
-    blocks = 0 if operation.scales is None else operation.scales[0].shape[1]  # each of which may have a sum of its own
+    blocks = 0 if operation.scales is None else operation.scales[0].shape[1]  # each block may have its own partial sum
     bound += sum_growth(a.shape[1] + 2 * blocks) * U * size
     bound += np.where(bound > 0, a.shape[1] * _UNDERFLOW, 0.0)
     summed = _summed(c_bound)
     if np.isfinite(size).all() and (size + summed).max(initial=0.0) < _LARGEST / 2:
         return certain(type_, result, bound)
     (open_a, turns_a), (open_b, turns_b) = (_parts(*of) for of in ((a, a_bound), (b, b_bound)))
-    vague = open_a @ turns_b + turns_a @ open_b  # infinite times what may have either sign
+    vague = open_a @ turns_b + turns_a @ open_b  # infinity times a value of unknown sign
     unknown = np.isinf(a_bound).any(axis=1, keepdims=True) | np.isinf(b_bound).any(axis=0, keepdims=True)
     unknown = unknown | np.isinf(c_bound)
     up_a, up_b, down_a, down_b = (
@@ -228,24 +229,24 @@ def product(operation: ir.Mma, left: Bounded, right: Bounded, added: Bounded) ->
 
 
 def _of_tf32(values: FloatArray, bounds: FloatArray) -> FloatArray:
-    """Return the bounds of factors that are rounded to tf32: the largest may become infinite."""
+    """Return the bounds of factors rounded to tf32; the largest values may become infinite."""
     found = bounds + TF32 * (np.abs(values) + bounds)
     return np.where(np.isfinite(values), np.where(np.abs(values) + found > _LARGEST, np.inf, found), bounds)
 
 
 def _parts(values: FloatArray, bounds: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return 1 where factors are not finite, and 1 where they may have either sign."""
+    """Return two 0/1 arrays: where factors are not finite, and where they may have either sign."""
     return (~np.isfinite(values)).astype(np.float64), ((bounds > 0) & (np.abs(values) <= bounds)).astype(np.float64)
 
 
 def _terms(values: FloatArray, bounds: FloatArray) -> FloatArray:
-    """Return how far above zero finite terms may be."""
+    """Return the largest value that each finite term may have above zero."""
     known = np.isfinite(values) & np.isfinite(bounds)
     return np.where(known, np.maximum(values + np.where(known, bounds, 0.0), 0.0), 0.0)
 
 
 def _factors(values: FloatArray, bounds: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the largest sizes of factors, then factors of the largest and of the least partial product."""
+    """Return the largest magnitudes of factors, and factors of the largest and smallest partial product."""
     most = np.abs(values) + bounds
     finite = np.where(np.isfinite(values), most, 1.0)
     least = np.where(np.isfinite(values), np.abs(values) - bounds, 1.0)
@@ -253,8 +254,9 @@ def _factors(values: FloatArray, bounds: FloatArray) -> tuple[FloatArray, FloatA
 
 
 def _summed(bounds: FloatArray) -> FloatArray:
-    """Return the largest size of all terms that a sum with these bounds may have so far: each has left at least 16
-    roundings in them (``sum_growth``).
+    """Return the largest magnitude of all terms added so far that is consistent with the bounds of a sum.
+
+    Each term has left at least 16 roundings in the bound (``sum_growth``).
     """
     return np.where(np.isfinite(bounds), bounds / (16 * U), 0.0)
 
@@ -267,20 +269,20 @@ def _in_any_order(
     below: FloatArray,
     sure: FloatArray | BoolArray | bool,
 ) -> Bounded:
-    """As ``certain``, of sums whose partial sums may overflow in some order of the terms.
+    """Apply ``certain`` to sums whose partial sums may overflow in some order of the terms.
 
     Args:
-        type_: Of the sums.
-        values: As float64 computes them.
-        bounds: Of finite sums, with their roundings.
-        above: Sum of the finite terms above zero, at most: no partial sum of them is larger.
-        below: Sum of the sizes of those below zero, at most.
-        sure: Where a value that is not finite is one if no partial sum overflows.
+        type_: Type of the sums.
+        values: The sums in float64.
+        bounds: Bounds of finite sums, roundings included.
+        above: Upper limit of the sum of the finite positive terms, and so of any partial sum.
+        below: Upper limit of the sum of the magnitudes of the negative terms.
+        sure: Mask of values that are not finite in any kernel unless a partial sum overflows.
     """
     up, down = (~(side * _ROUNDED <= _LARGEST) for side in (above, below))
     finite = np.isfinite(values)
     least = np.abs(values) - bounds
-    surely = np.where(values > 0, ~down, ~up) & (~finite | (least > _LARGEST))  # infinite, in every order
+    surely = np.where(values > 0, ~down, ~up) & (~finite | (least > _LARGEST))  # infinite in every order
     unsure = (up | down) & ~surely & ~np.isnan(values)
     return certain(type_, values, np.where(unsure & finite, np.inf, bounds), np.asarray(sure) & ~unsure)
 
@@ -293,8 +295,9 @@ def _products_in_any_order(
     least: FloatArray,
     sure: FloatArray | BoolArray | bool,
 ) -> Bounded:
-    """As ``certain``, of products whose partial products are up to ``largest`` and down to ``least`` in some order: one
-    that overflows is followed by one that vanishes.
+    """Apply ``certain`` to products whose partial products may reach ``largest`` and ``least`` in some order.
+
+    A partial product that overflows may be followed by one that underflows.
     """
     grows, vanishes = ~(largest * _ROUNDED <= _LARGEST), ~(least > _UNDERFLOW)
     unsure = np.where(np.isfinite(values), grows & (least < 1.0), vanishes) & ~np.isnan(values)
@@ -302,14 +305,15 @@ def _products_in_any_order(
 
 
 def rounded(type_: DType, value: Bounded) -> Bounded:
-    """Return a cast: the reference keeps its digits, and the bound has the rounding. What is surely beyond the largest
-    number of the type becomes what the type stores in its place.
+    """Return a cast whose reference keeps its digits, with the rounding error added to the bound.
+
+    Values that certainly exceed the type's largest number become what the type stores for them.
     """
     values, bounds = value
     if type_ == F32 or not type_.is_float:
         return value
     largest = np.abs(values) + bounds
-    least = np.maximum(np.abs(values) - bounds, 0.0)  # no kernel's value is smaller
+    least = np.maximum(np.abs(values) - bounds, 0.0)  # the smallest magnitude in any kernel
     with np.errstate(over="ignore", invalid="ignore"):
         nearest = type_.load(type_.store(least))
     beyond = ~np.isfinite(nearest) & np.isfinite(least) & np.isfinite(values)

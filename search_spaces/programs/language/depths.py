@@ -1,7 +1,7 @@
-"""Depths of products that no instruction divides: both operands are loaded wider, with zeros behind the depth.
+"""Pad the depth of products to a multiple of the instruction's: both operands are loaded wider, with trailing zeros.
 
-Where a window ends with its array, these are the zeros of a load. Where the array goes on, as in a loop by 40, what is
-loaded too much is replaced in registers.
+If a window ends where its array ends, the load fills in the zeros. If the array continues, as in a loop with step 40,
+the surplus elements are replaced by zeros in registers.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.functions import BOOL
 from search_spaces.programs.language.index import ZERO
 
-STEP_BYTES = 32  # along k, of an instruction that multiplies 16 or 8 bits
-STEP_TF32 = 8  # elements
+STEP_BYTES = 32  # bytes along k per instruction for 16-bit and 8-bit types
+STEP_TF32 = 8  # elements along k per instruction
 
 
 def pad_depths(operations: tuple[ir.Operation, ...], first_id: int) -> tuple[ir.Operation, ...]:
-    """Return a program in which products have depths that instructions divide.
+    """Return a program in which the depth of each product is a multiple of the instruction's.
 
     Args:
-        operations: Of the program.
-        first_id: From which on no value and no window has a number.
+        operations: Operations of the program.
+        first_id: First number that no value and no window has.
     """
     found = _Depths(itertools.count(first_id))
     for operation in ir.walk_body(operations):
@@ -40,8 +40,11 @@ def pad_depths(operations: tuple[ir.Operation, ...], first_id: int) -> tuple[ir.
 
 @dataclass
 class _Depths:
-    """``wider`` are the values that get a second, wider one: by their number and the dimension. ``cut`` are the loads
-    among them whose window ends before its array does.
+    """Widened values and loads of a program.
+
+    Attributes:
+        wider: The wider counterpart of a value, by the value's number and the dimension.
+        cut: Those of the loads, by the same keys, whose window ends before its array does.
     """
 
     ids: Iterator[int]
@@ -51,9 +54,10 @@ class _Depths:
     cut: set[tuple[int, int]] = field(default_factory=set)
 
     def widen(self, product: ir.Mma) -> None:
+        """Widen the operands of a product whose depth no instruction divides."""
         depth, type_ = product.a.shape[1], product.a.dtype
         if type_ == F32 and not product.tf32:
-            return  # FMA takes them one by one
+            return  # FMA takes any depth
         step = STEP_TF32 if type_ == F32 else STEP_BYTES // type_.bytes
         size = -(-depth // step) * step
         if size != depth and self._is_loaded(product.a) and self._is_loaded(product.b):
@@ -61,7 +65,7 @@ class _Depths:
             self._add(product.b, 0, size)
 
     def _is_loaded(self, value: ir.Value) -> bool:
-        """Whether a value was loaded from an input, with zeros beyond its end."""
+        """Whether a value was loaded from an input, with zeros beyond the array's end."""
         operation = self.made.get(value.id)
         if isinstance(operation, ir.TransposeTile):
             return self._is_loaded(operation.value)
@@ -72,7 +76,7 @@ class _Depths:
         return operation.padding == 0.0 and window.array.role == "input" and plain
 
     def _ends(self, window: ir.Window, d: int) -> bool:
-        """Whether a window ends along ``d`` where its array does, or behind that."""
+        """Whether a window ends along ``d`` at or beyond the end of its array."""
         place = window.at[d]
         fixed = place.kind == "constant" and (window.id, d) not in self.moved and window.dynamic(d) is None
         return fixed and place.number + window.shape[d] >= window.extent[d]
@@ -88,6 +92,7 @@ class _Depths:
         self.wider[value.id, d] = before or ir.Value(next(self.ids), shape, value.dtype)
 
     def rebuilt(self, operations: tuple[ir.Operation, ...]) -> tuple[ir.Operation, ...]:
+        """Return the operations with widened loads and products."""
         found: list[ir.Operation] = []
         for operation in operations:
             match operation:
@@ -112,13 +117,13 @@ class _Depths:
             if isinstance(operation, ir.TransposeTile):
                 yield replace(operation, result=value, value=self.wider[operation.value.id, 1 - d])
             else:
-                # A move of the window moves both: they have one number.
+                # Both windows share a number, so that one move shifts both.
                 load = replace(operation, result=value, window=replace(operation.window, shape=value.shape))
                 depth = operation.window.shape[d]
                 yield from self._zeroed(load, d, depth) if (operation.result.id, d) in self.cut else (load,)
 
     def _zeroed(self, load: ir.LoadTile, d: int, depth: int) -> Iterator[ir.Operation]:
-        """Yield a wide load whose value has zeros behind the depth of the window that the program says."""
+        """Yield a wide load and the operations that zero its elements beyond the program's own depth."""
         result, source = load.result, load.source
         line = (result.shape[0], 1) if d == 0 else (1, result.shape[1])
         loaded = ir.Value(next(self.ids), result.shape, result.dtype)

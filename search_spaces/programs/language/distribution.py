@@ -1,8 +1,8 @@
-"""Who holds which element of a tile: each dimension is cut into digits, and each digit belongs to the number of the
-warp, of the lane or of the register.
+"""Which thread holds which element of a tile, as digits of warp, lane and register numbers.
 
-A distribution is a function to be evaluated: whether two agree, and what moves where they do not, is found by comparing
-numbers. It covers NestedLayout, wg_map with its rounds, fragments of mma and the bases of a lowering config.
+Each dimension is cut into digits, and each digit belongs to the number of the warp, of the lane or of the register. A
+distribution is evaluated as a function: comparing the numbers tells whether two agree and which elements must move. It
+covers NestedLayout, wg_map with its rounds, mma fragments and the bases of a lowering config.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.language.ir import Window
 
 Place = Literal["warp", "lane", "register"]
-WIDEST = 16  # bytes of an access
+WIDEST = 16  # bytes of the widest access of a thread
 
 
 @dataclass(frozen=True)
 class Digit:
-    """``id // stride % size`` of the warp, the lane or the register."""
+    """One digit, ``id // stride % size``, of the number of the warp, the lane or the register."""
 
     size: int
     place: Place
@@ -36,7 +36,7 @@ class Digit:
 
 @dataclass(frozen=True)
 class Distribution:
-    """``digits`` of both dimensions, slowest first. Where they use no id of a warp or a lane, several hold a copy."""
+    """Digits of both dimensions, slowest first. Warps or lanes whose id has unused digits hold copies."""
 
     digits: tuple[tuple[Digit, ...], tuple[Digit, ...]]
 
@@ -49,16 +49,17 @@ class Distribution:
 
     @cached_property
     def shape(self) -> tuple[int, int]:
+        """Rows and columns of the tile."""
         rows, columns = (math.prod(d.size for d in of) for of in self.digits)
         return rows, columns
 
     @cached_property
     def registers(self) -> int:
-        """Of a thread."""
+        """Registers (elements) per thread."""
         return math.prod(d.size for of in self.digits for d in of if d.place == "register")
 
     def weighted(self, dimension: int) -> Iterator[tuple[Digit, int]]:
-        """Yield the digits of a dimension, with what one step of each adds to the coordinate."""
+        """Yield the digits of a dimension, each with its weight in the coordinate."""
         weight = self.shape[dimension]
         for digit in self.digits[dimension]:
             weight //= digit.size
@@ -82,11 +83,11 @@ class Distribution:
         return self.part(dimension, "warp", threads // WARP) + self.part(dimension, "lane", threads % WARP)
 
     def elements(self, warps: int) -> IntArray:
-        """(threads, registers): the row-major number of each element held."""
+        """Return the row-major number of each element held, as an array (threads, registers)."""
         return _elements(self, warps)
 
     def code(self, dimension: int, warps: int) -> str:
-        """Return the coordinate of a thread's register 0 in CUDA C++, of ``warp`` and ``lane``."""
+        """Return the coordinate of a thread's register 0 as CUDA C++, in terms of ``warp`` and ``lane``."""
         terms = []
         for digit, weight in self.weighted(dimension):
             if digit.place == "register" or digit.size == 1:
@@ -101,21 +102,21 @@ class Distribution:
         return " + ".join(terms) or "0"
 
     def folded(self, dimension: int, size: int) -> Distribution:
-        """Of one value for every ``size`` along ``dimension``. Raises ValueError as ``group`` does."""
+        """Return the distribution of one value per ``size`` along ``dimension``. Raises ValueError like ``group``."""
         return _folded(self, dimension, size)
 
     def _fold(self, dimension: int, size: int) -> Distribution:
         return self.drop(dimension) if size == self.shape[dimension] else self.group(dimension, size)
 
     def drop(self, dimension: int) -> Distribution:
-        """Of the result of a reduction over ``dimension``, or what a broadcast along it needs."""
+        """Return the distribution after a reduction over ``dimension``, which a broadcast along it also needs."""
         digits = tuple(() if d == dimension else of for d, of in enumerate(self.digits))
         return Distribution((digits[0], digits[1])).packed()
 
     def group(self, dimension: int, size: int) -> Distribution:
-        """Of one value for every ``size`` neighbours along ``dimension``: the coordinate divided by ``size``."""
+        """Return the distribution of one value per ``size`` neighbours, whose coordinate is divided by ``size``."""
         kept: list[Digit] = []
-        below = size  # what is still to be divided away, fastest digits first
+        below = size  # the divisor that remains, applied to the fastest digits first
         for digit in reversed(self.digits[dimension]):
             if below == 1:
                 kept.append(digit)
@@ -130,16 +131,16 @@ class Distribution:
         return Distribution((digits[0], digits[1])).packed()
 
     def expand(self, dimension: int, size: int) -> Distribution:
-        """Of ``size`` neighbours along ``dimension`` for each element, in registers of the same thread."""
+        """Return the distribution that repeats each element ``size`` times along ``dimension`` in the same thread."""
         more = Digit(size, "register", self.registers)
         digits = tuple((*of, more) if d == dimension else of for d, of in enumerate(self.digits))
         return Distribution((digits[0], digits[1]))
 
     def reshape(self, rows: int) -> Distribution:
-        """Of the same elements in so many rows, in row-major order and in the same registers.
+        """Return the distribution of the same elements in ``rows`` rows, in row-major order and the same registers.
 
         Raises:
-            ValueError: If parts of rows lie across the digits.
+            ValueError: If the new rows do not coincide with digits.
         """
         before = self.shape[0]
         of_rows, of_columns = self.digits
@@ -150,11 +151,11 @@ class Distribution:
         return Distribution((slow, (*fast, *of_columns)))
 
     def swap(self) -> Distribution:
-        """Of the transposed tile, in the same registers."""
+        """Return the distribution of the transposed tile, in the same registers."""
         return Distribution((self.digits[1], self.digits[0]))
 
     def packed(self) -> Distribution:
-        """Return the same with registers numbered without gaps, in the same order."""
+        """Return the same distribution with registers numbered without gaps, in the same order."""
         strides = sorted((d.stride, d.size) for of in self.digits for d in of if d.place == "register" and d.size > 1)
         packed, total = {}, 1
         for stride, size in strides:
@@ -167,16 +168,16 @@ class Distribution:
         return Distribution((digits[0], digits[1]))
 
     def used(self, place: Place, limit: int, only: int | None = None) -> list[tuple[int, int]]:
-        """(stride, size) of the digits of warps or lanes, of both dimensions or of ``only`` one."""
+        """Return (stride, size) of the digits of warps or lanes, of both dimensions or ``only`` of one."""
         chosen = [self.digits[only]] if only is not None else self.digits
         return sorted((d.stride, d.size) for of in chosen for d in of if d.place == place and d.size > 1)
 
     def copies(self, place: Place, limit: int) -> int:
-        """How many ids of a place hold the same element."""
+        """Return how many warps (or lanes) hold the same element."""
         return limit // math.prod(size for _, size in self.used(place, limit))
 
     def leader(self, warps: int) -> str:
-        """In CUDA C++, whether this thread is the first of those that hold its elements; "" where each is alone."""
+        """Return a CUDA C++ condition for the first of the threads that share elements; "" if no threads do."""
         tests = []
         for place, limit in (("warp", warps), ("lane", WARP)):
             digits = self.used(place, limit)  # type: ignore[arg-type]
@@ -187,7 +188,7 @@ class Distribution:
         return " && ".join(tests)
 
     def run(self, dimension: int) -> int:
-        """Neighbours along ``dimension`` in neighbouring registers, from every multiple of it on."""
+        """Return the length of aligned runs of neighbours along ``dimension`` in consecutive registers."""
         found = 1
         for digit in reversed(self.digits[dimension]):
             if digit.place != "register" or digit.stride != found:
@@ -196,7 +197,7 @@ class Distribution:
         return found
 
     def same(self, other: Distribution, warps: int) -> bool:
-        """Whether every register of every thread holds the same element."""
+        """Whether every register of every thread holds the same element in both distributions."""
         return self == other or (
             self.registers == other.registers and np.array_equal(self.elements(warps), other.elements(warps))
         )
@@ -209,7 +210,11 @@ class Distribution:
 
 
 def _cut(digits: tuple[Digit, ...], below: int, of: Distribution) -> tuple[tuple[Digit, ...], tuple[Digit, ...]]:
-    """Return digits from ``below`` up, and those of the remainder. Raises ValueError where one lies across."""
+    """Split the digits at the weight ``below``: those from it up, and the remainder.
+
+    Raises:
+        ValueError: If a digit spans the cut.
+    """
     slow, fast = list[Digit](), list[Digit]()
     for digit in reversed(digits):
         taken = math.gcd(below, digit.size)
@@ -246,15 +251,15 @@ def of_fragment(
     groups: tuple[tuple[int, int, int], tuple[int, int, int]],
     slow: int,
 ) -> Distribution:
-    """Deal out fragments of an intrinsic to subgroups.
+    """Distribute the fragments of an intrinsic to subgroups.
 
     Args:
-        layout: Of one fragment.
+        layout: Layout of one fragment.
         order: Fragment.register_order.
-        shape: Of the tile.
-        groups: Of each dimension, the subgroups along it (0: it is not dealt out), the stride of their number, and the
-            extent of a sub-tile.
-        slow: Fragments along this dimension are the slowest register number.
+        shape: Shape of the tile.
+        groups: For each dimension: number of subgroups along it (0: not distributed), the stride of their number, and
+            the extent of a sub-tile.
+        slow: The dimension whose fragments are the slowest register digit.
     """
     strides = _register_strides([(layout.batch_tile[d], layout.outer_tile[d], layout.element_tile[d]) for d in (0, 1)])
     place = {element: r for r, element in enumerate(order)}
@@ -286,7 +291,7 @@ def of_fragment(
 
 
 def of_wg_map(shape: tuple[int, int], map: WgMap, vector: int) -> Distribution:
-    """Sub-tiles dealt out round-robin, each in blocks of ``vector`` along its rows over the lanes of its subgroup."""
+    """Distribute sub-tiles round-robin to subgroups, each in row vectors of ``vector`` elements over the lanes."""
     rows, columns = map.sg_data
     vector = math.gcd(columns, vector)
     lanes = math.gcd(WARP, columns // vector)
@@ -308,16 +313,15 @@ def of_wg_map(shape: tuple[int, int], map: WgMap, vector: int) -> Distribution:
 
 
 def blocked(shape: tuple[int, int], warps: int, along: int, columns: int, across: int, vector: int) -> Distribution:
-    """Deal out vectors along the lines of a dimension; what is left goes round by round. Surplus lanes and warps hold
-    copies.
+    """Distribute vectors along the lines of a dimension, in rounds. Surplus lanes and warps hold copies.
 
     Args:
-        shape: Of the tile.
-        warps: Of the block.
+        shape: Shape of the tile.
+        warps: Warps of the block.
         along: The dimension that lines run along, 0 or 1.
-        columns: Lanes side by side on a line; the others are on other lines.
-        across: Warps side by side on a line.
-        vector: Elements of a lane, neighbours on a line.
+        columns: Lanes next to each other on a line; the others are on other lines.
+        across: Warps next to each other on a line.
+        vector: Consecutive elements of a line per lane.
     """
     line, lines = shape[along], shape[1 - along]
     lanes = WARP // columns
@@ -340,8 +344,9 @@ def blocked(shape: tuple[int, int], warps: int, along: int, columns: int, across
 
 
 def of_nested(layout: NestedLayout, shape: tuple[int, int]) -> Distribution:
-    """Return a NestedLayout's: subgroup, batch, outer, thread, element, in its order of registers. A subgroup of more
-    lanes than a warp has is as many warps as it takes.
+    """Return the distribution of a NestedLayout: subgroup, batch, outer, thread, element, in its register order.
+
+    A subgroup with more lanes than a warp occupies several warps.
     """
     lanes = subgroup_lanes(layout)
     layout.verify(shape, lanes)
@@ -363,19 +368,19 @@ def of_nested(layout: NestedLayout, shape: tuple[int, int]) -> Distribution:
 
 
 def subgroup_lanes(layout: NestedLayout) -> int:
-    """Return a warp's, or those of several warps where a layout deals out to more."""
+    """Return the lanes of a subgroup: those of a warp, or of several warps if the layout uses more."""
     return -(-math.prod(layout.thread_tile) // WARP) * WARP
 
 
 def _lane_digits(size: int, stride: int) -> tuple[Digit, ...]:
-    """Lanes ``stride`` apart, of which those from the 32nd on are in other warps."""
+    """Return digits for lanes ``stride`` apart; lanes from the 32nd on belong to other warps."""
     within = max(1, min(size, WARP // stride))
     beyond = Digit(size // within, "warp", max(1, stride // WARP))
     return (beyond, Digit(within, "lane", min(stride, WARP - 1))) if size > within else (Digit(size, "lane", stride),)
 
 
 def _register_strides(counts: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Batch of both dimensions is slowest, then outer, then element; within each, the last dimension is fastest."""
+    """Return register strides: batch slowest, then outer, then element; within each, the last dimension fastest."""
     strides = [[0, 0, 0], [0, 0, 0]]
     total = 1
     for kind in (2, 1, 0):
@@ -386,7 +391,7 @@ def _register_strides(counts: list[tuple[int, int, int]]) -> list[tuple[int, int
 
 
 def turned(window: Window, warps: int) -> Distribution:
-    """How a tile that was turned in shared memory leaves to a window: the widest vectors, lanes along a line."""
+    """Return how a tile transposed in shared memory is stored to a window: widest vectors, lanes along a line."""
     along = 0 if window.turned else 1
     extent, line, bytes_ = window.array.places_of_line, window.shape[along], window.array.dtype.bytes
     vector = math.gcd(extent, window.at[along].divisor or extent, line, WIDEST // bytes_)
@@ -395,9 +400,7 @@ def turned(window: Window, warps: int) -> Distribution:
 
 @lru_cache(maxsize=4096)
 def fold(of: Distribution, dimension: int, size: int) -> tuple[Distribution, tuple[int, ...]]:
-    """Return the distribution of one value for every ``size`` along ``dimension``, and its register for each of
-    ``of``'s.
-    """
+    """Return the distribution of one value per ``size`` along ``dimension``, and its register for each of ``of``'s."""
     folded = of.folded(dimension, size)
     mine = [list(of.of_registers(d)) for d in (0, 1)]
     mine[dimension] = [offset // size for offset in mine[dimension]]
@@ -412,14 +415,14 @@ def fold(of: Distribution, dimension: int, size: int) -> tuple[Distribution, tup
 
 @dataclass(frozen=True)
 class Renamed:
-    """Register ``table[r]`` of the same thread holds what register r is to have."""
+    """A move within threads: the new register r is register ``table[r]`` of the same thread."""
 
     table: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Shuffled:
-    """Register ``table[r]`` of the lane ``lane ^ masks[r]`` of the same warp holds it."""
+    """A move within warps: the new register r is register ``table[r]`` of the lane ``lane ^ masks[r]``."""
 
     table: tuple[int, ...]
     masks: tuple[int, ...]
@@ -430,13 +433,10 @@ Move = Renamed | Shuffled
 
 @lru_cache(maxsize=2**14)
 def move(source: Distribution, target: Distribution, warps: int) -> Move | None:
-    """How the target's registers come from the source's without shared memory; None where they do not.
-
-    Both cover one shape.
-    """
+    """Return how registers move between two distributions of one shape without shared memory; None if they cannot."""
     have, want = source.elements(warps), target.elements(warps)
     threads, lanes = np.arange(len(have)), np.arange(WARP)
-    places = np.full((WARP, math.prod(source.shape)), -1)  # of warp 0: the first register of a lane that has an element
+    places = np.full((WARP, math.prod(source.shape)), -1)  # in warp 0: a lane's first register with each element
     registers = np.arange(source.registers)[::-1]
     places[lanes[:, None], have[:WARP, registers]] = registers
     table = places[lanes[:, None], want[:WARP]]

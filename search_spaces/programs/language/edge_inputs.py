@@ -1,7 +1,7 @@
-"""Inputs of a tile program in which the lines of one array hold edge cases, as far as the program defines a result.
+"""Inputs of a tile program in which lines of one array hold edge cases for which the program defines a result.
 
-All other arrays are positive, so that what is computed from both keeps the sign of a line: of scores that are all far
-below zero, one key too many is the largest.
+All other arrays are positive, so that results keep the sign of a line. For example, if all scores are far below zero,
+one key too many would be the largest.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def edge_inputs(
 
     Args:
         operands: The arrays that vary.
-        usual: Inputs of all arrays.
-        seed: Draws the lines, which are rows where it is even, and else columns.
-        expected: Returns outputs and their bounds, once for each choice of tile sizes that must agree.
+        usual: Ordinary inputs of all arrays.
+        seed: Random seed of the lines; even seeds vary rows, odd ones columns.
+        expected: Function that returns outputs and their bounds, once for each choice of tile sizes that must agree.
     """
     rng = np.random.default_rng((seed, 1))
     positive = dict(usual)
@@ -68,7 +68,7 @@ def edge_inputs(
 def _lines(
     level: Sequence[cases.InputCase], rng: np.random.Generator, operand: Operand, turned: bool
 ) -> tuple[tuple[str, ...], Array]:
-    """Return as many cases as an array has lines, and the array. The elements of a vector are lines of their own."""
+    """Return one case name per line of an array, and the array. Each element of a vector is a line."""
     shape, dtype = operand.shape, operand.dtype
     count, length = (math.prod(shape[:-1]), shape[-1]) if len(shape) > 1 else (shape[0], 1)
     if turned and len(shape) > 1:
@@ -86,7 +86,7 @@ def _stored(dtype: DType, lines: FloatArray) -> Array:
 
 
 def _is_defined(expected: Sequence[tuple[FloatArray, FloatArray]]) -> bool:
-    """Whether every kernel gives one result, and most of it is numbers."""
+    """Whether every kernel gives the same result, most of it finite."""
     (values, bounds), *others = expected
     for other, other_bounds in others:
         with np.errstate(invalid="ignore"):

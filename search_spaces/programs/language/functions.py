@@ -1,7 +1,7 @@
-"""Element-wise functions and reductions of tile programs: on numpy, in CUDA C++, and how far each carries errors.
+"""Element-wise functions and reductions of tile programs: in numpy, in CUDA C++, and their error propagation.
 
-A bound is called with the arguments, their bounds and the result, all float64; whole numbers are exact, and a truth is
-0 or 1. ``U`` is the unit roundoff of f32.
+The function ``bound`` is called with the arguments, their bounds and the result, all float64. Whole numbers are exact,
+and a truth value is 0 or 1. ``U`` is the unit roundoff of f32.
 """
 
 from __future__ import annotations
@@ -26,11 +26,15 @@ Types = Literal["floats", "numbers", "whole", "mixed", "compared", "truths", "ch
 
 @dataclass(frozen=True)
 class ElementFunction:
-    """``code`` has its arguments as {0}, {1}; ``cost`` is in instructions an element, ``special`` in those of the
-    special-function unit.
+    """An element-wise function of tile programs.
 
-    ``types``: floats -> f32; numbers: f32 or i32, as the arguments; whole: i32; mixed: i32 and f32; compared: numbers
-    -> truth; truths; chosen: a truth and two numbers -> the numbers' type.
+    Attributes:
+        code: CUDA C++ with the arguments as {0}, {1}, ...
+        cost: Instructions per element.
+        special: Those of them that run in the special-function unit.
+        types: floats: f32 -> f32; numbers: f32 or i32, same result; whole: i32; mixed: i32 and f32; compared: numbers
+            -> truth; truths; chosen: a truth and two numbers -> the numbers' type.
+        gives: Result type of functions of whole numbers.
     """
 
     arity: int
@@ -40,10 +44,10 @@ class ElementFunction:
     cost: float = 1
     types: Types = "floats"
     special: int = 0
-    gives: DType | None = None  # of whole numbers
+    gives: DType | None = None
 
     def result(self, types: tuple[DType, ...]) -> DType | str:
-        """Return the type of the result, or what the arguments must be."""
+        """Return the type of the result, or a text that names the arguments the function needs."""
         kinds = set(types[1:] if self.types == "chosen" else types)
         if self.gives is not None:
             of_whole = self.types == "whole"
@@ -78,7 +82,7 @@ def _quotient(x: Numbers, e: Numbers, r: FloatArray) -> FloatArray:
 
 def _root(x: Numbers, e: Numbers, r: FloatArray) -> FloatArray:
     bound = np.minimum(np.sqrt(e[0]), e[0] / np.maximum(r, 1e-300)) + 2 * U * r
-    return np.where(x[0] < e[0], np.inf, bound)  # of what may be negative
+    return np.where(x[0] < e[0], np.inf, bound)  # the argument may be negative
 
 
 def _reverse_root(x: Numbers, e: Numbers, r: FloatArray) -> FloatArray:
@@ -107,7 +111,7 @@ def _power(x: Numbers, e: Numbers, r: FloatArray) -> FloatArray:
 
 
 def _step(function: Callable[[FloatArray], FloatArray]) -> Bound:
-    """Return the bound of a function that jumps between whole numbers."""
+    """Return the error bound of a function that jumps between whole numbers."""
     return lambda x, e, r: np.maximum(np.abs(function(x[0] + e[0]) - r), np.abs(function(x[0] - e[0]) - r))
 
 
@@ -120,7 +124,7 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def _compared(x: Numbers, e: Numbers, r: FloatArray) -> FloatArray:
-    """1 where the other answer lies within the bounds of the operands, or of an operand nothing is known."""
+    """Return 1 where the error bounds allow the other answer, or where an operand is unbounded."""
     near = ~(np.abs(x[0] - x[1]) > e[0] + e[1])
     return np.where(near & (e[0] + e[1] > 0), 1.0, 0.0)
 
@@ -178,7 +182,7 @@ def _integers(function: Callable[..., object], sign: str) -> ElementFunction:
 
 
 def _philox(counter: FloatArray, seed: FloatArray, word: FloatArray) -> FloatArray:
-    """Return word ``word`` of Philox4x32-10 (Salmon et al., 2011) of counters (counter, 0, 0, 0), keys (seed, 0)."""
+    """Return word ``word`` of Philox4x32-10 (Salmon et al., 2011) for counters (counter, 0, 0, 0), keys (seed, 0)."""
     low, low_key = (np.asarray(x).astype(np.int64).astype(np.uint64) & _WORD for x in (counter, seed))
     words, keys = [low, *(np.zeros_like(low) for _ in range(3))], [low_key, np.zeros_like(low_key)]
     for _ in range(10):
@@ -193,13 +197,13 @@ FUNCTIONS = {
     "add": ElementFunction(2, np.add, "tile::add({0}, {1})", _sum, 1, "numbers"),
     "subtract": ElementFunction(2, np.subtract, "tile::subtract({0}, {1})", _sum, 1, "numbers"),
     "multiply": ElementFunction(2, np.multiply, "({0} * {1})", _product, 1, "numbers"),
-    # To 2 ulp, as in Triton: correctly rounded quotients take a branch and a call for each register.
+    # Accurate to 2 ulp, as in Triton: correctly rounded quotients need a branch and a call per register.
     "divide": ElementFunction(2, np.divide, "ptx::div_full({0}, {1})", _quotient, 6, "floats", 1),
     # NaN stays NaN, as in numpy and in the RFC's maximumf and minimumf.
     "maximum": ElementFunction(2, np.maximum, "tile::maximum({0}, {1})", _largest, 1, "numbers"),
     "minimum": ElementFunction(2, np.minimum, "tile::minimum({0}, {1})", _largest, 1, "numbers"),
     "exp": ElementFunction(1, np.exp, "expf({0})", lambda x, e, r: r * np.expm1(e[0]) + 4 * U * r, 6, "floats", 1),
-    # Results below the smallest normal number become 0.
+    # Subnormal results are flushed to 0.
     "exp2": ElementFunction(
         1,
         np.exp2,
@@ -236,15 +240,15 @@ FUNCTIONS = {
     "bit_xor": _integers(np.bitwise_xor, "^"),
     "shift_right": _integers(np.right_shift, ">>"),
     "shift_left": _integers(np.left_shift, "<<"),
-    "modulo": ElementFunction(2, _bits(np.mod), "({0} % {1})", _exact, 4, "whole"),  # of numbers from 0 up
-    # Four bits of a word less a number, times 1 or 16: exact in 16 bits. Of four pairs bf16 takes 11 instructions.
+    "modulo": ElementFunction(2, _bits(np.mod), "({0} % {1})", _exact, 4, "whole"),  # of numbers >= 0
+    # (four bits of a word - zero point) * 1 or 16, exact in 16 bits. Four pairs take 11 instructions with bf16.
     **{
         f"nibble_{t.name}": ElementFunction(
             6, _nibble, "tile::nibble({0}, {1}, {2}, {3}, {4}, {5})", _exact, cost, "whole", gives=t
         )
         for t, cost in ((F16, 1.0), (BF16, 1.375))
     },
-    # Numbers of e2m1 in words, times a scale of e4m3 and a power of two: exact in 16 bits.
+    # e2m1 numbers packed in words, times an e4m3 scale and a power of two: exact in 16 bits.
     **{
         f"fp4_{t.name}": ElementFunction(5, _fp4, "tile::fp4({0}, {1}, {2}, {3}, {4})", _exact, 2.375, "mixed", gives=t)
         for t in (F16, BF16)
@@ -257,17 +261,24 @@ FUNCTIONS = {
 
 @dataclass(frozen=True)
 class Reduction:
-    """``start`` changes nothing; ``code`` joins {0} and {1}. ``types`` are those it is for."""
+    """A reduction of tile programs.
+
+    Attributes:
+        start: Neutral element.
+        code: CUDA C++ that combines {0} and {1}.
+        types: Element types that it accepts.
+        ordered: Whether the order of the elements changes the result, as for a sum or product of floats.
+    """
 
     on_numpy: Callable[..., FloatArray]
     start: float
     code: str
     types: tuple[str, ...]
-    ordered: bool = False  # whether the order of its elements changes the result: a sum or a product of floats
+    ordered: bool = False
 
 
 def _unsigned(function: Callable[..., object]) -> Callable[..., FloatArray]:
-    """Return a reduction of 32 bits as numbers from 0 up, which are held as i32."""
+    """Return a reduction of unsigned 32-bit numbers, which are stored as i32."""
 
     def reduced(x: FloatArray, axis: int) -> FloatArray:
         found = np.asarray(function(x.astype(np.int64) & 0xFFFFFFFF, axis=axis), dtype=np.int64)
@@ -276,14 +287,14 @@ def _unsigned(function: Callable[..., object]) -> Callable[..., FloatArray]:
     return reduced
 
 
-ONE_OF_GROUP = "one_of_group"  # how slices take their part; not for users, whose groups may have several
+ONE_OF_GROUP = "one_of_group"  # used by slices; not for users, whose groups may have several nonzero numbers
 _INT_LEAST, _INT_MOST = float(-(2**31)), float(2**31 - 1)
 _FLOATS, _WHOLE = ("f32",), ("i32",)
 
 REDUCTIONS = {
     "add": Reduction(np.add.reduce, 0.0, "tile::add({0}, {1})", ("f32", "i32"), True),
     "mul": Reduction(np.multiply.reduce, 1.0, "({0} * {1})", ("f32", "i32"), True),
-    # Of groups in which all numbers but one are 0: that one, bit by bit.
+    # The one nonzero number of a group, bit by bit.
     ONE_OF_GROUP: Reduction(np.add.reduce, 0.0, "tile::only({0}, {1})", ("f32", "i32")),
     "maximumf": Reduction(np.maximum.reduce, -np.inf, "tile::maximum({0}, {1})", _FLOATS),
     "minimumf": Reduction(np.minimum.reduce, np.inf, "tile::minimum({0}, {1})", _FLOATS),
@@ -295,7 +306,7 @@ REDUCTIONS = {
         lambda x, axis: np.bitwise_and.reduce(x.astype(np.int64), axis=axis), -1.0, "({0} & {1})", _WHOLE
     ),
     "ori": Reduction(lambda x, axis: np.bitwise_or.reduce(x.astype(np.int64), axis=axis), 0.0, "({0} | {1})", _WHOLE),
-    # Of 32 bits as a number from 0 up.
+    # Unsigned 32-bit numbers.
     "maxui": Reduction(_unsigned(np.maximum.reduce), 0.0, "tile::maximum_unsigned({0}, {1})", _WHOLE),
     "minui": Reduction(_unsigned(np.minimum.reduce), -1.0, "tile::minimum_unsigned({0}, {1})", _WHOLE),
     "xori": Reduction(lambda x, axis: np.bitwise_xor.reduce(x.astype(np.int64), axis=axis), 0.0, "({0} ^ {1})", _WHOLE),
@@ -304,17 +315,19 @@ REDUCTIONS = {
 
 @dataclass(frozen=True)
 class Pick:
-    """A reduction that picks an element: NaN before all numbers, as in numpy, and the least index of equal ones.
+    """A reduction that picks an element: NaN before all numbers, as in numpy, and the smallest index of equal elements.
 
-    ``start`` is never picked before another element; ``sign`` is that with which the element is the largest.
+    Attributes:
+        start: A value per element type that is never picked before another element.
+        sign: 1 if the largest element is picked, -1 if the smallest.
     """
 
-    start: Mapping[str, float]  # by the type of the elements
+    start: Mapping[str, float]
     sign: int
 
     @property
     def code(self) -> str:
-        """The statement that keeps the better of an element {0} with its index {1} and of {2} with {3}."""
+        """CUDA C++ that keeps the better of element {0} with index {1} and element {2} with index {3}."""
         return f"tile::pick<{self.sign}>({{0}}, {{1}}, {{2}}, {{3}});"
 
 
@@ -322,7 +335,10 @@ PICKS = {
     "argmax": Pick({"f32": -np.inf, "i32": _INT_LEAST}, 1),
     "argmin": Pick({"f32": np.inf, "i32": _INT_MOST}, -1),
 }
-PICKED = {"argmax": ("maximumf", "maxsi"), "argmin": ("minimumf", "minsi")}  # the reductions that give the element
+PICKED = {
+    "argmax": ("maximumf", "maxsi"),
+    "argmin": ("minimumf", "minsi"),
+}  # the reductions that return the element itself
 SCANS = {
     "add": np.add.accumulate,
     "mul": np.multiply.accumulate,
@@ -335,8 +351,12 @@ SCANS = {
 
 @dataclass(frozen=True)
 class Atomic:
-    """What atomic_rmw does: the reduction of an element in memory and one of the value, "" where that takes its place.
-    ``red``: the operation of memory's own that does it, for f32 and i32, "" where threads compare and swap.
+    """A kind of atomic_rmw.
+
+    Attributes:
+        reduction: Combines an element in memory and one of the value; "" if the value replaces the element.
+        types: Element types that it accepts.
+        red: Operation of the memory system for f32 and i32; "" if threads use compare-and-swap.
     """
 
     reduction: str
@@ -361,7 +381,7 @@ ATOMICS = {
 
 
 def number_code(number: float, type_: DType) -> str:
-    """Return a constant in CUDA C++."""
+    """Return a constant as CUDA C++."""
     if type_.name == "bool":
         return "true" if number else "false"
     if not type_.is_float:

@@ -1,4 +1,4 @@
-"""Sizes along which results of a program do not depend on each other: a few rows of them are the same program's."""
+"""Sizes along which the results of a program are independent: a few rows can be verified as a smaller problem."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from search_spaces.programs.language.places import resolve
 
 @lru_cache(maxsize=256)
 def independent(trace: ir.Trace) -> Mapping[str, int]:
-    """Return the names of the extents that blocks cut into tiles, with the axis of the grid, and along which no
-    operation joins elements or tells one place from another.
+    """Return the extents that blocks cut into tiles and along which elements are independent, with their grid axis.
+
+    No operation combines elements along such an extent or distinguishes its positions.
     """
     plain = resolve(trace)
     names = dict.fromkeys(name for a in trace.arrays for name in a.sizes)
@@ -22,22 +23,25 @@ def independent(trace: ir.Trace) -> Mapping[str, int]:
 
 
 class _Mixed(Exception):
-    """Elements along the extent meet, or their places matter."""
+    """Elements along the extent are combined, or their positions matter."""
 
 
 class _Along:
-    """``axes``: the dimension of each value that lies along the extent, or None."""
+    """Follow an extent through a program.
+
+    ``axes`` has the dimension of each value that runs along the extent, or None.
+    """
 
     def __init__(self, trace: ir.Trace, name: str) -> None:
         self.trace, self.name = trace, name
-        self.block: int | None = None  # the axis of the grid that cuts it
+        self.block: int | None = None  # the grid axis that cuts the extent
         self.axes: dict[int, int | None] = {}
         self.states: dict[int, int | None] = {}
 
     def axis(self) -> int | None:
-        """Return the axis of the grid; None where elements meet."""
+        """Return the grid axis of the extent, or None if its elements are combined."""
         try:
-            for _ in range(2):  # what a turn leaves in states, the next one reads
+            for _ in range(2):  # an iteration reads the states that the previous one has set
                 self._run(self.trace.operations)
         except _Mixed:
             return None
@@ -80,7 +84,7 @@ class _Along:
         match operation:
             case ir.LoadTile(_, window):
                 along = self._window(window)
-                return None if along is None or window.shape[along] == 1 else along  # a single place meets no other
+                return None if along is None or window.shape[along] == 1 else along  # a single position
             case ir.Coordinates(_, _, base):
                 self._check_place(base)
                 return None
@@ -126,7 +130,7 @@ class _Along:
         return second if first is None else first
 
     def _window(self, window: ir.Window) -> int | None:
-        """Return the dimension along the extent; where it lies must follow from the block alone."""
+        """Return the dimension along the extent; its position must follow from the block alone."""
         names = window.array.sizes
         if window.index is not None or window.array.role == "shared" or self.name in names[:-2]:
             raise _Mixed
@@ -143,7 +147,7 @@ class _Along:
         return along[0] if along else None
 
     def _check_place(self, *places: Index) -> None:
-        """Check that no place depends on the block's along the extent."""
+        """Check that no index depends on the block's position along the extent."""
         for place in places:
             if place.kind == "block" and place.number == self.block:
                 raise _Mixed

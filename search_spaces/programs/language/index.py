@@ -1,7 +1,7 @@
-"""Where a window begins, and how far a loop goes: whole numbers that are the same for all threads of a block.
+"""Indices of windows and bounds of loops: whole numbers that are the same for all threads of a block.
 
-An index is made of constants, the block's coordinates, the counters of loops, numbers that the block loads, and sizes
-and arguments that a launch says. All other problem sizes are constants.
+An index is made of constants, the block's coordinates, loop counters, scalars that the block loads, and sizes and
+arguments that each launch passes. All other problem sizes are constants.
 """
 
 from __future__ import annotations
@@ -15,20 +15,24 @@ Kind = Literal[
     "constant", "block", "loop", "scalar", "size", "argument",
     "add", "multiply", "floordiv", "mod", "minimum", "maximum",
 ]  # fmt: skip
-MOST_SIZE = 2**31 - 1  # of a dynamic size
-FIRST_OUTSIDE = 2**30  # the number of the first line outside of an array whose lines a launch says
+MOST_SIZE = 2**31 - 1  # the largest dynamic size
+FIRST_OUTSIDE = 2**30  # line number that stands for any line outside of an array with a dynamic number of lines
 Interval = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Index:
-    """``number``: the constant, the axis of the grid, the number of the loop or of the loaded scalar, or the factor or
-    divisor of ``args``. Those of a scalar are its least, largest and usual value, and its position in its array. A
-    dynamic size has its number among the program's sizes, and as ``args`` its value here and what divides it always; an
-    argument its number among the program's scalars, and its value here, its least and its largest value.
+    """An expression of whole numbers.
 
     Python's ``+ - * // %`` and ``minimum`` work on indices and whole numbers; products and quotients need a whole
-    number on the right. Raises TypeError for others.
+    number on the right. Raises TypeError for other operands.
+
+    Attributes:
+        number: Depends on the kind: the constant, the grid axis, the number of the loop, of the loaded scalar, of the
+            dynamic size or of the argument passed by value, or the factor or divisor of ``args``.
+        args: Operands. For a loaded scalar its smallest, largest and usual value, and its position in its array. For a
+            dynamic size the value in this problem, and a number that always divides it. For an argument the value in
+            this problem, and its smallest and largest value.
     """
 
     kind: Kind
@@ -54,7 +58,7 @@ class Index:
         if _is_tile(other):
             return NotImplemented
         right = as_index(other)
-        if right.kind == "minimum" and self in right.args:  # x - min(x, y) is never negative
+        if right.kind == "minimum" and self in right.args:  # x - min(x, y) >= 0
             rest = right.args[1] if right.args[0] == self else right.args[0]
             return maximum(self - rest, 0)
         return self + right * -1
@@ -88,12 +92,11 @@ class Index:
         return Index("mod", _positive(divisor), (self,))
 
     def at(self, block: Sequence[int], loops: Mapping[int, int]) -> int:
-        """Return its value in a block, in one iteration of each loop around it.
+        """Return the value in a block, in one iteration of each loop around it.
 
         Args:
             block: Coordinates of the block.
-            loops: Iterations of loops, and values of the scalars that were loaded, by number. A scalar that is not in
-                it has its usual value.
+            loops: Iterations of loops and values of loaded scalars, by number. A missing scalar has its usual value.
         """
         if self.kind == "constant":
             return self.number
@@ -108,7 +111,7 @@ class Index:
         return _combined(self.kind, self.number, [a.at(block, loops) for a in self.args])
 
     def interval(self, blocks: Sequence[int], turns: Mapping[int, int]) -> Interval:
-        """Return the least and the largest value, for a grid of ``blocks`` and loops of so many turns at most."""
+        """Return the smallest and largest value for a grid of ``blocks`` and loops of at most ``turns`` iterations."""
         if self.kind == "constant":
             return self.number, self.number
         if self.kind == "block":
@@ -134,7 +137,7 @@ class Index:
 
     @property
     def divisor(self) -> int:
-        """A number that divides it in every block and turn; 0 for zero itself."""
+        """A number that divides the index in every block and iteration; 0 for zero itself."""
         if self.kind == "constant":
             return abs(self.number)
         if self.kind in ("block", "loop", "scalar", "argument"):
@@ -152,32 +155,34 @@ class Index:
 
     @property
     def loops(self) -> frozenset[int]:
-        """The loops whose turn it depends on."""
+        """Numbers of the loops whose iteration it depends on."""
         own = frozenset((self.number,)) if self.kind == "loop" else frozenset()
         return own.union(*(a.loops for a in self.args))
 
     @property
     def axes(self) -> frozenset[int]:
-        """The axes of the grid whose coordinate it depends on."""
+        """Axes of the grid whose coordinate it depends on."""
         own = frozenset((self.number,)) if self.kind == "block" else frozenset()
         return own.union(*(a.axes for a in self.args))
 
     @property
     def scalars(self) -> frozenset[int]:
-        """The loaded scalars that it depends on, also by way of where they lie in their arrays."""
+        """Numbers of the loaded scalars it depends on, including those in the scalars' own positions."""
         own = frozenset((self.number,)) if self.kind == "scalar" else frozenset()
         return own.union(*(a.scalars for a in self.args))
 
     @property
     def arguments(self) -> frozenset[int]:
-        """The arguments passed by value that it depends on."""
+        """Numbers of the arguments passed by value that it depends on."""
         own = frozenset((self.number,)) if self.kind == "argument" else frozenset()
         return own.union(*(a.arguments for a in self.args))
 
     @property
     def code(self) -> str:
-        """The value in CUDA C++: ``block_0``, ``turn_3`` and ``scalar_5`` are the block's coordinate, the turn of loop
-        3 and the value of scalar 5, ``argument_0`` the value of the first argument within its range.
+        """The index as CUDA C++.
+
+        ``block_0``, ``turn_3`` and ``scalar_5`` are the block's coordinate, the iteration of loop 3 and the value of
+        scalar 5; ``argument_0`` is the first argument clamped to its range.
         """
         if self.kind == "constant":
             return str(self.number)
@@ -187,7 +192,7 @@ class Index:
             return f"{self.kind}_{self.number}"
         inner = [a.code for a in self.args]
         signs = {"multiply": "*", "floordiv": "/", "mod": "%"}
-        if self.kind in signs:  # never of negative numbers: the builder refuses a window that begins before its array
+        if self.kind in signs:  # operands are never negative: the builder refuses a window that begins before its array
             return f"({inner[0]} {signs[self.kind]} {self.number})"
         return f"({inner[0]} + {inner[1]})" if self.kind == "add" else f"tile::{self.kind}({', '.join(inner)})"
 
@@ -196,6 +201,7 @@ class Index:
 
 
 def constant(number: int) -> Index:
+    """Return the index of a whole number."""
     return Index("constant", number)
 
 
@@ -203,15 +209,17 @@ ZERO = constant(0)
 
 
 def as_index(value: Index | int) -> Index:
-    """Raise TypeError for what is neither an index nor a whole number."""
+    """Return an index. Raises TypeError for anything but an index or a whole number."""
     return value if isinstance(value, Index) else constant(_whole(value))
 
 
 def minimum(a: Index | int, b: Index | int) -> Index:
+    """Return the smaller of two indices."""
     return _bound("minimum", as_index(a), as_index(b))
 
 
 def maximum(a: Index | int, b: Index | int) -> Index:
+    """Return the larger of two indices."""
     return _bound("maximum", as_index(a), as_index(b))
 
 
@@ -237,7 +245,7 @@ def _combined(kind: Kind, number: int, args: Sequence[int]) -> int:
 
 
 def _is_tile(value: object) -> bool:
-    """Return whether the operators of a tile take the index as their operand."""
+    """Whether a value is a tile, whose own operators then take the index as an operand."""
     return not isinstance(value, Index | int | float | str | tuple | list)
 
 

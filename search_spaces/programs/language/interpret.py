@@ -1,7 +1,7 @@
-"""A tile program on numpy: its outputs in float64, with a bound on the rounding errors of any schedule.
+"""Interpret a tile program with numpy: outputs in float64, with bounds on the rounding errors of any schedule.
 
-Products are added up in f32 in any order; casts round where the program says so; bounds are carried operation by
-operation (running error analysis). The tile sizes do not change the result beyond float64's own rounding.
+Products are summed in f32 in any order, and casts round where the program has them. Bounds are propagated operation by
+operation (running error analysis). Tile sizes change the result only by float64 rounding.
 """
 
 from __future__ import annotations
@@ -47,12 +47,13 @@ def interpret(
 
     Args:
         trace: The program.
-        inputs: Its arrays but the outputs, by name.
-        order: Of blocks, and of elements that meet in one place: 0 is ascending, 1 descending, others are random.
-        errors: Bounds on the errors of inputs that another program has computed, by name.
+        inputs: Arrays by name, without the outputs.
+        order: Order of blocks, and of elements that go to the same position: 0 ascending, 1 descending, otherwise a
+            random order with this seed.
+        errors: Error bounds of inputs that another program has computed, by name.
 
     Returns:
-        Outputs, and the largest absolute error allowed for each element. Elements that no block stores are NaN.
+        Outputs by name, and the largest absolute error allowed for each element. Elements that no block stores are NaN.
     """
     arrays = {
         a.name: _numbers(a.dtype, _without_gaps(a, np.asarray(inputs[a.name]))).reshape(a.full)
@@ -80,19 +81,22 @@ def interpret(
 
 
 def _without_gaps(array: ir.Array, given: Array) -> Array:
-    """Return the columns of a strided array; other arrays may come in any shape of as many elements."""
+    """Return the columns of a strided array; any other array may have any shape with the same number of elements."""
     return given if array.pitch is None else given[..., : array.full[-1]]
 
 
 def _numbers(dtype: DType, stored: Array) -> FloatArray:
-    """Return stored numbers; of pairs their bytes, which products alone take apart."""
+    """Return the numbers of a stored array. Packed pairs stay bytes, which only products unpack."""
     return stored.astype(np.float64) if dtype.values > 1 else dtype.load(stored)
 
 
 @dataclass(frozen=True)
 class Added:
-    """What atomics have added up in an array, in any order: sums of sizes, the first one that of what lay there, and
-    how many there were.
+    """What atomics have added to an array, in any order.
+
+    Attributes:
+        sizes: Sum of the magnitudes, the initial element included.
+        counts: Number of additions.
     """
 
     sizes: FloatArray
@@ -100,10 +104,11 @@ class Added:
 
     @classmethod
     def of(cls, values: FloatArray) -> Added:
+        """Return the state before any addition."""
         return cls(np.zeros_like(values), np.zeros_like(values))
 
     def bound(self, type_: DType) -> FloatArray:
-        """Return the largest error of sums that are rounded to ``type_`` each time."""
+        """Return the largest error of the sums if each addition is rounded to ``type_``."""
         most = int(self.counts.max(initial=0))
         if type_ == F32:
             growth = np.array([sum_growth(n) * U if n else 0.0 for n in range(most + 1)])
@@ -114,7 +119,7 @@ class Added:
             return found
         found = found if type_ == F32 else found + self.counts * SMALLEST[type_.name]
         with np.errstate(over="ignore"):
-            reached = type_.load(type_.store(self.sizes + found))  # the largest partial sum of any order
+            reached = type_.load(type_.store(self.sizes + found))  # the largest partial sum in any order
         return np.where(np.isfinite(reached) | ~np.isfinite(self.sizes), found, np.inf)
 
 
@@ -122,18 +127,19 @@ class Added:
 class _Block:
     block: tuple[int, ...]
     arrays: Mapping[str, FloatArray]
-    errors: Mapping[str, FloatArray]  # bounds on those of ``arrays`` that are inexact
+    errors: Mapping[str, FloatArray]  # bounds of the inexact arrays among ``arrays``
     outputs: Mapping[str, FloatArray]
     bounds: Mapping[str, FloatArray]
     combined: Mapping[str, Added]
     order: int = 0
     values: dict[int, Bounded] = field(default_factory=dict)
     states: dict[int, Bounded] = field(default_factory=dict)
-    parts: list[dict[int, Bounded]] = field(default_factory=list)  # states that blocks with parts of a loop have
+    parts: list[dict[int, Bounded]] = field(default_factory=list)  # states of the blocks that share a loop
     loops: dict[int, int] = field(default_factory=dict)
     shared: dict[str, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
 
     def run(self, operations: tuple[ir.Operation, ...]) -> None:
+        """Execute the operations in this block."""
         for operation in operations:
             match operation:
                 case ir.Loop():
@@ -261,7 +267,7 @@ class _Block:
         return product(operation, a, b, c)
 
     def _place(self, window: ir.Window) -> tuple[tuple[int | slice, ...], tuple[slice, slice]]:
-        """Return the part of the array, then that of the tile, which lie in both."""
+        """Return the part of the array and the part of the tile that overlap."""
         of_array, of_tile = [], []
         for place, size, extent in zip(window.at, window.shape, window.extent, strict=True):
             start = place.at(self.block, self.loops)
@@ -272,15 +278,16 @@ class _Block:
         return (*(i.at(self.block, self.loops) for i in window.array.lead), *of_array), (of_tile[0], of_tile[1])
 
     def _matrix(self, arrays: Mapping[str, FloatArray], window: ir.Window) -> tuple[FloatArray, tuple[slice, slice]]:
-        """Return a view of the window's part of its array, and the part of the tile that it is."""
+        """Return a view of the window's part of its array, and the part of the tile that it covers."""
         place, tile = self._place(window)
         lead, rows, columns = place[:-2], place[-2], place[-1]
         matrix = arrays[window.array.name][lead].reshape(window.array.matrix)
         return (matrix.T if window.turned else matrix)[rows, columns], tile
 
     def _scattered(self, window: ir.Window) -> tuple[BoolArray, tuple[IntArray, IntArray]]:
-        """Of a window whose places a tile says: which of its elements lie in the array, and the row and the column of
-        each there; of those outside, of some other.
+        """Return which elements of an indexed window lie in the array, with the row and column of each.
+
+        Rows and columns of elements outside of the array are arbitrary valid ones.
         """
         assert window.index is not None
         values, _ = self.values[window.index.id]
@@ -298,13 +305,13 @@ class _Block:
         return inside, (np.where(inside, rows, 0), np.where(inside, columns, 0))
 
     def _lines(self, arrays: Mapping[str, FloatArray], window: ir.Window) -> FloatArray:
-        """Return a view of the window's matrix, as it lies in memory."""
+        """Return a view of the window's matrix as it lies in memory."""
         lead = tuple(i.at(self.block, self.loops) for i in window.array.lead)
         matrix: FloatArray = arrays[window.array.name][lead].reshape(window.array.matrix)
         return matrix
 
     def _held(self, window: ir.Window) -> Mapping[str, FloatArray]:
-        """Return the arrays that the window's is among, as they are now."""
+        """Return the group of arrays that holds the window's array, in its current state."""
         return self.outputs if window.array.role == "inout" else self.arrays
 
     def _loaded(self, arrays: Mapping[str, FloatArray], window: ir.Window, padding: float) -> FloatArray:
@@ -314,7 +321,7 @@ class _Block:
         return tile
 
     def _keep(self, value: Bounded, window: ir.Window) -> None:
-        """In shared memory; what no thread has written there is NaN."""
+        """Store to shared memory; elements that no thread has written there are NaN."""
         array = window.array
         kept = self.shared.setdefault(array.name, (np.full(array.full, np.nan), np.zeros(array.full)))
         for of, given in zip(kept, value, strict=True):
@@ -342,7 +349,7 @@ class _Block:
             part[...] = given[place]
 
     def _combine(self, kind: str, value: Bounded, window: ir.Window) -> Bounded:
-        """Combine elements with those of a tile; return what they were before."""
+        """Combine elements with those of a tile, and return the old elements."""
         added, type_ = self.combined[window.array.name], window.array.dtype
         old, unsure = np.zeros(window.shape), np.zeros(window.shape)
         kept = [{window.array.name: a} for a in (added.sizes, added.counts)]
@@ -359,7 +366,7 @@ class _Block:
         lines = [self._lines(a, window) for a in arrays]
         places, given, error = rows[inside] * lines[0].shape[1] + columns[inside], value[0][inside], value[1][inside]
         olds, errors = np.zeros(places.size), np.zeros(places.size)
-        for chosen in _rounds(places, self.order):  # a place may come several times
+        for chosen in _rounds(places, self.order):  # a position may occur several times
             at = np.unravel_index(places[chosen], lines[0].shape)
             parts = [a[at] for a in lines]
             olds[chosen], errors[chosen] = _before(type_, parts)
@@ -370,14 +377,14 @@ class _Block:
 
 
 def _ordered(items: Sequence[T], order: int) -> list[T]:
-    """Return the items in an order that ``interpret`` takes."""
+    """Return the items in the order that ``interpret`` asks for."""
     if order < 2:
         return list(items[:: -1 if order else 1])
     return [items[i] for i in np.random.default_rng(order).permutation(len(items))]
 
 
 def _rounds(places: IntArray, order: int) -> Iterator[IntArray]:
-    """Yield positions in ``places``, each once, such that no place comes twice in a round."""
+    """Yield indices into ``places``, each once, in rounds in which no position occurs twice."""
     taken = np.array(_ordered(range(places.size), order), dtype=np.int64)
     by_place = taken[np.argsort(places[taken], kind="stable")]
     first = np.searchsorted(places[by_place], places[by_place])
@@ -387,7 +394,7 @@ def _rounds(places: IntArray, order: int) -> Iterator[IntArray]:
 
 
 def _before(type_: DType, parts: list[FloatArray]) -> Bounded:
-    """Return elements of an array as they are, of ``_combined``'s parts, with their bounds."""
+    """Return the current elements of an array with their bounds, from the parts that ``_combined`` returns."""
     part, bound, sizes, counts = parts
     return part.copy(), bound + Added(sizes, counts).bound(type_)
 
@@ -395,9 +402,9 @@ def _before(type_: DType, parts: list[FloatArray]) -> Bounded:
 def _combined(
     kind: str, type_: DType, parts: list[FloatArray], given: FloatArray, error: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return elements of an array, their bounds, and the sizes and counts of what was added, with a value's."""
+    """Return elements combined with values: the elements, their bounds, and the magnitudes and counts of additions."""
     part, bound, sizes, counts = parts
-    if not ATOMICS[kind].reduction:  # it takes the element's place
+    if not ATOMICS[kind].reduction:  # the value replaces the element
         return given, error, sizes, counts
     reduction = REDUCTIONS[ATOMICS[kind].reduction]
     both = np.stack([part, given])

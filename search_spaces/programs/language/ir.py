@@ -1,4 +1,4 @@
-"""What a tile program is: windows on arrays, values of tile shape, and the operations between them.
+"""The operations of a tile program, between windows on arrays and values of tile shape.
 
 A trace is the program at the sizes of one problem and one choice of tile sizes, so that every shape is a number.
 Operation names in brackets are those of the XeTile RFC.
@@ -73,7 +73,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class LoadTile:
-    """``padding`` is what lies outside of the array (load_tile)."""
+    """Load a window; elements outside of the array are ``padding`` (load_tile)."""
 
     result: Value
     window: Window
@@ -83,7 +83,7 @@ class LoadTile:
 
 @dataclass(frozen=True)
 class StoreTile:
-    """Nothing outside of the array is written (store_tile), and nothing from row ``rows_below`` of it on."""
+    """Store to a window; nothing outside of the array nor from its row ``rows_below`` on is written (store_tile)."""
 
     value: Value
     window: Window
@@ -93,7 +93,7 @@ class StoreTile:
 
 @dataclass(frozen=True)
 class AtomicRmw:
-    """Each element of the window becomes its combination with the value (atomic_rmw)."""
+    """Combine each element of the window with the value (atomic_rmw)."""
 
     kind: str
     value: Value
@@ -103,14 +103,14 @@ class AtomicRmw:
 
 @dataclass(frozen=True)
 class AtomicFetch(AtomicRmw):
-    """Also gives what each element was before; 0 outside of the array."""
+    """An AtomicRmw that also returns the old elements; 0 outside of the array."""
 
     result: Value
 
 
 @dataclass(frozen=True)
 class Prefetch:
-    """``locality`` from 0, which keeps nothing, to 3, the nearest cache (prefetch_tile)."""
+    """Prefetch a window; ``locality`` goes from 0, which keeps nothing, to 3, the nearest cache (prefetch_tile)."""
 
     window: Window
     locality: int
@@ -119,7 +119,7 @@ class Prefetch:
 
 @dataclass(frozen=True)
 class LoadScalar:
-    """``index`` becomes a number of ``array``, or the nearest of its range; the same for all threads of a block.
+    """Load a number of ``array``, clamped to its range, the same for all threads of a block, as ``index``.
 
     ``ordered``: the numbers of the array ascend along its last dimension.
     """
@@ -131,21 +131,23 @@ class LoadScalar:
 
     @property
     def low(self) -> int:
+        """The smallest number of the range."""
         return self.index.args[0].number
 
     @property
     def high(self) -> int:
+        """The largest number of the range."""
         return self.index.args[1].number
 
     @property
     def at(self) -> tuple[Index, ...]:
-        """Its position along each dimension of the array."""
+        """Position along each dimension of the array."""
         return self.index.args[3:]
 
 
 @dataclass(frozen=True)
 class Uniform:
-    """``index`` becomes the only number of ``value``, or the nearest of its range."""
+    """Turn the only number of ``value``, clamped to its range, into ``index``."""
 
     index: Index
     value: Value
@@ -154,7 +156,7 @@ class Uniform:
 
 @dataclass(frozen=True)
 class Move:
-    """Relative to where the window is (update_tile_offset)."""
+    """Shift a window by rows and columns relative to its position (update_tile_offset)."""
 
     window: Window
     by: Shape
@@ -163,6 +165,8 @@ class Move:
 
 @dataclass(frozen=True)
 class TransposeTile:
+    """Transpose a tile (transpose)."""
+
     result: Value
     value: Value
     source: Source
@@ -170,7 +174,7 @@ class TransposeTile:
 
 @dataclass(frozen=True)
 class Reshape:
-    """The same elements in row-major order: rows are cut into equal parts, or neighbours joined."""
+    """The same elements in row-major order: rows are split into equal parts, or consecutive rows joined."""
 
     result: Value
     value: Value
@@ -179,8 +183,11 @@ class Reshape:
 
 @dataclass(frozen=True)
 class Mma:
-    """``result = a @ b + c``; without ``c``, a @ b (tile_mma). ``tf32``: factors may be rounded to it. ``scales``: of a
-    and of b, one for each block along k (``hardware.block_scaling``).
+    """``result = a @ b + c``, or ``a @ b`` without ``c`` (tile_mma).
+
+    Attributes:
+        tf32: Whether factors may be rounded to tf32.
+        scales: Scales of a and of b, one for each block along k (``hardware.block_scaling``).
     """
 
     result: Value
@@ -193,12 +200,14 @@ class Mma:
 
     @property
     def blocks(self) -> BlockFormat | None:
-        """The format of a and b; None without scales."""
+        """Block format of a and b, or None without scales."""
         return None if self.scales is None else block_format(self.a, self.scales[0])
 
 
 @dataclass(frozen=True)
 class Fill:
+    """A tile of one number."""
+
     result: Value
     number: float
     source: Source
@@ -206,7 +215,7 @@ class Fill:
 
 @dataclass(frozen=True)
 class PassedScalar:
-    """The number that a launch passes by value under ``name``; here it is ``number``."""
+    """A number that each launch passes by value under ``name``; in this problem it is ``number``."""
 
     result: Value
     name: str
@@ -216,7 +225,7 @@ class PassedScalar:
 
 @dataclass(frozen=True)
 class Coordinates:
-    """The places along ``dimension``, from ``base`` on: an index vector of one row or one column."""
+    """Positions along ``dimension`` starting at ``base``: an index vector of one row or one column."""
 
     result: Value
     dimension: int
@@ -226,7 +235,7 @@ class Coordinates:
 
 @dataclass(frozen=True)
 class Map:
-    """An element-wise function of values and numbers (``functions.py``); a cast is the function ``cast``."""
+    """An element-wise function of values and numbers (``functions.py``), such as ``cast``."""
 
     result: Value
     function: str
@@ -236,10 +245,10 @@ class Map:
 
 @dataclass(frozen=True)
 class ReduceTile:
-    """``size`` neighbours along ``dimension`` become one (reduction, reduction_size).
+    """Reduce each ``size`` neighbours along ``dimension`` to one element (reduction, reduction_size).
 
-    ``index``: a whole number that goes with each element; the result is that of the element which a kind such as
-    "argmax" picks, and the least of equal elements.
+    ``index``: a whole number per element. The result is then the index of the element that a kind such as "argmax"
+    picks, the smallest one among equal elements.
     """
 
     result: Value
@@ -251,14 +260,13 @@ class ReduceTile:
 
     @property
     def size(self) -> int:
+        """Neighbours that are reduced to one element."""
         return self.value.shape[self.dimension] // self.result.shape[self.dimension]
 
 
 @dataclass(frozen=True)
 class Scan:
-    """Each element becomes all up to it along ``dimension`` joined. ``exclusive``: without itself. ``reverse``: those
-    from it on.
-    """
+    """Running reduction along ``dimension``. ``exclusive``: without the element itself. ``reverse``: from the end."""
 
     result: Value
     kind: str
@@ -271,7 +279,7 @@ class Scan:
 
 @dataclass(frozen=True)
 class Broadcast:
-    """Each element fills ``size`` neighbours along ``dimension`` (broadcast, broadcast_size)."""
+    """Repeat each element ``size`` times along ``dimension`` (broadcast, broadcast_size)."""
 
     result: Value
     value: Value
@@ -280,12 +288,13 @@ class Broadcast:
 
     @property
     def size(self) -> int:
+        """Neighbours that each element becomes."""
         return self.result.shape[self.dimension] // self.value.shape[self.dimension]
 
 
 @dataclass(frozen=True)
 class Convert:
-    """The same value, held by other threads (convert_layout, to_layout). ``shared``: through shared memory."""
+    """Redistribute a value to other threads (convert_layout, to_layout). ``shared``: through shared memory."""
 
     result: Value
     value: Value
@@ -295,7 +304,7 @@ class Convert:
 
 @dataclass(frozen=True)
 class Read:
-    """The present value of a state, a variable that a loop carries."""
+    """Read a state, a variable that a loop carries."""
 
     result: Value
     state: int
@@ -304,6 +313,8 @@ class Read:
 
 @dataclass(frozen=True)
 class Set:
+    """Assign a value to a state."""
+
     state: int
     value: Value
     source: Source
@@ -311,7 +322,7 @@ class Set:
 
 @dataclass(frozen=True)
 class FetchPart:
-    """``others`` become what part ``part`` of the blocks that share a loop has in ``states``."""
+    """Set ``others`` to the ``states`` of block ``part`` among the blocks that share a loop."""
 
     states: tuple[int, ...]
     others: tuple[int, ...]
@@ -321,8 +332,9 @@ class FetchPart:
 
 @dataclass(frozen=True)
 class Loop:
-    """``first``, ``first + step``, .. while less than ``stop``. Its ``body`` was traced once. ``parts``: blocks that
-    share the iterations, or 0 where the program says nothing about that.
+    """A loop over ``first``, ``first + step``, ... below ``stop``, whose ``body`` was traced once.
+
+    ``parts``: number of blocks that share the iterations, or 0 if the program does not split the loop.
     """
 
     number: int
@@ -334,16 +346,18 @@ class Loop:
     parts: int = 0
 
     def turns(self, block: tuple[int, ...], loops: dict[int, int]) -> int:
+        """Return the number of iterations in a block, in one iteration of each loop around it."""
         return max(0, -(-(self.stop.at(block, loops) - self.first.at(block, loops)) // self.step))
 
     def most_turns(self, blocks: tuple[int, ...], around: dict[int, int]) -> int:
+        """Return the largest number of iterations in any block."""
         (low, _), (_, high) = self.first.interval(blocks, around), self.stop.interval(blocks, around)
         return max(0, -(-(high - low) // self.step))
 
 
 @dataclass(frozen=True)
 class If:
-    """``body`` runs where ``place`` is ``equals``, which is the same for all threads of a block."""
+    """Run ``body`` if ``place`` is ``equals``, which is the same for all threads of a block."""
 
     number: int
     place: Index
@@ -366,7 +380,7 @@ Computing = (
 
 
 def block_format(factor: Value, scale: Value) -> BlockFormat | None:
-    """Return the format of a left factor and its scales; None if there is none for their types and numbers."""
+    """Return the block format of a left factor and its scales, or None if their types and counts match none."""
     for row in BLOCK_FORMATS.values():
         if row.element == factor.dtype and factor.shape[1] == scale.shape[1] * row.block_elements:
             return row
@@ -388,15 +402,16 @@ class Trace:
     tile: tuple[int, ...]
     operations: tuple[Operation, ...]
     chosen: tuple[tuple[str, int], ...]
-    dynamic: tuple[Index | None, ...] = ()  # the extents that a launch says
+    dynamic: tuple[Index | None, ...] = ()  # the extents that each launch passes
 
     @cached_property
     def blocks(self) -> tuple[int, ...]:
+        """Blocks along each axis of the grid."""
         return tuple(-(-n // t) for n, t in zip(self.extent, self.tile, strict=True))
 
     @cached_property
     def most_blocks(self) -> tuple[int, ...]:
-        """The most blocks along each axis in any launch."""
+        """The largest number of blocks along each axis in any launch."""
         sizes = self.dynamic or (None,) * len(self.tile)
         return tuple(
             n if size is None else -(-MOST_SIZE // t) for n, size, t in zip(self.blocks, sizes, self.tile, strict=True)
@@ -404,16 +419,17 @@ class Trace:
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether a launch says some size, or how far lines of an array lie apart."""
+        """Whether launches pass a size or the distance between lines of an array."""
         return any(array.dynamic is not None or array.pitch is not None for array in self.arrays)
 
     @property
     def block_count(self) -> int:
+        """Blocks of the grid."""
         return math.prod(self.blocks)
 
     @cached_property
     def mapped(self) -> bool:
-        """Whether the user says who holds what of some value."""
+        """Whether the user chooses which threads hold which elements of any value."""
         return any(
             o.result.map is not None
             for o, _ in self.walk()
@@ -424,12 +440,12 @@ class Trace:
 
     @cached_property
     def shared(self) -> tuple[Array, ...]:
-        """The tiles in shared memory that the program asks for, in the order in which it uses them."""
+        """The program's own tiles in shared memory, in the order of their first use."""
         windows = [o.window for o, _ in self.walk() if isinstance(o, LoadTile | StoreTile)]
         return tuple(dict.fromkeys(w.array for w in windows if w.array.role == "shared"))
 
     def walk(self) -> Iterator[tuple[Operation, tuple[Region, ...]]]:
-        """Every operation, with the loops and conditions around it."""
+        """Yield every operation, with the loops and conditions around it."""
         yield from _walk(self.operations, ())
 
     @cached_property
@@ -439,7 +455,7 @@ class Trace:
         return tuple(dict.fromkeys(w.array for w in windows if w.array.order is not None))
 
     def turns(self) -> dict[int, int]:
-        """Return the most turns of each loop, by its number."""
+        """Return the largest number of iterations of each loop, by its number."""
         return dict(self._turns)
 
     @cached_property
@@ -461,12 +477,12 @@ def _walk(
 
 
 def walk_body(operations: tuple[Operation, ...]) -> Iterator[Operation]:
-    """Return the operations of a body and of the bodies in it."""
+    """Yield the operations of a body and of the bodies nested in it."""
     return (operation for operation, _ in _walk(operations, ()))
 
 
 def without_unused_values(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
-    """Return a program whose atomics give old values only where some operation takes them."""
+    """Return a program in which atomics fetch old values only if some operation uses them."""
     used = {value.id for operation in walk_body(operations) for value in inputs(operation)}
 
     def rebuilt(body: tuple[Operation, ...]) -> tuple[Operation, ...]:
@@ -484,7 +500,7 @@ def without_unused_values(operations: tuple[Operation, ...]) -> tuple[Operation,
 
 
 def inputs(operation: Operation) -> tuple[Value, ...]:
-    """Return the values that an operation takes."""
+    """Return the values that an operation reads."""
     match operation:
         case Map():
             return tuple(a for a in operation.arguments if isinstance(a, Value))

@@ -1,4 +1,4 @@
-"""States, loops and conditions, and loops whose iterations several blocks share."""
+"""States, loops, conditions, and loops whose iterations are split between blocks."""
 
 from __future__ import annotations
 
@@ -14,33 +14,35 @@ from search_spaces.programs.language.named_functions import place_of
 from search_spaces.programs.language.scalars import Scalars
 from search_spaces.programs.language.values import Recorder, State, Tile, caller, fail, tile_of
 
-MOST_PARTS = 128  # blocks that share a loop: the last one takes the results of all, one after another
+MOST_PARTS = 128  # blocks per split loop: the last block combines all partial results, one after another
 Parts = tuple[Tile, ...]
 
 
 class Loops(Scalars, Recorder):
-    """What the builder offers for operations that run several times, or not at all."""
+    """Operations of the builder that run several times or conditionally."""
 
     def __init__(self) -> None:
         self.scopes: list[list[ir.Operation]] = [[]]
 
     @abstractmethod
     def full(self, shape: Shape, number: float, type_: str = "f32") -> Tile:
-        """Return a tile of one number."""
+        """Return a tile filled with one number."""
 
     def add(self, operation: ir.Operation) -> None:
+        """Append an operation to the program."""
         self.scopes[-1].append(operation)
 
     def state(self, value: Tile | State) -> State:
-        """Return a variable that a loop carries, with its first value."""
+        """Return a variable that a loop carries, with its initial value."""
         tile = tile_of("state", value)
         state = State(self, self.new_id(), tile.shape, tile.value.dtype)
         self.add(ir.Set(state.number, tile.value, caller()))
         return state
 
     def steps(self, stop: Index | int, step: int, *, first: Index | int = 0) -> Iterator[Index]:
-        """``for at in p.steps(k, bk):``, a loop of the program over first, first + step, .. below ``stop``. Its body is
-        traced once. Both ends may depend on the block, and on numbers that it loads.
+        """Loop over first, first + step, ... below ``stop``: ``for at in p.steps(k, bk):``.
+
+        The body is traced once. Both ends may depend on the block and on scalars that it loads.
         """
         yield from self._iterations("steps", stop, step, first, 0)
 
@@ -68,21 +70,22 @@ class Loops(Scalars, Recorder):
         combine: Literal["add"] | Callable[[Parts, Parts], Parts],
         first: Index | int = 0,
     ) -> Iterator[Index]:
-        """``for at in p.split(k, bk, parts=4, states=(acc,), combine="add"):``, a loop whose iterations blocks share.
+        """Split a loop between blocks: ``for at in p.split(k, bk, parts=4, states=(acc,), combine="add"):``.
 
-        Each block begins with the states as they are before the loop and has consecutive iterations, perhaps none. The
-        block that comes last combines the states of all of them, in their order, and goes on behind the loop.
+        Each block starts with the states as they are before the loop and executes consecutive iterations, perhaps none.
+        The block that finishes last combines the states of all blocks in order and continues after the loop.
 
         Args:
-            stop: As of ``steps``.
-            step: As of ``steps``.
-            parts: How many blocks share the loop, such as ``p.choose(parts=(1, 2, 4, 8))``.
-            states: The states that the loop sets, which must be neutral before it.
-            combine: Returns what two tuples of values become together, in the order of ``states``; "add" adds them.
-            first: As of ``steps``.
+            stop: As in ``steps``.
+            step: As in ``steps``.
+            parts: Number of blocks that share the loop, such as ``p.choose(parts=(1, 2, 4, 8))``.
+            states: The states that the loop sets, which must have neutral values before it.
+            combine: Function that combines two tuples of values, in the order of ``states``; "add" adds them.
+            first: As in ``steps``.
 
         Raises:
-            ProgramError: If the loop is in another region, sets another state, or something is stored before it ends.
+            ProgramError: If the loop is nested in another region, sets another state, or the program stores something
+                before the loop ends.
         """
         source, before = caller(), self.scopes[-1]
         self._check_split(parts, states, combine, before)
@@ -126,8 +129,10 @@ class Loops(Scalars, Recorder):
 
     @contextmanager
     def when(self, place: Index, equals: int = 0) -> Iterator[None]:
-        """``with p.when(at % 128):``, operations where a place is ``equals``: for all threads of a block, or for none
-        (scf.if). Its body is traced once. A window that moves in it, in a loop, moves every so many turns.
+        """Run operations only if an index is ``equals``: ``with p.when(at % 128):`` (scf.if).
+
+        The condition holds for all threads of a block or for none. The body is traced once. A window that moves in it,
+        inside a loop, moves once every fixed number of iterations.
         """
         source, number = caller(), self.new_id()
         if not isinstance(place, Index):

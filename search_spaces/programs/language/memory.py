@@ -1,4 +1,4 @@
-"""Windows on arrays, and what moves between them and tiles: loads, stores, atomics and prefetches."""
+"""Windows on arrays, and the operations between them and tiles: loads, stores, atomics and prefetches."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from search_spaces.programs.language.values import (
 )
 
 ARRAY_DTYPES = {t.name: t for t in (F16, BF16, F32, E4M3, E5M2, I32, I8, U8)}
-INPUT_DTYPES = ARRAY_DTYPES | {E2M1X2.name: E2M1X2}  # pairs of numbers, which products with scales take
+INPUT_DTYPES = ARRAY_DTYPES | {E2M1X2.name: E2M1X2}  # packed pairs, only for products with scales
 LOCALITIES = (0, 1, 2, 3)
-MOST_PLACES = 2**31  # of a matrix whose elements a tile says
+MOST_PLACES = 2**31  # largest number of elements of a matrix that is indexed by tiles
 
 
 def _check_tiles(array: ir.Array, order: MemoryOrder, at: object, shape: Shape, turned: bool) -> None:
-    """Raise ProgramError for a window that is not made up of whole tiles of the array's order."""
+    """Check that a window consists of whole tiles of the array's order. Raises ProgramError."""
     sizes, places = (order.rows, order.columns), at if isinstance(at, tuple | list) else (at,)
     if turned or any(isinstance(place, Tile | State) for place in places):
         fail("window", f"{array.name} is packed: its windows are neither turned, nor said by tiles")
@@ -52,7 +52,7 @@ def _window_of(operation: str, window: object) -> ir.Window:
 
 
 def shape_of(operation: str, shape: object) -> Shape:
-    """Return a shape of two whole numbers from 1 up. Raises ProgramError for anything else."""
+    """Return a shape of two positive whole numbers. Raises ProgramError for anything else."""
     if not isinstance(shape, tuple | list) or len(shape) != 2:
         fail(operation, f"a shape is a pair, (rows, columns), not {shape!r}")
     for size in shape:
@@ -64,37 +64,40 @@ def shape_of(operation: str, shape: object) -> Shape:
 
 
 class ArrayOperations(NamedFunctions, Recorder):
-    """What the builder offers for arrays."""
+    """Operations of the builder on arrays."""
 
-    _shared: int  # tiles in shared memory so far
+    _shared: int  # number of tiles in shared memory so far
 
     @abstractmethod
     def new_id(self) -> int:
-        """Return a number that no value, window, state, loop or scalar has."""
+        """Return a number that no value, window, state, loop or scalar has yet."""
 
     @abstractmethod
     def result(
         self, shape: Shape, type_: DType, make: Callable[[ir.Value], ir.Operation], map: ir.Given | None = None
     ) -> Tile:
-        """Return the tile that a new operation gives."""
+        """Append an operation, and return its result as a tile."""
 
     @abstractmethod
     def broadcast(self, value: Tile | State, dim: int, size: int) -> Tile:
-        """Return a tile whose elements fill neighbours."""
+        """Return a tile in which each element is repeated along a dimension."""
 
     @abstractmethod
     def _verify_map(self, operation: str, map: ir.Given, shape: Shape) -> None:
-        """Raise ProgramError for a map that does not fit the shape."""
+        """Check that a map fits the shape. Raises ProgramError."""
 
     def ordered(self, array: ir.Array, order: MemoryOrder) -> ir.Array:
-        """Return an array that lies in memory in another order: rows and columns are those of the unpacked matrix.
+        """Declare that an array is packed in memory; its rows and columns stay those of the unpacked matrix.
 
         Args:
-            array: A matrix that the program loads, of whole tiles of the order.
-            order: How it was packed.
+            array: A matrix that the program loads, made of whole tiles of the order.
+            order: Order of the packed elements in memory.
+
+        Returns:
+            The array with this memory order.
 
         Raises:
-            ProgramError: For another array.
+            ProgramError: If the array does not qualify.
         """
         rows, columns = array.matrix
         if array.role != "input" or len(array.full) != 2 or array.dynamic is not None:
@@ -113,21 +116,22 @@ class ArrayOperations(NamedFunctions, Recorder):
         column: bool = False,
         map: WgMap | None = None,
     ) -> WindowHandle:
-        """Return a tile of an array (RFC, init_tile). A place outside of the array holds the load's padding, and is not
-        stored to.
+        """Return a window, a tile-shaped part of an array (RFC, init_tile).
+
+        Positions outside of the array are loaded as the load's padding and never stored to.
 
         Args:
-            array: What it is a part of.
-            at: Its first (row, column). Rows that are a tile of i32, one for each row, say which rows of the array the
-                window has (RFC, #scatter); of a ``turned`` one the columns do. Rows and columns that are both tiles of
-                i32 say where each element lies; extents of 1 stretch. Of a vector, a tile of a place for each element.
+            array: The array.
+            at: First (row, column). If the row is an i32 tile with an entry for each row of the window, it selects rows
+                of the array (RFC, #scatter); for a ``turned`` window the columns do. If both are i32 tiles, they select
+                each element; extents of 1 are broadcast. For a vector: an i32 tile with an index for each element.
             shape: (rows, columns). A vector is one row.
-            turned: Of the transposed array (order = [0, 1]).
-            column: A vector is one column.
-            map: Who loads which part of it; None leaves that to the schedule.
+            turned: Whether the window shows the transposed array (order = [0, 1]).
+            column: Whether a vector is one column instead.
+            map: Which subgroups load which part; None leaves that to the schedule.
 
         Raises:
-            ProgramError: With the line of the program.
+            ProgramError: If an argument is invalid; names the line of the program.
         """
         if not isinstance(array, ir.Array):
             fail("window", f"a window is on an array of the program, not on {array!r}")
@@ -154,7 +158,7 @@ class ArrayOperations(NamedFunctions, Recorder):
     def _scattered(
         self, array: ir.Array, at: Tile | State | tuple[Place, Place], shape: Shape, turned: bool, map: WgMap | None
     ) -> WindowHandle:
-        """Return a window whose elements lie where a tile says."""
+        """Return a window whose elements are selected by a tile of indices."""
         if map is not None or array.role == "shared":
             fail("window", "places that a tile says are of an array in global memory, and have no wg_map")
         if len(array.shape) == 1:
@@ -177,8 +181,9 @@ class ArrayOperations(NamedFunctions, Recorder):
         return WindowHandle(self, ir.Window(self.new_id(), array, places, shape, turned, None, given.value))
 
     def _of_elements(self, array: ir.Array, row: Tile, column: Tile, shape: Shape) -> WindowHandle:
-        """Return a window of which tiles say the row and the column of each element: a window on all of the matrix as
-        one line, where -1 stands for what lies outside.
+        """Return a window whose elements are each selected by a row and a column index.
+
+        It is a window on the whole matrix as one line, where -1 stands for a position outside.
         """
         rows, columns = array.matrix
         if array.dynamic is not None or array.pitch is not None:
@@ -199,8 +204,9 @@ class ArrayOperations(NamedFunctions, Recorder):
         return WindowHandle(self, ir.Window(self.new_id(), line, (zero, zero), shape, False, None, place.value, True))
 
     def shared(self, rows: int, columns: int, type_: str) -> ir.Array:
-        """Return a tile in shared memory (RFC, a memref with slm), which windows store to and load from. What a block
-        stores there it may load behind that; the barriers in between follow. How it lies there is searched.
+        """Return a tile in shared memory (RFC, a memref with slm), to which windows store and from which they load.
+
+        A block may load what it has stored there; the compiler inserts the barriers. The search chooses its layout.
         """
         shape_of("shared", (rows, columns))
         try:
@@ -213,9 +219,9 @@ class ArrayOperations(NamedFunctions, Recorder):
         return ir.Array(f"shared_{self._shared}", "shared", found, (), (rows, columns))
 
     def load(self, window: WindowHandle, *, padding: float = 0.0) -> Tile:
-        """Return the elements of a window (RFC, load_tile); ``padding`` outside of the array.
+        """Return the elements of a window, with ``padding`` outside of the array (RFC, load_tile).
 
-        Of an InOut array, as the block has left them; no block loads what another one stores.
+        An InOut array is read as this block has left it; a block must not load what another block stores.
         """
         target = _window_of("load", window)
         if target.array.role == "output":
@@ -225,11 +231,12 @@ class ArrayOperations(NamedFunctions, Recorder):
         )
 
     def store(self, value: Tile | State, window: WindowHandle, *, rows_below: Index | int | None = None) -> None:
-        """Write a value to a window of its shape and type (RFC, store_tile); nothing outside of the array. Rows of the
-        array from ``rows_below`` on keep what they hold: those of the next sequence or group.
+        """Store a value of the window's shape and type; nothing outside of the array is written (RFC, store_tile).
 
-        What is stored where a tile says (RFC, store_scatter) goes to different places, and to an InOut array: all other
-        places keep what the caller left there.
+        Rows of the array from ``rows_below`` on are not written either: they belong to the next sequence or group.
+
+        A store to an indexed window (RFC, store_scatter) needs distinct positions and an InOut array; all other
+        positions keep the caller's values.
         """
         tile, to = tile_of("store", value), _window_of("store", window)
         self._check_target("store", "store_tile", tile, to)
@@ -243,20 +250,20 @@ class ArrayOperations(NamedFunctions, Recorder):
     def atomic_rmw(self, kind: str, value: Tile | State, window: WindowHandle) -> Tile:
         """Combine each element of the window with the value, in any order (RFC, atomic_rmw).
 
-        The order of blocks and threads decides on old values of elements that several of them combine. Results must not
-        depend on it, but for the order of elements of an ``unordered`` array, such as a queue.
+        The old values of elements that several blocks or threads combine depend on their order. Results must not,
+        except for the order of the elements of an ``unordered`` array, such as a queue.
 
         Args:
-            kind: addf, mulf, maximumf, minimumf, maxnumf or minnumf of f32, f16 and bf16; addi, muli, maxs, mins, maxu,
-                minu, andi, ori or xori of i32; or assign, where each element is assigned by one block.
+            kind: addf, mulf, maximumf, minimumf, maxnumf or minnumf for f32, f16 and bf16; addi, muli, maxs, mins,
+                maxu, minu, andi, ori or xori for i32; or assign, where only one block may assign each element.
             value: A tile, or a variable that a loop carries.
-            window: Of an InOut array.
+            window: A window on an InOut array.
 
         Returns:
-            What each element was before; 0 outside of the array. Nothing fetches it where no operation takes it.
+            The old elements, 0 outside of the array. They are fetched only if some operation uses them.
 
         Raises:
-            ProgramError: For a kind that the type has not, or another shape or type.
+            ProgramError: If the kind does not support the type, or shapes or types differ.
         """
         tile, to = tile_of("atomic_rmw", value), _window_of("atomic_rmw", window)
         self._check_target("atomic_rmw", "atomic_rmw", tile, to)
@@ -269,9 +276,7 @@ class ArrayOperations(NamedFunctions, Recorder):
         return self.result(tile.shape, tile.value.dtype, lambda v: ir.AtomicFetch(kind, tile.value, to, caller(), v))
 
     def atomic_add(self, value: Tile | State, window: WindowHandle) -> Tile:
-        """Add to each element of the window, and return what it was before; ``atomic_rmw`` says the rest. Raises
-        ProgramError.
-        """
+        """Add to each element of the window, and return the old elements, as ``atomic_rmw`` does."""
         tile = tile_of("atomic_add", value)
         return self.atomic_rmw("addf" if tile.value.dtype.is_float else "addi", tile, window)
 
@@ -288,7 +293,7 @@ class ArrayOperations(NamedFunctions, Recorder):
             fail(operation, f'the value is {tile.value.dtype.name}, but {to.array.name} is {name}: use .cast("{name}")')
 
     def prefetch(self, window: WindowHandle, *, locality: int = 3) -> None:
-        """Ask for a window to be near when it is loaded (RFC, prefetch_tile); ``locality`` 3 is L1, 1 and 2 are L2."""
+        """Prefetch a window that is loaded later (RFC, prefetch_tile); ``locality`` 3 is L1, 1 and 2 are L2."""
         target = _window_of("prefetch", window)
         if target.index is not None:
             fail("prefetch", "a window whose places a tile says is not prefetched")

@@ -10,7 +10,7 @@ from search_spaces.programs.language.values import Operand, State, Tile, fail
 
 
 def place_of(operation: str, value: object) -> Index:
-    """Return a place. Raises ProgramError for what is neither an index nor a whole number."""
+    """Return an index. Raises ProgramError for anything but an index or a whole number."""
     if isinstance(value, Tile | State):
         fail(operation, "a place is the same for all threads of a block, not a tile: load it with p.load_scalar")
     if isinstance(value, Index):
@@ -21,66 +21,78 @@ def place_of(operation: str, value: object) -> Index:
 
 
 class NamedFunctions(ABC):
-    """What the builder offers besides operators of tiles."""
+    """Functions of the builder that complement the operators of tiles."""
 
     @abstractmethod
     def map(self, function: str, *given: object) -> Tile:
-        """Return an element-wise function of tiles and numbers; extents of 1 stretch."""
+        """Return an element-wise function of tiles and numbers; extents of 1 are broadcast."""
 
     def maximum(self, a: Operand | Index | int, b: Operand | Index | int) -> Tile | Index:
-        """Of tiles element by element, or of two indices or sizes."""
+        """Return the larger of two operands: of tiles element by element, or of two indices or sizes."""
         if isinstance(a, Index) or isinstance(b, Index):
             return index.maximum(place_of("maximum", a), place_of("maximum", b))
         return self.map("maximum", a, b)
 
     def minimum(self, a: Operand | Index | int, b: Operand | Index | int) -> Tile | Index:
-        """Of tiles element by element, or of two indices or sizes."""
+        """Return the smaller of two operands: of tiles element by element, or of two indices or sizes."""
         if isinstance(a, Index) or isinstance(b, Index):
             return index.minimum(place_of("minimum", a), place_of("minimum", b))
         return self.map("minimum", a, b)
 
     def where(self, condition: Tile, yes: Operand, no: Operand) -> Tile:
-        """``yes`` where the condition holds, else ``no``."""
+        """Return ``yes`` where the condition holds, else ``no``."""
         return self.map("where", condition, yes, no)
 
     def exp(self, x: Tile | State) -> Tile:
+        """Return e to the power of each element."""
         return self.map("exp", x)
 
     def exp2(self, x: Tile | State) -> Tile:
+        """Return 2 to the power of each element."""
         return self.map("exp2", x)
 
     def log2(self, x: Tile | State) -> Tile:
+        """Return the logarithm to base 2."""
         return self.map("log2", x)
 
     def tanh(self, x: Tile | State) -> Tile:
+        """Return the hyperbolic tangent."""
         return self.map("tanh", x)
 
     def sigmoid(self, x: Tile | State) -> Tile:
+        """Return the logistic function, 1 / (1 + exp(-x))."""
         return self.map("sigmoid", x)
 
     def sqrt(self, x: Tile | State) -> Tile:
+        """Return the square root."""
         return self.map("sqrt", x)
 
     def rsqrt(self, x: Tile | State) -> Tile:
+        """Return the reciprocal of the square root."""
         return self.map("rsqrt", x)
 
     def sine(self, x: Tile | State) -> Tile:
+        """Return the sine of each element, in radians."""
         return self.map("sine", x)
 
     def cosine(self, x: Tile | State) -> Tile:
+        """Return the cosine of each element, in radians."""
         return self.map("cosine", x)
 
     def absolute(self, x: Tile | State) -> Tile:
+        """Return the absolute value."""
         return self.map("absolute", x)
 
     def log(self, x: Tile | State) -> Tile:
+        """Return the natural logarithm."""
         return self.map("log", x)
 
     def erf(self, x: Tile | State) -> Tile:
+        """Return the error function."""
         return self.map("erf", x)
 
     def power(self, x: Operand, exponent: Operand) -> Tile:
-        """``x`` to the power of ``exponent``; a square is a product."""
+        """Return ``x`` to the power of ``exponent``; a square becomes a product."""
         return (
             self.map("multiply", x, x)
             if isinstance(exponent, int | float) and exponent == 2
@@ -93,9 +105,9 @@ class NamedFunctions(ABC):
         The same counter, seed and word give the same bits in every schedule and on every GPU.
 
         Args:
-            counter: A tile of i32, such as the number of each element, which no other element of the seed has.
-            seed: A tile of i32, an index or a whole number.
-            word: From 0 to 3; the four words of a counter are independent, and cost about as much as one.
+            counter: An i32 tile of numbers that are unique for the seed, such as the number of each element.
+            seed: An i32 tile, an index or a whole number.
+            word: 0 to 3. The four words of a counter are independent, and together cost about as much as one.
 
         Raises:
             ProgramError: For another word, or tiles of another type.
@@ -105,21 +117,25 @@ class NamedFunctions(ABC):
         return self.map("philox", counter, seed, word)
 
     def random(self, counter: Operand | Index, seed: Operand | Index, *, word: int = 0) -> Tile:
-        """Return a random f32 for each counter, uniform from 0 up to, and without, 1, in steps of 2^-24.
-        ``random_bits`` says the rest. Raises ProgramError.
+        """Return a random f32 for each counter, uniform in [0, 1) in steps of 2^-24.
+
+        Arguments and errors are those of ``random_bits``.
         """
         high = self.map("bit_and", self.map("shift_right", self.random_bits(counter, seed, word=word), 8), 2**24 - 1)
         return self.map("multiply", high.cast("f32"), 2.0**-24)
 
     def floor(self, x: Tile | State) -> Tile:
+        """Return the largest whole number that is not greater, as f32."""
         return self.map("floor", x)
 
     def ceil(self, x: Tile | State) -> Tile:
+        """Return the smallest whole number that is not less, as f32."""
         return self.map("ceil", x)
 
     def round(self, x: Tile | State) -> Tile:
-        """To the nearest whole number, ties to even."""
+        """Return the nearest whole number as f32, ties to even."""
         return self.map("round", x)
 
     def truncate(self, x: Tile | State) -> Tile:
+        """Return the whole number nearer to zero, as f32."""
         return self.map("truncate", x)

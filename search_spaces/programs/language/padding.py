@@ -1,7 +1,7 @@
-"""What the elements of a tile hold that lie outside of its array, so that no reduction or product adds them up unseen.
+"""Track what tiles hold outside of their arrays, so that no reduction or product uses padding unnoticed.
 
-A load puts its padding there. Functions carry it on: 0 times a finite number is 0, -inf less a finite number is -inf,
-exp2(-inf) is 0. A mask on places (``p.columns(j, bn) < n``) is known to be false there.
+A load fills in its padding, and functions propagate it: 0 times a finite number is 0, -inf minus a finite number is
+-inf, exp2(-inf) is 0. A mask on positions (``p.columns(j, bn) < n``) is known to be false there.
 """
 
 from __future__ import annotations
@@ -24,8 +24,13 @@ Edge = tuple[Index, int, bool]
 
 @dataclass(frozen=True)
 class Outside:
-    """Along one dimension: ``inside`` where all elements are the program's own; else ``constant`` or ``unknown``
-    numbers, of the operation at ``source``. ``edges`` are the arrays' ends that were passed.
+    """What a tile holds outside of its arrays, along one dimension.
+
+    Attributes:
+        kind: ``inside`` if all elements are the program's own, else ``constant`` or ``unknown`` numbers.
+        value: The constant.
+        edges: The ends of arrays that the tile passes.
+        source: The operation that produced the numbers.
     """
 
     kind: Literal["inside", "constant", "unknown"]
@@ -43,16 +48,17 @@ class _Walk:
     trace: ir.Trace
     turns: dict[int, int]
     outside: dict[int, Both]
-    everywhere: dict[int, float]  # constants
+    everywhere: dict[int, float]  # values of tiles that are one constant
     states: dict[int, tuple[Both, float | None]]
     made: dict[int, ir.Computing]
     shared: dict[str, Both] = field(default_factory=dict)
 
     def run(self, operations: tuple[ir.Operation, ...]) -> None:
+        """Follow the operations in order."""
         for operation in operations:
             match operation:
                 case ir.Loop():
-                    self.run(operation.body)  # states then hold what a turn leaves
+                    self.run(operation.body)  # states then hold the values after an iteration
                     self.run(operation.body)
                 case ir.If():
                     self.run(operation.body)
@@ -75,7 +81,7 @@ class _Walk:
                     self.outside[operation.result.id] = rows, columns
 
     def _fetched(self, operation: ir.Operation) -> None:
-        """Note what an atomic gives, which is 0 outside of its array."""
+        """Record the result of an atomic, which is 0 outside of its array."""
         if isinstance(operation, ir.AtomicFetch):
             rows, columns = (self._loaded(operation.window, 0.0, operation.source, d) for d in (0, 1))
             self.outside[operation.result.id] = rows, columns
@@ -90,7 +96,7 @@ class _Walk:
         self.states[state] = given, number
 
     def _keep(self, value: ir.Value, window: ir.Window) -> None:
-        """Note what a tile in shared memory holds now in some part."""
+        """Record what some part of a tile in shared memory may now hold."""
         name = window.array.name
         rows, columns = (_shifted(o, at * -1) for o, at in zip(self.outside[value.id], window.at, strict=True))
         given = (columns, rows) if window.turned else (rows, columns)
@@ -168,7 +174,7 @@ class _Walk:
                 )
 
     def _reshaped(self, shape: ir.Shape, value: ir.Value, source: Source) -> Both:
-        """Of whole rows: parts of a row that reaches beyond its array would differ."""
+        """Return what a reshaped tile holds outside, known only for whole rows: parts of a row would differ."""
         rows, columns = self.outside[value.id]
         if columns.kind != "inside":
             raise ProgramError(
@@ -191,7 +197,7 @@ class _Walk:
         picks = operation.index is not None
         neutral = PICKS[kind].start[operation.value.dtype.name] if picks else REDUCTIONS[kind].start
         if picks and along.kind == "constant" and any(before for _, _, before in along.edges):
-            along = replace(along, kind="unknown")  # its index is less than those of elements that equal it
+            along = replace(along, kind="unknown")  # the padding's index may be smaller than that of an equal element
         whole = operation.size == operation.value.shape[d]
         grouped = None if whole else _grouped(along, operation.size)
         adds_nothing = along.kind == "inside" or (along.kind == "constant" and along.value == neutral)
@@ -210,7 +216,7 @@ class _Walk:
         return both[0], both[1]
 
     def _scanned(self, operation: ir.Scan) -> Both:
-        """Of elements behind the end of an array, no element of it sees anything; of those before it, all do."""
+        """Return what a scanned tile holds: padding before elements affects all of them, padding after them none."""
         d, kind = operation.dimension, operation.kind
         both = list(self.outside[operation.value.id])
         along, other, neutral = both[d], both[1 - d], REDUCTIONS[kind].start
@@ -267,7 +273,7 @@ class _Walk:
                 values.append(argument)
             elif own.kind == "inside":
                 values.append(self.everywhere.get(argument.id))
-            else:  # a constant is known behind its own edges alone
+            else:  # a constant is known beyond its own edges only
                 covers = own.kind == "constant" and edges <= _implied(own.edges, edges)
                 values.append(own.value if covers else None)
         if not edges:
@@ -282,8 +288,9 @@ class _Walk:
         return Outside("constant", number, edges, source)
 
     def _is_other(self, operation: ir.Map, owns: list[Outside]) -> bool:
-        """Whether ``where`` gives its constant behind every edge: where the condition is false, and where what it
-        would take is that constant, too.
+        """Whether ``where`` gives its constant beyond every edge.
+
+        That is so where the condition is false, and where the value it would select is that constant too.
         """
         other = operation.arguments[2]
         number = self.everywhere.get(other.id) if isinstance(other, ir.Value) else other
@@ -293,7 +300,7 @@ class _Walk:
         return all(own.kind == "inside" or (own.kind == "constant" and own.value == wanted) for own, wanted in rest)
 
     def _false(self, operation: ir.Map, d: int) -> frozenset[Edge]:
-        """Return the edges behind which a condition on places is false along ``d``."""
+        """Return the edges beyond which a condition on positions is false along ``d``."""
         if operation.function == "and":
             found: frozenset[Edge] = frozenset()
             for argument in operation.arguments:
@@ -319,7 +326,7 @@ class _Walk:
         return frozenset()
 
     def _bound(self, argument: ir.Value | float, least: bool) -> float | None:
-        """Return a number, or the least or the largest one that an index may be; None for anything else."""
+        """Return a number, or the smallest or largest value of an index; None for anything else."""
         if not isinstance(argument, ir.Value):
             return argument
         operation = self.made.get(argument.id)
@@ -339,14 +346,14 @@ class _Walk:
 
 
 def _misses(window: ir.Window, places: Outside) -> bool:
-    """Whether places behind the end of the tile that says them lie outside of the window's array."""
+    """Whether positions beyond the end of the tile that holds them lie outside of the window's array."""
     rows, columns = window.array.matrix
     extent = columns if len(window.indexed) == 2 else rows
     return places.kind == "constant" and not 0 <= places.value < extent
 
 
 def _implied(masked: frozenset[Edge], edges: frozenset[Edge]) -> frozenset[Edge]:
-    """Return the edges whose outside a mask covers."""
+    """Return the edges whose outside is covered by a mask."""
 
     def from_zero(edge: Edge) -> tuple[Index, int]:
         at, extent, _ = edge
@@ -360,13 +367,13 @@ def _implied(masked: frozenset[Edge], edges: frozenset[Edge]) -> frozenset[Edge]
 
 
 def _stretched(outside: Outside, factor: int) -> Outside:
-    """Return the same of a tile with so many neighbours in place of each element."""
+    """Return the padding of a tile in which each element is repeated ``factor`` times."""
     edges = frozenset((at * factor, extent * factor, before) for at, extent, before in outside.edges)
     return replace(outside, edges=edges)
 
 
 def _grouped(outside: Outside, size: int) -> Outside | None:
-    """Return the same of groups of neighbours; None where one has elements inside and outside of an array."""
+    """Return the padding after grouping neighbours, or None if a group spans the end of an array."""
     if any(at.divisor % size or extent % size for at, extent, _ in outside.edges):
         return None
     edges = frozenset((at // size, extent // size, before) for at, extent, before in outside.edges)
@@ -374,12 +381,12 @@ def _grouped(outside: Outside, size: int) -> Outside | None:
 
 
 def _shifted(outside: Outside, by: Index) -> Outside:
-    """Return the same of a tile that begins ``by`` elements further on."""
+    """Return the padding of a tile that begins ``by`` elements later."""
     return replace(outside, edges=frozenset((at + by, extent, before) for at, extent, before in outside.edges))
 
 
 def _either(one: Outside, other: Outside) -> Outside:
-    """Return what the parts of a tile hold that were stored one by one."""
+    """Return the padding of a tile that was stored in parts."""
     if one.kind == "inside" or other.kind == "inside":
         return other if one.kind == "inside" else one
     same = one.kind == other.kind == "constant" and one.value == other.value
@@ -387,7 +394,7 @@ def _either(one: Outside, other: Outside) -> Outside:
 
 
 def _joined(before: Outside, after: Outside, first: float | None, second: float | None) -> Outside:
-    """Return what a state holds that was set twice."""
+    """Return the padding of a state that was set twice."""
     if before.kind == "inside" and after.kind == "inside":
         return INSIDE
     values = [
@@ -401,7 +408,7 @@ def _joined(before: Outside, after: Outside, first: float | None, second: float 
 
 
 def _number(function: str, values: list[float | None]) -> float | None:
-    """Return the function of what is known; None stands for a finite number that is not."""
+    """Return a function of values of which None is an unknown finite number."""
     known = [v for v in values if v is not None]
     if len(known) == len(values):
         if function == "cast":
@@ -424,5 +431,5 @@ def _number(function: str, values: list[float | None]) -> float | None:
 
 
 def check_padding(trace: ir.Trace) -> None:
-    """Of a trace without moves. Raises ProgramError for a reduction or a product that sees padding which changes it."""
+    """Check a trace without moves. Raises ProgramError if padding changes the result of a reduction or product."""
     _Walk(trace, trace.turns(), {}, {}, {}, {}).run(trace.operations)

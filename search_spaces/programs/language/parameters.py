@@ -1,4 +1,4 @@
-"""Numbers that a launch of a tile program passes by value: their types, ranges, and what a program computes with."""
+"""Scalar arguments of a tile program, passed by value at each launch: types and ranges."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ Number = int | float
 
 @dataclass(frozen=True)
 class Scalar:
-    """A number that each launch passes by value: ``eps=Scalar("f32", 1e-5, low=0.0)``. One compiled kernel serves every
-    value.
+    """A number that each launch passes by value: ``eps=Scalar("f32", 1e-5, low=0.0)``.
 
-    A program computes with an f32 as with a tile of one number. An i32 is an index, as a block's place is: the end of
-    a loop, the start of a window, and in arithmetic with tiles a number. A kernel takes the nearest number of the
-    range in place of an i32 outside of it, so that no access leaves an array; calls refuse it.
+    One compiled kernel serves every value. In a program an f32 acts as a tile of one number. An i32 is an index, like a
+    block's position: the end of a loop, the start of a window, or a number in arithmetic with tiles. A kernel clamps an
+    i32 to its range, so that no access leaves an array; calls refuse values outside of it.
 
     Attributes:
         dtype: "f32" or "i32".
-        default: The value that is tuned, and that calls without one pass.
+        default: The value used for tuning, and for calls that pass none.
         low: The smallest value. Default: none for f32, 0 for i32.
         high: The largest value. Default: none for f32; required for i32. Verification tries both ends.
 
@@ -62,7 +61,7 @@ class Scalar:
         return (-math.inf if self.low is None else self.low), (math.inf if self.high is None else self.high)
 
     def checked(self, name: str, value: object) -> Number:
-        """Return a value as its type holds it. Raises ProgramError for one of another type or outside of the range."""
+        """Return a value converted to its type. Raises ProgramError for a wrong type or a value out of range."""
         low, high = self.limits
         if not isinstance(value, int | float) or not self._is_number(value) or not low <= value <= high:
             kind = "whole number" if self.dtype == "i32" else "number"
@@ -78,7 +77,7 @@ class Scalar:
 
     @property
     def edges(self) -> tuple[Number, ...]:
-        """Values that a verification tries: the ends of the range and what is next to them."""
+        """Values that a verification tries: the ends of the range and their neighbours."""
         low, high = self.limits
         if self.dtype == "i32":
             found: tuple[Number, ...] = (low, high, low + 1, high - 1, (int(low) + int(high)) // 2)
@@ -89,6 +88,6 @@ class Scalar:
 
 
 def _held(value: float) -> bool:
-    """Return whether f32 holds a number of this size."""
+    """Whether f32 can represent a number of this size."""
     with np.errstate(over="ignore"):
         return bool(np.isfinite(np.float32(value)))

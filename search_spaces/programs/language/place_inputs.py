@@ -1,4 +1,4 @@
-"""Inputs that say where elements lie: numbers of which most are places of the array that they are of."""
+"""Inputs that index other arrays, most of them within the indexed array."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ from search_spaces.hardware.dtypes import DType
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.functions import FUNCTIONS
 
-BEYOND = 1.125  # of the numbers that are places, how many there are to draw from
+BEYOND = 1.125  # range to draw from, as a multiple of the number of valid indices
 
 
 @dataclass(frozen=True)
 class PlaceInput:
-    """``count`` numbers from 0 up are places. ``distinct``: something is stored there."""
+    """An array of indices, valid from 0 to ``count`` - 1.
+
+    ``distinct``: indices must not repeat, as the program stores to these positions.
+    """
 
     count: int
     distinct: bool
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> IntArray:
-        """Return random places, and a few numbers beyond them."""
+        """Return random indices, a few of them outside of the valid range."""
         size, drawn = int(np.prod(shape)), max(1, int(self.count * BEYOND))
         if self.distinct:
             return rng.permutation(max(size, drawn))[:size].reshape(shape).astype(np.int32)
@@ -31,7 +34,7 @@ class PlaceInput:
 
 
 def place_inputs(trace: ir.Trace) -> Mapping[str, PlaceInput]:
-    """Return those of a trace by the names of the arrays."""
+    """Return the index arrays of a trace, by name."""
     made = {o.result.id: o for o, _ in trace.walk() if isinstance(o, ir.Computing)}
     found: dict[str, PlaceInput] = {}
     for operation, _ in trace.walk():
@@ -52,7 +55,7 @@ def place_inputs(trace: ir.Trace) -> Mapping[str, PlaceInput]:
 
 
 def scale_inputs(trace: ir.Trace) -> Mapping[str, DType]:
-    """Return the types of scales of products, by the names of the arrays that they are loaded from."""
+    """Return the types of the scales of products, by the names of the arrays that hold them."""
     made = {o.result.id: o for o, _ in trace.walk() if isinstance(o, ir.Computing)}
     found: dict[str, DType] = {}
     for operation in made.values():
@@ -63,7 +66,7 @@ def scale_inputs(trace: ir.Trace) -> Mapping[str, DType]:
 
 
 def _count(index: ir.Value, made: Mapping[int, ir.Computing], name: str, extent: int) -> int:
-    """Return how many numbers from 0 up are places, of which there are at most ``extent``."""
+    """Return how many numbers from 0 up are valid indices, at most ``extent``."""
 
     def inside(number: int) -> bool:
         return 0 <= _place(index, made, name, number) < extent
@@ -76,7 +79,7 @@ def _count(index: ir.Value, made: Mapping[int, ir.Computing], name: str, extent:
 
 
 def _loaded(value: ir.Value, made: Mapping[int, ir.Computing]) -> set[str]:
-    """Return the arrays of whole numbers that a value is made from. A condition says which of two values it is."""
+    """Return the integer arrays that a value is computed from, not counting conditions."""
     operation = made[value.id]
     if isinstance(operation, ir.Map) and operation.function == "where":
         taken = [a for a in operation.arguments[1:] if isinstance(a, ir.Value)]
@@ -89,7 +92,7 @@ def _loaded(value: ir.Value, made: Mapping[int, ir.Computing]) -> set[str]:
 
 
 def _place(value: ir.Value, made: Mapping[int, ir.Computing], name: str, number: int) -> float:
-    """Return what an element of ``value`` is where those of the input are ``number``; counted places are 0."""
+    """Return an element of ``value`` if the input's elements are ``number``; generated positions count as 0."""
     operation = made[value.id]
     match operation:
         case ir.LoadTile(_, window):

@@ -1,4 +1,4 @@
-"""Where each access of a program lies: windows that move become windows at an index, and moves are gone."""
+"""Replace moving windows by windows at an index, so that each access has a known position."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.index import ZERO, Index
 from search_spaces.programs.language.ir import ProgramError
 
-Offsets = dict[int, tuple[Index, Index]]  # how far each window has moved
+Offsets = dict[int, tuple[Index, Index]]  # by how many rows and columns each window has moved
 
 
 def resolve(trace: ir.Trace) -> ir.Trace:
-    """Return the same program without ``Move``. Raises ProgramError for a window that moves by what no index can
-    say.
-    """
+    """Return the same program without ``Move``. Raises ProgramError if no index can express a window's position."""
     return dataclasses.replace(trace, operations=_resolved(trace.operations, {}, None))
 
 
 def indices(operation: ir.Operation) -> tuple[Index, ...]:
-    """Return every index that an operation itself depends on."""
+    """Return every index that the operation itself depends on."""
     match operation:
         case ir.LoadTile() | ir.StoreTile() | ir.AtomicRmw() | ir.Prefetch():
             below = operation.rows_below if isinstance(operation, ir.StoreTile) else None
@@ -38,8 +36,12 @@ def indices(operation: ir.Operation) -> tuple[Index, ...]:
 
 
 def _resolved(operations: tuple[ir.Operation, ...], offsets: Offsets, turn: _Turn | None) -> tuple[ir.Operation, ...]:
-    """``offsets`` are those in front of the operations, and become those behind them. ``turn`` is of the loop that
-    they are the body of.
+    """Return the operations without moves.
+
+    Args:
+        operations: The operations.
+        offsets: Offsets of windows before the operations; updated to those after them.
+        turn: The loop whose body they are, if any.
     """
     found: list[ir.Operation] = []
     for operation in operations:
@@ -63,13 +65,16 @@ def _resolved(operations: tuple[ir.Operation, ...], offsets: Offsets, turn: _Tur
 
 @dataclasses.dataclass(frozen=True)
 class _Turn:
-    """The counter of a loop, and the windows that its conditions move, with where they are before the loop."""
+    """The counter of a loop, and the positions before the loop of the windows that its conditions move."""
 
     loop: ir.Loop
     bases: Offsets
 
     def period(self, condition: ir.If) -> int:
-        """Return turns from one in which a condition holds to the next; it holds in turn 0. Raises ProgramError."""
+        """Return the number of iterations from one in which a condition holds to the next.
+
+        It holds in iteration 0. Raises ProgramError.
+        """
         loop, place = self.loop, condition.place
         turn = Index("loop", loop.number)
         at = loop.first + turn * loop.step
@@ -99,7 +104,7 @@ def _if(condition: ir.If, offsets: Offsets, turn: _Turn | None) -> ir.If:
 
 
 def _moves(body: tuple[ir.Operation, ...]) -> dict[int, tuple[int, int]]:
-    """How far each window moves in the body of a condition."""
+    """Return by how much each window moves in the body of a condition."""
     found: dict[int, tuple[int, int]] = {}
     for operation in body:
         if isinstance(operation, ir.Move):

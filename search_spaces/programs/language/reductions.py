@@ -1,4 +1,4 @@
-"""Elements of a tile joined along a dimension: reductions, those that pick an element, and running ones."""
+"""Reductions along a dimension of a tile, picks of one element, and scans."""
 
 from __future__ import annotations
 
@@ -14,48 +14,49 @@ from search_spaces.programs.language.ir import Shape
 from search_spaces.programs.language.named_functions import NamedFunctions, place_of
 from search_spaces.programs.language.values import State, Tile, caller, fail, shape_text, tile_of
 
-LAST_INDEX = 2**31 - 1  # of an element that was taken: behind all others
+LAST_INDEX = 2**31 - 1  # index of an element that was already picked: after all others
 
 
 class Reductions(NamedFunctions):
-    """What the builder offers for elements that are joined."""
+    """Reductions and scans of the builder."""
 
     @abstractmethod
     def result(
         self, shape: Shape, type_: DType, make: Callable[[ir.Value], ir.Operation], map: ir.Given | None = None
     ) -> Tile:
-        """Return the tile that a new operation gives."""
+        """Append an operation, and return its result as a tile."""
 
     @abstractmethod
     def rows(self, first: Index | int, count: int) -> Tile:
-        """Return the places of rows."""
+        """Return the row positions as a column."""
 
     @abstractmethod
     def columns(self, first: Index | int, count: int) -> Tile:
-        """Return the places of columns."""
+        """Return the column positions as a row."""
 
     @abstractmethod
     def broadcast(self, value: Tile | State, dim: int, size: int) -> Tile:
-        """Return a tile whose elements fill neighbours."""
+        """Return a tile in which each element is repeated along a dimension."""
 
     @abstractmethod
     def _map(self, operation: str, map: WgMap | None, shape: Shape) -> WgMap | None:
-        """Return a map that fits the shape."""
+        """Return the map, after checking that it fits the shape."""
 
     def reduction(
         self, kind: str, value: Tile | State, dim: int, *, size: int | None = None, map: WgMap | None = None
     ) -> Tile:
-        """Join the elements along a dimension (RFC, reduction).
+        """Reduce a tile along a dimension (RFC, reduction).
 
         Args:
-            kind: A row of REDUCTIONS, such as "sum".
+            kind: A key of REDUCTIONS, such as "sum".
             value: The tile, or a variable that a loop carries.
             dim: 0 or 1.
-            size: So many neighbours are joined each (reduction_size); None for all.
-            map: Who holds which part of the result; None leaves that to the schedule.
+            size: Number of neighbours that are reduced to one (reduction_size); None for all.
+            map: Which subgroups hold which part of the result; None leaves that to the schedule.
 
         Raises:
-            ProgramError: An unknown kind, a type that it does not join, or groups that do not divide the dimension.
+            ProgramError: For an unknown kind, a type that it does not support, or a size that does not divide the
+                dimension.
         """
         tile = tile_of("reduction", value)
         kinds = {name: row for name, row in REDUCTIONS.items() if name != ONE_OF_GROUP}
@@ -74,16 +75,17 @@ class Reductions(NamedFunctions):
     def argmax(self, value: Tile | State, dim: int, *, first: Index | int = 0, size: int | None = None) -> Tile:
         """Return the index (i32) of the largest element along a dimension.
 
-        Of equal elements the least index is returned. NaN is larger than all numbers, as in numpy.
+        Among equal elements the smallest index is returned. NaN is larger than all numbers, as in numpy.
 
         Args:
-            value: A tile of f32 or i32, or a variable that a loop carries. Padding is -inf, or the least number of i32.
+            value: A tile of f32 or i32, or a variable that a loop carries. Its padding must be -inf, or the smallest
+                i32.
             dim: 0 or 1.
-            first: The index of the first row or column of the tile.
-            size: Of so many neighbours one is picked each; None for all.
+            first: Index of the first row or column of the tile.
+            size: Number of neighbours of which one is picked; None for all.
 
         Raises:
-            ProgramError: For another type, or groups that do not divide the dimension.
+            ProgramError: For another type, or a size that does not divide the dimension.
         """
         return self._picked("argmax", value, dim, first, size)[1]
 
@@ -93,35 +95,34 @@ class Reductions(NamedFunctions):
         NaN is smaller than all numbers, as in numpy.
 
         Args:
-            value: A tile of f32 or i32, or a variable that a loop carries. Padding is inf, or the largest number of
-                i32.
+            value: A tile of f32 or i32, or a variable that a loop carries. Its padding must be inf, or the largest i32.
             dim: 0 or 1.
-            first: The index of the first row or column of the tile.
-            size: Of so many neighbours one is picked each; None for all.
+            first: Index of the first row or column of the tile.
+            size: Number of neighbours of which one is picked; None for all.
 
         Raises:
-            ProgramError: For another type, or groups that do not divide the dimension.
+            ProgramError: For another type, or a size that does not divide the dimension.
         """
         return self._picked("argmin", value, dim, first, size)[1]
 
     def max_with_index(self, value: Tile | State, dim: int, *, first: Index | int = 0) -> tuple[Tile, Tile]:
-        """Return the largest element along a dimension, and its index as ``argmax`` gives it. Raises ProgramError."""
+        """Return the largest elements along a dimension and their indices, as ``argmax`` does. Raises ProgramError."""
         return self._picked("argmax", value, dim, first, None)
 
     def min_with_index(self, value: Tile | State, dim: int, *, first: Index | int = 0) -> tuple[Tile, Tile]:
-        """Return the smallest element along a dimension, and its index as ``argmin`` gives it. Raises ProgramError."""
+        """Return the smallest elements along a dimension and their indices, as ``argmin`` does. Raises ProgramError."""
         return self._picked("argmin", value, dim, first, None)
 
     def top_k(self, value: Tile | State, k: int, dim: int, *, first: Index | int = 0) -> tuple[tuple[Tile, Tile], ...]:
-        """Return the ``k`` largest elements along a dimension, each with its index, the largest one first.
+        """Return the ``k`` largest elements along a dimension with their indices, largest first.
 
-        Each is found by a reduction of its own, so ``k`` is small.
+        Each is found by a reduction of its own, so ``k`` should be small.
 
         Args:
-            value: A tile of f32 or i32, or a variable that a loop carries. Padding is that of ``argmax``.
-            k: From 1 up to the extent of the dimension.
+            value: A tile of f32 or i32, or a variable that a loop carries, padded as for ``argmax``.
+            k: From 1 to the extent of the dimension.
             dim: 0 or 1.
-            first: The index of the first row or column of the tile.
+            first: Index of the first row or column of the tile.
 
         Returns:
             Pairs of (elements, indices), of one row or one column.
@@ -144,20 +145,20 @@ class Reductions(NamedFunctions):
         return tuple(found)
 
     def scan(self, kind: str, value: Tile | State, dim: int, *, exclusive: bool = False, reverse: bool = False) -> Tile:
-        """Join the elements up to each along a dimension: running sums, products, maxima and minima.
+        """Return running sums, products, maxima or minima along a dimension.
 
         Args:
             kind: A kind of ``reduction``: add, mul, maximumf, minimumf, maxsi or minsi.
             value: A tile, or a variable that a loop carries.
             dim: 0 or 1.
-            exclusive: Whether an element itself is left out; the first one becomes what changes nothing, such as 0.
-            reverse: Whether the elements from each on are joined.
+            exclusive: Whether the element itself is left out; the first result is then the neutral element, such as 0.
+            reverse: Whether to scan from the end.
 
         Returns:
             A tile of the same shape and type.
 
         Raises:
-            ProgramError: An unknown kind, or a type that it does not join.
+            ProgramError: For an unknown kind, or a type that it does not support.
         """
         tile = tile_of("scan", value)
         if kind not in SCANS:
@@ -171,7 +172,7 @@ class Reductions(NamedFunctions):
         )
 
     def cumsum(self, value: Tile | State, dim: int, *, exclusive: bool = False, reverse: bool = False) -> Tile:
-        """Return the sums up to each element along a dimension; ``scan`` says the rest. Raises ProgramError."""
+        """Return running sums along a dimension; arguments are those of ``scan``. Raises ProgramError."""
         return self.scan("add", value, dim, exclusive=exclusive, reverse=reverse)
 
     def _indices(self, shape: Shape, dim: int, first: Index) -> Tile:
@@ -187,7 +188,7 @@ class Reductions(NamedFunctions):
         return self._pick(kind, tile, self._indices(tile.shape, dim, place_of(kind, first)), dim, shape)
 
     def _pick(self, kind: str, tile: Tile, index: Tile, dim: int, shape: Shape) -> tuple[Tile, Tile]:
-        """Return the elements that are picked, and their indices."""
+        """Return the picked elements and their indices."""
         value, places = tile.value, index.value
         at = self.result(shape, I32, lambda v: ir.ReduceTile(v, kind, value, dim, caller(), places))
         plain = next(name for name in PICKED[kind] if value.dtype.name in REDUCTIONS[name].types)
@@ -208,7 +209,7 @@ def _check_type(operation: str, kind: str, types: tuple[str, ...], tile: Tile) -
 
 
 def _reduced(operation: str, tile: Tile, dim: int, size: int | None) -> Shape:
-    """Return the shape of a reduction. Raises ProgramError for groups that do not divide the dimension."""
+    """Return the shape after a reduction. Raises ProgramError if ``size`` does not divide the dimension."""
     _check_dim(operation, dim)
     extent = tile.shape[dim]
     each = extent if size is None else size

@@ -1,4 +1,4 @@
-"""Inputs of the arrays whose numbers are places: within the range that the program states, with its edges."""
+"""Inputs whose numbers are used as indices: within the range that the program states, including its ends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from search_spaces.arrays import IntArray
 from search_spaces.programs.language import ir
 
-EDGES = 0.25  # share of the numbers that lie at the ends of the range
+EDGES = 0.25  # share of the numbers at the ends of the range
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class ScalarInput:
         return self._arranged(np.where(rng.random(shape) < EDGES, rng.choice(edges, shape), found))
 
     def edge_cases(self, shape: tuple[int, ...]) -> Iterator[tuple[str, IntArray]]:
-        """Yield named arrays: all least, all one, all largest, descending and alternating numbers."""
+        """Yield named arrays: all smallest, all 1, all largest, descending and alternating numbers."""
         count = shape[-1]
         down = np.linspace(self.high, self.low, count).astype(np.int64)
         ends = np.where(np.arange(count) % 2 == 0, self.high, self.low)
@@ -43,13 +43,13 @@ class ScalarInput:
             yield name, self._arranged(np.broadcast_to(line, shape))
 
     def outside(self, rng: np.random.Generator, shape: tuple[int, ...]) -> IntArray:
-        """Return numbers of which about half lie outside of the range; programs take the nearest of it."""
+        """Return numbers of which about half lie outside of the range; programs clamp them."""
         span = self.high - self.low + 1
         found = rng.integers(self.low - span // 2 - 1, self.high + span // 2 + 2, shape)
         return np.clip(found, -(2**31), 2**31 - 1).astype(np.int32)
 
     def _arranged(self, numbers: IntArray) -> IntArray:
-        """Return the numbers in the order that the program states."""
+        """Return the numbers, sorted if the program requires that."""
         found = np.array(numbers)
         if self.ordered:
             found.sort(axis=-1)
@@ -58,10 +58,10 @@ class ScalarInput:
 
 
 def scalar_inputs(trace: ir.Trace) -> Mapping[str, ScalarInput]:
-    """Return the ranges by the names of the arrays; of several loads the range that they share.
+    """Return the ranges by the names of the arrays; for several loads of one array their common range.
 
     Raises:
-        ProgramError: If they share none.
+        ProgramError: If the ranges of the loads of an array do not overlap.
     """
     found: dict[str, ScalarInput] = {}
     for operation, _ in trace.walk():

@@ -1,4 +1,4 @@
-"""Numbers that a block loads and that places depend on: ends of loops, expert numbers, entries of block tables."""
+"""Scalars that a block loads and uses as indices: loop bounds, expert numbers, entries of block tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEAST, MOST = -(2**31), 2**31 - 1
 
 
 class Scalars(NamedFunctions):
-    """What the builder offers for places that depend on data."""
+    """Operations of the builder for data-dependent indices."""
 
     @abstractmethod
     def add(self, operation: ir.Operation) -> None:
@@ -23,7 +23,7 @@ class Scalars(NamedFunctions):
 
     @abstractmethod
     def new_id(self) -> int:
-        """Return a number that no value, window, state, loop or scalar has."""
+        """Return a number that no value, window, state, loop or scalar has yet."""
 
     def load_scalar(
         self,
@@ -33,18 +33,17 @@ class Scalars(NamedFunctions):
         low: int = 0,
         ordered: bool = False,
     ) -> Index:
-        """Return a number of an array as an index, the same for all threads of a block.
+        """Load a number of an array as an index, the same for all threads of a block.
 
-        It may be the start or the end of a loop, the start of a window, or the position in an array (an expert, a
-        page). A number outside of ``low`` to ``high`` becomes the nearer of them, so that no access leaves an array.
-        Inputs for verification lie within the range.
+        It may be a loop bound, the start of a window, or an array index (an expert, a page). It is clamped to the range
+        from ``low`` to ``high``, so that no access leaves an array. Inputs for verification lie within the range.
 
         Args:
-            array: An input of i32.
-            position: Its position along each dimension of the array. Outside of the array the number is ``low``.
+            array: An i32 input.
+            position: Position along each dimension of the array. Outside of the array the number is ``low``.
             high: The largest number.
             low: The smallest number.
-            ordered: Whether the numbers ascend along the last dimension, from ``low`` to ``high``, as offsets do.
+            ordered: Whether the numbers ascend along the last dimension from ``low`` to ``high``, as offsets do.
 
         Raises:
             ProgramError: For another array, another number of positions, or an empty range.
@@ -69,7 +68,7 @@ class Scalars(NamedFunctions):
     def uniform(self, value: Tile | State, *, high: int, low: int = 0, usual: Index | int | None = None) -> Index:
         """Return the only number of a tile as an index, such as the group that a block finds in offsets.
 
-        A number outside of ``low`` to ``high`` becomes the nearer of them.
+        The number is clamped to the range from ``low`` to ``high``.
 
         Args:
             value: A 1x1 tile of i32.
@@ -91,7 +90,7 @@ class Scalars(NamedFunctions):
 
 
 def _check_range(operation: str, low: object, high: object) -> None:
-    """Raise ProgramError for a range that has no number of 32 bits."""
+    """Raise ProgramError for a range without a 32-bit number."""
     for name, bound in (("low", low), ("high", high)):
         if not isinstance(bound, int) or isinstance(bound, bool) or not LEAST <= bound <= MOST:
             fail(operation, f"{name} must be a whole number of 32 bits, not {bound!r}")

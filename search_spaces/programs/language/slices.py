@@ -1,4 +1,4 @@
-"""Parts of tiles, tiles joined from parts, and tiles of another shape: values change no thread where registers do."""
+"""Parts of tiles, tiles joined from parts, and reshaped tiles; where possible, values stay in their threads."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from search_spaces.programs.language.ir import Shape
 from search_spaces.programs.language.named_functions import NamedFunctions
 from search_spaces.programs.language.values import Operand, State, Tile, caller, fail, shape_text, tile_of, value_text
 
-SPAN_WORDS = 8  # words whose numbers of four bits are neighbours
+SPAN_WORDS = 8  # words whose four-bit numbers are unpacked into neighbours
 
 
 class Slices(NamedFunctions):
-    """What the builder offers for parts of tiles."""
+    """Slicing, joining and reshaping operations of the builder."""
 
     @abstractmethod
     def result(self, shape: Shape, type_: DType, make: Callable[[ir.Value], ir.Operation]) -> Tile:
-        """Return the tile that a new operation gives."""
+        """Append an operation, and return its result as a tile."""
 
     @abstractmethod
     def rows(self, first: Index | int, count: int) -> Tile:
-        """Return the places of rows."""
+        """Return the row positions as a column."""
 
     @abstractmethod
     def columns(self, first: Index | int, count: int) -> Tile:
-        """Return the places of columns."""
+        """Return the column positions as a row."""
 
     @abstractmethod
     def broadcast(self, value: Tile | State, dim: int, size: int) -> Tile:
-        """Return a tile whose elements fill neighbours."""
+        """Return a tile in which each element is repeated along a dimension."""
 
     @abstractmethod
     def transpose(self, value: Tile | State) -> Tile:
-        """Return a tile whose rows are the columns of another."""
+        """Return the transposed tile."""
 
     def reshape(self, value: Tile | State, shape: Shape) -> Tile:
-        """Return the same elements in row-major order in another shape.
+        """Return the same elements in row-major order with another shape.
 
         Args:
             value: The tile.
-            shape: (rows, columns); one number of rows divides the other.
+            shape: (rows, columns); the old number of rows must be a multiple or a divisor of the new one.
 
         Raises:
-            ProgramError: For another number of elements, or rows that are neither cut into parts nor joined.
+            ProgramError: If the number of elements or of rows does not fit.
         """
         tile = tile_of("reshape", value)
         if not isinstance(shape, tuple | list) or len(shape) != 2 or any(type(n) is not int or n < 1 for n in shape):
@@ -119,18 +119,18 @@ class Slices(NamedFunctions):
         times: int = 1,
         to: str = "f16",
     ) -> Tile:
-        """Return four-bit numbers of words, for each of ``numbers`` two from each word.
+        """Unpack four-bit numbers from words: for each entry of ``numbers``, two from each word.
 
         Args:
             words: (rows, 8 spans) of i32.
-            numbers: Which of the four pairs of a word, such as range(4): those at bits ``4 e`` and ``4 e + 16``.
-            zero: What is subtracted, from 0 to 15: a whole number, or a tile of i32.
-            times: What differences are multiplied by, 1 or 16. As f16, with 16 they take fewer instructions.
-            to: "f16" or "bf16", which have every such number.
+            numbers: Pairs to unpack, such as range(4). Pair e has the numbers at bits ``4 e`` and ``4 e + 16``.
+            zero: Zero point that is subtracted, 0 to 15: a whole number, or a tile of i32.
+            times: Factor of the differences, 1 or 16. For f16, 16 takes fewer instructions.
+            to: "f16" or "bf16", which represent every such number exactly.
 
         Returns:
-            (rows, 16 len(numbers) spans): for each span of eight words and each e of ``numbers`` 16 columns, of which
-            2 c + h is the number at bit ``4 e + 16 h`` of the span's word c, less zero, times ``times``.
+            (rows, 16 len(numbers) spans). For each span of eight words and each e of ``numbers`` there are 16 columns.
+            Column 2 c + h is the number at bit ``4 e + 16 h`` of word c of the span, minus zero, times ``times``.
 
         Raises:
             ProgramError: For words of another type or number, or other numbers.
@@ -141,19 +141,19 @@ class Slices(NamedFunctions):
         return self.map(f"nibble_{to}", of_all, columns, numbers.start, len(numbers), zero, times)
 
     def fp4(self, words: Tile | State, scale: Tile | State, numbers: range = range(4), *, to: str = "f16") -> Tile:
-        """Return numbers of e2m1 in words, in the order of ``nibbles``, times a scale.
+        """Unpack e2m1 numbers from words, in the order of ``nibbles``, and multiply them by a scale.
 
         Args:
             words: (rows, 8 spans) of i32.
-            scale: (rows, len(numbers) spans) of e4m3: one for each 16 columns.
-            numbers: As of ``nibbles``.
+            scale: (rows, len(numbers) spans) of e4m3, one for each 16 columns.
+            numbers: As in ``nibbles``.
             to: "f16" or "bf16".
 
         Returns:
-            (rows, 16 len(numbers) spans), times 2^-14, so that f16 has every product.
+            (rows, 16 len(numbers) spans), times 2^-14, so that f16 represents every product exactly.
 
         Raises:
-            ProgramError: As of ``nibbles``, and for another number of scales.
+            ProgramError: As in ``nibbles``, and for another number of scales.
         """
         of_all, columns = self._fours("fp4", words, numbers, to)
         of_numbers = tile_of("fp4", scale)
@@ -164,7 +164,7 @@ class Slices(NamedFunctions):
         return self.map(f"fp4_{to}", of_all, columns, numbers.start, len(numbers), each)
 
     def _fours(self, operation: str, words: Tile | State, numbers: range, to: str) -> tuple[Tile, Tile]:
-        """Return the word of each number of four bits, and the numbers of the columns."""
+        """Return the word of each four-bit number, and the column numbers."""
         tile = tile_of(operation, words)
         if tile.value.dtype != I32:
             fail(operation, f"words are i32, not {tile.value.dtype.name}")
@@ -181,15 +181,15 @@ class Slices(NamedFunctions):
         return self.reshape(of_all, (rows, columns)), self.columns(0, columns)
 
     def join(self, parts: Sequence[Tile | State], *, dim: int, interleaved: bool = False) -> Tile:
-        """Return tiles of one shape side by side along a dimension, or in turns element by element.
+        """Return tiles of one shape next to each other along a dimension, or interleaved.
 
-        ``p.join((low, high), dim=1)`` is undone by ``x[:, :n]`` and ``x[:, n:]``, and with ``interleaved`` by
-        ``x[:, 0::2]`` and ``x[:, 1::2]``.
+        ``p.join((low, high), dim=1)`` is undone by ``x[:, :n]`` and ``x[:, n:]``, and with ``interleaved`` by ``x[:,
+        0::2]`` and ``x[:, 1::2]``.
 
         Args:
-            parts: Two tiles or more, of one shape and type.
+            parts: Two or more tiles of one shape and type.
             dim: 0 or 1.
-            interleaved: Whether neighbours are elements of different parts.
+            interleaved: Whether elements of the parts alternate.
 
         Raises:
             ProgramError: For tiles of different shapes or types.

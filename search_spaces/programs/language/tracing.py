@@ -1,6 +1,6 @@
-"""What a program's function gets as ``p``: every operation of the language, added to a trace as it is called.
+"""The builder ``p`` that a program's function receives: each operation called on it is added to a trace.
 
-Shapes and types are checked as operations are made; every refusal names the file, the line, the operation and the rule.
+Shapes and types are checked as operations are made. Every error names the file, the line, the operation and the rule.
 Rules of the XeTile RFC are quoted as such.
 """
 
@@ -35,12 +35,12 @@ from search_spaces.programs.language.values import (
     value_text,
 )
 
-DEPTH = 32  # stored elements along k of an instruction that scales blocks
+DEPTH = 32  # stored elements along k per block-scaled instruction
 MULTIPLIED = (F16, BF16, F32, E4M3, E5M2, I8)
 
 
 class Builder(Loops, Slices, Reductions, ArrayOperations):
-    """What a program's function gets as ``p``."""
+    """The builder that a program's function receives as ``p``."""
 
     def __init__(self, chosen: Mapping[str, int]) -> None:
         self.chosen = dict(chosen)
@@ -60,33 +60,33 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
 
     @property
     def unused_id(self) -> int:
-        """From which on no value, window, state or loop has a number."""
+        """First number that no value, window, state or loop has."""
         return self._count + 1
 
     def new_id(self) -> int:
-        """Return a number that no value, window, state, loop or scalar has."""
+        """Return a number that no value, window, state, loop or scalar has yet."""
         self._count += 1
         return self._count
 
     def result(
         self, shape: Shape, type_: DType, make: Callable[[ir.Value], ir.Operation], map: ir.Given | None = None
     ) -> Tile:
-        """Return the tile that a new operation gives.
+        """Append an operation, and return its result as a tile.
 
         Args:
-            shape: Of the tile.
-            type_: Of its elements.
-            make: Makes the operation of the value that it gives.
-            map: Who holds which part of it; None leaves that to the schedule.
+            shape: Shape of the tile.
+            type_: Type of its elements.
+            make: Function that makes the operation from the value of its result.
+            map: Which subgroups hold which part of it; None leaves that to the schedule.
         """
         value = ir.Value(self.new_id(), shape, type_, map)
         self.add(make(value))
         return Tile(self, value)
 
-    # Sizes and places
+    # Sizes and positions
 
     def choose(self, **domains: tuple[int, ...]) -> int | tuple[int, ...]:
-        """Sizes that the search decides on: ``bm, bn = p.choose(bm=(64, 128), bn=(64, 128))``."""
+        """Let the search choose sizes: ``bm, bn = p.choose(bm=(64, 128), bn=(64, 128))``."""
         for name, values in domains.items():
             if not name.isidentifier() or name in self.domains:
                 fail("choose", f"{name} is chosen twice")
@@ -97,7 +97,7 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         return found[0] if len(found) == 1 else found
 
     def blocks(self, extent: tuple[Index | int, ...], tile: tuple[int, ...]) -> tuple[Index, ...]:
-        """Cut ``extent``, of one to three dimensions, into tiles, one for each block; gives where it begins."""
+        """Cut ``extent``, of one to three dimensions, into one tile per block, and return where this block's begins."""
         if self.extent is not None:
             fail("blocks", "a program has one grid of blocks")
         if not isinstance(extent, tuple | list) or not isinstance(tile, tuple | list):
@@ -116,8 +116,10 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         return tuple(Index("block", axis) * size for axis, size in enumerate(tile))
 
     def cover(self, extent: int) -> int:
-        """Return the least power of two from ``extent`` up: a tile that holds a whole row. Raises ProgramError for a
-        dynamic size.
+        """Return the smallest power of two >= ``extent``: a tile that holds a whole row.
+
+        Raises:
+            ProgramError: For a dynamic size.
         """
         if type(extent) is not int:
             fail("cover", f"a tile's shape is a whole number, not {extent}: a dynamic size is cut into tiles")
@@ -140,10 +142,11 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
     # Values
 
     def zeros(self, shape: Shape, type_: str = "f32") -> Tile:
+        """Return a tile of zeros."""
         return self.full(shape, 0.0, type_)
 
     def full(self, shape: Shape, number: float, type_: str = "f32") -> Tile:
-        """Return a tile of one number."""
+        """Return a tile filled with one number."""
         shape = shape_of("full", shape)
         if not isinstance(number, int | float):
             fail("full", f"it takes one number, not {number!r}")
@@ -154,11 +157,11 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         return self.result(shape, found, lambda v: ir.Fill(v, float(number), caller()))
 
     def rows(self, first: Index | int, count: int) -> Tile:
-        """``first``, ``first + 1``, .. as one column of i32: the places of a window's rows."""
+        """Return ``first``, ``first + 1``, ... as one column of i32: the positions of a window's rows."""
         return self._coordinates(0, first, (count, 1))
 
     def columns(self, first: Index | int, count: int) -> Tile:
-        """``first``, ``first + 1``, .. as one row of i32: the places of a window's columns."""
+        """Return ``first``, ``first + 1``, ... as one row of i32: the positions of a window's columns."""
         return self._coordinates(1, first, (1, count))
 
     def _coordinates(self, dimension: int, first: Index | int, shape: Shape) -> Tile:
@@ -176,20 +179,21 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         scale_a: Tile | State | None = None,
         scale_b: Tile | State | None = None,
     ) -> Tile:
-        """Return a @ b + c, added up in f32, or of i8 in i32 (RFC, tile_mma).
+        """Return a @ b + c, summed in f32, or in i32 for i8 (RFC, tile_mma).
 
         Args:
             a: (m, k).
             b: (k, n), of a's type.
             c: (m, n), of the sums' type; None for zeros.
-            map: Which subgroups have which part of the result; None leaves that to the schedule.
-            tf32: Factors of f32 may lose all but 11 bits on their way to tensor cores.
-            scale_a: (m, blocks) of u8, the scales of blocks along k: for 32 e4m3 (mxf8) or 16 pairs of e2m1 (mxf4)
-                exponents, biased by 127, of which 255 is NaN; for 8 pairs of e2m1 (nvf4) numbers of e4m3.
+            map: Which subgroups hold which part of the result; None leaves that to the schedule.
+            tf32: Whether f32 factors may be rounded to tf32 (11 significant bits) for tensor cores.
+            scale_a: (m, blocks) of u8, a scale for each block along k. A block of 32 e4m3 (mxf8) or 16 pairs of e2m1
+                (mxf4) has an exponent biased by 127, where 255 is NaN; a block of 8 pairs of e2m1 (nvf4) has an e4m3
+                number.
             scale_b: (blocks, n) of u8, likewise.
 
         Raises:
-            ProgramError: Shapes or types that do not fit.
+            ProgramError: If shapes or types do not fit.
         """
         left, right = tile_of("mma", a), tile_of("mma", b)
         (m, k), (depth, n) = left.shape, right.shape
@@ -218,7 +222,7 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
     def _scales(
         self, left: Tile, right: Tile, scale_a: Tile | State | None, scale_b: Tile | State | None
     ) -> tuple[ir.Value, ir.Value] | None:
-        """Return the scales of a product's blocks, if it has any."""
+        """Return the scales of a product's blocks, or None without scales."""
         if scale_a is None and scale_b is None:
             return None
         if scale_a is None or scale_b is None:
@@ -240,7 +244,7 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         return of_a, of_b
 
     def transpose(self, value: Tile | State, *, map: WgMap | None = None) -> Tile:
-        """Rows become columns (RFC, transpose)."""
+        """Return the transposed tile (RFC, transpose)."""
         tile = tile_of("transpose", value)
         rows, columns = tile.shape
         return self.result(
@@ -251,16 +255,16 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         )
 
     def broadcast(self, value: Tile | State, dim: int, size: int, *, map: WgMap | None = None) -> Tile:
-        """Stretch a dimension: an element fills neighbours (RFC, broadcast, broadcast_size).
+        """Repeat elements along a dimension (RFC, broadcast, broadcast_size).
 
         Args:
             value: The tile, or a variable that a loop carries.
             dim: 0 or 1.
-            size: A multiple of its extent there, which may be 1.
-            map: Who holds which part of the result; None leaves that to the schedule.
+            size: New extent, a multiple of the old one, which may be 1.
+            map: Which subgroups hold which part of the result; None leaves that to the schedule.
 
         Raises:
-            ProgramError: ``size`` is not a multiple of the extent.
+            ProgramError: If ``size`` is not a multiple of the extent.
         """
         if dim not in (0, 1):
             fail("broadcast", f"a tile has the dimensions 0 and 1, not {dim}")
@@ -280,8 +284,9 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         )
 
     def convert_layout(self, value: Tile | State, map: ir.Given | None = None, *, shared: bool = False) -> Tile:
-        """Return the same values, held as ``map`` says, or as the search decides (RFC, convert_layout). ``shared``:
-        through shared memory even where registers would do (VectorExt, shared_memory_conversion).
+        """Redistribute a value to threads as ``map`` says, or as the search decides (RFC, convert_layout).
+
+        ``shared``: use shared memory even if registers would do (VectorExt, shared_memory_conversion).
         """
         tile = tile_of("convert_layout", value)
         if map is not None:
@@ -289,7 +294,7 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         return self.result(tile.shape, tile.value.dtype, lambda v: ir.Convert(v, tile.value, shared, caller()), map)
 
     def map(self, function: str, *given: object) -> Tile:
-        """Return an element-wise function of tiles and numbers; extents of 1 stretch."""
+        """Return an element-wise function of tiles and numbers; extents of 1 are broadcast."""
         row = FUNCTIONS.get(function)
         if row is None:
             fail(function, f"there is no such function: use {', '.join(FUNCTIONS)}")
@@ -332,11 +337,11 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         return self.result((shape[0], shape[1]), result, lambda v: ir.Map(v, function, tuple(values), caller()))
 
     def either(self, truths: str, bits: str, a: Operand, b: Operand) -> Tile:
-        """Return ``a & b`` or ``a | b``: of truths, or of the bits of whole numbers.
+        """Return ``a & b`` or ``a | b`` of truth values or of the bits of whole numbers.
 
         Args:
-            truths: The operation of truths.
-            bits: That of bits.
+            truths: Operation for truth values.
+            bits: Operation for whole numbers.
             a: A tile, a loop's variable or a number.
             b: Likewise.
         """
@@ -344,9 +349,10 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         return self.map(bits if left is not None and left.value.dtype == I32 else truths, a, b)
 
     def cast(self, value: Tile | State, to: str) -> Tile:
-        """Return the values in another type, rounded where it is narrower. To a whole number they are cut towards zero
-        (``p.round`` before it takes the nearest); i8, u8, e4m3 and e5m2 hold their largest number in place of what is
-        beyond.
+        """Return the values in another type, rounded if it is narrower.
+
+        Casts to whole numbers truncate towards zero (use ``p.round`` first for the nearest). i8, u8, e4m3 and e5m2
+        saturate at their largest number.
         """
         tile = tile_of("cast", value)
         if tile.value.dtype.values > 1:

@@ -1,4 +1,4 @@
-"""What a program's function computes with: tiles, states and windows. Each operation is added to the program."""
+"""Values that a program's function computes with: tiles, states and windows. Each operation is added to the program."""
 
 from __future__ import annotations
 
@@ -21,21 +21,28 @@ from search_spaces.programs.language.ir import MisusedArray, ProgramError, Shape
 
 
 class Recorder(Protocol):
-    """What tiles need of the builder."""
+    """The part of the builder's interface that tiles use."""
 
-    def add(self, operation: ir.Operation) -> None: ...
+    def add(self, operation: ir.Operation) -> None:
+        """Append an operation to the program."""
 
-    def result(self, shape: Shape, type_: DType, make: Callable[[ir.Value], ir.Operation]) -> Tile: ...
+    def result(self, shape: Shape, type_: DType, make: Callable[[ir.Value], ir.Operation]) -> Tile:
+        """Append an operation, and return its result as a tile."""
 
-    def map(self, function: str, *given: object) -> Tile: ...
+    def map(self, function: str, *given: object) -> Tile:
+        """Return an element-wise function of tiles and numbers."""
 
-    def either(self, truths: str, bits: str, a: Operand, b: Operand) -> Tile: ...
+    def either(self, truths: str, bits: str, a: Operand, b: Operand) -> Tile:
+        """Return ``a & b`` or ``a | b`` of truth values or of bits."""
 
-    def cast(self, value: Tile, to: str) -> Tile: ...
+    def cast(self, value: Tile, to: str) -> Tile:
+        """Return the values in another type."""
 
-    def part_of(self, value: Tile, key: object) -> Tile: ...
+    def part_of(self, value: Tile, key: object) -> Tile:
+        """Return ``value[key]``."""
 
-    def power(self, x: Operand, exponent: Operand) -> Tile: ...
+    def power(self, x: Operand, exponent: Operand) -> Tile:
+        """Return ``x`` to the power of ``exponent``."""
 
     def window(
         self,
@@ -46,7 +53,8 @@ class Recorder(Protocol):
         turned: bool = False,
         column: bool = False,
         map: WgMap | None = None,
-    ) -> WindowHandle: ...
+    ) -> WindowHandle:
+        """Return a tile-shaped window on an array."""
 
 
 _source: ContextVar[Source | None] = ContextVar("source", default=None)
@@ -54,7 +62,7 @@ _source: ContextVar[Source | None] = ContextVar("source", default=None)
 
 @contextmanager
 def at_source(source: Source) -> Iterator[None]:
-    """Operations of the body stand at ``source``: a place in a text, which no frame of Python has."""
+    """Attribute the operations of the ``with`` body to ``source``, a position in a text without Python frames."""
     token = _source.set(source)
     try:
         yield
@@ -68,7 +76,7 @@ _OURS = (__file__, *(str(Path(__file__).with_name(f"{name}.py")) for name in _NA
 
 
 def caller() -> Source:
-    """Return the place of the nearest frame that is the user's, or that of ``at_source``."""
+    """Return the position of the nearest frame in the user's code, or that of ``at_source``."""
     told = _source.get()
     if told is not None:
         return told
@@ -84,7 +92,7 @@ def fail(operation: str, reason: str) -> NoReturn:
 
 
 def located(error: Exception, function: Callable[..., object]) -> ProgramError:
-    """Return what a program's function raised, in one line with the place in the user's file."""
+    """Return an exception of a program's function as one line with the position in the user's file."""
     if isinstance(error, ProgramError) and not isinstance(error, MisusedArray):
         return error
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
@@ -100,22 +108,24 @@ def located(error: Exception, function: Callable[..., object]) -> ProgramError:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint at what was meant, or at all that there is."""
+    """Return a hint with the most similar known name, or all known names."""
     public = sorted(n for n in known if not n.startswith("_"))
     near = difflib.get_close_matches(name, public, 1, 0.5)
     return f"did you mean {near[0]}?" if near else f"use {', '.join(public)}"
 
 
 def shape_text(shape: Shape) -> str:
+    """Return a shape as text."""
     return f"{shape[0]}x{shape[1]}"
 
 
 def value_text(value: ir.Value) -> str:
+    """Return the shape and type of a value as text."""
     return f"{shape_text(value.shape)} {value.dtype.name}"
 
 
 def tile_of(operation: str, value: object) -> Tile:
-    """Return a tile, or what a variable holds now. Raises ProgramError for anything else."""
+    """Return a tile, or the current value of a variable. Raises ProgramError for anything else."""
     if isinstance(value, WindowHandle):
         fail(operation, f"it takes a tile, not a window of {value.window.array.name}: load it")
     if not isinstance(value, Arithmetic):
@@ -124,13 +134,13 @@ def tile_of(operation: str, value: object) -> Tile:
 
 
 class Arithmetic(ABC):
-    """Operators element by element, of tiles with each other and with numbers; extents of 1 stretch."""
+    """Element-wise operators between tiles, states and numbers; extents of 1 are broadcast."""
 
     builder: Recorder
 
     @abstractmethod
     def tile(self) -> Tile:
-        """Its value now."""
+        """Return the current value."""
 
     def __add__(self, other: Operand) -> Tile:
         return self.builder.map("add", self, other)
@@ -236,9 +246,11 @@ class Tile(Arithmetic):
 
     @property
     def shape(self) -> Shape:
+        """(rows, columns)."""
         return self.value.shape
 
     def tile(self) -> Tile:
+        """Return the tile itself."""
         return self
 
 
@@ -246,46 +258,49 @@ class State(Arithmetic):
     """A variable that a loop carries.
 
     Args:
-        builder: Records the program.
-        number: The variable's, in its loop.
+        builder: Recorder of the program.
+        number: Number of the variable.
         shape: (rows, columns).
-        type_: Of its elements.
+        type_: Type of its elements.
     """
 
     def __init__(self, builder: Recorder, number: int, shape: Shape, type_: DType) -> None:
         self.builder, self.number, self.shape, self.dtype = builder, number, shape, type_
 
     def set(self, value: Tile | State) -> None:
-        """Give it another value. Raises ProgramError for another shape or type."""
+        """Assign a new value. Raises ProgramError for another shape or type."""
         tile = tile_of("set", value)
         if (tile.shape, tile.value.dtype) != (self.shape, self.dtype):
             fail("set", f"a state of {shape_text(self.shape)} {self.dtype.name} cannot become {value_text(tile.value)}")
         self.builder.add(ir.Set(self.number, tile.value, caller()))
 
     def read(self) -> Tile:
+        """Return the current value."""
         return self.builder.result(self.shape, self.dtype, lambda v: ir.Read(v, self.number, caller()))
 
     def tile(self) -> Tile:
+        """Return the current value."""
         return self.read()
 
 
 class WindowHandle:
-    """A window on an array, as a program moves it."""
+    """A window on an array that the program can move."""
 
     def __init__(self, builder: Recorder, window: ir.Window) -> None:
         self.builder, self.window = builder, window
 
     @property
     def shape(self) -> Shape:
+        """(rows, columns)."""
         return self.window.shape
 
     def move(self, rows: int, columns: int) -> None:
-        """Move it by so many elements, relative to where it is (RFC, update_tile_offset)."""
+        """Shift the window by rows and columns relative to its position (RFC, update_tile_offset)."""
         self._check_plain("move")
         self.builder.add(ir.Move(self.window, (rows, columns), caller()))
 
     def moved(self, rows: int, columns: int) -> WindowHandle:
-        """Another window, so many elements on from where this one began."""
+        """Return another window, shifted from the position where this one began."""
         self._check_plain("moved")
         at = (self.window.at[0] + rows, self.window.at[1] + columns)
         window = self.window

@@ -1,4 +1,4 @@
-"""A tile program as a kernel template of an operator: its schedules stand in the operator's space."""
+"""A tile program as a kernel template of an existing operator: its schedules become part of the operator's space."""
 
 from __future__ import annotations
 
@@ -32,13 +32,17 @@ Made = tuple[Program, Mapping[str, int]] | ProgramProblem
 
 @dataclass(frozen=True)
 class Beside:
-    """``make`` gives the program of a problem of ``operator`` with its sizes, or in one sentence why there is none.
+    """A tile program that computes an existing operator.
 
-    The program's name is that of the template, and its arrays are the operator's, by name, type and number of elements:
-    it may see the same dense memory in another shape. The problem's own reference judges what it computes.
-    ``reduce`` gives the smaller problem that is emulated for a schedule; without it sizes are cut whose names are
-    fields of the problem. ``content`` is what else the program is made from, such as the text of a file: the version of
-    the template covers it.
+    The program has the template's name. Its arrays are the operator's by name, type and number of elements; it may view
+    the same dense memory in another shape. Results are compared with the operator's own reference.
+
+    Attributes:
+        make: Returns the program and its sizes for a problem of ``operator``, or one sentence that says why there is
+            none.
+        reduce: Returns the smaller problem that is emulated for a schedule. By default, sizes that are fields of the
+            problem are reduced.
+        content: Anything else the program is made from, such as the text of a file; part of the template's version.
     """
 
     name: str
@@ -49,7 +53,7 @@ class Beside:
     content: str = ""
 
     def problem(self, problem: Problem) -> ProgramProblem | str:
-        """Return the program's problem, or why there is none."""
+        """Return the program's problem, or the reason why there is none."""
         return _problem(self, problem)
 
     def template(self) -> KernelTemplate:
@@ -110,7 +114,7 @@ class Beside:
         return smaller if isinstance(same, ProgramProblem) and same.sizes == small.sizes else problem
 
     def _if_alike(self, problem: Problem, smaller: Problem, schedule: Schedule) -> Problem:
-        """Return ``smaller`` where it has the schedule, too, else ``problem``."""
+        """Return ``smaller`` if it also has the schedule, else ``problem``."""
         own = self.problem(smaller)
         if isinstance(own, str):
             return problem

@@ -1,7 +1,7 @@
-"""Tile programs that compute an operator one after another: one kernel of several launches, with one schedule.
+"""Operators computed by several tile programs in sequence: one kernel of several launches, with one schedule.
 
-Each program has decisions of its own, whose names begin with that of the program's step. What one launch leaves for a
-later one lies in workspaces.
+Each program has its own decisions, prefixed by the name of its step. Workspaces hold what one launch leaves for a later
+one.
 """
 
 from __future__ import annotations
@@ -37,11 +37,14 @@ _Column = TypeVar("_Column", Attribute, Rule)
 
 @dataclass(frozen=True)
 class Pipeline:
-    """``make`` gives the problems of the tile programs of a problem of the operator, by the names of their steps.
+    """An operator computed by tile programs in sequence.
 
-    Arrays of the programs are the operator's, by name, or workspaces. ``reduce`` gives the smaller problem that is
-    emulated for the schedules of all steps. ``content`` is what else the programs are made from, such as the text of a
-    file.
+    Arrays of the programs are the operator's, by name, or workspaces.
+
+    Attributes:
+        make: Returns the problems of the tile programs for a problem of the operator, by step name.
+        reduce: Returns the smaller problem that is emulated for the schedules of all steps.
+        content: Anything else the programs are made from, such as the text of a file.
     """
 
     operator: str
@@ -108,7 +111,7 @@ def schedule_of(schedule: Schedule, step: str, own: ProgramProblem) -> Schedule:
 
 
 def part_of(config: Config, step: str, own: ProgramProblem) -> Config:
-    """Return the decisions of one step, with what follows from them."""
+    """Return the decisions of one step and the values derived from them."""
     return Config(schedule_of(config.schedule, step, own), tuple(_of_step(config.attributes, step)))
 
 
@@ -120,7 +123,7 @@ def _of_step(items: tuple[tuple[str, _Item], ...], step: str) -> list[tuple[str,
 
 
 def _alike(own: ProgramProblem, other: ProgramProblem, schedule: Schedule) -> bool:
-    """Return whether another problem of a program has the schedule, too."""
+    """Whether another problem of a program has the schedule, too."""
     one, two = choices(own), choices(other)
     names = [[s.name for s in of.inference(schedule.values).staged.values()] for of in (one, two)]
     return one.domains == two.domains and names[0] == names[1]
@@ -128,7 +131,7 @@ def _alike(own: ProgramProblem, other: ProgramProblem, schedule: Schedule) -> bo
 
 @lru_cache(maxsize=64)
 def _joined_space(pipeline: Pipeline, problem: Problem, device: Device) -> Space:
-    """Return all combinations of the schedules of the steps, which no rule ties together."""
+    """Return all combinations of the steps' schedules, which no rule connects."""
     spaces = {step: space(own, device) for step, own in pipeline.make(problem).items()}
     constraints = [_renamed(rule, step) for step, s in spaces.items() for rule in s.constraints]
     pruning = [_renamed(r, step) for step, s in spaces.items() for r in s.rules[len(s.constraints) :]]
@@ -155,7 +158,7 @@ def _namespace(step: str) -> str:
 
 
 def _joined_kernel(kernels: Mapping[str, GeneratedKernel], known: Mapping[str, Operand]) -> GeneratedKernel:
-    """Return one kernel whose source has each step in a namespace of its own."""
+    """Return one kernel whose source has each step in its own namespace."""
 
     def of_operator(argument: Argument) -> Argument:
         if isinstance(argument, TensorMap):

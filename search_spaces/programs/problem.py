@@ -1,4 +1,4 @@
-"""What a tile program computes, as a Problem: one type for each program, whose fields are its sizes."""
+"""Problems of tile programs: one type for each program, whose fields are its sizes."""
 
 from __future__ import annotations
 
@@ -29,29 +29,38 @@ from search_spaces.programs.language.parameters import Number
 from search_spaces.programs.language.place_inputs import PlaceInput, place_inputs, scale_inputs
 from search_spaces.programs.language.scalar_inputs import ScalarInput, scalar_inputs
 
-AROUND_TILES = ((0, 1), (1, -1), (1, 0), (1, 1), (3, 5))  # dynamic sizes to be verified: tiles, and elements more
+AROUND_TILES = (
+    (0, 1),
+    (1, -1),
+    (1, 0),
+    (1, 1),
+    (3, 5),
+)  # dynamic sizes to verify: whole tiles, and additional elements
 
 
-MORE_COLUMNS = (0, 1, 8, 16, 5)  # between lines of strided arrays to be verified: of each divisor
+MORE_COLUMNS = (0, 1, 8, 16, 5)  # additional elements between lines of strided arrays to verify, one with each divisor
 
 
 class ProgramProblem(Problem):
-    """The base of the types that ``problem_type`` makes. Their JSON holds the sizes, and ``computes`` for the rest."""
+    """Base of the types that ``problem_type`` makes. Their JSON has the sizes, and ``computes`` for the program."""
 
     program: ClassVar[Program]
 
     @property
     def sizes(self) -> dict[str, int]:
+        """Sizes by name."""
         return {name: getattr(self, name) for name in self.program.sizes}
 
     @property
     def values(self) -> dict[str, Number]:
-        """Sizes, and values of scalars."""
+        """Sizes, and values of scalars, by name."""
         return {**self.sizes, **{name: getattr(self, name) for name in self.scalar_fields}}
 
     def __post_init__(self) -> None:
-        """Raise ValueError for sizes that are no whole numbers from 1 up, for scalars outside of their range, and where
-        the program refuses them.
+        """Check the fields.
+
+        Raises:
+            ValueError: If a size is not a positive whole number, a scalar is out of range, or the program refuses them.
         """
         for array, stride in self.program.strides.items():
             least = getattr(self, self._sizes_of(array)[-1])
@@ -74,20 +83,22 @@ class ProgramProblem(Problem):
         return dict(self.program.arguments)[array].sizes
 
     def usual_trace(self) -> Trace:
-        """Return the program with the largest of its tile sizes, which computes the same as with all others."""
+        """Return the program with its largest tile sizes; the result does not depend on them."""
         return _trace(self, False)
 
     def least_trace(self) -> Trace:
-        """Return the program with the least of its tile sizes."""
+        """Return the program with its smallest tile sizes."""
         return _trace(self, True)
 
     @property
     def described(self) -> str:
+        """Sizes and scalars as text."""
         usual = {name: scalar.default for name, scalar in self.program.scalars}
         stated = {name: value for name, value in self.values.items() if usual.get(name) != value}
         return " ".join((self.operator, *(f"{name}={value}" for name, value in stated.items())))
 
     def operands(self) -> tuple[Operand, ...]:
+        """Return the arrays of the program."""
         strides, found = self.program.strides, list[Operand]()
         for name, a in sorted(self.program.arguments, key=lambda item: item[1].role != "input"):
             shape, columns = tuple(self.sizes[s] for s in a.sizes), None
@@ -97,8 +108,9 @@ class ProgramProblem(Problem):
         return tuple(found)
 
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-        """Return what the interpreter gives, or the user's own reference, and the interpreter's bound with the rounding
-        to the outputs' types.
+        """Return the interpreter's outputs (or those of the user's own reference), and the interpreter's error bounds.
+
+        Bounds include the rounding to the outputs' types.
         """
         values, bounds = interpret_in_any_order(self.usual_trace(), inputs, self._unordered)
         if self.program.reference is not None:
@@ -112,13 +124,16 @@ class ProgramProblem(Problem):
 
     @property
     def dynamic_sizes(self) -> tuple[str, ...]:
+        """Names of the sizes that each launch passes."""
         return self.program.dynamic
 
     @property
     def scalar_fields(self) -> tuple[str, ...]:
+        """Names of the scalars."""
         return tuple(name for name, _ in self.program.scalars)
 
     def at_other_sizes(self, values: Mapping[str, Any]) -> tuple[Self, ...]:
+        """Return the problem at other values of its dynamic sizes, including those around whole tiles."""
         if not self.program.dynamic and not self.program.scalars:
             return ()
         chosen = {name: values[name] for name in self.program.domains(self.values) if name in values}
@@ -129,7 +144,7 @@ class ProgramProblem(Problem):
         for at in range(len(AROUND_TILES)):
             other: dict[str, Number] = {}
             strides = {stride: array for array, stride in self.program.strides.items()}
-            for place, name in enumerate(self.program.dynamic):  # another edge for each size
+            for place, name in enumerate(self.program.dynamic):  # a different edge case for each size
                 if name in strides:
                     least = getattr(self, self._sizes_of(strides[name])[-1])
                     other[name] = -(-least // 16) * 16 + MORE_COLUMNS[(at + place) % len(MORE_COLUMNS)]
@@ -142,7 +157,7 @@ class ProgramProblem(Problem):
         return tuple(dict.fromkeys(p for p in found if p != self and p._is_defined()))
 
     def _is_defined(self) -> bool:
-        """Return whether a program with scalars has a result of random inputs that every kernel gives."""
+        """Whether a program with scalars has, for random inputs, a result that every kernel reproduces."""
         if not self.program.scalars:
             return True
         _, bounds = interpret(self.usual_trace(), self.random_inputs(0))
@@ -154,6 +169,7 @@ class ProgramProblem(Problem):
 
     @property
     def checks_outputs(self) -> bool:
+        """Whether outputs need ``check_outputs``, as some array is unordered."""
         return bool(self._unordered)
 
     def check_outputs(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> str | None:
@@ -176,14 +192,18 @@ class ProgramProblem(Problem):
         return ""
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Return the expected outputs by name, in float64."""
         return self.expected(inputs)[0]
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Return the largest absolute error allowed for each element, by output."""
         return self.expected(inputs)[1]
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """Return standard normal floats, and whole numbers over all of 8 bits, or from 0 up to the largest size; of
-        those that say where elements lie, most lie in the array; scalars that places depend on lie in their range.
+        """Return random inputs.
+
+        Floats are standard normal. Whole numbers use all of 8 bits, or range from 0 to the largest size. Most positions
+        lie inside their array, and scalars used as indices in their range.
         """
         rng = np.random.default_rng(seed)
         saying: dict[str, PlaceInput | ScalarInput] = {
@@ -207,15 +227,17 @@ class ProgramProblem(Problem):
         return found
 
     def stress_inputs(self, seed: int) -> Iterator[StressInputs]:
+        """Yield named inputs that provoke errors, such as extreme values and indices."""
         return self.edge_cases(seed, self.random_inputs(seed))
 
     def edge_cases(self, seed: int, usual: Mapping[str, Array]) -> Iterator[StressInputs]:
-        """Yield inputs with edge cases in one array at a time, as far as the program defines a result. Of scalars also
-        numbers outside of their range, unless the user's own reference would have to know what becomes of them.
+        """Yield inputs with edge cases in one array at a time, as far as the program defines a result.
+
+        Scalars also get numbers outside of their range, unless a user's own reference would have to clamp them.
 
         Args:
-            seed: Draws the cases.
-            usual: What the other arrays hold.
+            seed: Random seed of the cases.
+            usual: Contents of the other arrays.
         """
         scalars = scalar_inputs(self.usual_trace())
         saying = {*place_inputs(self.usual_trace()), *scalars}
@@ -234,7 +256,7 @@ class ProgramProblem(Problem):
         yield from edge_inputs(varied, usual, seed, expected)
 
     def parts(self, places: Indices) -> Iterator[ProblemPart]:
-        """Rows and columns of a matrix that the program computes one without the other."""
+        """Yield the rows and columns of a matrix that the program can compute separately."""
         trace, (out, *more) = self.usual_trace(), [o for o in self.operands() if o.role != "input"]
         names = dict(self.program.arguments)[out.name].sizes
         free = independent(trace)
@@ -249,13 +271,13 @@ class ProgramProblem(Problem):
 
     @property
     def multiplied_as(self) -> str:
-        """The type that the products multiply; "" without products."""
+        """Type of the factors of products; "" without products."""
         types = {o.a.dtype.name for o, _ in self.usual_trace().walk() if isinstance(o, ir.Mma)}
         return types.pop() if types else ""
 
     @property
     def flops(self) -> float:
-        """Of the products, over the arrays' extents; of a program without any, one for each element that it takes."""
+        """Floating-point operations of the products; without products, one per element that an operation reads."""
         return _flops_of_products(self) or float(sum(o.size for o in self.operands() if o.role == "input"))
 
     def to_json(self) -> dict[str, Any]:
@@ -266,14 +288,19 @@ class ProgramProblem(Problem):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Raise ValueError as Problem does, EarlierReference for one recorded when the program was another one."""
+        """Restore a problem.
+
+        Raises:
+            ValueError: As in Problem.
+            EarlierReference: If it was recorded for another version of the program.
+        """
         if data.get("computes") != computes(cls.program):
             raise EarlierReference(f"this was recorded when the program {cls.program.name} was another one")
         return super().from_json({k: v for k, v in data.items() if k != "computes"})
 
 
 def _lattice(operand: Operand, names: tuple[str, ...], every: Mapping[str, Indices]) -> Indices:
-    """Return the places of an operand's elements at some places of each extent."""
+    """Return the positions of an operand's elements at selected positions along each extent."""
     strides = [math.prod(operand.shape[d + 1 :]) for d in range(len(names))]
     return grid(0, *((every[name], stride) for name, stride in zip(names, strides, strict=True)))
 
@@ -284,7 +311,7 @@ def _joined(arrays: Mapping[str, FloatArray]) -> FloatArray:
 
 @lru_cache(maxsize=256)
 def _trace(problem: ProgramProblem, least: bool) -> Trace:
-    """Return the program with the least, or the largest, of its tile sizes."""
+    """Return the program with its smallest or largest tile sizes."""
     chosen = {name: values[0 if least else -1] for name, values in problem.program.domains(problem.values).items()}
     return problem.program.trace(problem.values, chosen)
 
@@ -302,11 +329,11 @@ def _flops_of_products(problem: ProgramProblem) -> float:
     return total
 
 
-SAMPLED = 512  # blocks whose turns are counted
+SAMPLED = 512  # blocks whose iterations are counted
 
 
 def _turns(trace: ir.Trace, regions: tuple[ir.Region, ...]) -> float:
-    """Return turns of the loops, of all blocks together; a last one that is cut off counts in part."""
+    """Return the iterations of the loops of all blocks together; a partial last one counts in part."""
     around = [region for region in regions if isinstance(region, ir.Loop)]
     if not around:
         return float(trace.block_count)
@@ -323,14 +350,14 @@ def _turns(trace: ir.Trace, regions: tuple[ir.Region, ...]) -> float:
 
 @lru_cache(maxsize=256)
 def computes(program: Program) -> str:
-    """Sixteen hex digits that stand for the program's text."""
+    """Return sixteen hex digits that identify the program's text."""
     return hashlib.sha256(program.content.encode()).hexdigest()[:16]
 
 
 @cache
 def problem_type(program: Program) -> type[ProgramProblem]:
     """Return a frozen dataclass with a field for each size and each scalar."""
-    known = {**dict(program.defaults), **dict.fromkeys(program.strides.values(), 0)}  # 0 stands for dense lines
+    known = {**dict(program.defaults), **dict.fromkeys(program.strides.values(), 0)}  # 0: lines are dense
     fields = [
         (name, "int", option(f"the size {name}", *([known[name]] if name in known else []))) for name in program.sizes
     ]
@@ -345,5 +372,5 @@ def problem_type(program: Program) -> type[ProgramProblem]:
         bases=(ProgramProblem,),
         namespace=namespace,
         frozen=True,
-        kw_only=True,  # sizes that a text gives have defaults, and others may follow them
+        kw_only=True,  # sizes from a text have defaults, and sizes without one may follow
     )

@@ -20,12 +20,12 @@ from search_spaces.templates.template import KernelTemplate
 
 PACKAGES = tuple(
     f"search_spaces.programs.{room}" for room in ("language", "inference", "planning", "schedules", "lowering")
-)  # whose code decides on schedules and kernels
+)  # packages whose code determines schedules and kernels
 SOURCE = DeviceSource("autosched/tile/ring.cuh", "autosched::tile::pipeline")
 
 
 def operator(program: Program) -> Operator:
-    """Its options are the program's sizes."""
+    """Return the operator of a program, whose options are the program's sizes."""
     return Operator.of(problem_type(program))
 
 
@@ -48,7 +48,7 @@ def template(program: Program) -> KernelTemplate:
 
 
 def _why_not(problem: ProgramProblem, device: Device) -> str | None:
-    """Return what the compiler refuses, in one line, or what the device lacks."""
+    """Return the compiler's error in one line, or what the device lacks."""
     try:
         found = choices(problem)
         for inference in found.inferences.values():

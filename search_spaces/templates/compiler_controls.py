@@ -1,7 +1,7 @@
-"""Controls of ptxas as decisions of a schedule: a register cap, an optimisation level, a control file.
+"""ptxas controls as decisions of a schedule: a register cap, an optimisation level, a control file.
 
-They are further items of a schedule, after the parameters of its kernel template. A dot in their names keeps them apart
-from parameters, which are identifiers. Spaces do not know them: ``plain`` is the schedule of the space.
+They are additional items of a schedule, after the parameters of its kernel template. A dot in their names distinguishes
+them from parameters, which are identifiers. Spaces do not contain them; ``plain`` returns the schedule of the space.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ OPT_LEVEL = "ptxas.opt_level"
 FILE = "ptxas.control_file"
 NAMES = (MAX_REGISTERS, OPT_LEVEL, FILE)
 MIN_REGISTERS = 16  # below it ptxas rounds up to what the ABI needs
-OPT_LEVELS = (1, 2)  # besides the default, 3; level 0 is for debugging
-_CAPS = 3  # occupancy steps that are tried
-_SMALLEST_SHARE = 0.5  # of the registers of the kernel without a cap: below it nearly all of them spill
+OPT_LEVELS = (1, 2)  # in addition to the default, 3; level 0 is for debugging
+_CAPS = 3  # number of occupancy steps to try
+_SMALLEST_SHARE = 0.5  # smallest cap as a share of the uncapped registers: below it nearly all of them spill
 _GRANULE = 8  # registers of a thread are allocated in multiples of this (CUDA Programming Guide, compute capabilities)
 
 
@@ -35,12 +35,12 @@ class CompilerControls:
     """Controls of ptxas for one kernel; None is the compiler's default.
 
     Attributes:
-        max_registers: Maximum registers of a thread, also above launch bounds of the source.
+        max_registers: Maximum registers per thread, which overrides launch bounds of the source.
         opt_level: Optimisation level, 0 to 4.
         file: Control file.
 
     Raises:
-        ValueError: A control is out of range.
+        ValueError: If a control is out of range.
     """
 
     max_registers: int | None = None
@@ -69,7 +69,7 @@ class CompilerControls:
         return cls(values.get(MAX_REGISTERS), values.get(OPT_LEVEL), file)
 
     def on(self, schedule: Schedule) -> Schedule:
-        """Return a schedule with these controls in place of its own."""
+        """Return a schedule with these controls instead of its own."""
         text = None if self.file is None else self.file.text
         chosen: tuple[Value | None, ...] = (self.max_registers, self.opt_level, text)
         added = tuple((name, value) for name, value in zip(NAMES, chosen, strict=True) if value is not None)
@@ -107,7 +107,7 @@ def has_controls(schedule: Schedule) -> bool:
 
 
 def shown_value(name: str, value: Value) -> str:
-    """Return the value of a decision for people: a control file by its name and digest."""
+    """Return the displayed value of a decision: a control file is shown by name and digest."""
     if name != FILE:
         return str(value)
     try:
@@ -117,7 +117,7 @@ def shown_value(name: str, value: Value) -> str:
 
 
 def shown_values(schedule: Schedule) -> dict[str, Value]:
-    """Return the decisions of a schedule for people."""
+    """Return the displayed decisions of a schedule."""
     return {name: shown_value(name, value) if name == FILE else value for name, value in schedule.items}
 
 
@@ -126,12 +126,12 @@ def register_caps(kernel: GeneratedKernel, registers: int, shared: int, device: 
 
     Args:
         kernel: Kernel without a cap.
-        registers: Registers of a thread that it was compiled to.
+        registers: Registers per thread of the compiled kernel.
         shared: Its shared memory in bytes.
         device: GPU that runs it.
 
     Returns:
-        At most three caps, none below half of ``registers``; none for a kernel that states a cap of its own, or that
+        At most three caps, none below half of ``registers``. None for a kernel that states a cap of its own, or that
         moves registers between warps (``setmaxnreg``), which would wait forever for registers that do not exist.
     """
     if any("maxrregcount" in option for option in kernel.compile_options) or _moves_registers(kernel):
@@ -150,7 +150,7 @@ def register_caps(kernel: GeneratedKernel, registers: int, shared: int, device: 
 
 
 def _moves_registers(kernel: GeneratedKernel) -> bool:
-    """Whether the source, or a header that it includes, has ``setmaxnreg``."""
+    """Whether the source, or a header that it includes, uses ``setmaxnreg``."""
     by_file = defaultdict[str, list[str]](list)
     for name, text in kernel.headers.files:
         by_file[name.rpartition("/")[2]].append(text)  # an include may be relative to its own folder
@@ -166,7 +166,7 @@ def _moves_registers(kernel: GeneratedKernel) -> bool:
 
 
 def neighbours(controls: CompilerControls, caps: Iterable[int], files: Iterable[ControlFile]) -> list[CompilerControls]:
-    """Return the controls that differ in one of them: files first, then caps and levels; the default last."""
+    """Return the controls that differ in one control: files first, then caps and levels; the default last."""
     near = [dataclasses.replace(controls, file=file) for file in files]
     near += [dataclasses.replace(controls, max_registers=cap) for cap in caps]
     near += [dataclasses.replace(controls, opt_level=level) for level in OPT_LEVELS]

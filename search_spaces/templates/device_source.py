@@ -1,4 +1,4 @@
-"""The CUDA C++ behind a template, and the kernel source that instantiates it."""
+"""CUDA C++ of a template, and the kernel source that instantiates it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from search_spaces.launches.tensor_map import TensorMap
 from search_spaces.launches.texture import LinearTexture
 from search_spaces.spaces.config import Config
 
-# Headers that stand in for others on devices without a feature.
+# Headers that replace others on devices without a feature.
 _INSTEAD = (
     ("bf16", "autosched/ptx/convert.cuh", "autosched/ptx/turing/convert.cuh"),
     ("max_nan", "autosched/ptx/arithmetic.cuh", "autosched/ptx/turing/arithmetic.cuh"),
@@ -24,7 +24,7 @@ _INSTEAD = (
 
 
 def for_device(kernel: GeneratedKernel, device: Device) -> GeneratedKernel:
-    """``kernel`` with headers that have what ``device`` lacks instructions for; itself on all but sm_75."""
+    """Return ``kernel`` with replacement headers for instructions that ``device`` lacks; unchanged except for sm_75."""
     instead = {name: other for feature, name, other in _INSTEAD if not device.has(feature)}
     if not instead or not dict(kernel.headers.files).items() >= dict(package_headers().files).items():
         return kernel
@@ -38,14 +38,15 @@ def _replaced(headers: Headers, instead: tuple[tuple[str, str], ...]) -> Headers
 
 
 def with_header_of(kernel: GeneratedKernel, row: TensorIntrinsic) -> GeneratedKernel:
-    """``kernel`` with the header of a tensor intrinsic that another package has; itself for ours."""
+    """Return ``kernel`` with the header of a tensor intrinsic from another package; unchanged for ours."""
     return replace(kernel, headers=kernel.headers | Headers.of({row.header: row.text})) if row.text else kernel
 
 
 @dataclass(frozen=True)
 class DeviceSource:
-    """``entry`` is a device function template over ``Config`` in ``header``, which lies in the folder ``include`` of
-    ``package``. It takes a kernel's arguments in order.
+    """A device function template ``entry`` over ``Config``, which takes a kernel's arguments in order.
+
+    ``header`` lies in the folder ``include`` of ``package``.
     """
 
     header: str
@@ -60,7 +61,7 @@ class DeviceSource:
 
     @property
     def digest(self) -> str:
-        """The digest of everything the source may depend on."""
+        """The digest of everything that the source may depend on."""
         return hashlib.sha256("\0".join((self.header, self.entry, self.headers.digest)).encode()).hexdigest()
 
     def kernel(
@@ -81,33 +82,33 @@ class DeviceSource:
         includes: Sequence[str] = (),
         at_launch: Collection[str] = (),
     ) -> GeneratedKernel:
-        """Return the kernel whose ``Config`` has parameters and attributes of a config as constants of the same names.
+        """Return the kernel whose ``Config`` has a config's parameters and attributes as constants of the same names.
 
-        Constants that no header names are left out, such as those that only tensor maps carry: schedules that differ
-        in nothing else are the same code, and are compiled once.
+        Constants that no header names are left out, such as those that only tensor maps use. Schedules that differ in
+        nothing else are the same code, and are compiled once.
 
-        The launch has blocks of the attribute ``threads``, with ``shared_bytes`` of dynamic shared memory;
-        ``min_blocks`` is the blocks per SM that the compiler limits registers for.
+        The launch has blocks of ``threads`` threads (an attribute) with ``shared_bytes`` of dynamic shared memory;
+        ``min_blocks`` is the number of blocks per SM for which the compiler limits registers.
 
         Args:
-            config: The schedule with all that follows from it.
-            constants: Of the problem, which stand before those of ``config``.
+            config: The schedule with all derived values.
+            constants: Constants of the problem, which precede those of ``config``.
             types: C++ names of types, by name.
             arguments: The kernel's parameters in order, workspaces and tensor maps included.
             call: The arguments of ``entry``: names of parameters, or ``nullptr``.
-            blocks: Of the launch.
+            blocks: Blocks of the launch.
             cluster: Blocks of a cluster along each axis.
-            launches: How often the kernel is launched, one after another.
-            cooperating: As of GeneratedKernel.
-            chained: As of GeneratedKernel.
-            window: As of GeneratedKernel.
-            grid_may_shrink: As of GeneratedKernel.
-            includes: Headers that this kernel needs besides that of ``entry``.
-            at_launch: Parameters and attributes that the launch carries, as arguments or as its grid, so that they
-                are no constants.
+            launches: Number of successive launches of the kernel.
+            cooperating: As in GeneratedKernel.
+            chained: As in GeneratedKernel.
+            window: As in GeneratedKernel.
+            grid_may_shrink: As in GeneratedKernel.
+            includes: Headers that this kernel needs in addition to that of ``entry``.
+            at_launch: Parameters and attributes that the launch carries, as arguments or as its grid, and that are
+                therefore not constants.
 
         Raises:
-            ValueError: A name of the problem clashes with one of ``config``.
+            ValueError: If a name of the problem clashes with one of ``config``.
         """
         twice = set(constants) & set(config)
         if twice:
@@ -153,7 +154,7 @@ class DeviceSource:
 
 
 def _constant(name: str, value: int | bool | float | str) -> str:
-    """One line of a ``Config``. Texts are ``autosched::Choice`` (autosched/common/choice.cuh)."""
+    """Return one line of a ``Config``. Texts become ``autosched::Choice`` (autosched/common/choice.cuh)."""
     if isinstance(value, bool):
         return f"static constexpr bool {name} = {str(value).lower()};"
     if isinstance(value, int):

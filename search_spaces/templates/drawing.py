@@ -1,4 +1,4 @@
-"""What a template can show of a schedule: layouts under titles. ``autosched.reporting.pictures`` draws them."""
+"""Layouts with titles that illustrate a schedule. ``autosched.reporting.pictures`` draws them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Drawing:
-    """One layout to draw under a title: a distribution (a WgMap with the ``shape`` of its tile, or a NestedLayout), or
-    the banks of a SharedLayout of elements of ``element_bytes``.
+    """One layout to draw.
+
+    Attributes:
+        layout: A WgMap or NestedLayout, or a SharedLayout whose banks are drawn.
+        shape: Shape of the tile of a WgMap.
+        element_bytes: Bytes per element of a SharedLayout.
     """
 
     title: str

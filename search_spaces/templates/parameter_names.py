@@ -1,9 +1,8 @@
-"""Names of schedule parameters: one table for all kernel templates, so that one idea has one name everywhere.
+"""Names of schedule parameters: one table for all kernel templates, so that the same parameter has one name.
 
-A name ends in the axis or the operand that it is about. Axes are those of a matmul: m and n span the output, k is
-reduced. A row reduction has its parallel axis as m and its reduced axis as k; a transpose has the rows of x as m and
-the columns of x as n. A new parameter takes its name from ``SHARED``; only an idea that no other template has is
-listed in ``OWN``.
+A name ends in its axis or operand. Axes are those of a matmul: m and n span the output, k is reduced. A row reduction
+has its parallel axis as m and its reduced axis as k; a transpose has the rows of x as m and the columns of x as n. A
+new parameter takes its name from ``SHARED``; only a parameter that no other template has is listed in ``OWN``.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 PLACEHOLDERS: Mapping[str, str] = {"axis": "[mnk]", "operand": r"\w+", "number": "[1-9][0-9]*"}
-PROGRAM = "tile program"  # the key of OWN for all tile programs, which also name the sizes that they leave open
+PROGRAM = "tile program"  # key of OWN for all tile programs, which also name the sizes that they leave open
 
 
 class Meaning(NamedTuple):
-    """What a parameter decides, and the unit of its values; "" for values that are names."""
+    """What a parameter decides, and the unit of its values; "" if the values are names."""
 
     text: str
     unit: str = ""
@@ -102,14 +101,14 @@ OWN: Mapping[str, Mapping[str, Meaning]] = {
 
 
 def meaning(template: str, parameter: str) -> Meaning | None:
-    """Return what a parameter decides in all templates, or else in ``template`` alone.
+    """Return what a parameter decides in all templates, or else only in ``template``.
 
     Args:
         template: Name of a kernel template, or PROGRAM.
-        parameter: Name of one of its parameters. Those of a program end in a number where it has several.
+        parameter: Name of one of its parameters. Those of a program end in a number if it has several.
 
     Returns:
-        None for a name that is not in the table.
+        The meaning, or None for a name that is not in the table.
     """
     names = (parameter, re.sub("_[1-9][0-9]*$", "", parameter)) if template == PROGRAM else (parameter,)
     tables = (OWN.get(template, {}), SHARED)
@@ -118,5 +117,5 @@ def meaning(template: str, parameter: str) -> Meaning | None:
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether ``name`` is ``pattern`` with an axis, an operand or a number in place of the placeholder."""
+    """Whether ``name`` is ``pattern`` with an axis, an operand or a number instead of the placeholder."""
     return re.fullmatch(pattern.format(**PLACEHOLDERS), name) is not None

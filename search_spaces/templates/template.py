@@ -31,17 +31,29 @@ _IMPORT = re.compile(r"^(?:from|import) [^\n(]*(?:\([^)]*\))?[^\n]*\n", re.MULTI
 
 @dataclass(frozen=True)
 class KernelTemplate:
-    """``operators`` are the names of what it computes. The functions get a problem that ``supports`` takes.
+    """One way to compute an operator: all that search, code generation and cost models need.
 
-    ``supports`` gives None, or in one sentence why this template cannot compute a problem on a device. ``lower`` makes
-    the kernel of a config whose schedule is valid. Without ``counts`` a schedule cannot be ranked before it is
-    measured; ``counts_are_bounds`` marks counts that only bound the costs from below, such as a user's. ``proxy`` gives
-    the smallest problem with the same remainders, for the emulator; without one, problems are emulated as they are.
-    ``walk`` tells which tiles each block computes (``autosched/kernels/matmul/walk.cuh``); its configs have the
-    attributes of ``Tiling``. ``compile_options`` are those of all its kernels. ``sum_order`` states in which order
-    schedules add, for rules on equal bits; without one the order is unknown. The version covers ``content``, the code
-    of these functions but for ``sum_order``, that of ``packages``, names of further ones that they use, and the device
-    source, if any.
+    All functions receive problems that ``supports`` accepts.
+
+    Attributes:
+        name: Name of the template.
+        summary: One line for users.
+        operators: Names of the operators that it computes.
+        source: Device code, if any.
+        space: Returns the schedules of a problem on a device.
+        lower: Returns the kernel of a valid config.
+        supports: Returns None, or one sentence that says why the template cannot compute a problem on a device.
+        counts: Returns the cost counts of a config; without it schedules cannot be ranked before they are measured.
+        counts_are_bounds: Whether counts only bound the costs from below, such as those of a user's template.
+        proxy: Returns the smallest problem with the same remainders, for the emulator; without it problems are emulated
+            unchanged.
+        content: Further text that the version covers.
+        walk: Device code that tells which tiles each block computes (``autosched/kernels/matmul/walk.cuh``); its
+            configs have the attributes of ``Tiling``.
+        compile_options: Compiler options of all its kernels.
+        sum_order: Returns the order in which a schedule adds terms, for rules on equal bits; without it the order is
+            unknown.
+        packages: Names of further packages that the functions use.
     """
 
     name: str
@@ -62,14 +74,17 @@ class KernelTemplate:
     packages: tuple[str, ...] = ()
 
     def why_not(self, problem: Problem, device: Device) -> str | None:
-        """Why this template cannot compute ``problem`` on ``device``; None where it can."""
+        """Return the reason why this template cannot compute ``problem`` on ``device``, or None if it can."""
         if problem.operator not in self.operators:
             return f"{self.name} computes {' and '.join(self.operators)}, not {problem.operator}"
         return self.supports(problem, device)
 
     def config(self, problem: Problem, schedule: Schedule, device: Device) -> Config:
-        """``schedule`` with all that follows from it. Raises ValueError with the name and reason of the first validity
-        constraint that it breaks, and for a problem that this template cannot compute.
+        """Return ``schedule`` with all derived values.
+
+        Raises:
+            ValueError: With the name and reason of the first validity constraint that the schedule breaks, or for a
+                problem that this template cannot compute.
         """
         reason = self.why_not(problem, device)
         if reason is not None:
@@ -87,9 +102,11 @@ class KernelTemplate:
 
     @cached_property
     def version(self) -> str:
-        """SHA-256 (hex) of the modules that state the space, the lowering and the counts, of the shared rules that they
-        use, and of the device source: a template whose logic has changed is another version. Where modules lie is no
-        part of it: neither the packages that they are in, nor what they import from where.
+        """SHA-256 (hex) of the code of the template: a changed template is another version.
+
+        It covers ``content``, the modules of the functions other than ``sum_order``, those of ``packages``, the shared
+        rules that they use, and the device source. The location of modules does not matter: neither their packages nor
+        where they import from.
         """
         functions = (self.space, self.lower, self.supports, self.counts, self.proxy)
         texts = dict(m for f in functions if f is not None and f.__module__ != __name__ for m in _modules(f.__module__))
@@ -106,29 +123,29 @@ class KernelTemplate:
 
 
 def _modules(name: str) -> Iterator[tuple[str, str]]:
-    """Name and text of a module and of its neighbours in a package, which it shares its constants with."""
+    """Yield name and text of a module and of its neighbours in a package, whose constants it may use."""
     module = sys.modules.get(name)
     package = getattr(module, "__package__", None)
     if package and package not in (__package__, _SHARED):
         yield from _package(package)
         return
-    file = getattr(module, "__file__", None)  # None for code typed into a prompt
+    file = getattr(module, "__file__", None)  # None for code typed at an interactive prompt
     if file is not None:
         yield name, Path(file).read_text("utf-8")
 
 
 def _package(name: str) -> Iterator[tuple[str, str]]:
-    """Name and text of every module of a package."""
+    """Yield name and text of every module of a package."""
     for file in resources.files(name).iterdir():
         if file.name.endswith(".py"):
             yield f"{name}.{file.name.removesuffix('.py')}", file.read_text("utf-8")
 
 
 class TemplateSet:
-    """Some templates by their names, such as those that one search is over."""
+    """Some templates by name, such as those of one search."""
 
     def __init__(self, templates: Sequence[KernelTemplate]) -> None:
-        """Raise ValueError for duplicate names."""
+        """Collect the templates. Raises ValueError for duplicate names."""
         self._by_name = {t.name: t for t in templates}
         if len(self._by_name) < len(templates):
             raise ValueError(f"two templates have the same name: {', '.join(t.name for t in templates)}")
@@ -141,20 +158,20 @@ class TemplateSet:
 
     @property
     def compile_options(self) -> tuple[str, ...]:
-        """What the kernels of all of them are compiled with."""
+        """Compiler options of the kernels of all templates."""
         first, *others = [t.compile_options for t in self] or [()]
         return tuple(option for option in first if all(option in more for more in others))
 
     def space(self, problem: Problem, device: Device) -> UnionSpace:
-        """Every schedule of every one of these templates."""
+        """Return every schedule of all of these templates."""
         return UnionSpace(template.space(problem, device) for template in self)
 
     def of(self, schedule: Schedule) -> KernelTemplate:
-        """Return the template that ``schedule`` is of. Raises ValueError for one that is not here."""
+        """Return the template of ``schedule``. Raises ValueError if it is not in this set."""
         if schedule.template not in self._by_name:
             raise ValueError(f"unknown kernel template {schedule.template!r}: use one of {', '.join(self._by_name)}")
         return self._by_name[schedule.template]
 
     def kernel(self, problem: Problem, schedule: Schedule, device: Device) -> GeneratedKernel:
-        """Return the kernel of one schedule. Raises ValueError where its template cannot make it."""
+        """Return the kernel of one schedule. Raises ValueError if its template cannot generate it."""
         return self.of(schedule).kernel(problem, schedule, device)

@@ -1,9 +1,9 @@
-"""Which distribution every value of a program has, as an expression without numbers; the same for all schedules.
+"""Infer the distribution of every value of a program, as an expression without numbers that holds for all schedules.
 
-Anchors are the results and operands of products, maps that the user wrote, and memory-like blocks where a value has
-nothing else to follow. Every other value follows an operand. Values that cost little (loads, constants, index vectors,
-and functions of those alone) are *light*: they are computed anew in each distribution in which they are wanted. Where a
-heavy value is wanted in another distribution than its own stands a conversion. So inference cannot fail.
+Anchors are the results and operands of products, maps written by the user, and blocks along memory lines for values
+with nothing else to follow. Every other value follows an operand. Cheap values (loads, constants, index vectors, and
+functions of only those) are *light*: they are recomputed in each distribution that is wanted. If a heavy value is
+wanted in another distribution than its own, a conversion is inserted, so inference cannot fail.
 """
 
 from __future__ import annotations
@@ -19,12 +19,18 @@ from search_spaces.programs.language.functions import ONE_OF_GROUP
 from search_spaces.programs.language.ir import Shape, line_dimension
 from search_spaces.programs.language.places import resolve
 
-MOST_PASSES = 6  # over a program, before states keep the distribution that they have
+MOST_PASSES = 6  # passes over a program after which states keep their distribution
 
 
 @lru_cache(maxsize=4096)
 def infer(trace: ir.Trace, classes: tuple[int, ...] = ()) -> Inference:
-    """Of a trace with its moves, which the inference's lacks. Without ``classes`` products of one shape are alike."""
+    """Infer the distributions of a trace; moves are resolved first.
+
+    Args:
+        trace: The program.
+        classes: Class number of each product in program order; products of a class share their subgroups. By default
+            products of the same shape do.
+    """
     resolved = resolve(trace)
     if not classes:
         shapes = [(o.result.shape, o.result.map) for o, _ in resolved.walk() if isinstance(o, ir.Mma)]
@@ -35,14 +41,16 @@ def infer(trace: ir.Trace, classes: tuple[int, ...] = ()) -> Inference:
     _backward(found, resolved.operations)
     stage_loads(found)
     if any(staged.advance == "gathered" for staged in found.staged.values()):
-        found.wanted.clear()  # what copies them computes row numbers itself
+        found.wanted.clear()  # copies compute row numbers themselves
         _backward(found, resolved.operations)
     return found
 
 
 def _settled_states(trace: ir.Trace, classes: tuple[int, ...]) -> Inference:
-    """States take the distribution of what a loop gives them, which may follow other states. One that still changes
-    after some passes, or within a pass, keeps what it has: its values are converted.
+    """Infer with states that take the distribution of what a loop assigns to them, which may follow other states.
+
+    A state that still changes after some passes, or within a pass, keeps its distribution, and its values are
+    converted.
     """
     states: dict[int, Spread] = {}
     fixed: frozenset[int] = frozenset()
@@ -64,7 +72,7 @@ def _settled_states(trace: ir.Trace, classes: tuple[int, ...]) -> Inference:
         undecided = [state for state in shapes if state not in states]
         if not undecided:
             break
-        for state in undecided:  # nothing else decides on them
+        for state in undecided:  # nothing else determines them
             states[state] = _anchored(found, shapes[state], 1)
         kept = found.anchors
     for state, spread in found.states.items():
@@ -73,7 +81,7 @@ def _settled_states(trace: ir.Trace, classes: tuple[int, ...]) -> Inference:
     return found
 
 
-# Forwards: what each value has by itself -----------------------------------------------------------------------------
+# Forwards: the natural distribution of each value ---------------------------------------------------------------------
 
 
 def _forward(found: Inference, operations: tuple[ir.Operation, ...], around: tuple[int, ...]) -> None:
@@ -147,7 +155,7 @@ def _own(found: Inference, operation: ir.Computing) -> Spread | None:
                 found.given[result.id] = result.map
                 return Spread("given", result.shape, result.id)
             return _anchored(found, result.shape, 1)
-        case ir.LoadTile() | ir.Broadcast() if result.map is not None:  # what uses it prefers the map
+        case ir.LoadTile() | ir.Broadcast() if result.map is not None:  # users of the value prefer the map
             found.given[result.id] = result.map
             return Spread("given", result.shape, result.id)
         case ir.LoadTile(_, window) if not all(found.light[v.id] for v in ir.inputs(operation)):
@@ -189,14 +197,16 @@ def _own(found: Inference, operation: ir.Computing) -> Spread | None:
 
 
 def _is_split(found: Inference, source: Spread | None, dimension: int, operation: ir.ReduceTile) -> bool:
-    """Whether groups of a reduction would lie across what a warp, a lane or a register has: those that are no power of
-    two, those of lines of memory, which warps share, and those that a map of the user gives to several subgroups.
+    """Whether groups of a reduction may be split between warps, lanes or registers.
+
+    That holds for sizes that are not powers of two, for groups along memory lines that warps share, and for groups that
+    a user's map gives to several subgroups.
     """
     size = operation.size
     if size == operation.value.shape[dimension]:
         return False
     if source is None and operation.kind == ONE_OF_GROUP:
-        return True  # what is loaded is loaded where its part is taken
+        return True  # a loaded value is reloaded where its part is taken
     if source is not None and source.kind == "blocked" and source.number != dimension:
         return True
     given = found.given.get(source.number) if source is not None and source.kind == "given" else None
@@ -204,7 +214,7 @@ def _is_split(found: Inference, source: Spread | None, dimension: int, operation
 
 
 def _cuts_across(found: Inference, operation: ir.Broadcast) -> bool:
-    """Whether what a broadcast fills may lie across what a thread has: no power of two, or cut by maps of the user."""
+    """Whether a broadcast may fill parts of several threads: sizes that are not powers of two, or cut by user maps."""
     if operation.value.shape[operation.dimension] == 1:
         return False
     return operation.size & (operation.size - 1) != 0 or bool(found.given) or found.trace.mapped
@@ -223,9 +233,7 @@ def _product(found: Inference, operation: ir.Mma) -> int:
 
 
 def _result_map(operation: ir.Mma) -> ir.Given | None:
-    """Return the map of a product's result: the one that the program says, or that follows from those of both
-    operands.
-    """
+    """Return the map of a product's result: the program's own, or the one that follows from both operands' maps."""
     a, b = operation.a.map, operation.b.map
     if operation.result.map is None and isinstance(a, WgMap) and isinstance(b, WgMap):
         return WgMap(a.sg_layout, (a.sg_data[0], b.sg_data[1]))
@@ -233,13 +241,13 @@ def _result_map(operation: ir.Mma) -> ir.Given | None:
 
 
 def _name_products(found: Inference) -> None:
-    """Parameters of the only group have no suffix."""
+    """Give the groups of products their suffixes; the parameters of a single group have none."""
     if len(found.products) > 1:
         found.products = [Product(p.number, p.shape, p.given, f"_{p.number + 1}") for p in found.products]
 
 
 def _anchored(found: Inference, shape: Shape, along: int) -> Spread:
-    """Blocks along memory; tiles of one shape share them."""
+    """Return blocks along memory lines as the distribution of a tile; tiles of one shape share them."""
     spread = Spread("blocked", shape, 1 - along if shape[along] == 1 else along)
     found.anchor(spread)
     return spread
@@ -250,7 +258,7 @@ def _check_shape(spread: Spread, shape: Shape) -> None:
 
 
 def _settle(found: Inference, value: ir.Value, spread: Spread) -> None:
-    """Values of this shape that ``value`` is made of are computed in ``spread``, and what uses them prefers it."""
+    """Compute the values of this shape that ``value`` depends on in ``spread``, which their users then prefer."""
     if value.id in found.natural or value.shape != spread.shape:
         return
     found.natural[value.id] = spread
@@ -260,7 +268,7 @@ def _settle(found: Inference, value: ir.Value, spread: Spread) -> None:
             _settle(found, argument, spread)
 
 
-# Backwards: where each value is wanted --------------------------------------------------------------------------------
+# Backwards: the distributions in which each value is wanted -----------------------------------------------------------
 
 
 def _want(found: Inference, value: ir.Value, spread: Spread) -> None:
@@ -332,11 +340,11 @@ def _want_inputs(found: Inference, operation: ir.Computing, spread: Spread) -> N
                 _want(found, value, spread)
 
 
-# Sums that may stay partial ------------------------------------------------------------------------------------------
+# Sums that may stay partial -------------------------------------------------------------------------------------------
 
 
 def _find_sums(found: Inference) -> None:
-    """States of a loop that add a reduction each turn, and are read behind it alone or scaled in it."""
+    """Find states of a loop that add a reduction in each iteration and are otherwise only scaled, or read after it."""
     reads: dict[int, int] = {}
     uses: dict[int, int] = {}
     for operation, _ in found.trace.walk():

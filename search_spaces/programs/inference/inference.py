@@ -1,4 +1,4 @@
-"""What the inference of a program finds: the distribution of each value as an expression, anchors, and staged loads."""
+"""The result of inference: the distribution of each value as an expression, anchors, and staged loads."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ Kind = Literal["result", "left", "right", "blocked", "given"] | Derived
 
 @dataclass(frozen=True)
 class Spread:
-    """``result``, ``left`` and ``right`` of product ``number``; ``blocked`` of the anchor of this shape whose lines run
-    along dimension ``number``; the ``given`` map of value ``number``; ``drop``, ``group`` and ``expand`` (of ``size``)
-    of another along a dimension; its ``swap``; its elements in row-major order in another shape.
+    """The distribution of a tile of shape ``shape``, as an expression.
 
-    ``shape`` is that of the tile that it distributes.
+    The kinds are: ``result``, ``left`` and ``right`` of product ``number``; ``blocked`` of the anchor of this shape
+    whose lines run along dimension ``number``; the ``given`` map of value ``number``; ``drop``, ``group`` and
+    ``expand`` (by ``size``) of another distribution along a dimension; its ``swap``; and its ``reshape``, the same
+    elements in row-major order.
     """
 
     kind: Kind
@@ -38,14 +39,14 @@ class Spread:
         return self._hash
 
     def drop(self, dimension: int) -> Spread:
-        """Of a tile that is 1 along ``dimension``, which this one stretches."""
+        """Return the distribution with extent 1 along ``dimension`` that a broadcast would expand to this one."""
         if self.shape[dimension] == 1:
             return self
         shape = (1, self.shape[1]) if dimension == 0 else (self.shape[0], 1)
         return Spread("drop", shape, dimension, self)
 
     def group(self, dimension: int, size: int) -> Spread:
-        """Of one value for every ``size`` along ``dimension``."""
+        """Return the distribution of one value per ``size`` elements along ``dimension``."""
         if size == 1:
             return self
         if self.kind == "expand" and self.of is not None and (self.number, self.size) == (dimension, size):
@@ -57,8 +58,9 @@ class Spread:
         return Spread("group", shape, dimension, self, size)
 
     def expand(self, dimension: int, size: int) -> Spread:
-        """Of ``size`` neighbours along ``dimension`` for each element: those that were grouped, where they were, or in
-        registers of one thread.
+        """Return the distribution that repeats each element ``size`` times along ``dimension``.
+
+        It undoes ``group`` if possible; otherwise copies lie in registers of one thread.
         """
         if self.kind == "group" and self.of is not None and (self.number, self.size) == (dimension, size):
             return self.of
@@ -67,13 +69,13 @@ class Spread:
         return Spread("expand", shape, dimension, self, size)
 
     def swap(self) -> Spread:
-        """Of the transposed tile."""
+        """Return the distribution of the transposed tile."""
         if self.kind == "swap" and self.of is not None:
             return self.of
         return Spread("swap", (self.shape[1], self.shape[0]), 0, self)
 
     def reshape(self, shape: Shape) -> Spread:
-        """Of the same elements in row-major order in another shape."""
+        """Return the distribution of the same elements in row-major order with another shape."""
         if shape == self.shape:
             return self
         inner = self.of if self.kind == "reshape" and self.of is not None else self
@@ -81,12 +83,12 @@ class Spread:
 
     @property
     def base(self) -> Spread:
-        """What it is derived from, in however many steps."""
+        """The distribution that it is derived from, in any number of steps."""
         return self if self.of is None else self.of.base
 
     @property
     def operand(self) -> bool:
-        """Whether it is an operand of a product, as it lies in registers."""
+        """Whether it is that of a product's operand in registers."""
         return self.kind in ("left", "right")
 
     def __str__(self) -> str:
@@ -103,7 +105,7 @@ class Spread:
 
 
 def scale_spreads(operation: ir.Mma, number: int) -> list[tuple[ir.Value, Spread]]:
-    """Return the scales of a product's blocks and who holds them: who has a number of a line, all of the line's."""
+    """Return the scales of a product's blocks with their distributions: each holder of a line has all its scales."""
     if operation.scales is None:
         return []
     of_a, of_b = operation.scales
@@ -117,7 +119,7 @@ def scale_spreads(operation: ir.Mma, number: int) -> list[tuple[ir.Value, Spread
 
 
 def of_index(window: ir.Window, spread: Spread) -> Spread:
-    """Return the distribution of a window's places, where its elements have ``spread``."""
+    """Return the distribution of a window's positions if its elements have ``spread``."""
     if len(window.indexed) == 2:
         return spread
     along = line_dimension(window)
@@ -126,7 +128,7 @@ def of_index(window: ir.Window, spread: Spread) -> Spread:
 
 @dataclass(frozen=True)
 class Product:
-    """What products of one shape share: the subgroups along rows and columns, whose parameters end in ``suffix``."""
+    """A group of products of one shape with common subgroups; its parameters end in ``suffix``."""
 
     number: int
     shape: Shape
@@ -136,7 +138,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Anchor:
-    """A tile in blocks along the lines of memory: ``along`` is the dimension of a line."""
+    """A tile distributed in blocks along memory lines; ``along`` is the dimension of a line."""
 
     shape: Shape
     along: int
@@ -144,12 +146,16 @@ class Anchor:
 
 @dataclass(frozen=True)
 class Staged:
-    """An operand that goes through shared memory. ``turned``: transposed behind the load. ``row_major``: lines of
-    memory are rows of the operand. ``loop``: of the ring, or None for a tile that is loaded once. ``advance``: along
-    which way of memory the tiles of a loop follow each other; "placed" where each turn says anew where its tile begins,
-    in its matrix or by the matrix; "gathered" where it says the line of memory of each of its rows. ``anywhere``: tiles
-    may begin such that they leave an array that they would divide. ``converted``: factors follow from the tile, which
-    has another type: threads read what they need of it as it is stored, and convert that in registers.
+    """An operand that goes through shared memory.
+
+    Attributes:
+        row_major: Whether memory lines are rows of the operand.
+        loop: Loop of the ring, or None for a tile that is loaded once.
+        advance: Direction in memory in which the tiles of a loop follow each other; "placed" if each iteration computes
+            where its tile (or matrix) begins; "gathered" if it computes the memory line of each row.
+        anywhere: Whether tiles may start at positions such that they leave an array whose extent they divide.
+        converted: Whether the factors are computed from a tile of another type: threads read stored elements and
+            convert them in registers.
     """
 
     name: str
@@ -160,7 +166,7 @@ class Staged:
     row_major: bool
     loop: int | None
     advance: Advance
-    start: tuple[Index, Index]  # where the window begins in turn 0
+    start: tuple[Index, Index]  # position of the window in iteration 0
     alignment: int
     anywhere: bool
     converted: bool = False
@@ -168,10 +174,15 @@ class Staged:
 
 @dataclass(eq=False)
 class Inference:
-    """``classes``: of each product in the order of the program; those that share their subgroups have one number.
-    ``natural``: the distribution that a value has by itself. ``wanted``: those in which it is wanted. ``products``:
-    of each product, by its result's id. ``sources``: what each reduction reduces. ``partial``: reductions whose lanes
-    are joined behind the loop, by the state that carries them.
+    """What inference knows about a program.
+
+    Attributes:
+        classes: Class of each product in program order; products of one class share their subgroups.
+        natural: The own distribution of each value.
+        wanted: The distributions in which each value is used.
+        product_of: Number of each product's group, by the id of its result.
+        sources: Distribution of the operand of each reduction.
+        sums: Reductions whose partial results may be combined after the loop, by the state that carries them.
     """
 
     trace: ir.Trace
@@ -180,27 +191,27 @@ class Inference:
     light: dict[int, bool] = field(default_factory=dict)
     wanted: dict[int, list[Spread]] = field(default_factory=dict)
     states: dict[int, Spread] = field(default_factory=dict)
-    fixed: frozenset[int] = frozenset()  # states whose distribution no longer follows what they are set to
+    fixed: frozenset[int] = frozenset()  # states whose distribution no longer follows their assignments
     products: list[Product] = field(default_factory=list)
     product_of: dict[int, int] = field(default_factory=dict)
     anchors: list[Anchor] = field(default_factory=list)
     sources: dict[int, Spread] = field(default_factory=dict)
-    stored: dict[int, Spread] = field(default_factory=dict)  # by the place of the store in ``stores``
+    stored: dict[int, Spread] = field(default_factory=dict)  # by the position of the store in ``stores``
     stores: list[ir.StoreTile | ir.AtomicRmw] = field(default_factory=list)
     stored_in: list[tuple[int, ...]] = field(default_factory=list)  # the loops around each of ``stores``
     given: dict[int, ir.Given] = field(default_factory=dict)
     staged: dict[tuple[int, Spread], Staged] = field(default_factory=dict)
-    sums: dict[int, ir.ReduceTile] = field(default_factory=dict)  # by state: what may stay partial in the loop
+    sums: dict[int, ir.ReduceTile] = field(default_factory=dict)
     made: dict[int, ir.Computing] = field(default_factory=dict)
     loops: dict[int, ir.Loop] = field(default_factory=dict)
     scalars: dict[int, ir.LoadScalar] = field(default_factory=dict)
-    uniform: dict[int, Spread] = field(default_factory=dict)  # of the tile that becomes an index
-    scalars_in: dict[int, tuple[int, ...]] = field(default_factory=dict)  # the loops around each
+    uniform: dict[int, Spread] = field(default_factory=dict)  # distribution of the tile that becomes an index
+    scalars_in: dict[int, tuple[int, ...]] = field(default_factory=dict)  # the loops around each scalar
     inside: dict[int, tuple[int, ...]] = field(default_factory=dict)  # the loops around each value's operation
 
     @cached_property
     def heavy(self) -> list[int]:
-        """Values that take registers of their own beside states."""
+        """Values that occupy registers of their own, in addition to states."""
         of_states = {o.value.id for o, _ in self.trace.walk() if isinstance(o, ir.Set)}
         of_states |= {o.c.id for o in self.made.values() if isinstance(o, ir.Mma) and o.c is not None}
         cheap = (
@@ -217,7 +228,7 @@ class Inference:
 
     @cached_property
     def moving(self) -> list[int]:
-        """Reductions and conversions."""
+        """Reductions and conversions, whose values may move between threads."""
         return [id_ for id_, o in self.made.items() if isinstance(o, ir.ReduceTile | ir.Scan | ir.Convert)]
 
     @cached_property
@@ -227,7 +238,7 @@ class Inference:
 
     @cached_property
     def operand_counts(self) -> list[tuple[int, int]]:
-        """Of each group of products, how many different left and right operands it has."""
+        """Numbers of distinct left and right operands of each group of products."""
         of_group = [
             [o for o in self.made.values() if isinstance(o, ir.Mma) and self.product_of[o.result.id] == p.number]
             for p in self.products
@@ -236,21 +247,21 @@ class Inference:
 
     @cached_property
     def exchangeable(self) -> list[Shape]:
-        """Shapes of tiles that some schedule may bring to other threads through shared memory."""
+        """Shapes of tiles that some schedule may redistribute through shared memory."""
         converted = {self.made[v.id].result.shape for v, _, _ in self.conversions}
         converted |= {o.result.shape for o in self.made.values() if isinstance(o, ir.Convert | ir.AtomicFetch)}
         converted |= {spread.shape for _, spread, _ in self.conversions}
         return sorted(converted | {s.value.shape for s in self.stores})
 
     def anchor(self, spread: Spread) -> None:
-        """Keep the anchor that ``spread`` is derived from."""
+        """Record the anchor that ``spread`` is derived from."""
         base = spread.base
         anchor = Anchor(base.shape, base.number)
         if base.kind == "blocked" and anchor not in self.anchors:
             self.anchors.append(anchor)
 
     def computed_in(self, value: ir.Value) -> list[Spread]:
-        """Return the distributions in which a value is computed; the others are conversions from its own."""
+        """Return the distributions in which a value is computed; others are converted from its natural one."""
         wanted = self.wanted.get(value.id, [])
         if not wanted:
             return []
@@ -258,7 +269,7 @@ class Inference:
 
     @cached_property
     def conversions(self) -> list[tuple[ir.Value, Spread, Spread]]:
-        """(value, from, to) of every conversion, in the order of the program."""
+        """(value, from, to) of every conversion, in program order."""
         return [
             (operation.result, self.natural[id_], spread)
             for id_, operation in self.made.items()

@@ -1,4 +1,4 @@
-"""Row numbers of a window that what copies it can compute for itself, row by row: elements of light values."""
+"""Row numbers of a gathered window that the copying threads can compute themselves, row by row."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FUNCTIONS = (
 
 
 def indices_of_rows(found: Inference, value: ir.Value) -> tuple[Index, ...] | None:
-    """Return the indices that an element of a tile of row numbers depends on; None where no thread computes it so."""
+    """Return the indices that an element of a tile of row numbers depends on; None if it needs other threads."""
     operation = found.made[value.id]
     match operation:
         case ir.Fill():

@@ -1,7 +1,7 @@
-"""Loads that go through shared memory: operands of products, whose windows a loop moves tile by tile or not at all.
+"""Decide which loads go through shared memory: operands of products, loaded in each iteration of a loop or once.
 
-An operand whose stored type is that of the product is read as the fragments of an instruction. An operand of another
-type, such as weights of 4 or 8 bits, is copied as stored; threads read their elements and convert them in registers.
+An operand stored in the type of the product is read as fragments of an instruction. An operand of another type, such as
+4-bit or 8-bit weights, is copied as stored; threads read their elements and convert them in registers.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import line_dimension
 
-LEAST_BYTES = 128  # of a tile that is converted: 4 for each lane of a warp
+LEAST_BYTES = 128  # smallest converted tile: 4 bytes per lane of a warp
 
 
 def linear(index: Index, loop: int) -> tuple[Index, int] | None:
-    """``index`` as (what the loop's turn does not change, what each turn adds), or None."""
+    """Return ``index`` as (loop-invariant part, increment per iteration), or None if it is not linear in the loop."""
     if loop not in index.loops:
         return index, 0
     if index.kind == "loop":
@@ -33,7 +33,7 @@ def linear(index: Index, loop: int) -> tuple[Index, int] | None:
 
 
 def stage_loads(found: Inference) -> None:
-    """Stage factors of products, and tiles of narrow types that factors follow from."""
+    """Stage factors of products, and tiles of narrow types from which factors are computed."""
     names: list[str] = []
     factors = {found.product_of[o.result.id]: o.a.dtype for o in found.made.values() if isinstance(o, ir.Mma)}
     converted: dict[int, Staged] = {}
@@ -62,7 +62,7 @@ def stage_loads(found: Inference) -> None:
 
 
 def _worth_copying(load: ir.LoadTile, stored: DType, factor: DType) -> bool:
-    """Whether a tile is copied as it is stored: narrow numbers, or words of several, of which a warp has enough."""
+    """Whether a tile should be copied as stored: narrow or packed numbers, at least a few bytes per lane."""
     narrow = stored.bits < factor.bits or (stored == I32 and factor.is_float)
     return narrow and min(load.result.shape) > 1 and prod(load.result.shape) * stored.bytes >= LEAST_BYTES
 
@@ -79,7 +79,7 @@ def _staged(
     if indices is None or (window.index is not None and not around):
         return None
     if around and any(i.scalars & scalars_inside(found, around[0]) & found.uniform.keys() for i in indices):
-        return None  # what copies ahead does not have the values of a turn
+        return None  # copies run ahead and do not have the values of an iteration
     trace, turns = found.trace, found.trace.turns()
     anywhere = False
     for d in (d for d in (0, 1) if d not in window.indexed):
@@ -125,7 +125,7 @@ def _staged(
 
 
 def _indices(found: Inference, window: ir.Window) -> tuple[Index, ...] | None:
-    """Return what the place of a tile depends on; None for rows that nobody but the threads of a tile knows."""
+    """Return the indices that a tile's position depends on; None if only the tile's threads know row numbers."""
     own = (*window.array.lead, *window.at)
     if window.index is None:
         return own
@@ -134,12 +134,12 @@ def _indices(found: Inference, window: ir.Window) -> tuple[Index, ...] | None:
 
 
 def scalars_inside(found: Inference, loop: int) -> set[int]:
-    """Return the scalars that a loop computes anew in each turn."""
+    """Return the scalars that a loop recomputes in each iteration."""
     return {number for number, around in found.scalars_in.items() if loop in around}
 
 
 def _walk(found: Inference, window: ir.Window, loop: int) -> tuple[tuple[Index, Index], Advance]:
-    """Return where the tile of a loop's first turn begins, and how those of the next turns follow."""
+    """Return where the tile of the first iteration begins, and how the tiles of later iterations follow."""
     if window.index is not None:
         return window.at, "gathered"
     parts = [linear(at, loop) for at in window.at]

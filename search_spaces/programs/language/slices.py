@@ -62,11 +62,7 @@ class Slices(NamedFunctions):
         return self.result((rows, columns), tile.value.dtype, lambda v: ir.Reshape(v, tile.value, caller()))
 
     def part_of(self, value: Tile | State, key: object) -> Tile:
-        """Return ``value[rows, columns]``, of f32 or i32: equal parts (``[:, 0:32]``), or every n-th (``[:, 1::2]``).
-
-        Raises:
-            ProgramError: For another key, or a part that is not one of equal ones.
-        """
+        """Return ``value[rows, columns]`` of f32 or i32: an equal part (``[:, :32]``) or every n-th (``[:, 1::2]``)."""
         tile = tile_of("[..]", value)
         keys = key if isinstance(key, tuple) else (key, slice(None))
         if len(keys) != 2 or not all(isinstance(k, slice) for k in keys):

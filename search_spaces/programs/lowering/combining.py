@@ -1,4 +1,4 @@
-"""The second launch of a loop that blocks share: one block for each tile combines what all parts have left."""
+"""The second launch of a split loop: one block per tile combines the partial results."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from search_spaces.spaces.config import Config
 
 
 class CombiningEmitter(Emitter):
-    """Writes the program without its shared loop: states begin as the first part has left them.
+    """Generates the program without its split loop: states start with the results of the first part.
 
     Args:
-        first: What wrote the first launch, with whose tables and structs these share a source.
+        first: Emitter of the first launch, with which the tables and structs of the source are shared.
         config: The schedule.
         device: The GPU.
     """
@@ -26,15 +26,17 @@ class CombiningEmitter(Emitter):
         self._of_first = first.structs
 
     def structs_add(self, text: str) -> None:
+        """Add text to the first launch's source."""
         if text not in self._of_first:
             super().structs_add(text)
 
     def run(self) -> None:
+        """Generate the body of the second launch."""
         assert self.split is not None
         operations, loop = self.found.trace.operations, self.split.loop
         at = operations.index(loop)
         self._operations(needed_before(operations, at, self.split.states))
-        for reduce in self.found.sums.values():  # lanes' parts have been joined before they were left
+        for reduce in self.found.sums.values():  # lanes have combined their parts before storing them
             if loop.number in self.found.inside[reduce.result.id]:
                 self.partial.pop(reduce.result.id, None)
         with self.code.standing(loop.source):
@@ -58,21 +60,21 @@ class CombiningEmitter(Emitter):
 
 
 def needed_before(operations: tuple[ir.Operation, ...], at: int, combined: list[int]) -> tuple[ir.Operation, ...]:
-    """Return the operations before a shared loop, at position ``at``, whose results what follows it takes.
+    """Return the operations before the split loop whose results the code after it uses.
 
     Args:
-        operations: The program's.
-        at: The position of the loop.
+        operations: Operations of the program.
+        at: Position of the loop.
         combined: States that the second launch loads.
     """
     before, behind = operations[:at], operations[at + 1 :]
-    if any(isinstance(o, ir.Region) for o in before):  # what they set may depend on any of them
+    if any(isinstance(o, ir.Region) for o in before):  # states set in regions may depend on any of them
         return before
     values = {value.id for o in ir.walk_body(behind) for value in ir.inputs(o)}
     states = {o.state for o in ir.walk_body(behind) if isinstance(o, ir.Read)} - set(combined)
     kept = list[ir.Operation]()
     for operation in reversed(before):
-        needed = not isinstance(operation, ir.Prefetch)  # such as scalars, on which places may depend
+        needed = not isinstance(operation, ir.Prefetch)  # such as scalars, on which positions may depend
         if isinstance(operation, ir.Set):
             needed = operation.state in states
         elif isinstance(operation, ir.Computing):

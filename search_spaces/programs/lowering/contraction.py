@@ -1,8 +1,8 @@
-"""Products that become fused multiply-adds: a property of the program, the same in all of its schedules.
+"""Decide which products become fused multiply-adds: a property of the program, the same in all of its schedules.
 
-The emitted code leaves the compiler no choice: sums are ``__fadd_rn``, which are never contracted, and the products
-found here are ``fmaf`` with the sum that takes them. A compiler that contracts by itself does so in one schedule and
-not in another, so that equal orders of sums would give other bits.
+The generated code leaves no choice to the compiler. Sums are ``__fadd_rn``, which is never contracted, and the products
+found here are ``fmaf`` with the sum that uses them. A compiler that contracts on its own would do so in one schedule
+and not in another, so that equal summation orders would give different bits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from search_spaces.programs.inference.inference import Inference, Spread
 from search_spaces.programs.language import ir
 from search_spaces.programs.lowering.refs import Ref
 
-PRODUCT = "({0} * {1})"  # of an inline Ref
+PRODUCT = "({0} * {1})"  # text of an inline Ref
 _SUMS = {
     ("add", 0): "tile::multiply_add({0}, {1}, {2})",
     ("add", 1): "tile::multiply_add({0}, {1}, {2})",
@@ -27,8 +27,10 @@ _SUMS = {
 
 @cache
 def fused_products(found: Inference) -> frozenset[int]:
-    """Return the results of f32 multiplications that are taken by sums alone, each in the same straight-line code and
-    in a distribution in which the product is computed.
+    """Return the results of f32 multiplications that are fused with the sums that use them.
+
+    Only sums use such a product, all of them in the same straight-line code and in a distribution in which the product
+    is computed.
     """
     uses: dict[int, list[ir.Operation]] = {}
     for operation, _ in found.trace.walk():
@@ -46,7 +48,7 @@ def fused_products(found: Inference) -> frozenset[int]:
 
 
 def _taken_by(found: Inference, value: ir.Value, uses: dict[int, list[ir.Operation]]) -> Iterator[ir.Operation]:
-    """Yield what takes a value, also through conversions that keep its distribution in every schedule."""
+    """Yield the users of a value, also through conversions that keep its distribution in every schedule."""
     for operation in uses.get(value.id, []):
         if isinstance(operation, ir.Convert) and not operation.shared and _keeps(found, value, operation.result):
             yield from _taken_by(found, operation.result, uses)
@@ -59,10 +61,7 @@ def _keeps(found: Inference, value: ir.Value, converted: ir.Value) -> bool:
 
 
 def fused_sum(function: str, terms: list[Ref]) -> Ref | None:
-    """Return a sum or difference of which a term is a product that is fused with it; None of others.
-
-    Of two products the first is fused.
-    """
+    """Return a sum or difference fused with a product among its terms (the first of two), or None without one."""
     for at, term in enumerate(terms):
         code = _SUMS.get((function, at))
         if code is not None and is_product(term):
@@ -71,16 +70,17 @@ def fused_sum(function: str, terms: list[Ref]) -> Ref | None:
 
 
 def product(factors: list[Ref]) -> Ref:
-    """Return a product that the sums which take it compute."""
+    """Return a product that is computed by the sums which use it."""
     return Ref("inline", PRODUCT, F32, parts=tuple(factors))
 
 
 def is_product(ref: Ref) -> bool:
+    """Whether a reference is a product that its users compute."""
     return ref.kind == "inline" and ref.name == PRODUCT
 
 
 def is_power_of_two(number: float) -> bool:
-    """Whether its reciprocal is exact, too."""
+    """Whether a number is a power of two, so that its reciprocal is exact."""
     fraction, exponent = math.frexp(abs(number))
     return fraction == 0.5 and -125 <= exponent <= 126
 

@@ -1,4 +1,4 @@
-"""Loops over the registers of a thread: statements on values of one size, one after another, share a loop."""
+"""Loops over the registers of a thread: consecutive statements on values of one size share a loop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from search_spaces.programs.language.ir import Source
 
-Text = Callable[[str], str]  # a statement about the register with this index, or those from it on
+Text = Callable[[str], str]  # a statement about the register with this index, or those starting at it
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class _Statement:
 
 @dataclass
 class Code:
-    """The lines of a kernel's body. Statements for ``count`` registers are held back while others join their loop."""
+    """The lines of a kernel's body. Statements on ``count`` registers are held back so that others can share a loop."""
 
     lines: list[str] = field(default_factory=list)
     depth: int = 1
@@ -28,12 +28,12 @@ class Code:
     _statements: list[_Statement] = field(default_factory=list)
     _written: set[str] = field(default_factory=set)
     _tables: dict[tuple[int, ...], str] = field(default_factory=dict)
-    source: Source | None = None  # of the operation that is emitted now
-    prefix: str = ""  # of the names of tables
+    source: Source | None = None  # source of the operation that is being emitted
+    prefix: str = ""  # prefix of the names of tables
 
     @contextmanager
     def standing(self, source: Source) -> Iterator[None]:
-        """Lines of the body that have no source of their own are of this one."""
+        """Attribute lines of the ``with`` body that have no source of their own to this one."""
         before, self.source = self.source, source
         try:
             yield
@@ -41,26 +41,28 @@ class Code:
             self.source = before
 
     def add(self, line: str, source: Source | None = None) -> None:
-        """Add a line of its own."""
+        """Add a line outside of any shared loop."""
         self.flush()
         self._put(line, source)
 
     def _put(self, line: str, source: Source | None) -> None:
-        """Each line says where it stands: the compiler counts on from the line before."""
+        """Write a line with its source position, as the compiler would otherwise count on from the line before."""
         source = source or self.source
         if source is not None and not line.startswith("#"):
             self.lines.append(f'#line {source.line} "{source.file}"')
         self.lines.append(line if line.startswith("#") else "  " * self.depth + line)
 
     def declare(self, line: str) -> None:
-        """Add a line that may stand in front of the loop that is open."""
+        """Add a line that may come before the loop that is open."""
         self._put(line, None)
 
     def open(self, line: str, source: Source | None = None) -> None:
+        """Add a line that opens a brace."""
         self.add(line, source)
         self.depth += 1
 
     def close(self, line: str = "}") -> None:
+        """Add a line that closes a brace."""
         self.flush()
         self.depth -= 1
         self._put(line, None)
@@ -68,15 +70,15 @@ class Code:
     def each(
         self, count: int, text: Text, source: Source, *, width: int = 1, writes: str = "", scattered: Iterable[str] = ()
     ) -> None:
-        """Add a statement for each register, or every ``width`` of them.
+        """Add a statement for each register, or for every ``width`` of them.
 
         Args:
-            count: Registers.
-            text: The statement of register r.
-            source: The line of the program.
-            width: Registers that a statement takes.
+            count: Number of registers.
+            text: Returns the statement of register r.
+            source: Line of the program.
+            width: Registers per statement.
             writes: The array that it writes; "" for none.
-            scattered: Arrays that it reads in another order than its own, so that they must be whole.
+            scattered: Arrays that it reads in another order than its own, and which must therefore be complete.
         """
         if count != self._count or self._written & set(scattered):
             self.flush()
@@ -86,7 +88,7 @@ class Code:
             self._written.add(writes)
 
     def flush(self) -> None:
-        """Write the loop that is open."""
+        """Write the loop that is still open."""
         statements, self._statements = self._statements, []
         self._written = set()
         if not statements:
@@ -125,7 +127,7 @@ class Code:
         return self._tables.setdefault(numbers, f"{self.prefix}table_{len(self._tables) + 1}")
 
     def at(self, numbers: tuple[int, ...], index: str) -> str:
-        """``numbers[index]`` in CUDA C++."""
+        """Return ``numbers[index]`` as CUDA C++."""
         first = numbers[0]
         if all(n == first for n in numbers):
             return str(first)
@@ -137,7 +139,7 @@ class Code:
 
     @property
     def tables(self) -> list[str]:
-        """Their definitions."""
+        """Definitions of the tables of constants."""
         return [
             f"__device__ constexpr {'long long' if _is_far(numbers) else 'int'} {name}[{len(numbers)}] = "
             f"{{{', '.join(map(str, numbers))}}};"
@@ -146,5 +148,5 @@ class Code:
 
 
 def _is_far(numbers: tuple[int, ...]) -> bool:
-    """Whether an int does not hold all of them, such as distances between lines of a wide array."""
+    """Whether some number exceeds an int, such as distances between lines of a wide array."""
     return max(map(abs, numbers)) >= 1 << 31

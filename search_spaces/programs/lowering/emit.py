@@ -1,7 +1,7 @@
-"""The CUDA C++ of a schedule: every operation in the distributions that the inference and the schedule give it.
+"""Generate the CUDA C++ of a schedule: every operation in the distributions of the inference and the schedule.
 
-Registers of a value are an array in the order of its distribution, and what is read elsewhere is read through a table.
-Barriers stand in rings and in exchanges alone: no operation of a program is divergent.
+The registers of a value are an array in the order of its distribution; values in another order are read through a
+table. Barriers occur only in rings and exchanges, as no operation of a program is divergent.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from search_spaces.programs.planning.unrolling import unroll_of
 
 
 class Emitter(SharedLoops):
-    """Writes the body of one schedule's kernel."""
+    """Generates the body of one schedule's kernel."""
 
     def run(self) -> None:
+        """Generate the body."""
         operations = self.found.trace.operations
         if self.split is not None and self.split.launches > 1:
-            operations = operations[: operations.index(self.split.loop) + 1]  # the second launch goes on
+            operations = operations[: operations.index(self.split.loop) + 1]  # the second launch continues
         self._operations(operations)
         self.finish()
         self.code.flush()
@@ -48,7 +49,7 @@ class Emitter(SharedLoops):
     def _operation(self, operation: ir.Operation) -> None:
         match operation:
             case ir.Loop(body=(ir.FetchPart(), *_)) if self.split is None:
-                pass  # one block has all turns of the shared loop
+                pass  # one block runs all iterations of the split loop
             case ir.FetchPart():
                 self._fetch_part(operation)
             case ir.Loop():
@@ -94,7 +95,7 @@ class Emitter(SharedLoops):
         self._convert_all(operation)
 
     def _convert_all(self, operation: ir.Computing) -> None:
-        """Convert the value to what it is wanted in besides its own distribution."""
+        """Convert the value to the other distributions in which it is wanted."""
         result = operation.result
         if self.found.light[result.id]:
             return
@@ -124,7 +125,7 @@ class Emitter(SharedLoops):
             case ir.Read(_, state):
                 return self._read(result, state, spread, source)
             case ir.TransposeTile(_, value):
-                self._finish_product(value.id)  # under another name nobody would know that it waits
+                self._finish_product(value.id)  # under another name it would not be recognised as pending
                 return self.refs[value.id, spread.swap()]
             case ir.Reshape(_, value):
                 self._finish_product(value.id)
@@ -161,7 +162,7 @@ class Emitter(SharedLoops):
             code, given = fused.name, list(fused.parts)
         if operation.function.startswith(("nibble", "fp4")) and self.is_packed(result.dtype, spread):
             return fours(self, operation, given, self.of(spread))
-        if result.dtype.name == "bool":  # a comparison costs no register
+        if result.dtype.name == "bool":  # a comparison needs no register
             return Ref("inline", code, result.dtype, parts=tuple(given))
         count = self.of(spread).registers
         uniform = always(operation, self.found, self.turns) if operation.function == "where" else None
@@ -181,7 +182,7 @@ class Emitter(SharedLoops):
     def _masked(
         self, name: str, given: list[Ref], uniform: str, count: int, result: ir.Value, source: ir.Source
     ) -> Ref:
-        """``where`` with a constant, skipped by blocks in which the condition holds everywhere."""
+        """Emit ``where`` with a constant, skipped by blocks in which the condition holds everywhere."""
         mask, kept, other = given
         self.code.each(count, lambda r: f"{name}[{r}] = {kept.text(self.code, r)};", source, writes=name)
         if uniform == "true":
@@ -219,7 +220,7 @@ class Emitter(SharedLoops):
             return Ref("inline", "float({0})", to, parts=(given,))
         if to.bits == 16:
             narrow = Ref(given.kind, given.name, to, given.table, True, given.parts)
-            if given.rough or given.kind == "packed":  # rounded to another type before
+            if given.rough or given.kind == "packed":  # already rounded to another type
                 narrow = self._array(given, self.of(spread).registers, source, to)
             return self._pack(narrow, self.of(spread).registers, source) if self.is_packed(to, spread) else narrow
         if to.is_float and not given.dtype.is_float:
@@ -239,7 +240,7 @@ class Emitter(SharedLoops):
             waiting.sets.append(operation.state)
             return
         ref, name = self.ref(operation.value, spread), self.states[operation.state]
-        if ref.name == name and ref.table is None:  # a product has added to the state where it lies
+        if ref.name == name and ref.table is None:  # a product has added to the state in place
             return
         self.code.each(
             count,
@@ -272,7 +273,7 @@ class Emitter(SharedLoops):
             count = "part.count"
         elif split is not None and not split.combined:
             count = f"(first_turn + {split.each} < {split.turns} ? {split.each} : {split.turns} - first_turn)"
-        for operation in loop.body:  # states that the loop sets first are declared around it
+        for operation in loop.body:  # states that the loop is the first to set are declared before it
             if isinstance(operation, ir.Set) and operation.state not in self.states:
                 type_, registers = (
                     register_type(operation.value.dtype),
@@ -333,7 +334,7 @@ class Emitter(SharedLoops):
             self.code.add(f"#pragma unroll {count}")
 
     def _read_behind(self, loop: ir.Loop) -> None:
-        """Read the sums of a loop that wmma has added up."""
+        """Read the sums of a loop that wmma has accumulated."""
         for operation in loop.body:
             made = self.found.made[operation.value.id] if isinstance(operation, ir.Set) else None
             if isinstance(operation, ir.Set) and isinstance(made, ir.Mma) and read_behind(self.found, made) is not None:
@@ -371,7 +372,7 @@ class Emitter(SharedLoops):
         self._turns(loop, ring)
 
     def _buffered_turns(self, loop: ir.Loop, ring: list[StagedNumbers], arguments: str) -> None:
-        """Emit turns with two buffers of fragments: what reads a step of a stage, and what multiplies it."""
+        """Emit iterations with two buffers of fragments: one step is read while another is multiplied."""
         steps, reads, multiplies = self._buffer_fragments(loop)
         types = (
             f"Ring_{loop.number}, {steps}, {str(loop.number in self.peeled).lower()}{', true' if self.early else ''}"
@@ -389,7 +390,7 @@ class Emitter(SharedLoops):
         self._leave("});")
 
     def _turns(self, loop: ir.Loop, ring: Sequence[StagedNumbers | BoxedNumbers]) -> None:
-        """Emit what each turn of a ring's loop does with a stage."""
+        """Emit what each iteration of a ring's loop does with a stage."""
         self.add_turn(loop)
         if loop.number in self.peeled:
             self._stage(ring)
@@ -411,7 +412,7 @@ class Emitter(SharedLoops):
             offset += n.bytes
 
     def _but_the_last(self, loop: ir.Loop) -> None:
-        """Emit the body for the turns of a loop but the last, which carry fewer masks; it follows once more."""
+        """Emit the body for all iterations but the last, with fewer masks; the body for the last one follows."""
         turns, stores = self.turns, self.stores
         self.turns = but_the_last(turns, loop.number)
         self._operations(loop.body)
@@ -420,7 +421,7 @@ class Emitter(SharedLoops):
 
 
 def _narrowing(given: DType, to: DType) -> str:
-    """Return the function of a cast to a whole number or to 8 bits; "" of others, and where all numbers stay."""
+    """Return the function of a cast to a whole number or to 8 bits; "" for other casts and for exact ones."""
     if to.is_float:
         return f"tile::narrowed<{to.c_name}>({{0}})" if to.bits == 8 else ""
     cut = "tile::truncated({0})" if given.is_float else "{0}"
@@ -430,5 +431,5 @@ def _narrowing(given: DType, to: DType) -> str:
 
 
 def outside_ring(loop: int | None, ring: Sequence[StagedNumbers | BoxedNumbers]) -> bool:
-    """Whether a loop's exchanges have a place of their own: those of inner loops without a ring are those around."""
+    """Whether a loop's exchanges have memory of their own; inner loops without a ring share the surrounding loop's."""
     return loop is None or bool(ring)

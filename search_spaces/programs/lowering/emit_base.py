@@ -1,4 +1,4 @@
-"""What all parts of the emitter share: the schedule in numbers, names, and the lines written so far."""
+"""State shared by all parts of the emitter: the schedule in numbers, names, and the lines written so far."""
 
 from __future__ import annotations
 
@@ -25,14 +25,17 @@ from search_spaces.programs.planning.tails import but_the_last, leaves, peeled
 from search_spaces.programs.planning.ways import fragments, is_boxed, is_opaque
 from search_spaces.spaces.parameters import Value
 
-SHARED_ALIGNMENT = 1024  # of a block's dynamic shared memory (ptx/shared_memory.cuh)
+SHARED_ALIGNMENT = 1024  # bytes; alignment of a block's dynamic shared memory (ptx/shared_memory.cuh)
 
 
 @dataclass(frozen=True)
 class EarlyLoads:
-    """What fills a ring for the next part of a block while the results of this one leave.
+    """Loads that fill a ring for a block's next part while the results of this one are stored.
 
-    The ``ring`` lies at byte ``place`` of shared memory; ``loads`` is the expression in CUDA C++ that makes its loads.
+    Attributes:
+        ring: Name of the ring.
+        place: Byte offset of the ring in shared memory.
+        loads: CUDA C++ expression that constructs the ring's loads.
     """
 
     ring: str
@@ -41,7 +44,7 @@ class EarlyLoads:
 
 
 class EmitterBase:
-    """Of one schedule."""
+    """Base of the emitters of one schedule."""
 
     def __init__(self, found: Inference, values: Mapping[str, Value], device: Device) -> None:
         self.found, self.values, self.device = found, values, device
@@ -60,10 +63,10 @@ class EmitterBase:
         self.refs: dict[tuple[int, Spread], Ref] = {}
         self.states: dict[int, str] = {}
         self.loop: int | None = None
-        self.loops = 0  # that are emitted now, one in another
-        self._made_in: dict[str, int] = {}  # how many of them were, when an array was declared
+        self.loops = 0  # number of nested loops being emitted
+        self._made_in: dict[str, int] = {}  # nesting depth at which each array was declared
         self.stores = 0
-        # Elements that came with their index: by value, distribution, reduction, dimension, size and loops around.
+        # Elements picked along with their index, by value, distribution, reduction, dimension, size and loops around.
         self.picked: dict[tuple[int, Spread, str, int, int, tuple[int, ...]], str] = {}
         self.turns = found.trace.turns()
         self.partial = {
@@ -74,11 +77,11 @@ class EmitterBase:
         self._coordinates: dict[tuple[Distribution, int], str] = {}
         self._scopes: list[list[tuple[Distribution, int]]] = [[]]
         self._names = 0
-        self.shared_read: set[str] = set()  # tiles of the program that were read since a barrier
+        self.shared_read: set[str] = set()  # tiles of the program read since the last barrier
         self.shared_written: set[str] = set()
-        self._written = False  # whether shared memory has been written before
-        self.inits: list[str] = []  # of mbarriers
-        self.producer: list[str] = []  # what a warp does that copies alone
+        self._written = False  # whether shared memory has been written so far
+        self.inits: list[str] = []  # initialisation of mbarriers
+        self.producer: list[str] = []  # code of the producer warp
         self.barriers = 0  # bytes of mbarriers
         self.split: Split | None = split_of(found, values)
         self.early = bool(values.get(EARLY_COPIES, 0))
@@ -87,7 +90,7 @@ class EmitterBase:
         self.buffered = bufferable(found) if values.get("fragment_buffers", 1) == 2 else None
 
     def alignment(self, n: StagedNumbers) -> int:
-        """Of an operand's tiles, in every stage of a ring."""
+        """Return the alignment in bytes of an operand's tiles, in every stage of a ring."""
         name, loop = n.staged.name, n.staged.loop
         if loop is None:
             return math.gcd(SHARED_ALIGNMENT, self.memory.kept[name])
@@ -97,9 +100,7 @@ class EmitterBase:
         return math.gcd(SHARED_ALIGNMENT, self.memory.rings[loop], stage, place)
 
     def whole(self, n: StagedNumbers) -> bool | None:
-        """Of an operand of a loop that is peeled: whether tiles before its last turn lie in the array along their way;
-        None of others.
-        """
+        """Whether all tiles before the last iteration of a peeled loop lie inside the array; None for other loops."""
         loop = n.staged.loop
         if loop not in self.peeled or loop is None:
             return None
@@ -109,14 +110,16 @@ class EmitterBase:
         return moved is not None and not leaves(window, moved, self.found, but_the_last(self.turns, loop))
 
     def new(self, prefix: str = "v") -> str:
+        """Return a new name."""
         self._names += 1
         return f"{prefix}{self._names}"
 
     def of(self, spread: Spread) -> Distribution:
+        """Return a distribution in numbers."""
         return self.numbers.of(spread)
 
     def coordinate(self, of: Distribution, dimension: int) -> str:
-        """Return a variable: where the thread's register 0 lies along a dimension."""
+        """Return a variable with the coordinate of the thread's register 0 along a dimension."""
         key = of, dimension
         if key not in self._coordinates:
             text = of.code(dimension, self.numbers.warps)
@@ -130,7 +133,7 @@ class EmitterBase:
 
     def _enter(self, line: str, source: ir.Source | None = None) -> None:
         if line != "{":
-            self.finish()  # what was held back is computed once, and by all threads
+            self.finish()  # pending code is executed once, and by all threads
         self.code.open(line, source)
         self._scopes.append([])
 
@@ -141,17 +144,18 @@ class EmitterBase:
             del self._coordinates[key]
 
     def declare(self, prefix: str, type_: str, count: int) -> str:
+        """Declare an array of registers, and return its name."""
         name = self.new(prefix)
         self._made_in[name] = self.loops
         self.code.declare(f"{type_} {name}[{count}];")
         return name
 
     def is_of_more_turns(self, array: str) -> bool:
-        """Whether an array was declared outside of the loop that is emitted."""
+        """Whether an array was declared outside of the loop that is being emitted."""
         return self._made_in[array] < self.loops
 
     def is_packed(self, dtype: DType, spread: Spread) -> bool:
-        """Whether a value is an operand of tensor cores: pairs of 16 bits, or four of 8 bits, in words."""
+        """Whether a value is a tensor-core operand packed in words: pairs of 16 bits, or four of 8 bits."""
         return (
             spread.operand and dtype.bits == self.factor_bits < 32 and self.row is not None and self.row.unit == "mma"
         )
@@ -194,15 +198,16 @@ class EmitterBase:
     _structs: str = ""
 
     def structs_add(self, text: str) -> None:
-        """Text in front of the kernel."""
+        """Add text before the kernel."""
         self._structs += text
 
     @property
     def structs(self) -> str:
+        """Text before the kernel."""
         return self._structs
 
     def base(self, array: ir.Array) -> str:
-        """Return a pointer to the matrix that is left of an array."""
+        """Return a pointer to the matrix that remains after indexing an array."""
         name = f"{array.name}_array"
         stride = math.prod(array.full[-2:]) if array.pitch is None else array.full[-2]
         pitch = "" if array.pitch is None else f" * {array.pitch.code}"
@@ -213,7 +218,7 @@ class EmitterBase:
         return " + ".join([name, *reversed(terms)])
 
     def scalar(self, operation: ir.LoadScalar) -> str:
-        """Return the statement that loads a number that places depend on."""
+        """Return the statement that loads a scalar used as an index."""
         array, terms, tests, stride = operation.array, list[str](), list[str](), 1
         for extent, place in reversed(list(zip(array.full, operation.at, strict=True))):
             terms.append(f"static_cast<long long>({place.code}) * {stride}")
@@ -230,26 +235,26 @@ class EmitterBase:
 
     @property
     def barrier(self) -> str:
-        """Of all threads that compute."""
+        """Barrier of all computing threads."""
         if not copies_alone(self.values):
             return "ptx::barrier_sync();"
         return f"ptx::barrier_sync(1, {self.numbers.warps * 32});"
 
     def turn_of(self, loop: int, own: str) -> str:
-        """Return the declaration of a loop's turn, of those that the block has: all of them, or its part."""
+        """Return the declaration of a loop's iteration number; ``own`` counts the block's own iterations."""
         shared = self.split is not None and self.split.loop.number == loop
         return f"[[maybe_unused]] const int turn_{loop} = {f'first_turn + {own}' if shared else own};"
 
     def count_of(self, loop: ir.Loop) -> str:
-        """Return the number of turns of a loop that blocks do not share, or of all who do; it may be negative."""
+        """Return the total number of iterations of a loop, over all blocks that share it; it may be negative."""
         return ((loop.stop - loop.first + (loop.step - 1)) // loop.step).code
 
     def shares(self, loop: ir.Loop) -> bool:
-        """Return whether the program says that blocks share the loop, and the schedule has several."""
+        """Whether the program splits the loop and the schedule uses several blocks."""
         return self.split is not None and bool(self.split.combined) and self.split.loop.number == loop.number
 
     def share_lines(self, loop: ir.Loop, count: str) -> list[str]:
-        """Return the declarations of the block's part of a shared loop: turns from ``first_turn``, ``own_turns``."""
+        """Return declarations of the block's part of a split loop: ``first_turn`` and ``own_turns``."""
         if not self.shares(loop):
             return []
         assert self.split is not None
@@ -260,17 +265,17 @@ class EmitterBase:
         ]
 
     def turn_parameter(self, loop: ir.Loop) -> str:
-        """Return the parameter of the function that runs a turn of a ring; ``turn_lines`` follow it."""
+        """Return the parameter of the function that runs one iteration of a ring; ``turn_lines`` follow it."""
         own = "own_turn" if self.shares(loop) else f"turn_{loop.number}"
         return f"[[maybe_unused]] int {own}"
 
     def add_turn(self, loop: ir.Loop) -> None:
-        """Declare the turn of a shared loop in the function that runs one."""
+        """Declare the iteration number of a split loop in the function that runs one iteration."""
         if self.shares(loop):
             self.code.add(self.turn_of(loop.number, "own_turn"))
 
     def places(self, staged: Staged) -> tuple[str, str]:
-        """Where an operand's first tile begins in its matrix, lines and along them."""
+        """Return where an operand's first tile begins in its matrix: the line, and the position along it."""
         window = staged.load.window
         found = [i.code for i in staged.start]
         shape = window.shape
@@ -284,12 +289,12 @@ class EmitterBase:
         return found[0], found[1]
 
     def _barrier(self, line: ir.Source) -> None:
-        """In front of what writes shared memory."""
+        """Emit a barrier before a write to shared memory."""
         self.code.add(self.barrier, line)
         self._written = True
 
     def finish(self) -> None:
-        """Write what was held back for what follows to share."""
+        """Emit pending code that later code must not join."""
 
     def ref(self, value: ir.Value, spread: Spread) -> Ref:
         """Return a value for arithmetic, as it is in registers."""

@@ -1,6 +1,6 @@
-"""wgmma: products whose operands are boxes in shared memory, what fills those, and the barriers between both.
+"""wgmma: products whose operands are boxes in shared memory, the copies that fill these, and their barriers.
 
-Everything that is in flight has been waited for where a value of it is read, or a turn ends.
+Work in flight is waited for before one of its values is read, and at the end of an iteration.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from search_spaces.programs.planning.staging import StagedNumbers
 
 @dataclass
 class Waiting:
-    """A product whose loop over k is not written yet: those behind it may share it."""
+    """A product whose loop over k has not been emitted yet, so that later products may share it."""
 
     operation: ir.Mma
     array: str
@@ -29,25 +29,25 @@ class Waiting:
 
 
 class Boxes(TensorMemory):
-    """What of a kernel is different with operands in boxes."""
+    """Parts of a kernel that differ when operands are boxes."""
 
     @property
     def phases(self) -> tuple[int, int] | None:
-        """Results between which a warpgroup lets the other one multiply, or None where they do not take turns."""
+        """Results between which a warpgroup lets the other one multiply, or None without alternation."""
         number = alternating(self.found) if self.boxed and alternates(self.values) else None
         return None if number is None else phases(self.found, number)
 
     @property
     def producing(self) -> bool:
-        """Whether a warp of its own copies."""
+        """Whether a dedicated warp copies."""
         return copies_alone(self.values)
 
     @property
     def head(self) -> list[str]:
-        """In front of the body: mbarriers, and what the warp that copies does instead of it."""
+        """Code before the body: mbarriers, and the producer warp's code."""
         if not self.boxed:
             return []
-        # By a shuffle, behind which ptxas knows that all lanes have the same: descriptors lie in uniform registers.
+        # After a shuffle ptxas knows that all lanes hold the same value, and keeps descriptors in uniform registers.
         lines = [
             "[[maybe_unused]] const int thread = int(threadIdx.x), lane = thread % 32, "
             "warp = int(ptx::shfl_idx(unsigned(thread) / 32u, 0));"
@@ -74,7 +74,7 @@ class Boxes(TensorMemory):
         return lines
 
     def _box_copy(self, n: BoxedNumbers) -> str:
-        """Where the operand's tile begins, and what copies it."""
+        """Return where the operand's tile begins, and the copy that fills it."""
         staged = n.staged
         if by_turn(staged):
             return f"{{&{staged.name}_map, place_{staged.name}}}" if n.tma else f"{{place_{staged.name}, thread}}"
@@ -85,7 +85,7 @@ class Boxes(TensorMemory):
         return f"{{&{staged.name}_map, {lead}, {places}}}"
 
     def _keep_boxes(self, n: BoxedNumbers, source: ir.Source) -> None:
-        """Keep a tile that is copied once."""
+        """Copy a tile once that stays in shared memory."""
         name = n.staged.name
         self.code.add(f"const unsigned tile_{name} = shared + {self.memory.kept[name]}u;", source)
         self._enter("{")
@@ -162,8 +162,9 @@ class Boxes(TensorMemory):
             )
 
     def _flying_turns(self, loop: ir.Loop) -> None:
-        """Of a loop that adds up products and does nothing else: a group of multiplications each, which the ring
-        waits for; states are the accumulators.
+        """Emit a loop that only accumulates products, with one group of multiplications per iteration in flight.
+
+        The ring waits for the groups; the states are the accumulators.
         """
         if self.columns:
             self._tensor_turns(loop, list(self._products_of(loop)))
@@ -182,9 +183,7 @@ class Boxes(TensorMemory):
         self.code.flush()
 
     def _products_of(self, loop: ir.Loop) -> Iterator[tuple[ir.Mma, int]]:
-        """Yield the products of a loop that does nothing else, each with the state that it adds to, when its operands
-        have been emitted.
-        """
+        """Yield the products of an accumulating loop with the state that each adds to; operands are emitted before."""
         states: dict[int, int] = {}
         for operation in loop.body:
             match operation:
@@ -198,15 +197,15 @@ class Boxes(TensorMemory):
                     yield operation, states[c.id]
 
     def _value(self, operation: ir.Computing, spread: Spread) -> Ref:
-        """Of the emitter of all operations."""
+        """Emit an operation (implemented by the emitter of all operations)."""
         raise NotImplementedError
 
     def _box_products(self, waiting: list[Waiting]) -> None:
-        """Emit the multiplications of products, one group of them, and the wait for it."""
+        """Emit the multiplications of products as one group, and the wait for it."""
         calls = [self._box_call(w.operation, w.array) for w in waiting]
         results = {w.operation.result.id for w in waiting}
         for w in waiting:
-            if w.operation.c is not None:  # computed in front of the fence: the compiler does not know of it
+            if w.operation.c is not None:  # must be computed before the fence, of which the compiler is unaware
                 self._hold(w.array, self.of(self.found.natural[w.operation.result.id]).registers, w.operation.source)
         self.code.flush()
         if self.phases is not None and self.phases[1] in results:
@@ -223,7 +222,7 @@ class Boxes(TensorMemory):
         self.code.flush()
 
     def _hold(self, array: str, count: int, source: ir.Source) -> None:
-        """Keep what is written to an array before, and what reads it behind, where they stand."""
+        """Keep writes to an array before this point, and reads of it after."""
         self.code.each(count, lambda r: f"ptx::hold_register({array}[{r}]);", source, writes=array)
 
     def _box_call(self, o: ir.Mma, array: str) -> tuple[str, ir.Source]:
@@ -246,12 +245,12 @@ class Boxes(TensorMemory):
         return f"tile::multiply_registers<{of}>({array}, {packed.name}, tile_{b.name}, {more});", o.source
 
     def _box_fragments(self, value: ir.Value, spread: Spread, staged: Staged) -> Ref:
-        """All fragments of an a in registers: a warp's rows of it."""
+        """Load all fragments of an operand a in registers: a warp's rows of it."""
         name = self.declare("w", "unsigned", self.of(spread).registers // 2)
         self.code.add(f"tile::load_box_fragments<Operand_{staged.name}>({name}, tile_{staged.name}, warp);")
         return Ref("packed", name, value.dtype)
 
 
 def by_kind(numbers: list[StagedNumbers | BoxedNumbers]) -> tuple[list[StagedNumbers], list[BoxedNumbers]]:
-    """Of one schedule all are of one kind."""
+    """Split operands into those for fragments and boxes; all operands of a schedule are of one kind."""
     return [n for n in numbers if isinstance(n, StagedNumbers)], [n for n in numbers if isinstance(n, BoxedNumbers)]

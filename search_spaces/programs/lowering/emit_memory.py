@@ -1,4 +1,4 @@
-"""Windows: loads, stores, atomics and prefetches of the registers of a distribution."""
+"""Memory accesses of a distribution's registers: loads, stores, atomics and prefetches of windows."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from search_spaces.programs.planning.staging import StagedNumbers
 
 @dataclass(frozen=True)
 class Distances:
-    """How far the registers of a thread lie from its register 0 in an array: lines, and elements along them."""
+    """Distances of a thread's registers from its register 0 in an array: lines, and elements along them."""
 
     lines: tuple[int, ...]
     along: tuple[int, ...]
     array: ir.Array
 
     def code(self, code: Code, index: str) -> str:
-        """Return the distance of a register in CUDA C++."""
+        """Return the distance of a register as CUDA C++."""
         if self.array.pitch is None:
             line = self.array.matrix[1]
             return code.at(tuple(a * line + b for a, b in zip(self.lines, self.along, strict=True)), index)
@@ -52,10 +52,10 @@ def _pitched(lines: str, along: str, pitch: str) -> str:
 
 
 class MemoryAccess(SharedTiles):
-    """What moves between global memory and registers, and tiles that are copied to shared memory once."""
+    """Moves between global memory and registers, and tiles that are copied to shared memory once."""
 
     def _copy(self, staged: Staged) -> str:
-        """Return a TileCopy of the operand's tile, where it begins."""
+        """Return the TileCopy of the operand's tile, and where it begins."""
         if by_turn(staged):
             return f"{{place_{staged.name}, thread}}"
         pitch = staged.load.window.array.pitch
@@ -63,8 +63,9 @@ class MemoryAccess(SharedTiles):
         return f"Operand_{staged.name}::Copy({', '.join(self._tile_place(staged))}, thread{apart})"
 
     def _tile_place(self, staged: Staged) -> tuple[str, str, str]:
-        """Return the matrix of an operand for what copies its tiles, and where the first one begins along lines and
-        across them. Lines of a dynamic size are counted such that the first one outside is FIRST_OUTSIDE.
+        """Return an operand's matrix and where its first tile begins, along lines and across them.
+
+        Lines of a dynamic size are numbered such that the first one outside is FIRST_OUTSIDE.
         """
         array = staged.load.window.array
         base, (lines, along) = self.base(array), self.places(staged)
@@ -74,8 +75,11 @@ class MemoryAccess(SharedTiles):
         return f"{base} - static_cast<long long>({before}) * {array.pitch_code}", f"{before} + {lines}", along
 
     def _access(self, window: ir.Window, of: Distribution, source: ir.Source) -> tuple[str, Distances, list[str]]:
-        """Return a pointer to the thread's register 0; the distance of each register; and of each dimension a name for
-        the coordinate in the array, "" where all of it is inside.
+        """Return how a thread accesses a window.
+
+        Returns:
+            A pointer to the thread's register 0; the distance of each register; and for each dimension a name for the
+            coordinate in the array, or "" if all of it is inside.
         """
         lines, inside = [], []
         strides = window.strides
@@ -112,14 +116,14 @@ class MemoryAccess(SharedTiles):
         return pointer, Distances(numbers[0], numbers[1], window.array), inside
 
     def _packed_place(self, window: ir.Window, of: Distribution) -> str:
-        """Return how far register 0 of the thread lies from the beginning of a packed array."""
+        """Return the offset of the thread's register 0 in a packed array."""
         order, starts = window.array.order, [self.coordinate(of, d) for d in (0, 1)]
         assert order is not None
         line, place = order.code(*(f"{at.code} + {s}" for at, s in zip(window.at, starts, strict=True)))
         return f"static_cast<long long>({line}) * {window.array.stored[1]} + {place}"
 
     def _places(self, window: ir.Window, spread: Spread) -> Ref | None:
-        """Return the places that a tile says, for each register of ``spread``."""
+        """Return the positions from an index tile, for each register of ``spread``."""
         if window.index is None:
             return None
         ref = self.ref(window.index, of_index(window, spread))
@@ -129,7 +133,7 @@ class MemoryAccess(SharedTiles):
         return ref.through(fold(self.of(spread), along, window.shape[along])[1])
 
     def _far(self, window: ir.Window, places: Ref | None, index: str) -> str:
-        """Return how far a register's element lies from the pointer because of a place that a tile says."""
+        """Return the distance of a register's element from the pointer due to a position from an index tile."""
         if places is None:
             return ""
         stride = "1" if len(window.indexed) == 2 else window.array.pitch_code
@@ -154,7 +158,7 @@ class MemoryAccess(SharedTiles):
             if name:
                 place = f"{name} + {self.code.at(of.of_registers(d), index)}"
                 low, _ = window.at[d].interval(self.found.trace.most_blocks, self.turns)
-                # of unsigned numbers, what lies before the array is beyond its end
+                # as unsigned numbers, positions before the array are beyond its end
                 tests.append(
                     f"unsigned({place}) < {_unsigned_extent(window, d)}"
                     if low < 0
@@ -165,7 +169,7 @@ class MemoryAccess(SharedTiles):
         return " && ".join(tests) or "true"
 
     def _width(self, window: ir.Window, of: Distribution, most: int) -> int:
-        """Elements of an access: neighbours in memory and in registers, aligned."""
+        """Return the elements per access: aligned neighbours in both memory and registers."""
         line = line_dimension(window)
         if line in window.indexed:
             return 1
@@ -220,7 +224,7 @@ class MemoryAccess(SharedTiles):
             writes=name,
             scattered=() if places is None else places.scattered,
         )
-        self.code.flush()  # all loads are on their way before one of them is waited for
+        self.code.flush()  # issue all loads before waiting for the first
         ref = Ref("array", name, result.dtype)
         packs = packed and (places is not None or written or type_.bits == 8)
         return self._pack(ref, of.registers, source) if packs else ref
@@ -234,7 +238,7 @@ class MemoryAccess(SharedTiles):
         names: list[str],
         places: Ref | None,
     ) -> Ref:
-        """Pairs of 16 bits, as tensor cores take them; of one line, where a tile says which."""
+        """Load pairs of 16 bits as tensor cores take them, from one line if the window is indexed."""
         window, type_ = operation.window, operation.window.array.dtype
         width = self._width(window, of, 2)
         name = self.declare("w", "unsigned", of.registers // 2)
@@ -256,11 +260,11 @@ class MemoryAccess(SharedTiles):
         return Ref("packed", name, operation.result.dtype)
 
     def _keep_boxes(self, n: BoxedNumbers, source: ir.Source) -> None:
-        """Of wgmma."""
+        """Copy a tile for wgmma once that stays in shared memory."""
         raise NotImplementedError
 
     def _keep(self, n: StagedNumbers, source: ir.Source) -> None:
-        """Keep a tile that is copied to shared memory once."""
+        """Copy a tile to shared memory once."""
         name = n.staged.name
         self.code.add(f"const unsigned tile_{name} = shared + {self.memory.kept[name]}u;", source)
         self._enter("{")
@@ -304,7 +308,7 @@ class MemoryAccess(SharedTiles):
         if self._meets(window.array, operation) or (
             isinstance(operation, ir.AtomicRmw) and self._follows(operation, place)
         ):
-            self.code.add(self.barrier, source)  # another thread may have loaded the element, or combined it before
+            self.code.add(self.barrier, source)  # another thread may have loaded or combined the element
         if isinstance(operation, ir.AtomicFetch):
             old = self.declare("old", register_type(type_), of.registers)
             scattered = (*raw.scattered, *(() if places is None else places.scattered))
@@ -341,7 +345,7 @@ class MemoryAccess(SharedTiles):
         self.code.each(of.registers, text, source, width=width, scattered=scattered)
 
     def _meets(self, array: ir.Array, operation: ir.Operation) -> bool:
-        """Say whether threads of the block may have loaded or stored elements of an array that it loads and writes."""
+        """Whether threads of the block may have loaded or stored elements of an array that the operation accesses."""
         before, loads, found = 0, False, False
         for other, around in self.found.trace.walk():
             if not isinstance(other, ir.LoadTile | ir.StoreTile | ir.AtomicRmw):
@@ -355,7 +359,7 @@ class MemoryAccess(SharedTiles):
         return loads and found
 
     def _follows(self, operation: ir.AtomicRmw, place: int) -> bool:
-        """Say whether the order of this atomic and one before it shows in an old value."""
+        """Whether the order of this atomic and an earlier one is visible in an old value."""
         name, others = operation.window.array.name, list[int]()
         for number, store in enumerate(self.found.stores):
             if isinstance(store, ir.AtomicRmw) and store.window.array.name == name:
@@ -364,11 +368,11 @@ class MemoryAccess(SharedTiles):
         return fetched and (len(others) > 1 or bool(self.found.stored_in[place]))
 
     def _convert_all(self, operation: ir.Computing) -> None:
-        """Convert a value to what it is wanted in besides its own distribution."""
+        """Convert a value to the other distributions in which it is wanted."""
         raise NotImplementedError
 
     def _below(self, operation: ir.StoreTile | ir.AtomicRmw, of: Distribution) -> str:
-        """Return how far the thread's register 0 lies behind the last row that is stored; "" where all rows are."""
+        """Return by how much the thread's register 0 exceeds the last row that is stored; "" if all rows are stored."""
         if not isinstance(operation, ir.StoreTile) or operation.rows_below is None:
             return ""
         name, at = self.new("below"), self.coordinate(of, 0)
@@ -377,7 +381,7 @@ class MemoryAccess(SharedTiles):
         return name
 
     def _combining(self, operation: ir.AtomicRmw, to: str, inside: str, value: str, old: str = "") -> str:
-        """Return a statement that combines an element in memory with a number; ``old`` takes what it was."""
+        """Return a statement that combines an element in memory with a number; ``old`` receives the old element."""
         row, type_ = ATOMICS[operation.kind], operation.window.array.dtype
         if row.red and type_.bits == 32:
             return f"if ({inside}) {old}ptx::{'fetch' if old else 'reduce'}_{row.red}({to}, {value});"
@@ -389,7 +393,7 @@ class MemoryAccess(SharedTiles):
         )
 
     def _prefetch(self, operation: ir.Prefetch) -> None:
-        """Prefetch with a thread for each line of 128 bytes of the window."""
+        """Prefetch with one thread per 128-byte line of the window."""
         window, source = operation.window, operation.source
         if operation.locality == 0:
             return
@@ -413,6 +417,6 @@ class MemoryAccess(SharedTiles):
 
 
 def _unsigned_extent(window: ir.Window, dimension: int) -> str:
-    """Return the array's extent along a dimension, as an unsigned number in CUDA C++."""
+    """Return the array's extent along a dimension as an unsigned CUDA C++ number."""
     code = window.extent_code(dimension)
     return f"{code}u" if window.dynamic(dimension) is None else f"unsigned({code})"

@@ -1,6 +1,6 @@
-"""Values that change hands: by other registers, shuffles or shared memory, and the joining of what threads reduced.
+"""Redistribute values through registers, shuffles or shared memory, and combine what threads have reduced.
 
-Barriers stand in exchanges and in rings alone.
+Barriers occur only in exchanges and rings.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Moves(EmitterBase):
         return Ref("array", name, ref.dtype, rough=ref.rough and ref.kind == "array")
 
     def _exchanged(self, ref: Ref, source: Distribution, target: Distribution, line: ir.Source) -> Ref:
-        """Through shared memory: barrier, write, barrier, read."""
+        """Redistribute through shared memory: barrier, write, barrier, read."""
         text = str(self.values["exchange"])
         layout = exchange_layout(text, source.shape)
         place = self.memory.exchange(self.loop, source.shape)
@@ -74,7 +74,7 @@ class Moves(EmitterBase):
     def _words(
         self, name: str, of: Distribution, layout: SharedLayout, place: int, function: str, line: ir.Source
     ) -> None:
-        """All registers of an array to shared memory, or from there, in the widest pieces."""
+        """Move all registers of an array to or from shared memory, in the widest pieces."""
         starts = [self.coordinate(of, d) for d in (0, 1)]
         width = access_width(of, layout)
         registers = of.of_registers(0), of.of_registers(1)
@@ -133,14 +133,14 @@ class Moves(EmitterBase):
         return Ref("array", name, operation.result.dtype)
 
     def _added(self, sum_: str, given: Ref, register: str, code: str) -> str:
-        """Return the statement that joins a register of ``given`` to a variable."""
+        """Return the statement that combines a register of ``given`` with a variable."""
         if is_product(given):
             factors = (part.text(self.code, register) for part in given.parts)
             return f"{sum_} = tile::multiply_add({', '.join(factors)}, {sum_});"
         return f"{sum_} = {code.format(sum_, given.text(self.code, register))};"
 
     def _join(self, name: str, operation: ir.ReduceTile, of: Distribution, source: ir.Source) -> None:
-        """Join the parts of lanes, then those of warps."""
+        """Combine the partial results of lanes, then those of warps."""
         row, dimension, size = REDUCTIONS[operation.kind], operation.dimension, operation.size
         folded, _ = fold(of, dimension, size)
         count = folded.registers
@@ -169,8 +169,9 @@ class Moves(EmitterBase):
             )
 
     def _join_lanes(self, name: str, operation: ir.ReduceTile, of: Distribution, digit: Digit, parts: int) -> None:
-        """Join the parts of lanes whose number is no power of two: all lanes add them up in one order, those of the
-        first lanes where several hold copies.
+        """Combine the partial results of lanes whose number is not a power of two.
+
+        All lanes add them up in one order, using the first lanes where several hold copies.
         """
         row, source, base = REDUCTIONS[operation.kind], operation.source, self.new("lane")
         register = register_type(operation.result.dtype)
@@ -197,14 +198,14 @@ class Moves(EmitterBase):
         of: Distribution,
         folded: Distribution,
     ) -> None:
-        """Leave each warp's part in shared memory, and join the parts in one order.
+        """Write each warp's partial results to shared memory, and combine them in one order.
 
         Args:
-            names: The arrays with the parts, and their types.
-            joined: The statement that joins register q with a part of each array.
+            names: The arrays of partial results, and their types.
+            joined: Returns the statement that combines register q with a part of each array.
             operation: The reduction.
-            of: Distributes what is reduced.
-            folded: Distributes the result.
+            of: Distribution of its operand.
+            folded: Distribution of its result.
         """
         source = operation.source
         if operation.size != operation.value.shape[operation.dimension]:
@@ -221,7 +222,7 @@ class Moves(EmitterBase):
             weight *= extent
         start = self.coordinate(folded, 1 - dimension)
         offsets = folded.of_registers(1 - dimension)
-        # Of the warps that hold copies of a result beside its parts, and of such lanes, the first one writes.
+        # If several warps (or lanes) hold copies of a partial result, the first one writes it.
         tests = []
         for where, limit in (("warp", self.numbers.warps), ("lane", WARP)):
             used = folded.used(where, limit) + (digits if where == "warp" else [])  # type: ignore[arg-type]
@@ -262,7 +263,7 @@ class Moves(EmitterBase):
 
 
 def _lane_parts(of: Distribution, folded: Distribution, dimension: int) -> list[tuple[Digit, int]]:
-    """Return the digits of lanes that hold parts of a result along a dimension, and how many each holds."""
+    """Return the lane digits along a dimension, which hold parts of a result, with the number of parts."""
     found, kept = [], folded.used("lane", WARP, dimension)
     for stride, size in of.used("lane", WARP, dimension):
         parts = size // next((n for s, n in kept if stride <= s < stride * size), 1)
@@ -272,5 +273,5 @@ def _lane_parts(of: Distribution, folded: Distribution, dimension: int) -> list[
 
 
 def lane_masks(of: Distribution, dimension: int) -> set[int]:
-    """Return the bits of the lane's number that belong to a dimension."""
+    """Return the bits of the lane number that belong to a dimension."""
     return {stride << bit for stride, size in of.used("lane", WARP, dimension) for bit in range(size.bit_length() - 1)}

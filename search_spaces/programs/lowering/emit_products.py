@@ -1,4 +1,4 @@
-"""Products: accumulators, fragments from registers or shared memory, and the loop over k that products share."""
+"""Products: accumulators, fragments from registers or shared memory, and the shared loop over k."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from search_spaces.programs.planning.scratch import WMMA_SUMS
 from search_spaces.programs.planning.staging import sides
 from search_spaces.spaces.parameters import Value
 
-UNROLLED_FMA = 8  # steps of a product by FMA, each of which is hundreds of instructions
+UNROLLED_FMA = 8  # unrolled steps of a product by FMA; each has hundreds of instructions
 
 
 class Products(Boxes):
-    """``waiting`` are the products whose loop over k is not written yet."""
+    """Emitter of products; ``waiting`` are those whose loop over k has not been emitted yet."""
 
     def __init__(self, found: Inference, values: Mapping[str, Value], device: Device) -> None:
         super().__init__(found, values, device)
         self.waiting: list[Waiting] = []
 
     def ref(self, value: ir.Value, spread: Spread) -> Ref:
-        """Return a value for arithmetic: operands that are in shared memory are read to registers."""
+        """Return a value for arithmetic; operands in shared memory are read to registers."""
         self._finish_product(value.id)
         ref = self.refs[value.id, spread]
         if ref.kind != "staged":
@@ -35,7 +35,7 @@ class Products(Boxes):
         return self._fragments(value, spread)
 
     def _product(self, operation: ir.Mma) -> None:
-        """Emit the accumulators now; the loop over k when the result is read, so that products share fragments."""
+        """Emit the accumulators now, and the loop over k when the result is read, so that products share fragments."""
         spread = self.found.natural[operation.result.id]
         count = self.of(spread).registers
         if self.waiting and self.waiting[0].operation.a.shape[1] != operation.a.shape[1]:
@@ -61,7 +61,7 @@ class Products(Boxes):
         self.waiting.append(Waiting(operation, name))
 
     def _addend(self, operation: ir.Mma, spread: Spread) -> str | None:
-        """Return the array of what a product adds to, where nothing else takes it: its sum may lie there, too."""
+        """Return the array that a product can accumulate in: that of its addend, if nothing else uses it."""
         c = operation.c
         if (
             c is None
@@ -71,9 +71,9 @@ class Products(Boxes):
             return None
         made = self.found.made[c.id]
         if c.id in read_in_place(self.found) and c.id not in summed(self.found):
-            return None  # the state may be read again
+            return None  # the state may be read later
         if not isinstance(made, ir.Read) and not (isinstance(made, ir.Map) and made.function != "cast"):
-            return None  # its array may be another value's
+            return None  # its array may belong to another value
         ref = self.ref(c, spread)
         return ref.name if ref.kind == "array" and ref.table is None and not ref.rough else None
 
@@ -82,6 +82,7 @@ class Products(Boxes):
             self.finish()
 
     def finish(self) -> None:
+        """Emit the pending products."""
         if not self.waiting:
             return
         waiting, self.waiting = self.waiting, []
@@ -105,7 +106,7 @@ class Products(Boxes):
         self.code.flush()
 
     def _fragment_products(self, waiting: list[Waiting]) -> None:
-        """Emit the loop over k, whose turns read fragments of what is in shared memory."""
+        """Emit the loop over k, which reads fragments of operands in shared memory."""
         assert self.row is not None
         row = self.row
         first = waiting[0].operation
@@ -118,7 +119,9 @@ class Products(Boxes):
                     operands[value.id, spread] = self._operand(value, spread, w.operation.source, loaded)
         scales = [self._scales(w.operation) for w in waiting]
         self.code.flush()
-        staged = all(self.refs[key].kind == "staged" for key in operands)  # no register is indexed by the step
+        staged = all(
+            self.refs[key].kind == "staged" for key in operands
+        )  # then no register array is indexed by the step
         self.code.add(f"#pragma unroll {UNROLLED_FMA}" if row.unit == "fma" and staged else "#pragma unroll")
         self._scopes.append([])
         self.code.open(f"for (int step = 0; step < {first.a.shape[1] // row.k}; ++step) {{", first.source)
@@ -134,7 +137,7 @@ class Products(Boxes):
             if self.opaque:
                 types += [f"Operand_{self.refs[v.id, s].name}" for v, s in sides(self.found, o)]
             if scaled:
-                counts = 2 * fragments_m, fragments_n  # a lane has two rows of a fragment of a, and a column of b
+                counts = 2 * fragments_m, fragments_n  # a lane holds two rows of a fragment of a, and one column of b
                 own = [f"{name} + step * {count}" for name, count in zip(scaled, counts, strict=True)]
                 call = f"tile::multiply_scaled<{', '.join(types)}>({w.array}, {a}, {b}, {', '.join(own)}, lane);"
                 self.code.add(call, o.source)
@@ -148,8 +151,9 @@ class Products(Boxes):
                     self._read_sums(w.operation, w.array)
 
     def _scales(self, operation: ir.Mma) -> list[str]:
-        """Return arrays of the scales of a and b: for each step of k, each fragment and each of its lines that a lane
-        has, a word whose bytes are those of the blocks of the step. Nothing without scales.
+        """Return arrays with the scales of a and b; empty without scales.
+
+        For each step of k, each fragment and each of a lane's lines there is a word with a byte per block of the step.
         """
         assert self.row is not None
         found, number = list[str](), self.found.product_of[operation.result.id]
@@ -176,8 +180,11 @@ class Products(Boxes):
         return found
 
     def _buffer_fragments(self, loop: ir.Loop) -> tuple[int, list[str], list[tuple[str, ir.Source]]]:
-        """Declare two buffers of the fragments of a turn's products. Return the steps of a turn, the lines that read a
-        step to a buffer, and those that multiply a buffer and add to the states.
+        """Declare two buffers of the fragments of an iteration's products.
+
+        Returns:
+            The steps of an iteration, the lines that read a step into a buffer, and the lines that multiply a buffer
+            and add to the states.
         """
         assert self.row is not None
         names: dict[tuple[int, Spread], str] = {}
@@ -204,7 +211,7 @@ class Products(Boxes):
         return name
 
     def _read_sums(self, operation: ir.Mma, array: str) -> None:
-        """Bring accumulators whose elements no register is known to hold to where the program has them."""
+        """Read accumulators with an unspecified layout (wmma) into the program's distribution."""
         assert self.row is not None
         n = self.numbers.products[self.found.product_of[operation.result.id]]
         place = self.memory.exchange(self.loop, WMMA_SUMS)
@@ -218,7 +225,7 @@ class Products(Boxes):
         )
 
     def _group(self, staged: Staged) -> str:
-        """Return the place of a warp along m or n, among the subgroups of a product."""
+        """Return the position of a warp along m or n among the subgroups of a product."""
         product, d = self.numbers.products[staged.product], 0 if staged.side == "a" else 1
         groups = min(product.groups[d], product.shape[d] // product.data[d])
         if groups == 1:
@@ -227,9 +234,7 @@ class Products(Boxes):
         return own if product.groups[d] == groups else f"({own}) % {groups}"
 
     def _operand(self, value: ir.Value, spread: Spread, source: ir.Source, loaded: list[str]) -> str:
-        """Return the fragments of a step: an expression of ``step``. What is in shared memory is loaded step by
-        step.
-        """
+        """Return the fragments of a step as an expression of ``step``; shared memory is read step by step."""
         assert self.row is not None
         ref = self.refs[value.id, spread]
         side = "A" if spread.kind == "left" else "B"
@@ -261,7 +266,7 @@ class Products(Boxes):
         return Ref("array", name, ref.dtype)
 
     def _fragments(self, value: ir.Value, spread: Spread) -> Ref:
-        """All fragments of an operand in registers."""
+        """Return all fragments of an operand in registers."""
         ref = self.refs[value.id, spread]
         n = next(n for n in self.staged.values() if n.staged.name == ref.name)
         base = spread.of if spread.kind == "swap" and spread.of is not None else spread

@@ -1,4 +1,4 @@
-"""Reductions that pick an element with its index, and what is joined up to each element of a tile."""
+"""Reductions that pick an element with its index, and scans."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Scans(Moves):
     """Picks and scans, within threads, then by shuffles, then across warps."""
 
     def _pick(self, operation: ir.ReduceTile, spread: Spread) -> Ref:
-        """Return the index of the element that is picked; a reduction that gives the element follows for nothing."""
+        """Return the index of the picked element; a reduction that returns the element then costs nothing extra."""
         assert operation.index is not None
         source_spread, source = self.found.sources[operation.result.id], operation.source
         of, dimension = self.of(source_spread), operation.dimension
@@ -103,7 +103,7 @@ class Scans(Moves):
         return Ref("array", result, type_)
 
     def _scan_registers(self, operation: ir.Scan, step: ScanStep, result: str, total: str) -> str:
-        """Join along a digit of registers; return the array of the totals over it."""
+        """Scan along a digit of registers; return the array of the totals over it."""
         row, source, digit = REDUCTIONS[operation.kind], operation.source, step.digit
         count = len(set(step.after))
         sums = self.declare("total", register_type(operation.result.dtype), count)
@@ -142,7 +142,7 @@ class Scans(Moves):
         return sums
 
     def _scan_lanes(self, operation: ir.Scan, step: ScanStep, before: str, total: str) -> None:
-        """Join the totals of the lanes before each, and those of all."""
+        """Combine the totals of the lanes before each lane, and those of all."""
         row, digit = REDUCTIONS[operation.kind], step.digit
         for bit in range(digit.size.bit_length() - 1):
             mask = digit.stride << bit
@@ -159,7 +159,7 @@ class Scans(Moves):
             self.code.flush()
 
     def _scan_warps(self, operation: ir.Scan, step: ScanStep, before: str, total: str) -> None:
-        """Likewise of warps, by shared memory: all join the totals in one order."""
+        """Do the same for warps through shared memory; all combine the totals in one order."""
         row, digit, source = REDUCTIONS[operation.kind], step.digit, operation.source
         warps = self.numbers.warps
         place = self.memory.exchange(self.loop, operation.result.id)

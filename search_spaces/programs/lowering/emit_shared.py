@@ -1,8 +1,7 @@
-"""Tiles in shared memory that the program asks for: their loads and stores, and the barriers between them; and tiles of
-rings that are converted in registers.
+"""The program's own tiles in shared memory with their barriers, and tiles of rings that are converted in registers.
 
-A tile that was written since the last barrier is not read before one, and a tile that was read is not written. What a
-loop's body does counts as done in front of it, because a turn follows another. Granularity is the whole tile.
+A tile written since the last barrier is not read before another barrier, and a tile that was read is not written. The
+effects of a loop's body are assumed before the loop as well, as one iteration follows another. Whole tiles are tracked.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from search_spaces.programs.planning.staging import StagedNumbers
 
 
 class SharedTiles(Scans):
-    """Loads and stores of ``ir.Array`` whose role is "shared"."""
+    """Loads and stores of arrays whose role is "shared"."""
 
     def _expect_body(self, body: tuple[ir.Operation, ...]) -> None:
-        """In front of a loop: its body may have run."""
+        """Assume, before a loop, that its body may already have run."""
         for operation in body:
             if isinstance(operation, ir.Region):
                 self._expect_body(operation.body)
@@ -33,7 +32,7 @@ class SharedTiles(Scans):
                 touched.add(operation.window.array.name)
 
     def _synchronise(self, array: ir.Array, before: set[str], line: ir.Source) -> None:
-        """Emit a barrier where the tile was touched in the way that ``before`` collects."""
+        """Emit a barrier if the tile is in the set ``before`` of accessed tiles."""
         if array.name in before:
             self._barrier(line)
             self.shared_read.clear()
@@ -50,14 +49,14 @@ class SharedTiles(Scans):
         return self._pack(ref, of.registers, operation.source) if self.is_packed(window.array.dtype, base) else ref
 
     def _load_converted(self, n: StagedNumbers, operation: ir.LoadTile, spread: Spread) -> Ref:
-        """Return what a thread needs of a tile that a ring has as it is stored."""
+        """Return a thread's elements of a tile that a ring holds as stored."""
         of, layout, source = self.of(spread), n.layout, operation.source
         type_, tile = operation.window.array.dtype, f"tile_{n.staged.name}"
         starts, registers = [self.coordinate(of, d) for d in (0, 1)], [of.of_registers(d) for d in (0, 1)]
         order = operation.window.array.order
         read = reading(of, layout, order, self.numbers.warps, type_.bytes)
         width, between = read.width, read.steps
-        in_words = type_.bits == 8 and of.registers % 4 == 0  # as they are stored: pairs are converted together
+        in_words = type_.bits == 8 and of.registers % 4 == 0  # as stored, since pairs are converted together
         name = (
             self.declare("w", "unsigned", of.registers // 4)
             if in_words
@@ -104,7 +103,7 @@ class SharedTiles(Scans):
             self._leave()
 
     def _elements(self, name: str, window: ir.Window, of: Distribution, function: str, line: ir.Source) -> None:
-        """All registers of an array to a window in shared memory, or from there, in the widest pieces."""
+        """Move all registers of an array to or from a window in shared memory, in the widest pieces."""
         array = window.array
         layout = exchange_layout(str(self.values[f"layout_{array.name}"]), array.matrix)
         starts = []

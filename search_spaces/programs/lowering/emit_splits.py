@@ -1,4 +1,4 @@
-"""Loops whose turns several blocks have: what each leaves for the last one, and how that goes on with the results."""
+"""Split loops: what each block stores for the last one, and how the last one continues with all results."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from search_spaces.programs.planning.splits import COUNTERS, PARTIALS, Split
 
 
 class SharedLoops(Products):
-    """Parts of loops, in registers and in memory."""
+    """Partial results of split loops, in registers and in memory."""
 
     def _fetch_part(self, operation: ir.FetchPart) -> None:
-        """Load what another part of a shared loop has left."""
+        """Load the partial result of another part of a split loop."""
         for state, other in zip(operation.states, operation.others, strict=True):
             self._get_part(state, self.states[other], operation.part.code, operation.source)
 
     def _get_part(self, state: int, array: str, part: str, source: ir.Source) -> None:
-        """Load the registers of a state that a part of a shared loop has left."""
+        """Load the registers of a state as a part of a split loop has stored them."""
         assert self.split is not None
         threads, counts = self.numbers.warps * 32, self._part_registers(self.split)
         place = sum(n for s, n in counts.items() if self.split.states.index(s) < self.split.states.index(state))
@@ -28,11 +28,11 @@ class SharedLoops(Products):
         self.code.add(f"tile::get_part<{counts[state]}, {threads}>({array}, {at}, thread);", source)
 
     def _part_registers(self, split: Split) -> dict[int, int]:
-        """Return how many registers of a thread each state has that a part leaves."""
+        """Return the number of registers per thread of each state that a part stores."""
         return {state: self.of(self.found.states[state]).registers for state in split.states}
 
     def _join_splits(self, split: Split, source: ir.Source) -> None:
-        """Let the last block of those that share the turns go on, with the sums of all."""
+        """Let the last block of those that split the loop continue, with the sums of all."""
         if split.launched:
             self._join_parts(split, source)
             return
@@ -68,7 +68,7 @@ class SharedLoops(Products):
         self._written = True
 
     def _join_parts(self, split: Split, source: ir.Source) -> None:
-        """Of two blocks that share a tile, let the one that comes last go on, with the sums of both."""
+        """Let the block that finishes last, of two that share a tile, continue with the sums of both."""
         threads = self.numbers.warps * 32
         counts = [(self.states[s], self.of(self.found.states[s]).registers) for s in split.states]
         self.finish()
@@ -100,7 +100,7 @@ class SharedLoops(Products):
 
     @property
     def workspaces(self) -> tuple[Operand, ...]:
-        """What blocks that share turns leave for the last one."""
+        """Global memory in which the blocks of a split loop leave partial results for the last one."""
         if self.split is None:
             return ()
         registers = sum(self.of(self.found.states[state]).registers for state in self.split.states)

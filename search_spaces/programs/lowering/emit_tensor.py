@@ -1,4 +1,4 @@
-"""tcgen05: one thread multiplies boxes onto tensor memory in a loop, behind which each warp reads its sums."""
+"""tcgen05: one thread issues a loop's multiplications into tensor memory, from which warps read the sums after it."""
 
 from __future__ import annotations
 
@@ -15,29 +15,33 @@ from search_spaces.spaces.parameters import Value
 
 
 class TensorMemory(MemoryAccess):
-    """What of a kernel is different with tcgen05. ``columns``: of the products, by their results; ``done``: the
-    mbarrier at which multiplications arrive; ``tensor_address``: where the address of the columns lies.
+    """Parts of a kernel that differ with tcgen05.
+
+    Attributes:
+        columns: Columns of tensor memory of the products, by result.
+        done: Offset of the mbarrier at which multiplications arrive.
+        tensor_address: Offset at which the address of the columns is stored.
     """
 
     def __init__(self, found: Inference, values: Mapping[str, Value], device: Device) -> None:
         super().__init__(found, values, device)
         self.columns: dict[int, int] = {}
         self.done = self.tensor_address = ""
-        self._sums: list[tuple[ir.Mma, int, int]] = []  # of the loop: products, states that they add to, columns
+        self._sums: list[tuple[ir.Mma, int, int]] = []  # the loop's products, the states they add to, and their columns
         if found.products and in_tensor_memory(str(values["intrinsic"])):
             self.columns = tensor_columns(found, str(values["intrinsic"]))
             self.done, self.tensor_address = (f"barriers + {self._barriers_of(1)}u" for _ in range(2))
             self.inits.append(f"ptx::mbarrier_init({self.done}, 1);")
 
     def _barriers_of(self, count: int) -> int:
-        """Return the place of so many mbarriers."""
+        """Return the offset of ``count`` new mbarriers."""
         place = self.barriers
         self.barriers += 8 * count
         return place
 
     @property
     def commits_stages(self) -> bool:
-        """Whether stages of a ring are emptied by the multiplications that read them."""
+        """Whether multiplications release the stages of a ring that they have read."""
         return bool(self.columns) and bool(self.values.get("in_flight", 0))
 
     @property
@@ -45,13 +49,13 @@ class TensorMemory(MemoryAccess):
         return allocated_columns(sum(self.columns.values()))
 
     def allocating(self) -> list[str]:
-        """Return what the first warp does before the first barrier."""
+        """Return the code of the first warp before the first barrier."""
         if not self.columns:
             return []
         return [f"if (warp == 0) tile::allocate_tensor({self.tensor_address}, {self._allocated});"]
 
     def allocated(self) -> list[str]:
-        """Return what follows that barrier."""
+        """Return the code after that barrier."""
         if not self.columns:
             return []
         return [f"const unsigned tensor = tile::allocated_tensor({self.tensor_address});"]
@@ -62,7 +66,7 @@ class TensorMemory(MemoryAccess):
             self.code.add("unsigned done_parity = 0;")
 
     def _tensor_turns(self, loop: ir.Loop, products: list[tuple[ir.Mma, int]]) -> None:
-        """Emit what a turn of the loop multiplies. Without stages that multiplications empty, all wait for them."""
+        """Emit the multiplications of an iteration; all wait for them unless they release the stages themselves."""
         alone = not self.commits_stages
         if alone:
             self._enter("if (warp == 0 && ptx::elect()) {", loop.source)
@@ -87,7 +91,7 @@ class TensorMemory(MemoryAccess):
         self._leave("});")
 
     def _read_tensor(self, loop: ir.Loop, count: str) -> None:
-        """Emit the way of sums to registers, and the end of tensor memory."""
+        """Emit the reading of sums to registers, and the deallocation of tensor memory."""
         rows, groups = rows_of(str(self.values["intrinsic"])), self.numbers.warps // WARPS
         self._enter(f"if ({count} > 0) {{", loop.source)
         if self.commits_stages:

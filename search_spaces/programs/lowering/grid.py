@@ -1,4 +1,4 @@
-"""Coordinates of a block: which tile it computes, and which part of a loop that blocks share."""
+"""Coordinates of a block: the tile that it computes, and its part of a split loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from search_spaces.spaces.parameters import Value
 
 
 def grid_code(found: Inference, values: Mapping[str, Value], split: Split | None = None) -> list[str]:
-    """Return the block's coordinates."""
+    """Return declarations of the block's coordinates."""
     trace, of = found.trace, uneven(found)
 
     def at(axis: int, index: str) -> str:

@@ -1,4 +1,4 @@
-"""States that are read, and added to by products, where they lie: a copy is code that the compiler has to remove."""
+"""States that are read and accumulated in place: a copy would be code for the compiler to remove."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from search_spaces.programs.language import ir
 
 @cache
 def uses(found: Inference) -> Counter[int]:
-    """Return how often each value is taken."""
+    """Return how often each value is used."""
     return Counter(value.id for operation, _ in found.trace.walk() for value in ir.inputs(operation))
 
 
 @cache
 def read_in_place(found: Inference) -> frozenset[int]:
-    """Return the results of reads whose states keep their value while the result may be used."""
+    """Return the results of reads whose states keep their value while the results may be used."""
     walked = list(found.trace.walk())
     sets = [(o.state, place, around) for place, (o, around) in enumerate(walked) if isinstance(o, ir.Set)]
     kept = set()
@@ -34,8 +34,9 @@ def read_in_place(found: Inference) -> frozenset[int]:
 
 @cache
 def summed(found: Inference) -> frozenset[int]:
-    """Return reads that a product of the same loop adds to, whose sum is the state's next value and all that is read or
-    set of it there.
+    """Return reads that a product of the same loop adds to, where the sum is the state's next value.
+
+    The loop reads and sets the state nowhere else.
     """
     made = set()
     for loop in found.loops.values():

@@ -1,6 +1,6 @@
-"""From a config to the kernel of a tile program: CUDA C++ over ``autosched/tile/*.cuh``.
+"""Generate the kernel of a tile program from a config: CUDA C++ that uses ``autosched/tile/*.cuh``.
 
-The source names the lines of the user's file (``#line``), so that what the emulator reports is reported there.
+The source names the lines of the user's file (``#line``), so that findings of the emulator refer to them.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedK
 def _second_launch(
     first: Emitter, config: Config, device: Device, entry: str, parameters: str, arguments: tuple[Argument, ...]
 ) -> tuple[str, tuple[Launch, ...]]:
-    """Return the source of the kernel that combines what the parts of a shared loop have left, and its launch."""
+    """Return the source of the kernel that combines the parts of a split loop, and its launch."""
     emitter = CombiningEmitter(first, config, device)
     emitter.run()
     threads, passed = first.numbers.warps * 32, [a for a in arguments if isinstance(a, ScalarArgument) and a.limits]
@@ -178,7 +178,7 @@ def _second_launch(
         f"{entry}_combine({parameters}) {{",
         *(f"  {line}" for line in head),
     ]
-    # Behind the first kernel each line says where it stands, or the compiler would count on from that one's last.
+    # After the first kernel each line needs its position, as the compiler would count on from the last line.
     begun = [text for line in own for text in (f'#line {place.line} "{place.file}"', line)]
     body = emitter.code.lines
     source = "\n".join([*begun, *body, *_last_place(body), "}"]) + "\n"
@@ -193,9 +193,7 @@ def _second_launch(
 
 
 def _within_limits(scalars: Sequence[ScalarArgument]) -> list[str]:
-    """Return the indices that whole numbers passed by value are: the nearest of their range, so that no access leaves
-    an array.
-    """
+    """Return the statements that clamp integer arguments to their range, so that no access leaves an array."""
     lines = list[str]()
     for number, scalar in enumerate(scalars):
         if scalar.dtype == I32 and scalar.limits is not None:
@@ -206,13 +204,15 @@ def _within_limits(scalars: Sequence[ScalarArgument]) -> list[str]:
 
 
 def _last_place(lines: Sequence[str]) -> list[str]:
-    """Return the last #line directive, for what closes the body: the compiler counts on from it."""
+    """Return the last #line directive, for the lines that close the body: the compiler counts on from it."""
     return [line for line in lines if line.startswith("#line")][-1:]
 
 
 def _over_parts(trace: ir.Trace, emitter: Emitter, head: Sequence[str]) -> list[str]:
-    """Return the body for every part of a tile that a block computes. The index of the thread is read anew for each: of
-    what follows from it the compiler would keep addresses in registers over all of them.
+    """Return the body for every part of a tile that a block computes.
+
+    The thread index is read again for each part; otherwise the compiler would keep addresses in registers across all of
+    them.
     """
     split, (shared, *rest) = emitter.split, head
     assert split is not None

@@ -1,4 +1,4 @@
-"""Numbers of four bits, and bytes, which become pairs of 16-bit numbers in words."""
+"""Convert four-bit numbers and bytes to pairs of 16-bit numbers in words."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from search_spaces.programs.language.distribution import Distribution
 from search_spaces.programs.lowering.emit_base import EmitterBase
 from search_spaces.programs.lowering.refs import Ref
 
-STEP = 16  # columns of a pair of all words of a span
+STEP = 16  # columns unpacked from one pair of each word of a span
 
 
 def fours(emitter: EmitterBase, operation: ir.Map, given: list[Ref], of: Distribution) -> Ref:
-    """Emit the numbers of an operand. Registers side by side are an even column and the next one, whose numbers are of
-    one word, of one row and of one scale.
+    """Emit the numbers of an operand.
+
+    Neighbouring registers are an even column and the next one, whose numbers come from one word, one row and one scale.
 
     Args:
-        emitter: The kernel's.
-        operation: Of a function "nibble_T" or "fp4_T".
-        given: Words, columns, the first pair of a word and their count; and the zero and what differences are times, or
+        emitter: Emitter of the kernel.
+        operation: A map with the function "nibble_T" or "fp4_T".
+        given: Words, columns, the first pair of a word and the number of pairs; then the zero point and the factor, or
             the scale.
         of: Distribution of the numbers.
     """
@@ -26,7 +27,7 @@ def fours(emitter: EmitterBase, operation: ir.Map, given: list[Ref], of: Distrib
     to, code = operation.result.dtype, emitter.code
     name = emitter.declare("w", "unsigned", of.registers // 2)
     columns, last = of.of_registers(1), int(of.of_threads(1, emitter.numbers.warps).max())
-    of_registers_alone = all(c % STEP + last < STEP for c in columns)  # the compiler would not see that
+    of_registers_alone = all(c % STEP + last < STEP for c in columns)  # which the compiler would not see
     steps = tuple(c // STEP % int(count.name) + int(first.name) for c in columns)
     function = f"nibbles<{to.c_name}, {times[0].name}>" if times else f"fp4_pair<{to.c_name}>"
 
@@ -42,7 +43,7 @@ def fours(emitter: EmitterBase, operation: ir.Map, given: list[Ref], of: Distrib
 
 
 def stored_bytes(value: Ref) -> Ref | None:
-    """Return the bytes in words that a value is the numbers of, two of each pair side by side; None of other values."""
+    """Return the packed bytes that a value was read from, pairs side by side; None for other values."""
     bytes_ = value.parts[0] if value.kind == "inline" and value.name == "float({0})" else value
     if bytes_.kind != "packed" or bytes_.dtype.bits != 8:
         return None

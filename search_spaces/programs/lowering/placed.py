@@ -1,4 +1,4 @@
-"""Copies of a loop whose every turn says where its tile begins: the function of the turn, and what calls it."""
+"""Copies of a loop in which each iteration computes where its tile begins, and the function for that."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PLACED, GATHERED = "placed", "gathered"
 
 
 def by_turn(staged: Staged) -> bool:
-    """Return whether each turn says anew where the tile lies."""
+    """Whether each iteration computes where the tile begins."""
     return staged.advance in (PLACED, GATHERED)
 
 
@@ -30,7 +30,7 @@ def copy_type(n: StagedNumbers | BoxedNumbers) -> str:
 
 
 def place_lines(emitter: EmitterBase, n: StagedNumbers | BoxedNumbers) -> list[str]:
-    """Return the function ``place_NAME`` of the turn; nothing for tiles that follow each other."""
+    """Return the function ``place_NAME`` of the iteration; nothing for tiles that follow each other."""
     staged = n.staged
     if not by_turn(staged) or staged.loop is None:
         return []
@@ -71,13 +71,13 @@ def lead_code(lead: tuple[Index, ...], full: tuple[int, ...]) -> str:
 
 
 class RowCode:
-    """Elements of a tile of row numbers in CUDA C++, by the variable ``row`` along ``dimension``."""
+    """Elements of a tile of row numbers as CUDA C++, in terms of the variable ``row`` along ``dimension``."""
 
     def __init__(self, found: Inference, dimension: int) -> None:
         self.found, self.dimension = found, dimension
 
     def of(self, value: ir.Value, row: str = "row") -> str:
-        """Return the element at ``row``; of an extent of 1 the only one."""
+        """Return the element at ``row``, or the only one if the extent is 1."""
         operation = self.found.made[value.id]
         row = row if value.shape[self.dimension] > 1 else "0"
         match operation:
@@ -96,7 +96,7 @@ class RowCode:
         raise TypeError(f"{operation} has no rows")
 
     def _loaded(self, window: ir.Window, padding: float, row: str) -> str:
-        if window.index is not None:  # of a vector: a place for each element
+        if window.index is not None:  # a vector: a position for each element
             place = self.of(window.index, row)
             array = window.array
             return f"tile::load_row({array.name}_array, {place}, {array.matrix[1]}, {int(padding)})"

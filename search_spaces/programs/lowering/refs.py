@@ -1,4 +1,4 @@
-"""Values in the source of a kernel: the array, constant or expression that a thread has one in."""
+"""References to values in a kernel's source: the array, constant or expression in which a thread holds a value."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ Kind = Literal["array", "packed", "constant", "coordinate", "inline", "staged"]
 
 @dataclass(frozen=True)
 class Ref:
-    """``name`` is the array, the constant, the coordinate of register 0, or the operand in shared memory.
+    """A value in the source of a kernel.
 
-    ``table`` gives the register of the array, or what is added to the coordinate, for each of the value's registers;
-    None is the same register. ``rough``: its numbers are still to be rounded to ``dtype``. ``inline``: ``name`` is a
-    function of CUDA C++ over ``parts``.
+    Attributes:
+        name: The array, the constant, the coordinate of register 0, or the operand in shared memory.
+        table: For each register of the value, the register of the array or what is added to the coordinate; None for
+            the identity.
+        rough: Whether its numbers have not been rounded to ``dtype`` yet.
+        parts: Arguments of an ``inline`` reference, whose ``name`` is CUDA C++ over them.
     """
 
     kind: Kind
@@ -46,7 +49,7 @@ class Ref:
         return f"tile::rounded<{self.dtype.c_name}>({number})" if self.rough else number
 
     def raw(self) -> Ref:
-        """Return the same without rounding: for what rounds anyway."""
+        """Return the same value without rounding, for users that round anyway."""
         return dataclasses.replace(self, rough=False)
 
     @property
@@ -67,14 +70,15 @@ class Ref:
 
 
 def register_type(dtype: DType) -> str:
-    """In which a thread has a number."""
+    """Return the C++ type in which a thread holds a number."""
     return "bool" if dtype.name == "bool" else "float" if dtype.is_float else "int"
 
 
 def argument_name(name: str) -> str:
-    """Return the name of a kernel's parameter that is passed by value."""
+    """Return the name of a kernel parameter that is passed by value."""
     return f"{name}_argument"
 
 
 def constant(number: float, dtype: DType) -> Ref:
+    """Return a reference to a constant."""
     return Ref("constant", number_code(number, dtype), dtype)

@@ -1,4 +1,4 @@
-"""Orders of blocks that differ in length, such as those of causal attention: which of them an SM has at one time."""
+"""Orders of blocks of different length, such as those of causal attention, and the load per SM that results."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from search_spaces.templates.common.raster import RASTER_GROUPS
 FORWARD, BACKWARD, FOLDED = "forward", "backward", "folded"
 BLOCK_ORDERS = (FORWARD, BACKWARD, FOLDED)
 PARAMETER = "block_order"
-MOST_SIMULATED = 4096  # blocks; of more, the lengths of single ones hardly matter
+MOST_SIMULATED = 4096  # blocks; with more, the lengths of single blocks hardly matter
 
 
 @dataclass(frozen=True)
 class Uneven:
-    """The turns of a block by its coordinate along ``axis`` of the grid, of the loop whose turns differ most.
+    """Iterations of a block by its coordinate along grid axis ``axis``, for the loop whose iterations differ most.
 
-    Of more than MOST_SIMULATED coordinates only so many are looked at, the first and the last among them.
+    Of more than MOST_SIMULATED coordinates only that many are sampled, including the first and the last.
     """
 
     axis: int
@@ -31,6 +31,7 @@ class Uneven:
 
     @property
     def mean(self) -> float:
+        """Average number of iterations."""
         return sum(self.turns) / len(self.turns)
 
 
@@ -59,18 +60,18 @@ def order_of(values: Mapping[str, Value]) -> str:
 
 
 def order_code(order: str, index: str, count: int) -> str:
-    """Return the coordinate of the block with this index along the axis, in CUDA C++."""
+    """Return the coordinate along the axis of the block with this index, as CUDA C++."""
     last, half = count - 1, (count + 1) // 2
     match order:
         case "backward":
             return f"{last} - ({index})"
-        case "folded":  # even ones forwards, then odd ones backwards
+        case "folded":  # even coordinates ascending, then odd ones descending
             return f"(({index}) < {half} ? 2 * ({index}) : 2 * ({last} - ({index})) + 1)"
     return index
 
 
 def ordered(order: str, index: IntArray, count: int) -> IntArray:
-    """Return what ``order_code`` does."""
+    """Return the coordinates that ``order_code`` computes."""
     match order:
         case "backward":
             return count - 1 - index
@@ -81,14 +82,14 @@ def ordered(order: str, index: IntArray, count: int) -> IntArray:
 
 @lru_cache(maxsize=2**12)
 def imbalance(found: Inference, order: str, raster: str, sm_count: int, resident: int) -> float:
-    """Return how much longer the SM with most work takes than one with as many blocks of average length.
+    """Return the time of the busiest SM relative to one with as many blocks of average length.
 
     Args:
         found: The program at some choice of sizes.
-        order: Of the blocks along the uneven axis.
-        raster: The order of tiles.
+        order: Order of the blocks along the uneven axis.
+        raster: Order of the tiles.
         sm_count: SMs of the device.
-        resident: Blocks that an SM has at one time.
+        resident: Resident blocks per SM.
     """
     of, count = uneven(found), found.trace.block_count
     if of is None or count > MOST_SIMULATED or not of.mean:
@@ -97,14 +98,16 @@ def imbalance(found: Inference, order: str, raster: str, sm_count: int, resident
     lengths = np.array(of.turns)[ordered(order, coordinates, len(of.turns))]
     load = np.zeros(sm_count)
     first = lengths[: sm_count * resident]
-    np.add.at(load, np.arange(first.size) % sm_count, first)  # dealt out at the start; then to who is done first
+    np.add.at(
+        load, np.arange(first.size) % sm_count, first
+    )  # one per slot at the start; later blocks go to the SM that finishes first
     for length in lengths[first.size :]:
         load[load.argmin()] += length
     return max(1.0, float(load.max()) / (-(-count // sm_count) * of.mean))
 
 
 def _coordinates(blocks: tuple[int, ...], raster: str) -> list[IntArray]:
-    """Return the coordinates of all blocks, in the order in which they are launched (autosched/common/raster.cuh)."""
+    """Return the coordinates of all blocks in launch order (autosched/common/raster.cuh)."""
     index = np.arange(int(np.prod(blocks)))
     if len(blocks) == 1:
         return [index]

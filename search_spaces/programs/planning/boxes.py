@@ -1,4 +1,4 @@
-"""Operands that wgmma reads from shared memory, in numbers: boxes under a hardware swizzle, and what fills them."""
+"""Operands that wgmma reads from shared memory, in numbers: boxes with a hardware swizzle, and how they are filled."""
 
 from __future__ import annotations
 
@@ -16,13 +16,18 @@ from search_spaces.programs.planning.numbers import Numbers
 from search_spaces.programs.planning.ways import BOX_ALIGNMENT, MOST_COLUMNS, rows_of
 from search_spaces.spaces.parameters import Value
 
-BY_THREADS, TMA, WARP = "threads", "tma", "warp"  # what fills boxes; of the last one, a warp of its own asks TMA
-TMA_BYTES, LEAST_BYTES = 16, 4  # that lines of memory are aligned to, for TMA and for cp.async
+BY_THREADS, TMA, WARP = "threads", "tma", "warp"  # what fills boxes; "warp": a dedicated warp issues TMA copies
+TMA_BYTES, LEAST_BYTES = 16, 4  # required alignment of memory lines, for TMA and for cp.async
 
 
 @dataclass(frozen=True)
 class BoxedNumbers:
-    """``access``: bytes that lines are aligned to. ``bytes``: of a tile. ``line`` and ``lines`` are those of a box."""
+    """An operand in boxes.
+
+    Attributes:
+        access: Alignment of memory lines in bytes.
+        bytes: Bytes of a tile.
+    """
 
     staged: Staged
     swizzle: Swizzle
@@ -32,28 +37,29 @@ class BoxedNumbers:
 
     @property
     def line(self) -> int:
+        """Elements of a line of a box."""
         return self.swizzle // self.element_bytes
 
     @property
     def lines(self) -> int:
+        """Lines of a box."""
         rows, columns = self.staged.shape
         return rows if self.staged.row_major else columns
 
     @property
     def boxes(self) -> int:
-        """Of the tile, side by side; TMA copies one in two halves if it is too long."""
+        """Boxes of a tile, side by side; TMA copies a box that is too long in two halves."""
         rows, columns = self.staged.shape
         return (columns if self.staged.row_major else rows) // self.line
 
     @property
     def element_bytes(self) -> int:
+        """Bytes per element."""
         return self.staged.load.window.array.dtype.bytes
 
 
 def swizzle_of(layout: str, row_major: bool, element_bytes: int) -> Swizzle | None:
-    """Return the width of the hardware's swizzle that ``layout`` is for boxes whose lines lie as memory's do, or
-    None.
-    """
+    """Return the hardware swizzle that equals ``layout`` for boxes with the line direction of memory, or None."""
     wanted = {
         ("" if row_major else "transpose+") + hardware_swizzle(s, element_bytes).text: s for s in SWIZZLES if s != 0
     }
@@ -61,13 +67,13 @@ def swizzle_of(layout: str, row_major: bool, element_bytes: int) -> Swizzle | No
 
 
 def why_no_boxes(staged: Staged, layout: str, rows: int, cols: int) -> str | None:
-    """Say why wgmma does not read a tile of an operand under a layout; None where it does.
+    """Return the reason why wgmma cannot read a tile of an operand with a layout; None if it can.
 
     Args:
         staged: The operand.
-        layout: The text of the layout.
-        rows: Of the tile, in elements.
-        cols: Of the tile.
+        layout: Text of the layout.
+        rows: Rows of the tile, in elements.
+        cols: Columns of the tile.
     """
     element_bytes = staged.load.window.array.dtype.bytes
     swizzle = swizzle_of(layout, staged.row_major, element_bytes)
@@ -87,28 +93,28 @@ def why_no_boxes(staged: Staged, layout: str, rows: int, cols: int) -> str | Non
 
 
 def line_bytes(staged: Staged) -> int:
-    """Return what lines of memory, and the beginnings of tiles on them, are aligned to: 16 bytes at most."""
+    """Return the alignment of memory lines and of tiles on them, at most 16 bytes."""
     return gcd(staged.alignment * staged.load.window.array.dtype.bytes, TMA_BYTES)
 
 
 def pitch_bytes(staged: Staged) -> int:
-    """Return what the distance of lines is a multiple of: 16 bytes at most."""
+    """Return the largest divisor, at most 16 bytes, of the distance between lines."""
     array = staged.load.window.array
     return gcd(array.places_of_line * array.dtype.bytes, TMA_BYTES)
 
 
 def takes_tma(staged: Staged) -> bool:
-    """Return whether TMA copies a tile: rows of an array, whose lines are aligned."""
+    """Whether TMA can copy a tile: rows of an array with aligned lines."""
     return pitch_bytes(staged) == TMA_BYTES and staged.advance != "gathered"
 
 
 def needs_tma(staged: Staged) -> bool:
-    """Return whether threads cannot fill boxes of an operand, since a launch says how far its lines lie apart."""
+    """Whether threads cannot fill the boxes of an operand, as launches pass the distance between its lines."""
     return staged.load.window.array.pitch is not None
 
 
 def boxed_numbers(staged: Staged, values: Mapping[str, Value]) -> BoxedNumbers:
-    """Raise ValueError where the rules of the space refuse the schedule."""
+    """Return an operand in boxes. Raises ValueError if the rules of the space refuse the schedule."""
     layout = str(values[f"layout_{staged.name}"])
     reason = why_no_boxes(staged, layout, *staged.shape)
     if reason is not None:
@@ -122,7 +128,7 @@ def boxed_numbers(staged: Staged, values: Mapping[str, Value]) -> BoxedNumbers:
 
 
 def copies_alone(values: Mapping[str, Value]) -> bool:
-    """Whether a warp of its own copies."""
+    """Whether a dedicated warp copies."""
     return values.get("filled_by") == WARP
 
 
@@ -159,7 +165,7 @@ def box_struct(n: BoxedNumbers, numbers: Numbers) -> str:
 
 
 def box_map(n: BoxedNumbers, operand: Operand) -> TensorMap:
-    """How TMA sees the array of an operand: a box of one matrix at a time, or half of one that is too long."""
+    """Return the tensor map of an operand: one box of a matrix at a time, or half of one that is too long."""
     lines = n.lines if n.lines <= MOST_BOX else n.lines // 2
     name = {32: "32B", 64: "64B", 128: "128B"}[n.swizzle]
     return TensorMap.matrices(f"{n.staged.name}_map", operand, (lines, n.line), swizzle=name)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A program with every combination of the sizes that it leaves open, and the inference of each."""
+"""All combinations of the sizes that a program leaves open, and the inference of each."""
 
 from __future__ import annotations
 
@@ -26,24 +26,25 @@ from search_spaces.programs.planning.ways import (
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.parameters import Value
 
-MOST_CHOICES = 1024  # combinations of tile sizes that p.choose may leave open: each is traced
+MOST_CHOICES = 1024  # limit of combinations of p.choose, each of which is traced
 Combination = tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Choices:
-    """What ``p.choose`` leaves open, and the inference of every combination of values."""
+    """The candidates of each ``p.choose``, and the inference of every combination."""
 
     domains: Mapping[str, tuple[int, ...]]
     inferences: Mapping[Combination, Inference]
 
     @property
     def first(self) -> Inference:
+        """The inference of the first combination."""
         return next(iter(self.inferences.values()))
 
     @property
     def element(self) -> DType | None:
-        """What products multiply."""
+        """Type of the factors of products."""
         types = {o.a.dtype for o, _ in self.first.trace.walk() if isinstance(o, ir.Mma)}
         return types.pop() if types else None
 
@@ -54,11 +55,11 @@ class Choices:
 
     @property
     def blocks(self) -> BlockFormat | None:
-        """The format of factors that have scales for blocks along k."""
+        """Block format of factors that have scales along k."""
         return next((o.blocks for o, _ in self.first.trace.walk() if isinstance(o, ir.Mma)), None)
 
     def ways(self, device: Device) -> tuple[str, ...]:
-        """Return what multiplies on ``device``."""
+        """Return the instructions that can multiply on ``device``."""
         if self.element is None:
             return ()
         if self.blocks is not None:
@@ -68,13 +69,13 @@ class Choices:
         return tuple(name for name in rows if not is_boxed(name) or name in boxed)
 
     def boxed_ways(self, device: Device) -> tuple[str, ...]:
-        """Return the ways on ``device`` that read boxes, without tcgen05 where it does not serve the program."""
+        """Return the instructions on ``device`` that read boxes, without tcgen05 if the program cannot use it."""
         names = boxed_names(self.element, device)
         tensor = any(map(in_tensor_memory, names))
         return () if tensor and any(map(why_not_in_tensor_memory, self.inferences.values())) else names
 
     def inference(self, values: Mapping[str, Value]) -> Inference:
-        """Of one schedule."""
+        """Return the inference of one schedule."""
         return self.inferences[tuple(int(values[name]) for name in self.domains)]
 
     def deciding(self, size: Callable[[Inference], int]) -> tuple[tuple[str, ...], dict[Combination, int]]:
@@ -91,8 +92,10 @@ class Choices:
 
 @lru_cache(maxsize=64)
 def choices(problem: ProgramProblem) -> Choices:
-    """Traces the program with every combination. Raises ProgramError for one that the compiler refuses, and for a
-    program that is another one with other tile sizes.
+    """Trace the program with every combination of sizes.
+
+    Raises:
+        ProgramError: If the compiler refuses the program, or it differs with other tile sizes.
     """
     program, sizes = problem.program, problem.values
     domains = program.domains(sizes)
@@ -102,7 +105,7 @@ def choices(problem: ProgramProblem) -> Choices:
         values: program.trace(sizes, dict(zip(domains, values, strict=True)))
         for values in itertools.product(*domains.values())
     }
-    # Products are alike where their shapes are in every combination.
+    # Products form one class if their shapes are equal in every combination.
     shapes = [[(o.result.shape, o.result.map) for o, _ in t.walk() if isinstance(o, ir.Mma)] for t in traces.values()]
     if len({len(s) for s in shapes}) != 1:
         raise ProgramError(f"{program.name}: the chosen sizes must not change which products there are")
@@ -132,4 +135,5 @@ def _signature(found: Inference) -> object:
 
 
 def unique_operands(found: Inference) -> list[Staged]:
+    """Return the staged operands, each once."""
     return list({s.name: s for s in found.staged.values()}.values())

@@ -1,4 +1,4 @@
-"""What a schedule of a program needs, from its distributions alone: registers, and shared memory of exchanges."""
+"""Resource needs of a schedule that follow from its distributions: registers, and shared memory of exchanges."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from search_spaces.programs.planning.scans import scan_bytes
 from search_spaces.programs.planning.ways import fragments, is_boxed, is_opaque
 from search_spaces.spaces.parameters import Value
 
-OVERHEAD = 24  # registers for addresses and counters
-AFTER, INSIDE = "after_loop", "in_loop"  # when the lanes' and warps' parts of a carried sum are joined
+OVERHEAD = 24  # registers of a thread for addresses and counters
+AFTER, INSIDE = "after_loop", "in_loop"  # when the partial sums of lanes and warps are combined
 
 
 def sum_name(number: int) -> str:
@@ -29,12 +29,12 @@ def sum_name(number: int) -> str:
 
 
 def map_warps(given: WgMap | NestedLayout) -> int:
-    """Count the warps: a subgroup of a NestedLayout may be several."""
+    """Return the number of warps; a subgroup of a NestedLayout may have several."""
     return given.subgroups * (subgroup_lanes(given) // WARP if isinstance(given, NestedLayout) else 1)
 
 
 def may_exchange(found: Iterable[Inference]) -> bool:
-    """Whether some schedule may bring a value to other threads through shared memory."""
+    """Whether some schedule may redistribute a value through shared memory."""
     return any(
         i.conversions
         or any(isinstance(o, ir.Convert | ir.AtomicFetch) for o in i.made.values())
@@ -44,7 +44,7 @@ def may_exchange(found: Iterable[Inference]) -> bool:
 
 
 def fitting(found: Inference, values: Mapping[str, Value]) -> Numbers | None:
-    """Return the distributions of a schedule; None where they do not fit the tiles, which rules refuse."""
+    """Return the distributions of a schedule; None if they do not fit the tiles, in which case rules refuse it."""
     try:
         made = numbers(found, values)
         for p in made.products:
@@ -66,16 +66,16 @@ def fitting(found: Inference, values: Mapping[str, Value]) -> Numbers | None:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a schedule needs.
+    """Resources that a schedule needs.
 
     Attributes:
-        registers: Of a thread, at least.
+        registers: Lower bound of the registers per thread.
         fragments: Registers among them that hold the fragments of a step.
         tiles: Shapes of the tiles that are exchanged, by the outermost loop around (None: outside of loops).
-        joined: Bytes of each reduction across warps, by its result, likewise, without those of ``sums``; and those in
-            which warps read wmma's sums, by None.
-        sums: Bytes to join each sum that a loop carries, by its number, in the loop or behind it.
-        why_not: Why no kernel of it can be made, or None.
+        joined: Bytes of each reduction across warps by its result, grouped likewise, without those of ``sums``; key
+            None has the bytes through which warps read wmma's sums.
+        sums: Bytes to combine each sum that a loop carries, by its number, in the loop or after it.
+        why_not: The reason why no kernel can be generated, or None.
     """
 
     registers: int = 0
@@ -90,7 +90,7 @@ NOTHING = Needs()
 
 
 def needs(found: Inference, values: Mapping[str, Value]) -> Needs:
-    """Of the parameters that distributions depend on."""
+    """Return the needs for the parameters that distributions depend on."""
     return _needs(found, tuple(values.items())) if _divides_lines(found, values) else NOTHING
 
 
@@ -107,7 +107,7 @@ def _needs(found: Inference, items: tuple[tuple[str, Value], ...]) -> Needs:
 
 
 def _divides_lines(found: Inference, values: Mapping[str, Value]) -> bool:
-    """Whether lanes divide the lines of all anchors: of most combinations they do not, and rules refuse these."""
+    """Whether lanes divide the lines of all anchors; for most combinations they do not, and rules refuse these."""
     return all(
         a.shape[a.along] % (int(values[f"lanes_{number}"]) * int(values[f"width_{number}"])) == 0
         for number, a in enumerate(found.anchors, 1)
@@ -116,17 +116,17 @@ def _divides_lines(found: Inference, values: Mapping[str, Value]) -> bool:
 
 @dataclass(frozen=True)
 class _Used:
-    """What a program does with its distributions, each once, whatever the schedule.
+    """The distinct uses of distributions by a program, for any schedule.
 
     Attributes:
-        held: Every distribution in which threads have a value, and a line that wants it.
+        held: Every distribution in which threads hold a value, and a line that wants it.
         states: The distribution of each state that a loop carries.
-        inside: Of values in loops that take registers of their own beside states.
-        outside: Likewise, outside of loops.
+        inside: Distributions of values in loops that need registers in addition to states.
+        outside: The same outside of loops.
         grouped: (distribution, dimension, size, line) of reductions of groups.
-        moved: (loop, from, to, through shared memory in any case) of conversions.
-        joined: (loop, result, distribution, dimension, size, words) of reductions; the loop is None of a sum
-            that a loop carries.
+        moved: (loop, from, to, whether always through shared memory) of conversions.
+        joined: (loop, result, distribution, dimension, size, words) of reductions; the loop is None for a sum that a
+            loop carries.
         scanned: (loop, result, distribution, dimension) of scans.
         opaque: Loops in which sums are read through shared memory.
     """
@@ -155,7 +155,7 @@ def _used(found: Inference, opaque: bool) -> _Used:
         if opaque and isinstance(operation, ir.Mma):
             around = found.inside[id_]
             read.append(outermost(found, around if read_behind(found, operation) is None else around[:-1]))
-        if isinstance(operation, ir.AtomicFetch):  # threads with copies read what the first one got
+        if isinstance(operation, ir.AtomicFetch):  # threads with copies read the first one's result
             moved.append((place, found.natural[id_], found.natural[id_], True))
         if not wanted:
             continue
@@ -191,9 +191,7 @@ def _used(found: Inference, opaque: bool) -> _Used:
 
 
 def _why_not(found: Inference, made: Numbers, used: _Used) -> str | None:
-    """Return what no rule about one distribution sees: maps of other blocks, groups that cut across digits or
-    subgroups.
-    """
+    """Return a problem that no rule about a single distribution sees: maps of other block sizes, or split groups."""
     for id_, given in found.given.items():
         if map_warps(given) != made.warps:
             source = found.made[id_].source
@@ -215,12 +213,12 @@ def _why_not(found: Inference, made: Numbers, used: _Used) -> str | None:
 
 
 def _in_registers(found: Inference, opaque: bool, value: ir.Value, spreads: Iterable[Spread]) -> list[Spread]:
-    """Of ``spreads``, those in which threads have the value: wmma's operands come from shared memory."""
+    """Return the distributions in which threads hold the value; operands of wmma come from shared memory instead."""
     return [s for s in spreads if not (opaque and is_staged(found, value, s))]
 
 
 def _registers(found: Inference, made: Numbers, used: _Used) -> int:
-    """In a loop, its states, the widest other value and fragments; elsewhere the widest value of all."""
+    """Return registers per thread: in loops states, the widest other value and fragments; else the widest value."""
     states = sum(made.of(spread).registers for spread in used.states)
     inside = max((made.of(spread).registers for spread in used.inside), default=0)
     outside = max((made.of(spread).registers for spread in used.outside), default=0)
@@ -228,7 +226,7 @@ def _registers(found: Inference, made: Numbers, used: _Used) -> int:
 
 
 def _fragments(found: Inference, made: Numbers) -> int:
-    """Of the operands of one step of products."""
+    """Return the registers of the operands of one step of products."""
     most = 0
     for number, product in enumerate(made.products):
         if is_boxed(product.intrinsic):
@@ -242,7 +240,7 @@ def _fragments(found: Inference, made: Numbers) -> int:
 
 
 def outermost(found: Inference, around: Iterable[int]) -> int | None:
-    """Return the loop whose ring lives while what is in all loops of ``around`` runs; None outside of loops."""
+    """Return the loop whose ring is live while the code in all loops of ``around`` runs; None outside of loops."""
     return next((number for number in around if number in found.loops), None)
 
 

@@ -1,4 +1,4 @@
-"""Where a thread's registers lie in a tile in shared memory that changes hands or is converted, and what it costs."""
+"""Positions of a thread's registers in a shared-memory tile that is exchanged or converted, and the access cost."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from search_spaces.programs.language.distribution import WIDEST, Distribution
 
 
 def steps(layout: SharedLayout, of: Distribution, warps: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return flips and adds: register r of every thread lies at ``(base ^ flips[r]) + adds[r]``, where base is the
-    place of its register 0. None where they differ between threads.
+    """Return flips and adds: register r lies at ``(base ^ flips[r]) + adds[r]``, base being that of register 0.
+
+    Returns None if they differ between threads.
     """
     return _steps(layout, _places(of, layout, None, warps))
 
@@ -39,15 +40,19 @@ def _steps(layout: SharedLayout, places: IntArray) -> tuple[tuple[int, ...], tup
 
 
 def access_width(of: Distribution, layout: SharedLayout) -> int:
-    """Return how many registers an access takes: neighbours in the tile that the layout keeps together, 4 at most."""
+    """Return the registers per access: neighbours in the tile that the layout keeps adjacent, at most 4."""
     return max(math.gcd(of.run(0), layout.contiguity("rows"), 4), math.gcd(of.run(1), layout.contiguity("cols"), 4))
 
 
 @dataclass(frozen=True)
 class ConvertedAccess:
-    """How threads read a tile that is converted: ``width`` registers at a time, in ``cycles`` of shared memory and as
-    many ``accesses`` of warps. Register r lies at ``(base ^ flips[r]) + adds[r]``, as of ``steps``, where there are
-    such.
+    """How threads read a tile that is converted.
+
+    Attributes:
+        width: Registers per access.
+        cycles: Cycles of shared memory.
+        accesses: Accesses (warp instructions).
+        steps: Flips and adds as in ``steps``, if they exist.
     """
 
     width: int
@@ -60,7 +65,7 @@ class ConvertedAccess:
 def reading(
     of: Distribution, layout: SharedLayout, order: MemoryOrder | None, warps: int, element_bytes: int
 ) -> ConvertedAccess:
-    """Return how a tile in shared memory is read, which has the order of its array in memory."""
+    """Return how a tile in shared memory is read that has the memory order of its array."""
     places = _places(of, layout, order, warps)
     width = neighbours(places, WIDEST // element_bytes)
     accesses = element_bytes * places[:, ::width].reshape(warps, WARP, -1).transpose(0, 2, 1)
@@ -69,9 +74,7 @@ def reading(
 
 
 def neighbours(places: IntArray, most: int) -> int:
-    """Return how many registers lie side by side for every thread, at multiples of as many; ``places`` are (threads,
-    registers).
-    """
+    """Return the number of adjacent, aligned registers for every thread; ``places`` are (threads, registers)."""
     width = 1
     while 2 * width <= most and places.shape[1] % (2 * width) == 0:
         groups = places.reshape(len(places), -1, 2 * width)
@@ -90,9 +93,9 @@ def _places(of: Distribution, layout: SharedLayout, order: MemoryOrder | None, w
 
 @lru_cache(maxsize=2**14)
 def wavefronts(of: Distribution, layout: SharedLayout, warps: int, store: bool) -> int:
-    """Return the cycles of shared memory in which a block writes all words of a tile, or reads them.
+    """Return the shared-memory cycles in which a block writes or reads all words of a tile.
 
-    Of threads with the same words the first one writes.
+    If several threads hold the same words, the first one writes them.
     """
     width = access_width(of, layout)
     rows, columns = (of.of_threads(d, warps)[:, None] + np.asarray(of.of_registers(d)[::width]) for d in (0, 1))

@@ -1,8 +1,7 @@
-"""Shared memory of a schedule: tiles that stay, the ring of each loop, and what exchanges use in between.
+"""Shared memory of a schedule: tiles that stay, the ring of each loop, and memory of exchanges.
 
-A loop's exchanges lie behind its ring; those outside of loops lie over the rings, which are dead by then, or over the
-last stage of a ring that has the first tiles of what the block computes next. A barrier stands in front of everything
-that is written again.
+The exchanges of a loop follow its ring. Exchanges outside of loops overlap the rings, which are dead by then, or the
+last stage of a ring that already holds the first tiles of the block's next part. A barrier precedes every reuse.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from search_spaces.programs.planning.staging import StagedNumbers
 from search_spaces.programs.planning.ways import BOX_ALIGNMENT
 from search_spaces.spaces.parameters import Value
 
-Place = int | None  # of an exchange: the outermost loop around it, or None
+Place = int | None  # where an exchange happens: the outermost loop around it, or None
 Exchange = tuple[int, int] | int | str | None  # the shape of a tile, the result of a reduction, or a name
 ALIGNMENT = 128
 MOST_STAGES = 5
-EARLY_COPIES = "early_copies"  # whether the ring is filled for the next tile of a block while results leave
+EARLY_COPIES = "early_copies"  # whether the ring is filled for a block's next tile while results are stored
 EXCHANGES = (
     "pad(4,1)",
     "pad(1,1)",
@@ -40,7 +39,7 @@ SHARED_LAYOUTS = ("pad(8,1)", "pad(4,1)", "pad(16,1)", "identity", "transpose+pa
 
 
 def exchange_layout(text: str, shape: tuple[int, int]) -> SharedLayout:
-    """Return the layout of a tile of 4-byte words in an exchange; what a tile cannot have becomes ``identity``."""
+    """Return the layout of a tile of 4-byte words in an exchange; ``identity`` if the given one does not fit."""
     found = parse_layout(text, *shape)
     if isinstance(found, str):
         found = parse_layout("identity", *shape)
@@ -49,29 +48,32 @@ def exchange_layout(text: str, shape: tuple[int, int]) -> SharedLayout:
 
 
 def exchange_bytes(text: str, shape: tuple[int, int]) -> int:
+    """Return the bytes of a tile of 4-byte words in an exchange."""
     return aligned(exchange_layout(text, shape).size * 4)
 
 
 def shared_tile_bytes(array: Array, layout: str) -> int:
-    """Return what a tile takes that the program asks for."""
+    """Return the bytes of one of the program's own tiles in shared memory."""
     return aligned(exchange_layout(layout, array.matrix).size * array.dtype.bytes, BOX_ALIGNMENT)
 
 
 def barrier_bytes(found: Inference) -> int:
-    """Return what the mbarriers of rings, of tiles that are copied once and of multiplications take at most, with the
-    address of tensor memory.
+    """Return an upper bound of the bytes of mbarriers and of the address of tensor memory.
+
+    There are mbarriers for rings, for tiles that are copied once and for multiplications.
     """
     kept = {s.name for s in found.staged.values() if s.loop is None}
     return aligned(8 * (2 * MOST_STAGES * len(stage_names(found)) + len(kept) + 2), 256)
 
 
 def aligned(size: int, to: int = ALIGNMENT) -> int:
+    """Round a size up to a multiple of ``to``."""
     return -(-size // to) * to
 
 
 @lru_cache(maxsize=2**14)
 def across_bytes(source: Distribution, dimension: int, folded: Distribution) -> int:
-    """Return what a reduction across warps needs: a part of each warp for each result; 0 where it stays in a warp."""
+    """Return the bytes for a reduction across warps: one part per warp and result; 0 within a warp."""
     before, behind = (math.prod(size for _, size in of.used("warp", 0, dimension)) for of in (source, folded))
     parts = before // behind
     return 0 if parts == 1 else aligned(4 * parts * folded.shape[0] * folded.shape[1])
@@ -79,8 +81,12 @@ def across_bytes(source: Distribution, dimension: int, folded: Distribution) -> 
 
 @dataclass
 class SharedMemoryPlan:
-    """Byte offsets. ``shared`` are the tiles that the program asks for. ``scratch`` is where the exchanges of a loop
-    begin, or, by None, those outside. ``barriers`` is where mbarriers begin.
+    """Byte offsets in shared memory.
+
+    Attributes:
+        shared: The program's own tiles.
+        scratch: Start of the exchanges of each loop, and under None of those outside of loops.
+        barriers: Start of the mbarriers.
     """
 
     exchanges: Mapping[Place, Mapping[Exchange, int]] = field(default_factory=dict)
@@ -102,11 +108,11 @@ class SharedMemoryPlan:
         """Lay out the shared memory of a schedule.
 
         Args:
-            found: What the program holds where.
+            found: The inference of the program.
             staged: Operands that are copied to shared memory, by name.
-            stages: Of the ring of each loop, by its number.
-            exchanges: What changes hands where (``scratch.exchanges``).
-            values: The schedule's, with the ``shared_bytes`` that its space counts.
+            stages: Number of stages of each ring, by loop number.
+            exchanges: Bytes of each exchange, by place (``scratch.exchanges``).
+            values: Values of the schedule, including the ``shared_bytes`` that its space counts.
         """
         memory = cls(exchanges, barriers=int(values["shared_bytes"]) - barrier_bytes(found))
         base = 0
@@ -127,18 +133,19 @@ class SharedMemoryPlan:
         return memory
 
     def exchange(self, place: Place, which: Exchange) -> int:
-        """Return where an exchange lies. Raises KeyError for one that the space has not counted."""
+        """Return the offset of an exchange. Raises KeyError for one that the space has not counted."""
         _ = self.exchanges[place][which]
         return self.scratch[place]
 
 
 def stage_names(found: Inference) -> dict[int, str]:
-    """Return the parameter of the stages of each loop that has a ring."""
+    """Return the parameter that gives the stages of each ring, by loop number."""
     loops = [loop for loop in found.loops if any(s.loop == loop for s in found.staged.values())]
     return {loop: "stages" if len(loops) == 1 else f"stages_{i + 1}" for i, loop in enumerate(loops)}
 
 
 def stages_of(found: Inference, values: Mapping[str, Value]) -> dict[int, int]:
+    """Return the number of stages of each ring, by loop number."""
     stages = {}
     for loop, name in stage_names(found).items():
         value = values[name]

@@ -1,4 +1,4 @@
-"""A program's distributions in numbers: what one schedule makes of the expressions of its inference."""
+"""A program's distributions in numbers: the expressions of its inference evaluated for one schedule."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from search_spaces.programs.language.distribution import Distribution
 from search_spaces.programs.planning.ways import WARPS, fragments, is_boxed, rows_of
 from search_spaces.spaces.parameters import Value
 
-GIVEN_VECTOR = 4  # neighbours of a lane in a map that says nothing about lanes
+GIVEN_VECTOR = 4  # consecutive elements per lane in a map that does not specify lanes
 
 
 @dataclass(frozen=True)
 class ProductNumbers:
-    """``data`` is the sub-tile of a subgroup of ``groups``, rows and columns."""
+    """A group of products in numbers; ``data`` is the sub-tile (rows, columns) of each of the ``groups``."""
 
     shape: tuple[int, int]
     groups: tuple[int, int]
@@ -30,7 +30,7 @@ class ProductNumbers:
 
     @property
     def fragments(self) -> tuple[int, int]:
-        """Of a subgroup, rounds included."""
+        """Fragments of a subgroup along rows and columns, rounds included."""
         row = fragments(self.intrinsic)
         rounds = [max(1, self.shape[d] // (self.groups[d] * self.data[d])) for d in (0, 1)]
         return rounds[0] * self.data[0] // row.m, rounds[1] * self.data[1] // row.n
@@ -38,6 +38,8 @@ class ProductNumbers:
 
 @dataclass(frozen=True)
 class AnchorNumbers:
+    """A tile distributed in blocks along memory lines, in numbers; arguments are those of ``distribution.blocked``."""
+
     shape: tuple[int, int]
     along: int
     columns: int
@@ -50,7 +52,7 @@ Base = ProductNumbers | AnchorNumbers | WgMap | NestedLayout
 
 @dataclass(frozen=True)
 class Numbers:
-    """``given`` are the maps that the user wrote, by value."""
+    """All distributions of a schedule in numbers; ``given`` are the user's maps, by value number."""
 
     warps: int
     products: tuple[ProductNumbers, ...]
@@ -69,6 +71,7 @@ class Numbers:
         return {}
 
     def of(self, spread: Spread) -> Distribution:
+        """Return a distribution in numbers."""
         found = self._of.get(spread)
         if found is None:
             found = self._of[spread] = _evaluate(spread, self._base(spread.base), self.warps)
@@ -76,7 +79,7 @@ class Numbers:
         return found
 
     def _base(self, base: Spread) -> Base:
-        """Return the numbers that a distribution without a parent depends on, and all that follow from it."""
+        """Return the numbers that an underived distribution depends on, from which all derived ones follow."""
         match base.kind:
             case "blocked":
                 return next(a for a in self.anchors if (a.shape, a.along) == (base.shape, base.number))
@@ -129,17 +132,17 @@ def warps_across(pieces: int, lines: int, columns: int, warps: int) -> int:
     """Return the warps side by side on a line: those that other lines do not need.
 
     Args:
-        pieces: What a warp takes of a line at a time, how many of these there are.
-        lines: Of the tile.
+        pieces: Number of pieces of a line that one warp handles at a time.
+        lines: Lines of the tile.
         columns: Lanes side by side on a line.
-        warps: Of the block.
+        warps: Warps of the block.
     """
     lane_lines = gcd(lines, WARP // columns)
     return max(1, gcd(pieces, warps // gcd(lines // lane_lines, warps)))
 
 
 def numbers(found: Inference, values: Mapping[str, Value]) -> Numbers:
-    """Of one schedule's ``values``, by the names of its parameters."""
+    """Return the distributions for the ``values`` of a schedule, by parameter name."""
 
     def whole(name: str) -> int:
         value = values[name]

@@ -1,7 +1,7 @@
-"""wmma: where its accumulators, whose elements no register is known to hold, become values like others.
+"""wmma: when its accumulators, whose register layout is unspecified, are converted to ordinary values.
 
-Sums of a loop that does nothing but add up products stay as they are until it ends; other products are read as soon as
-they are made. A warp stores a fragment to a place of its own in shared memory, and reads it as ``ways.fragments`` says.
+Sums of a loop that only accumulates products are converted after the loop, other products immediately. A warp stores a
+fragment to its own area of shared memory, and reads it in the distribution of ``ways.fragments``.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from search_spaces.programs.inference.inference import Inference, Spread
 from search_spaces.programs.language import ir
 from search_spaces.programs.planning.splits import accumulating
 
-WARP_BYTES = 16 * (16 + 8) * 4  # of a fragment in f32, with 8 elements behind each line (autosched/tile/opaque.cuh)
+WARP_BYTES = 16 * (16 + 8) * 4  # a fragment in f32, with 8 elements of padding per line (autosched/tile/opaque.cuh)
 
 
 @cache
 def why_not_wmma(found: Inference) -> str | None:
-    """Why products of a program cannot be wmma's, whatever the schedule."""
+    """Return the reason why products of a program cannot use wmma in any schedule, or None."""
     for operation in found.made.values():
         if not isinstance(operation, ir.Mma):
             continue
@@ -39,7 +39,7 @@ def why_not_wmma(found: Inference) -> str | None:
 
 
 def is_staged(found: Inference, value: ir.Value, spread: Spread) -> bool:
-    """Whether ``value`` is an operand as it was loaded, or transposed behind that."""
+    """Whether ``value`` is an operand as it was loaded, or its transpose."""
     made = found.made[value.id]
     if isinstance(made, ir.TransposeTile):
         return (made.value.id, spread.swap()) in found.staged
@@ -47,13 +47,13 @@ def is_staged(found: Inference, value: ir.Value, spread: Spread) -> bool:
 
 
 def read_behind(found: Inference, operation: ir.Mma) -> int | None:
-    """Return the loop behind which sums are read; None of a product that is read where it is made."""
+    """Return the loop after which sums are read; None for a product that is read immediately."""
     around = found.inside[operation.result.id]
     return around[-1] if operation.c is not None and around and around[-1] in accumulating(found) else None
 
 
 def _adds_up(found: Inference, operation: ir.Mma) -> bool:
-    """Whether ``operation`` adds to a state of its loop, which begins with the same number everywhere."""
+    """Whether ``operation`` adds to a state of its loop that starts with one constant."""
     loop = read_behind(found, operation)
     if loop is None:
         return False
@@ -69,9 +69,7 @@ def _sets(operations: tuple[ir.Operation, ...], state: int) -> bool:
 
 
 def _constant_before(found: Inference, operations: tuple[ir.Operation, ...], loop: int, state: int) -> bool | None:
-    """Whether what is set last in front of the loop, in the same region, is a constant; None where the loop is not in
-    ``operations``.
-    """
+    """Whether the last assignment before the loop, in the same region, is a constant; None if the loop is not found."""
     constant = False
     for operation in operations:
         match operation:

@@ -1,4 +1,4 @@
-"""Where the registers of a thread lie in an array that is packed, of which tiles are loaded to registers."""
+"""Positions of a thread's registers in a packed array whose tiles are loaded to registers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ def packed_width(array: Array, of: Distribution, warps: int) -> int:
 
 
 def packed_distances(array: Array, of: Distribution) -> list[int]:
-    """Return the distance of each register from register 0. Tiles begin with whole tiles of the order, and digits of
-    threads and of registers are powers of two, so that bits of both never meet.
+    """Return the distance of each register from register 0.
+
+    Tiles begin at whole tiles of the order, and the digits of threads and registers are powers of two, so that their
+    bits do not overlap.
     """
     assert array.order is not None
     strips, places = array.order.place(*(np.asarray(of.of_registers(d)) for d in (0, 1)))

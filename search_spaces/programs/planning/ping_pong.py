@@ -1,7 +1,7 @@
-"""Loops in which two warpgroups take turns at the tensor cores: one multiplies while the other one does all the rest.
+"""Loops in which two warpgroups alternate at the tensor cores: one multiplies while the other does everything else.
 
-A turn of such a loop has two groups of products, and the operands of the second one follow from the results of the
-first. A warpgroup holds the tensor cores from its second group through the first group of the next turn.
+An iteration of such a loop has two groups of products, and the operands of the second group depend on the results of
+the first. A warpgroup occupies the tensor cores from its second group through the first group of the next iteration.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ WARPGROUPS = 2
 
 @cache
 def phases(found: Inference, number: int) -> tuple[int, int] | None:
-    """Return the results of the last product of the first group and of the first one of the second, by number.
+    """Return the numbers of the last product of the first group and of the first product of the second.
 
     Args:
         found: The program at some choice of sizes.
-        number: Of the loop.
+        number: Number of the loop.
 
     Returns:
-        None where the products of an iteration are not two such groups.
+        The two numbers, or None if the products of an iteration do not form two such groups.
     """
-    groups: dict[int, int] = {}  # of values, the group of the products that they follow from
+    groups: dict[int, int] = {}  # by value: the group of the products that it depends on
     products: list[tuple[int, int]] = []
     for operation in found.loops[number].body:
         if isinstance(operation, ir.Loop | ir.If):
@@ -51,12 +51,12 @@ def phases(found: Inference, number: int) -> tuple[int, int] | None:
 
 @cache
 def alternating(found: Inference) -> int | None:
-    """Return the loop of a program in which two warpgroups may take turns, or None."""
+    """Return the loop of a program in which two warpgroups may alternate, or None."""
     if found.trace.shared or len(found.loops) != 1:
         return None
     return next((number for number in stage_names(found) if phases(found, number) is not None), None)
 
 
 def alternates(values: Mapping[str, Value]) -> bool:
-    """Whether a schedule says so."""
+    """Whether a schedule lets two warpgroups alternate."""
     return bool(values.get(PARAMETER, 0))

@@ -1,4 +1,4 @@
-"""How a tile is joined up to each element: digit by digit of who holds what, fastest digits first."""
+"""Scan a tile digit by digit of its distribution, fastest digits first."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class ScanStep:
     """One digit along the dimension.
 
     Attributes:
-        digit: Belongs to the warp, the lane or the register.
-        groups: Of each register, the number of the total of its elements along the digits before.
-        totals: How many of these totals a thread has.
-        after: The number of each total's sum over this digit; of digits of warps and lanes its own.
+        digit: A digit of the warp, the lane or the register.
+        groups: For each register, the number of the total of its elements along the earlier digits.
+        totals: Number of these totals per thread.
+        after: For each total, the number of its sum over this digit; for digits of warps and lanes its own number.
     """
 
     digit: Digit
@@ -31,7 +31,7 @@ class ScanStep:
 def scan_steps(of: Distribution, dimension: int) -> tuple[ScanStep, ...]:
     """Return the steps of a scan along ``dimension``."""
     found, registers = list[ScanStep](), range(of.registers)
-    keys = list(registers)  # a register without the digits that are done
+    keys = list(registers)  # registers without the digits already handled
     for digit in reversed(of.digits[dimension]):
         if digit.size == 1:
             continue
@@ -48,14 +48,14 @@ def scan_steps(of: Distribution, dimension: int) -> tuple[ScanStep, ...]:
 
 @lru_cache(maxsize=2**14)
 def scan_bytes(of: Distribution, dimension: int, warps: int) -> int:
-    """Return the shared bytes of a scan: the totals of all threads, where warps follow each other along it."""
+    """Return the shared memory of a scan: the totals of all threads if warps follow each other along it."""
     steps = scan_steps(of, dimension)
     return max((aligned(4 * WARP * warps * s.totals) for s in steps if s.digit.place == "warp"), default=0)
 
 
 @lru_cache(maxsize=2**14)
 def scan_instructions(of: Distribution, dimension: int) -> int:
-    """Return the instructions of a warp for a scan, without those of special units."""
+    """Return the warp instructions of a scan, without those of the special-function unit."""
     total = of.registers
     for step in scan_steps(of, dimension):
         if step.digit.place == "register":

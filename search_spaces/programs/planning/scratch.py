@@ -1,7 +1,7 @@
-"""Scratch: what changes hands in shared memory between rings and tiles that stay, counted once.
+"""Shared memory for exchanges, which lies between rings and tiles that stay; computed in one place.
 
-The space adds up these bytes to ``shared_bytes``; the lowering reserves that and places what is listed here. An
-exchange that is not listed has no place, so no kernel uses more than its space says.
+The space adds these bytes to ``shared_bytes``; the lowering reserves that amount and places the exchanges listed here.
+An exchange that is not listed has no memory, so no kernel uses more than its space says.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from search_spaces.programs.planning.memory import ALIGNMENT, Exchange, Place, e
 from search_spaces.programs.planning.splits import shared_loop, split_of
 from search_spaces.spaces.parameters import Value
 
-LAST_BLOCK: Exchange = "last_block"  # a flag: whether a block is the last one of those that share a tile
+LAST_BLOCK: Exchange = "last_block"  # a flag: whether a block is the last of those that share a tile
 WMMA_SUMS: Exchange = None
 
 
 def sum_places(found: Inference, number: int) -> dict[str, Place]:
-    """Return where the parts of a carried sum are joined, by the value of its parameter."""
+    """Return where the parts of a carried sum are combined, by the value of its parameter."""
     around = found.inside[list(found.sums.values())[number].result.id]
     return {
         estimates.INSIDE: estimates.outermost(found, around),
@@ -29,20 +29,18 @@ def sum_places(found: Inference, number: int) -> dict[str, Place]:
 
 
 def store_places(found: Inference) -> dict[str, Place]:
-    """Return where stores that go through shared memory do so, by their parameters."""
+    """Return where stores through shared memory happen, by their parameters."""
     around = enumerate(found.stored_in, 1)
     return {f"store_{number}": estimates.outermost(found, loops) for number, loops in around}
 
 
 def flag_bytes(found: Inference) -> int:
-    """Return what the flag of the last block takes where no ring is: other loops that blocks share have one, over
-    which the flag lies.
-    """
+    """Return the bytes of the last block's flag; 0 if a ring exists, which the flag then overlaps."""
     return ALIGNMENT if shared_loop(found) is not None else 0
 
 
 def scratch_bytes(exchange: str, tiles: Iterable[ir.Shape], others: Iterable[int]) -> int:
-    """Return what the exchanges of a place share: as much as the largest of them needs.
+    """Return the bytes that the exchanges of a place share: those of the largest.
 
     Args:
         exchange: Layout of tiles that are exchanged.

@@ -1,4 +1,4 @@
-"""Loops that do nothing but add up products: their turns may overlap, or be shared out to several blocks (split-K)."""
+"""Loops that only accumulate products: their iterations may overlap, or be split between blocks (split-K)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from search_spaces.spaces.parameters import Value
 
 SPLITS = (1, 2, 3, 4, 6, 8, 16)
 PARTIALS, COUNTERS = "split_partials", "split_counters"
-PARTS = "split_parts"  # the attribute: how many blocks share the loop
-LAUNCHES = "split_launches"  # the parameter: 1, or 2 with a launch that combines what the parts have left
+PARTS = "split_parts"  # the attribute: number of blocks that share the loop
+LAUNCHES = "split_launches"  # the parameter: 1, or 2 with a second launch that combines the parts
 
 
 @cache
 def accumulating(found: Inference) -> frozenset[int]:
-    """Return the loops that do nothing but add products of staged tiles to states: those of a turn may be in flight
-    while the next one's begin.
+    """Return the loops that only add products of staged tiles to states.
+
+    Products of one iteration may then still be in flight while those of the next begin.
     """
     return frozenset(n for n, loop in found.loops.items() if _accumulates(found, loop))
 
@@ -53,8 +54,9 @@ def _accumulates(found: Inference, loop: ir.Loop) -> bool:
 
 @cache
 def splittable(found: Inference) -> ir.Loop | None:
-    """Return the only loop of a program, if it adds up products from zero and blocks may share its turns: nothing else
-    that could be seen happens before it ends.
+    """Return the only loop of a program if blocks may share its iterations, else None.
+
+    The loop must accumulate products starting at zero, with no other visible effect before it ends.
     """
     if len(found.loops) != 1 or not accumulating(found):
         return None
@@ -79,7 +81,7 @@ def splittable(found: Inference) -> ir.Loop | None:
 
 @cache
 def shared_loop(found: Inference) -> tuple[ir.Loop, ir.FetchPart] | None:
-    """Return the loop whose turns blocks share because the program says so, and what fetches a part's states."""
+    """Return the loop that the program itself splits, and the operation that fetches a part's states."""
     loop = next((loop for loop in found.loops.values() if loop.parts), None)
     fetch = next((o for o, _ in found.trace.walk() if isinstance(o, ir.FetchPart)), None)
     return None if loop is None or fetch is None else (loop, fetch)
@@ -87,11 +89,13 @@ def shared_loop(found: Inference) -> tuple[ir.Loop, ir.FetchPart] | None:
 
 @dataclass(frozen=True)
 class Split:
-    """``count`` blocks share the ``turns`` of a loop, ``each`` of them but the last as many as the others.
+    """A loop split between blocks: each of ``count`` blocks runs ``each`` of the ``turns`` iterations, the last fewer.
 
-    ``combined``: the states that the program combines, where it says that the loop is shared. With stream-K
-    ``launched`` blocks compute all tiles, one behind another, and two share one that is cut; 0 without. ``launches``: 1
-    where the block that comes last combines the states, 2 where a second launch does.
+    Attributes:
+        launched: With stream-K, the number of blocks that compute all tiles one after another, where two blocks share a
+            tile that is cut; else 0.
+        combined: States that the program combines, if the program itself splits the loop.
+        launches: 1 if the last block combines the states, 2 if a second launch does.
     """
 
     loop: ir.Loop
@@ -103,15 +107,18 @@ class Split:
 
     @property
     def each(self) -> int:
+        """Iterations per block."""
         return -(-self.turns // self.count)
 
     @property
     def states(self) -> list[int]:
+        """Numbers of the states of which each block has a part."""
         return list(self.combined) or [o.state for o in self.loop.body if isinstance(o, ir.Set)]
 
     def workspaces(self, blocks: int, registers: int, threads: int) -> tuple[Operand, ...]:
-        """Return the parts of sums, and for each tile how many have come; with stream-K a part for each block that
-        shares a tile with the next one, and what the two tell each other.
+        """Return global memory for the partial sums, and for the number of finished blocks of each tile.
+
+        With stream-K there is one part for each block that shares a tile with the next one, and their flags.
         """
         if self.launched:
             return (
@@ -125,7 +132,7 @@ class Split:
 
 
 def split_of(found: Inference, values: Mapping[str, Value]) -> Split | None:
-    """Of a schedule; None where each block has all turns."""
+    """Return the split of a schedule; None if each block runs all iterations."""
     shared = shared_loop(found)
     if shared is not None:
         loop, fetch = shared

@@ -1,4 +1,4 @@
-"""Operands that go through shared memory, in numbers: how a tile is copied there, and how fragments are read."""
+"""Operands that go through shared memory, in numbers: how a tile is copied, and how fragments are read."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ from search_spaces.spaces.parameters import Value
 from search_spaces.templates.common.shared_tiles import stage_bytes
 
 Answer = TypeVar("Answer")
-SHARED, REGISTERS = "shared", "registers"  # homes of a tile that is loaded once
+SHARED, REGISTERS = "shared", "registers"  # where a tile that is loaded once is kept
 
 
 @dataclass(frozen=True)
 class StagedNumbers:
-    """``access`` is how the intrinsic reads the tile, None of one that is converted; ``bytes`` is what a tile takes in
-    shared memory.
+    """An operand in shared memory.
+
+    Attributes:
+        access: How the instruction reads the tile; None for a tile that is converted.
+        bytes: Bytes of a tile in shared memory.
     """
 
     staged: Staged
@@ -39,8 +42,9 @@ class StagedNumbers:
 
 
 def in_shared(found: Inference, values: Mapping[str, Value]) -> dict[tuple[int, Spread], Staged]:
-    """Return the operands that a schedule brings to shared memory: those of loops, and others whose home it is. Boxes
-    have the layout of wgmma: what is converted then comes to registers from global memory.
+    """Return the operands that a schedule puts in shared memory: those of loops, and others with that home.
+
+    Boxes have wgmma's layout: operands that are converted are then loaded from global memory to registers.
     """
     boxed = bool(found.products) and is_boxed(str(values["intrinsic"]))
     return {
@@ -51,7 +55,7 @@ def in_shared(found: Inference, values: Mapping[str, Value]) -> dict[tuple[int, 
 
 
 def sides(found: Inference, operation: ir.Mma) -> list[tuple[ir.Value, Spread]]:
-    """Return the operands of a product and who holds what of them."""
+    """Return the operands of a product and their distributions."""
     number = found.product_of[operation.result.id]
     of: tuple[tuple[ir.Value, Literal["left", "right"]], ...] = (operation.a, "left"), (operation.b, "right")
     return [(value, Spread(side, value.shape, number)) for value, side in of]
@@ -59,8 +63,9 @@ def sides(found: Inference, operation: ir.Mma) -> list[tuple[ir.Value, Spread]]:
 
 @cache
 def bufferable(found: Inference) -> ir.Loop | None:
-    """Return the only loop with a ring, if a turn does nothing but add products of one k to states where they lie:
-    fragments may be read a step before they are multiplied, also those of the next turn.
+    """Return the only loop with a ring if the next step's fragments may be read early, else None.
+
+    Its iterations may only add products of one k to states in place.
     """
     rings = {staged.loop for staged in found.staged.values()}
     if len(rings) != 1 or not rings <= accumulating(found):
@@ -75,21 +80,21 @@ def bufferable(found: Inference) -> ir.Loop | None:
 
 
 def _is_read(found: Inference, value: ir.Value, spread: Spread) -> bool:
-    """Whether products read the operand's fragments from the ring, as it was loaded or transposed behind that."""
+    """Whether products read the operand's fragments from the ring, as it was loaded or transposed."""
     made = found.made[value.id]
     key = (made.value.id, spread.swap()) if isinstance(made, ir.TransposeTile) else (value.id, spread)
     return key in found.staged
 
 
 def placed(staged: Staged, values: Mapping[str, Value], numbers: Numbers) -> StagedNumbers | BoxedNumbers:
-    """As wgmma reads it, or as others do. Raises ValueError where the rules of the space refuse the schedule."""
+    """Return an operand as boxes or as fragments. Raises ValueError if the rules of the space refuse the schedule."""
     return (
         boxed_numbers(staged, values) if is_boxed(str(values["intrinsic"])) else staged_numbers(staged, values, numbers)
     )
 
 
 def staged_numbers(staged: Staged, values: Mapping[str, Value], numbers: Numbers) -> StagedNumbers:
-    """Raise ValueError where the rules of the space refuse the schedule."""
+    """Return an operand in shared memory. Raises ValueError if the rules of the space refuse the schedule."""
     row, name = fragments(str(values["intrinsic"])), staged.name
     element_bytes = staged.load.window.array.dtype.bytes
     text = str(values[f"layout_{name}"])
@@ -108,7 +113,7 @@ def staged_numbers(staged: Staged, values: Mapping[str, Value], numbers: Numbers
 
 
 def _accepted(answer: Answer | Refusal | str) -> Answer:
-    """``answer``, which the rules of the space have checked. Raises ValueError where it is a refusal."""
+    """Return ``answer``, which the rules have checked. Raises ValueError if it is a refusal."""
     if isinstance(answer, Refusal | str):
         raise ValueError(answer.reason if isinstance(answer, Refusal) else answer)
     return answer
@@ -121,11 +126,11 @@ def operand_struct(
 
     Args:
         n: The operand's layout and copy.
-        numbers: Those of the whole kernel.
+        numbers: All distributions of the kernel.
         row: The instruction that multiplies it.
-        alignment: Of the addresses of its tiles, in bytes.
-        whole: Of a loop that is peeled, whether the tiles of all turns but the last lie in the array along the way that
-            they move; None for other loops.
+        alignment: Alignment of its tiles in bytes.
+        whole: For a peeled loop, whether the tiles of all iterations but the last lie inside the array along the
+            direction in which they move; None for other loops.
     """
     staged = n.staged
     array = staged.load.window.array

@@ -1,4 +1,4 @@
-"""Loops of which the last turn alone reaches beyond arrays: peeled, the turns before it carry no mask."""
+"""Loops in which only the last iteration reaches beyond arrays: if it is peeled, the others need no mask."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ Turns = dict[int, int]
 
 
 def but_the_last(turns: Turns, loop: int) -> Turns:
-    """Return the most turns of each loop, those of ``loop`` without its last one."""
+    """Return the largest iteration counts of loops, with the last iteration of ``loop`` left out."""
     return {**turns, loop: turns[loop] - 1}
 
 
 def leaves(window: ir.Window, dimension: int, found: Inference, turns: Turns) -> bool:
-    """Say whether a window reaches beyond the end of its array in some block and turn.
+    """Whether a window reaches beyond the end of its array in some block and iteration.
 
     Args:
         window: The tile of an array.
         dimension: 0 or 1.
         found: The program, whose blocks move the window.
-        turns: The most turns of each loop, which move it, too.
+        turns: The largest number of iterations of each loop, which also move it.
     """
     _, high = window.at[dimension].interval(found.trace.most_blocks, turns)
     return high + window.shape[dimension] > window.least[dimension]
@@ -34,7 +34,7 @@ def leaves(window: ir.Window, dimension: int, found: Inference, turns: Turns) ->
 
 @cache
 def peelable(found: Inference) -> frozenset[int]:
-    """Return the innermost loops whose turns but the last have fewer masks than the last one."""
+    """Return the innermost loops in which all iterations but the last need fewer masks."""
     turns = found.trace.turns()
     return frozenset(
         number
@@ -46,7 +46,7 @@ def peelable(found: Inference) -> frozenset[int]:
 
 
 def tail_names(inferences: Iterable[Inference]) -> dict[int, str]:
-    """Return the parameter of each loop that can be peeled with some choice of sizes, by the loop's place."""
+    """Return the parameter of each loop that can be peeled with some choice of sizes, by the loop's position."""
     places = sorted({list(i.loops).index(number) for i in inferences for number in peelable(i)})
     return {place: "tail" if len(places) == 1 else f"tail_{place + 1}" for place in places}
 
@@ -62,7 +62,7 @@ def peeled(found: Inference, values: Mapping[str, Value]) -> frozenset[int]:
 
 
 def _masks(found: Inference, loop: ir.Loop, turns: Turns) -> int:
-    """Count the dimensions of windows that reach beyond arrays, and the masks that depend on the block and the turn."""
+    """Return the number of window dimensions that reach beyond arrays, and of masks that vary with the iteration."""
     count = 0
     for operation in _inside(loop.body):
         if isinstance(operation, ir.LoadTile | ir.StoreTile | ir.AtomicRmw) and operation.window.array.role != "shared":

@@ -1,7 +1,7 @@
-"""Tensor memory of a schedule: the columns in which tcgen05 adds up products, and which programs it serves.
+"""Tensor memory of a schedule: the columns in which tcgen05 accumulates products, and which programs can use it.
 
-Products add to states in one loop that does nothing else. Their sums stay in tensor memory over its iterations and come
-to registers behind it, where they are added to what the states held before.
+Products must add to states in one loop that does nothing else. Their sums stay in tensor memory over all iterations.
+After the loop they are read to registers and added to the initial values of the states.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from search_spaces.programs.planning.ways import rows_of
 
 @cache
 def why_not_in_tensor_memory(found: Inference) -> str | None:
-    """Say why tcgen05 does not multiply for a program, whatever the schedule; None where it does."""
+    """Return the reason why a program cannot use tcgen05 in any schedule; None if it can."""
     products = _products(found)
     if not products:
         return "the program multiplies no matrices"
@@ -31,7 +31,7 @@ def why_not_in_tensor_memory(found: Inference) -> str | None:
 
 
 def tensor_columns(found: Inference, intrinsic: str) -> dict[int, int]:
-    """Return the columns of tensor memory that each product adds up in, by its result."""
+    """Return the columns of tensor memory in which each product accumulates, by its result."""
     columns = {}
     for operation in _products(found):
         m, n = found.products[found.product_of[operation.result.id]].shape

@@ -1,4 +1,4 @@
-"""Conditions on places that hold for a whole tile: blocks in which they do skip the mask."""
+"""Conditions on positions that hold for a whole tile, so that some blocks can skip the mask."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ class _Range:
 
 
 def always(operation: ir.Map, found: Inference, turns: dict[int, int]) -> str | None:
-    """Of a ``where``: CUDA C++ for "the condition holds everywhere in the tile", "true" where it always does, or None
-    where that depends on data.
+    """Return CUDA C++ for "the condition of a ``where`` holds everywhere in the tile".
+
+    Returns "true" if it always does, and None if it depends on data.
     """
     condition = operation.arguments[0]
     assert isinstance(condition, ir.Value)
@@ -34,7 +35,7 @@ def always(operation: ir.Map, found: Inference, turns: dict[int, int]) -> str | 
 
 
 def _tests(value: ir.Value, found: Inference) -> list[tuple[Index, Index, bool]] | None:
-    """All of (the largest of the left, the least of the right, whether they must differ)."""
+    """Return comparisons that must all hold: (maximum of the left, minimum of the right, whether they must differ)."""
     operation = found.made[value.id]
     if isinstance(operation, ir.Broadcast):
         return _tests(operation.value, found)
@@ -57,7 +58,7 @@ def _tests(value: ir.Value, found: Inference) -> list[tuple[Index, Index, bool]]
 
 
 def _range(argument: ir.Value | float, found: Inference) -> _Range | None:
-    """Return the least and the largest element of a tile of places."""
+    """Return the smallest and largest element of a tile of positions."""
     if not isinstance(argument, ir.Value):
         return _Range(constant(int(argument)), constant(int(argument))) if argument == int(argument) else None
     operation = found.made[argument.id]

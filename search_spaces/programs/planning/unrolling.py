@@ -1,4 +1,4 @@
-"""How often the body of a loop stands behind itself: loops without a ring, whose loads begin where they are used."""
+"""Unroll factors of loops without a ring, whose loads are issued in the iteration that uses them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNROLLS = (1, 2, 4)
 
 @cache
 def unrollable(found: Inference) -> dict[int, str]:
-    """Return the parameter of each loop whose body is short: no loop in it, no product, and no ring around it."""
+    """Return the parameter of each loop with a short body: no inner loop, no product, and no ring around it."""
     loops = [
         number
         for number, loop in found.loops.items()
@@ -25,6 +25,6 @@ def unrollable(found: Inference) -> dict[int, str]:
 
 
 def unroll_of(found: Inference, values: Mapping[str, Value], loop: int) -> int | None:
-    """Return how many bodies there are; None where the compiler decides."""
+    """Return the unroll factor; None if the compiler decides."""
     name = unrollable(found).get(loop, "")
     return int(values[name]) if name in values else None

@@ -1,4 +1,4 @@
-"""What a program may not say beside what the builder refuses: one sentence, with place, operation and rule."""
+"""Checks of a whole program, beyond those of the builder: one sentence with position, operation and rule."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def verify(found: Inference) -> None:
 
 
 def _check_scopes(found: Inference) -> None:
-    """Check that no value of a loop is used behind it."""
+    """Check that no value of a loop is used after it."""
     for operation, around in found.trace.walk():
         loops = tuple(loop.number for loop in around)
         for value in ir.inputs(operation):
@@ -64,7 +64,7 @@ def _check_scopes(found: Inference) -> None:
 
 
 def _check_windows(found: Inference) -> None:
-    """Check that no place is a quotient of what may be negative, and that tiles in shared memory are not left."""
+    """Check that no position is a quotient of a negative number, and that windows stay inside shared tiles."""
     turns = found.trace.turns()
     for operation, _ in found.trace.walk():
         if isinstance(operation, ir.Loop):
@@ -89,7 +89,7 @@ def _check_windows(found: Inference) -> None:
 
 
 def _check_quotients(index: Index, found: Inference, turns: dict[int, int], source: Source, name: str) -> None:
-    """Check that numbers are divided from 0 up alone: C++ rounds others up, and Python down."""
+    """Check that only non-negative numbers are divided: C++ rounds negative quotients up, Python down."""
     for inner in index.args:
         low, _ = inner.interval(found.trace.most_blocks, turns)
         if index.kind in ("floordiv", "mod") and low < 0:
@@ -98,7 +98,7 @@ def _check_quotients(index: Index, found: Inference, turns: dict[int, int], sour
 
 
 def notes(found: Inference) -> tuple[str, ...]:
-    """Return what is legal and hardly meant: windows that lie outside of their arrays in every block."""
+    """Return legal but suspicious findings: windows that lie outside of their arrays in every block."""
     turns, told = found.trace.turns(), []
     for operation, _ in found.trace.walk():
         if not isinstance(operation, ir.LoadTile | ir.StoreTile | ir.AtomicRmw) or operation.window.index is not None:
@@ -115,7 +115,7 @@ def notes(found: Inference) -> tuple[str, ...]:
 
 
 def program_notes(problem: ProgramProblem) -> tuple[str, ...]:
-    """Return the readings of a text that were taken, and what is hardly meant."""
+    """Return how ambiguous parts of a text were interpreted, and suspicious findings."""
     try:
         return (*problem.program.notes, *notes(choices(problem).first))
     except ProgramError:
@@ -123,7 +123,7 @@ def program_notes(problem: ProgramProblem) -> tuple[str, ...]:
 
 
 def _check_assigned(found: Inference) -> None:
-    """Check that no two blocks assign an element: which of them is the last is not known."""
+    """Check that no two blocks assign an element, as the last one would be undefined."""
     blocks = found.trace.blocks
     zero = {number: 0 for number in found.trace.turns()}
     for operation, _ in found.trace.walk():
@@ -151,7 +151,7 @@ def _check_outputs(found: Inference) -> None:
 
 
 def _check_maps(found: Inference) -> None:
-    """Check that maps that the user wrote agree where operations meet (RFC, workgroup-level extension)."""
+    """Check that the user's maps agree where operations meet (RFC, workgroup-level extension)."""
     states: dict[int, int] = {}
     for operation, _ in found.trace.walk():
         if isinstance(operation, ir.Set):
@@ -203,7 +203,7 @@ def _disagreements(operation: ir.Computing, maps: dict[int, WgMap]) -> tuple[str
 
 
 def _check_subgroups(found: Inference, maps: dict[int, tuple[WgMap, Source]]) -> None:
-    """Check that a workgroup has one number of subgroups."""
+    """Check that all maps of a workgroup have the same number of subgroups."""
     counts = [(m.subgroups, source) for m, source in maps.values()]
     counts += [(map_warps(m), found.made[id_].source) for id_, m in found.given.items() if isinstance(m, NestedLayout)]
     for count, source in counts[1:]:
@@ -217,7 +217,7 @@ def _check_subgroups(found: Inference, maps: dict[int, tuple[WgMap, Source]]) ->
 
 
 def why_not_dealt(found: Inference, ways: Iterable[TensorIntrinsic]) -> str | None:
-    """Return why no product can have the subgroups that maps of other values say; None where all can."""
+    """Return the reason why no product can have the subgroups of other values' maps; None if all can."""
     for id_, given in found.given.items():
         for operation in found.made.values():
             if not isinstance(operation, ir.Mma):

@@ -1,11 +1,10 @@
-"""What a schedule multiplies with: fragments of a warp, or wgmma and tcgen05, which read boxes in shared memory.
+"""Instructions of a schedule's products: fragments of a warp, or wgmma and tcgen05, which read boxes in shared memory.
 
-A warpgroup has its accumulators, and its a in registers, as its four warps would have them by ``mma.m16n8k16``, each
-16 of 64 rows. So wgmma is a way to multiply that changes no distribution. tcgen05 leaves the accumulators in tensor
-memory, of which each warp of four reads a quarter of the lanes: 32 of 128 rows or 16 of 64, and loads of 16 lanes by
-256 bits bring them to registers as ``mma.m16n8k16`` would have them (PTX ISA 9.7.16.2.3). Who holds what of wmma is
-not specified: its accumulators go through shared memory, from where each lane reads what it would have by
-``mma.m16n8k16``.
+A warpgroup holds wgmma accumulators, and operand a in registers, as its four warps would hold them with
+``mma.m16n8k16``, each for 16 of 64 rows. So wgmma needs no distributions of its own. tcgen05 keeps accumulators in
+tensor memory, of which each of four warps reads a quarter of the lanes: 32 of 128 rows or 16 of 64. Loads of 16 lanes
+by 256 bits bring them to registers as with ``mma.m16n8k16`` (PTX ISA 9.7.16.2.3). The layout of wmma fragments is
+unspecified: its accumulators go through shared memory, from where each lane reads its elements of ``mma.m16n8k16``.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ from search_spaces.hardware.units import unit
 from search_spaces.hardware.wgmma import WARPGROUP
 from search_spaces.layouts.nested_layout import NestedLayout
 
-WGMMA = "wgmma_m64k16"  # of any n
-TCGEN05 = {128: "tcgen05_m128k16", 64: "tcgen05_m64k16"}  # by rows of an instruction, of any n
-TENSOR_COLUMNS = 512  # of tensor memory, of which a block allocates a power of two
+WGMMA = "wgmma_m64k16"  # for any n
+TCGEN05 = {128: "tcgen05_m128k16", 64: "tcgen05_m64k16"}  # by rows per instruction, for any n
+TENSOR_COLUMNS = 512  # columns of tensor memory; a block allocates a power of two
 LEAST_TENSOR_COLUMNS = 32
 TYPES = ("f16", "bf16")
 WARPS = WARPGROUP // 32
-SUBGROUPS = (1, 2, 4, 8)  # along an axis of a product's tile
-MOST_COLUMNS = 256  # of an instruction
+SUBGROUPS = (1, 2, 4, 8)  # subgroups along an axis of a product's tile
+MOST_COLUMNS = 256  # largest n of an instruction
 BOX_ALIGNMENT = 1024  # bytes after which the pattern of the widest swizzle repeats
 
 
-# Two fragments of c of mma.m16n8k16, side by side.
+# Two mma.m16n8k16 fragments of c, side by side.
 _READ_16X16 = Fragment((16, 16), 8, NestedLayout((1, 1), (1, 1), (2, 2), (8, 4), (1, 2), (0, 0), (4, 1)))
 
 
@@ -49,42 +48,44 @@ def tcgen05_names(element: DType) -> tuple[str, ...]:
 
 
 def is_boxed(name: str) -> bool:
-    """Whether operands lie in shared memory as boxes that the instruction itself reads."""
+    """Whether the instruction itself reads operands from shared memory as boxes."""
     return name.startswith(WGMMA) or in_tensor_memory(name)
 
 
 def in_tensor_memory(name: str) -> bool:
-    """Whether accumulators lie in tensor memory."""
+    """Whether accumulators are in tensor memory."""
     return name.startswith(tuple(TCGEN05.values()))
 
 
 def rows_of(name: str) -> int:
-    """Return the rows that an instruction multiplies for four warps, a quarter of them for each."""
+    """Return the rows per instruction of four warps, each of which has a quarter."""
     return next((rows for rows, way in TCGEN05.items() if name.startswith(way)), 64)
 
 
 def allocated_columns(columns: int) -> int:
-    """Return the columns of tensor memory that a block allocates for so many."""
+    """Return the columns of tensor memory that a block must allocate for ``columns``."""
     return max(LEAST_TENSOR_COLUMNS, 1 << (columns - 1).bit_length())
 
 
 def is_opaque(name: str) -> bool:
-    """Whether accumulators are readable through shared memory alone (wmma)."""
+    """Whether accumulators can only be read through shared memory (wmma)."""
     return unit(intrinsics.intrinsic(name).unit).opaque if not is_boxed(name) else False
 
 
 @cache
 def fragments(name: str) -> TensorIntrinsic:
-    """Who holds what in registers: the row called ``name``, or the one whose fragments those of boxes are. Results of
-    an opaque row are as they have been read from shared memory.
+    """Return the intrinsic whose register fragments apply: the one called ``name``, or the equivalent of a boxed one.
+
+    Results of wmma are as they were read from shared memory.
     """
     row = intrinsics.intrinsic(f"mma_m16n8k16_{name.rpartition('_')[2]}" if is_boxed(name) else name)
     return dataclasses.replace(row, c=_READ_16X16) if is_opaque(name) else row
 
 
 def rows_of_intrinsics(element: DType, tf32: bool = False, device: Device | None = None) -> tuple[str, ...]:
-    """Return what multiplies the type and adds up in f32, or in i32: mma.sync, wmma, FMA for f32, and wgmma or
-    tcgen05 where ``device`` has it.
+    """Return the instructions that multiply the type and accumulate in f32, or in i32 for i8.
+
+    These are mma.sync, wmma, FMA for f32, and wgmma or tcgen05 if ``device`` has it.
     """
     found = intrinsics.intrinsics_for(element.name, tf32=tf32, acc="f32", device=device)
     units = ("mma", "wmma", "fma") if element.name == "f32" else ("mma", "wmma")
@@ -93,8 +94,9 @@ def rows_of_intrinsics(element: DType, tf32: bool = False, device: Device | None
 
 
 def scaled_rows(blocks: BlockFormat, device: Device) -> tuple[str, ...]:
-    """Return what multiplies blocks that have scales: an instruction that has them, or of mxf8 that of the plain type,
-    whose sums of a block are scaled by themselves.
+    """Return the instructions that multiply blocks with scales.
+
+    They take the scales themselves, or for mxf8 multiply the plain type, and the sum of each block is scaled.
     """
     row = next(r for r in intrinsics.intrinsics_for(blocks.name, False) if r.unit == "mma")
     if row.why_not(device) is None or blocks.name != UNIT_SCALED_AS:
@@ -104,7 +106,7 @@ def scaled_rows(blocks: BlockFormat, device: Device) -> tuple[str, ...]:
 
 
 def boxed_names(element: DType | None, device: Device | None) -> tuple[str, ...]:
-    """Return the ways on ``device`` that read boxes: wgmma or tcgen05."""
+    """Return the instructions on ``device`` that read boxes: wgmma or tcgen05."""
     if element is None or element.name not in TYPES or device is None:
         return ()
     if device.has("wgmma"):
@@ -113,5 +115,5 @@ def boxed_names(element: DType | None, device: Device | None) -> tuple[str, ...]
 
 
 def has_boxes(element: DType | None, device: Device | None) -> bool:
-    """Whether a way on ``device`` reads boxes."""
+    """Whether an instruction on ``device`` reads boxes."""
     return bool(boxed_names(element, device))

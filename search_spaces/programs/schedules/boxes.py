@@ -1,4 +1,4 @@
-"""What wgmma adds to the space of a program: TMA, a warp that copies alone, and what operands must be for it."""
+"""Decisions and rules that wgmma adds to a program's space: TMA, a dedicated copying warp, requirements on operands."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ from search_spaces.spaces.rules import Attribute, Rule
 
 
 def workers(found: Choices, device: Device) -> str:
-    """Return the column of the threads that compute: all of a block but a warp that copies."""
+    """Return the column of the threads that compute: all of a block except a warp that copies."""
     return "workers" if found.first.products and found.boxed_ways(device) else "threads"
 
 
 def filling(found: Choices, device: Device) -> tuple[Parameter, ...]:
-    """``filled_by``: what copies to boxes. TMA leaves operands to threads whose lines it does not take."""
+    """Return the decision ``filled_by``: what fills boxes. Threads copy operands that TMA cannot."""
     if not found.boxed_ways(device) or not found.first.staged:
         return ()
-    alone = bool(stage_names(found.first)) and not found.first.uniform  # such a warp computes no tiles
+    alone = bool(stage_names(found.first)) and not found.first.uniform  # a copying warp computes no tiles
     values = (BY_THREADS, TMA, WARP) if alone else (BY_THREADS, TMA)
     filled = categorical("filled_by", values, "what fills boxes: all threads, TMA, or a warp of its own that asks TMA")
     if alone and may_alternate(found):
@@ -70,17 +70,17 @@ def filling(found: Choices, device: Device) -> tuple[Parameter, ...]:
 
 
 def flying(found: Choices) -> bool:
-    """Whether the ring's only loop adds up products and does nothing else."""
+    """Whether the ring's only loop does nothing but accumulate products."""
     return all(len(names := stage_names(i)) == 1 and set(names) <= accumulating(i) for i in found.inferences.values())
 
 
 def may_alternate(found: Choices) -> bool:
-    """Whether two warpgroups may take turns at the tensor cores in the program's only loop."""
+    """Whether two warpgroups may alternate at the tensor cores in the program's only loop."""
     return all(alternating(inference) is not None for inference in found.inferences.values())
 
 
 def threads(found: Choices, device: Device) -> tuple[Attribute, ...]:
-    """All threads of a block, where ``workers`` are not all."""
+    """Return the number of threads of a block, if not all of them are ``workers``."""
     if workers(found, device) == "threads":
         return ()
     doc = "threads of a block"
@@ -90,7 +90,7 @@ def threads(found: Choices, device: Device) -> tuple[Attribute, ...]:
 
 
 def spared(rule: Rule, found: Choices, device: Device) -> Rule:
-    """``rule`` without a say where wgmma multiplies: it speaks of copies and fragments that wgmma does without."""
+    """Return ``rule`` limited to schedules without wgmma, which does not use these copies and fragments."""
     if not found.boxed_ways(device):
         return rule
     boxed, inputs = each(is_boxed), dict(rule.inputs)
@@ -110,7 +110,7 @@ def spared(rule: Rule, found: Choices, device: Device) -> Rule:
 
 @cache
 def why_not_wgmma(found: Inference) -> str | None:
-    """Why products of a program cannot be wgmma's, whatever the schedule."""
+    """Return the reason why products of a program cannot use wgmma in any schedule, or None."""
     for operation in found.made.values():
         if not isinstance(operation, ir.Mma):
             continue
@@ -133,7 +133,7 @@ def why_not_wgmma(found: Inference) -> str | None:
 
 
 def box_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
-    """State the rules of validity: what wgmma, TMA and a warp that copies need."""
+    """Return the validity rules of wgmma, TMA and a copying warp."""
     if not found.boxed_ways(device) or not found.first.products:
         return ()
     rules = [_way_rule(found)]
@@ -153,7 +153,7 @@ def box_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
 
 
 def _boxed_operands(found: Choices) -> list[Staged]:
-    """Return the operands that boxes have: all but those that are converted, which come to registers then."""
+    """Return the operands in boxes: all but those that are converted, which are then loaded to registers."""
     return [s for s in unique_operands(found.first) if not s.converted]
 
 
@@ -176,7 +176,7 @@ def _tensor_memory_rule(found: Choices) -> Rule:
             return None
         inference = found.inference(values)
         if why_not_in_tensor_memory(inference) is not None:
-            return None  # the way's rule refuses it
+            return None  # the instruction's rule refuses it
         multiple = 16 if rows_of(intrinsic) == 128 else 8
         odd = next((p.shape[1] for p in inference.products if p.shape[1] % multiple), None)
         if odd is not None:
@@ -263,7 +263,7 @@ def _operand_rules(s: Staged) -> list[Rule]:
 
 
 def with_home(why_not: Callable[..., str | None]) -> Callable[..., str | None]:
-    """``why_not`` of a tile that may be in registers: a parameter with a default is no column."""
+    """Return ``why_not`` with its default home, for a tile that may be in registers."""
 
     def of_all(**given: Value) -> str | None:
         return why_not(**given)
@@ -333,7 +333,7 @@ def _ping_pong_rule(found: Choices, device: Device) -> Rule:
 
 
 def box_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
-    """Return what does not matter to boxes, and ways that a better one equals."""
+    """Return rules that drop decisions without effect on boxes, and instructions that a better one equals."""
     if not found.boxed_ways(device) or not found.first.products:
         return ()
     boxed, rules = each(is_boxed), list[Rule]()

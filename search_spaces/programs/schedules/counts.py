@@ -1,4 +1,4 @@
-"""What one schedule of a tile program demands of the machine: counts that follow from the config, not times."""
+"""Work that a schedule of a tile program demands of the machine: counts that follow from the config, not times."""
 
 from __future__ import annotations
 
@@ -40,24 +40,31 @@ from search_spaces.templates.common.compiled_registers import compiled_registers
 from search_spaces.templates.common.matmul_traffic import L2_SHARE, wave_shape
 from search_spaces.templates.common.stream_k import ADDITIONS, TRIPS_OF_SPLIT, trips_to_exchange
 
-ISSUED_PER_COPY = 4  # warp instructions of a piece that cp.async copies to a box, with its address and the walk
-BOTH_END = 0.125  # of turns in which two warpgroups wait at one time: an assumption, as of the hand-written template
-PICK_INSTRUCTIONS = 4  # that compare an element and its index with another, and take the better one
-SCALAR = 8  # instructions of a warp that loads a number and limits it to its range, with its address
-LINE_BYTES = 128  # of shared memory, in a cycle
-PLACING = ("layout", "copy", "vector", "copy_columns")  # what decides how an operand is copied and read
-DECIDING = ("store_", "home_", "split_k", "tail", "intrinsic")  # parameters beside those of distributions
-WMMA_WAVEFRONTS = 8  # of a fragment of 16 x 16 in f32
+ISSUED_PER_COPY = 4  # warp instructions per piece that cp.async copies to a box, including the address
+BOTH_END = 0.125  # share of iterations in which both warpgroups wait: an assumption, as in the hand-written template
+PICK_INSTRUCTIONS = 4  # instructions that compare two elements with indices and select the better one
+SCALAR = 8  # warp instructions that load a scalar and clamp it, including its address
+LINE_BYTES = 128  # bytes of shared memory per cycle
+PLACING = ("layout", "copy", "vector", "copy_columns")  # decisions on how an operand is copied and read
+DECIDING = ("store_", "home_", "split_k", "tail", "intrinsic")  # parameters in addition to those of distributions
+WMMA_WAVEFRONTS = 8  # per 16 x 16 fragment in f32
 WMMA_READ = 12  # instructions that store such a fragment, wait, and load it again
-MANY_UNSTAGED = 0.125  # of the bytes that blocks load: an assumption; fewer arrive while others are waited for
-MOST_PLACES = 64  # in the grid, of which turns are averaged
-MORE_REGISTERS = 22  # than the lower estimate, as of the hand-written template, whose loop is the same
+MANY_UNSTAGED = 0.125  # share of the bytes that blocks load, from which latency matters: an assumption
+MOST_PLACES = 64  # grid positions over which iterations are averaged
+MORE_REGISTERS = 22  # registers above the lower estimate, as in the hand-written template with the same loop
 
 
 @dataclass
 class BlockWork:
-    """What a block does: warp instructions, results of special functions, wavefronts of shared memory, bytes of global
-    memory, and arithmetic of products.
+    """Work of a block.
+
+    Attributes:
+        instructions: Warp instructions.
+        special: Results of special functions.
+        wavefronts: Wavefronts of shared memory.
+        load_bytes: Bytes loaded from global memory.
+        store_bytes: Bytes stored to global memory.
+        flops: Floating-point operations of products.
     """
 
     instructions: float = 0.0
@@ -68,6 +75,7 @@ class BlockWork:
     flops: float = 0.0
 
     def times(self, count: float) -> BlockWork:
+        """Return the work of ``count`` repetitions."""
         return BlockWork(**{f.name: getattr(self, f.name) * count for f in dataclasses.fields(BlockWork)})
 
     def __add__(self, other: BlockWork) -> BlockWork:
@@ -75,7 +83,7 @@ class BlockWork:
 
 
 class _Counter(BlockWork):
-    """Adds up what a block does, operation by operation: ``of_values``, or what copies tiles and reads them again."""
+    """Adds up the work of a block, operation by operation: ``of_values``, or copies and reads of tiles."""
 
     def __init__(self, found: Inference, values: Mapping[str, Value], made: Numbers, of_values: bool) -> None:
         super().__init__()
@@ -89,10 +97,10 @@ class _Counter(BlockWork):
         self.read: set[tuple[int, str]] = set()
         self.turns = found.trace.turns()
         self.peeled = peeled(found, values)
-        self.inside = False  # a loop
-        self.unstaged_bytes = 0.0  # that loops load to registers, and wait for in every turn
-        self.exchanges: list[tuple[Distribution, Distribution, float]] = []  # in shared memory, and how often
-        self._exchanged: dict[str, float] = {}  # by layout: a counter is asked for many schedules
+        self.inside = False  # inside of a loop
+        self.unstaged_bytes = 0.0  # bytes that loops load to registers and wait for in every iteration
+        self.exchanges: list[tuple[Distribution, Distribution, float]] = []  # exchanges in shared memory, and how often
+        self._exchanged: dict[str, float] = {}  # by layout: one counter serves many schedules
 
     def run(self, operations: tuple[ir.Operation, ...], times: float) -> None:
         turns = self.turns
@@ -100,10 +108,10 @@ class _Counter(BlockWork):
             match operation:
                 case ir.Loop():
                     if self.split is not None and operation == self.split.loop:
-                        # what is behind the loop, only the last block does
+                        # only the last block executes the code after the loop
                         times /= self.split.count
                     inside = times * _average(self.found, operation.number)
-                    if operation.number in self.peeled:  # the last turn's masks are left out
+                    if operation.number in self.peeled:  # masks of the last iteration are ignored
                         self.turns = but_the_last(turns, operation.number)
                     outer, self.inside = self.inside, True
                     if self.of_values:
@@ -163,7 +171,7 @@ class _Counter(BlockWork):
         self.load_bytes += n.copy.sectors * SECTOR_BYTES * times
 
     def _mask(self, n: StagedNumbers | BoxedNumbers, times: float) -> None:
-        """Count a comparison for each piece and each side on which tiles may leave their array; TMA has none."""
+        """Count a comparison for each piece and side on which tiles may leave their array; none for TMA."""
         if isinstance(n, StagedNumbers):
             masks = _masks(self.found, n.staged.name, tuple(self.turns.items()))
             self.instructions += masks * n.copy.requests * times
@@ -202,14 +210,15 @@ class _Counter(BlockWork):
                     self._read_sums(product, times)
 
     def _read_sums(self, product: ProductNumbers, times: float) -> None:
-        """Count the way of accumulators through shared memory: 1 KiB a fragment there, and back."""
+        """Count moving accumulators through shared memory: 1 KiB per fragment, written and read."""
         sums = math.prod(product.fragments) * self.made.warps
         self.wavefronts += 2 * WMMA_WAVEFRONTS * sums * times
         self.instructions += WMMA_READ * sums * times
 
     def _boxed_product(self, operation: ir.Mma, times: float) -> None:
-        """Each multiplication reads its rows of a, where they are in shared memory, and all of b. tcgen05 is issued by
-        one warp, and its sums come from tensor memory once (``_ending``).
+        """Count a product of boxes: each multiplication reads all of b, and its rows of a if they are in shared memory.
+
+        One warp issues tcgen05, and its sums are read from tensor memory once (``_ending``).
         """
         (m, k), n = operation.a.shape, operation.b.shape[1]
         name = str(self.values["intrinsic"])
@@ -218,7 +227,7 @@ class _Counter(BlockWork):
         spread = Spread("left", operation.a.shape, self.found.product_of[operation.result.id])
         rows = of_multiplication if (operation.a.id, spread) in self.keys else 0
         self.wavefronts += multiplications * 32 * (rows + n) / LINE_BYTES * times
-        self.instructions += 3.0 * warps * multiplications * times  # of warps, with two descriptors
+        self.instructions += 3.0 * warps * multiplications * times  # per warp, including two descriptors
 
     def _value(self, operation: ir.Computing, times: float) -> None:
         result = operation.result
@@ -255,7 +264,7 @@ class _Counter(BlockWork):
                     self._move(own, self.made.of(spread), times)
 
     def _move(self, source: Distribution, target: Distribution, times: float, shared: bool = False) -> None:
-        """Count how a value comes to other threads; ``shared``: by way of shared memory in any case."""
+        """Count the redistribution of a value; ``shared``: always through shared memory."""
         route = move(source, target, self.made.warps)
         if isinstance(route, Shuffled) and not shared:
             self.instructions += 2 * len(route.table) * self.made.warps * times
@@ -265,7 +274,7 @@ class _Counter(BlockWork):
             self.exchanges.append((source, target, times))
 
     def exchanged(self, layout: str) -> float:
-        """Return the wavefronts of tiles that change hands in this layout."""
+        """Return the wavefronts of all exchanged tiles with this layout."""
         if layout not in self._exchanged:
             found, warps = 0.0, self.made.warps
             for source, target, times in self.exchanges:
@@ -282,11 +291,11 @@ class _Counter(BlockWork):
         if window.array.order is not None:
             width = packed_width(window.array, of, self.made.warps)
         requests = of.registers // width * self.made.warps
-        side_by_side = width if window.array.order is None else 128 // element  # of a packed array all of a tile
+        side_by_side = width if window.array.order is None else 128 // element  # all of a tile in a packed array
         for digit, weight in of.weighted(line):
             if digit.place == "lane" and weight == side_by_side:
                 side_by_side *= digit.size
-        if line in window.indexed:  # of a vector: each element lies by itself
+        if line in window.indexed:  # a vector: each element has its own position
             width = side_by_side = 1
             requests = of.registers * self.made.warps
         if window.array.order is not None:
@@ -317,7 +326,7 @@ class _Counter(BlockWork):
 def _placed(
     found: Inference, staged: Staged, values: Mapping[str, Value], made: Numbers
 ) -> StagedNumbers | BoxedNumbers:
-    """Return an operand in numbers, which follow from few of the parameters."""
+    """Return an operand in numbers, which follow from few of the parameters (cached)."""
     names = *(f"{name}_{staged.name}" for name in PLACING), "intrinsic", "filled_by"
     return _placed_as(found, staged.name, made.warps, tuple((n, values[n]) for n in names if n in values))
 
@@ -336,19 +345,19 @@ def _operands(found: Inference) -> dict[str, Staged]:
 
 @lru_cache(maxsize=2**12)
 def _masks(found: Inference, name: str, turns: tuple[tuple[int, int], ...]) -> int:
-    """Count the sides on which tiles of an operand may leave their array."""
+    """Return the number of sides on which tiles of an operand may leave their array."""
     return sum(leaves(_operands(found)[name].load.window, d, found, dict(turns)) for d in (0, 1))
 
 
 @lru_cache(maxsize=2**10)
 def _arrays(problem: ProgramProblem) -> tuple[int, int]:
-    """Return the bytes of the arrays that are read, and those of all."""
+    """Return the bytes of the arrays that are read, and those of all arrays."""
     return sum(o.bytes for o in problem.operands() if o.role == "input"), problem.min_bytes
 
 
 @cache
 def _average(found: Inference, number: int) -> float:
-    """Return the average turns of a loop over blocks from the first to the last, some of which may have none."""
+    """Return the average iterations of a loop, over blocks from the first to the last; some may have none."""
     trace, loop = found.trace, found.loops[number]
     zero = {n: 0 for n in trace.turns()}
     last, places = [b - 1 for b in trace.blocks], max(min(max(trace.blocks), MOST_PLACES), 2)
@@ -360,7 +369,7 @@ def _average(found: Inference, number: int) -> float:
 
 @cache
 def _chained(found: Inference, number: int) -> bool:
-    """Whether a turn of a loop multiplies what comes from another product of the same turn."""
+    """Whether an iteration multiplies results of another product of the same iteration."""
     multiplied: set[int] = set()
     for operation in found.loops[number].body:
         if not isinstance(operation, ir.Computing):
@@ -375,7 +384,7 @@ def _chained(found: Inference, number: int) -> bool:
 
 @cache
 def _longest(found: Inference, number: int) -> float:
-    """Return turns of a loop in the first or the last block, whichever has more, over those in the middle."""
+    """Return the iterations of a loop in the longer of the first and last block, relative to those in the middle."""
     trace, loop = found.trace, found.loops[number]
     zero = {n: 0 for n in trace.turns()}
     most = max(
@@ -386,14 +395,14 @@ def _longest(found: Inference, number: int) -> float:
 
 @lru_cache(maxsize=2**14)
 def _of_values(found: Inference, made: Numbers, chosen: tuple[tuple[str, Value], ...]) -> _Counter:
-    """Of all but tiles that are copied and read again: it depends on few of the parameters."""
+    """Count all but tiles that are copied and read; depends on few of the parameters (cached)."""
     counter = _Counter(found, dict(chosen), made, True)
     counter.run(found.trace.operations, 1.0)
     return counter
 
 
 def work_of_values(found: Inference, config: Config, made: Numbers) -> _Counter:
-    """Count all but the tiles that are copied and read again, and those that change hands in shared memory."""
+    """Count all but the tiles that are copied and read, and those exchanged in shared memory."""
     chosen = tuple((name, value) for name, value in config.items() if name.startswith(DECIDING))
     return _of_values(found, made, chosen)
 
@@ -419,7 +428,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         work += BlockWork(store_bytes=4.0 * results, load_bytes=4.0 * results, instructions=5.0 * results / WARP)
     stages = stages_of(found, config)
     if work_of_values(found, config, made).unstaged_bytes > MANY_UNSTAGED * work.load_bytes:
-        stages = dict.fromkeys(stages, 1)  # what rings have ahead is not what turns wait for
+        stages = dict.fromkeys(stages, 1)  # iterations do not wait for what rings prefetch
     main = max(stages, key=lambda n: _average(found, n), default=None)
     row = fragments(config.text("intrinsic")) if found.products else None
     boxed = bool(found.products) and is_boxed(config.text("intrinsic"))
@@ -429,7 +438,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         trips += TRIPS_OF_SPLIT
     tiles, ends, exchanged, dram = 1.0, int(boxed), 0.0, _dram_bytes(problem, config, device, work.load_bytes, blocks)
     if split is not None and streamed:
-        # Nothing else of a block runs beside the end of a tile, and the exchange of sums.
+        # Nothing else of a block overlaps the end of a tile and the exchange of sums.
         tiles, results = blocks / streamed, sum(made.of(found.states[s]).registers for s in split.states) * threads
         ends, exchanged = math.ceil(tiles), 4.0 * results
         trips = trips_to_exchange(exchanged, threads)
@@ -438,7 +447,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         dram += exchanged * streamed
         blocks = streamed
     elif split is not None:
-        parts = 4.0 * results * blocks  # written, then read: from L2, where it has room for them
+        parts = 4.0 * results * blocks  # written, then read; from L2 if they fit
         dram += parts if parts <= L2_SHARE * device.l2_bytes else 2 * parts
     stretch = 1.0 if streamed else _stretch(found, config, device)
     work = work.times(stretch)
@@ -477,8 +486,9 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
 
 
 def _stretch(found: Inference, config: Config, device: Device) -> float:
-    """Return by how much blocks of different lengths, in their order, stretch the launch. Blocks that share a loop have
-    equal parts of what differs.
+    """Return the factor by which blocks of different lengths, in their order, prolong the launch.
+
+    Blocks that share a loop have equal parts of it.
     """
     if uneven(found) is None:
         return 1.0
@@ -489,8 +499,10 @@ def _stretch(found: Inference, config: Config, device: Device) -> float:
 
 
 def _trips_to_combine(found: Inference, split: Split, config: Config) -> float:
-    """Return how often the last block waits for parts: it fetches as many at a time as its loop has bodies, and of all
-    blocks one for each tile does so. A sum that no program combines is added up with loads that overlap.
+    """Return how often the last block waits for parts.
+
+    It fetches as many parts at a time as its loop is unrolled, and one block per tile does so. The loads of a sum that
+    the program does not combine itself overlap.
     """
     shared = shared_loop(found)
     if shared is None:
@@ -500,7 +512,10 @@ def _trips_to_combine(found: Inference, split: Split, config: Config) -> float:
 
 
 def _barriers(config: Config, made: Numbers, stages: int, boxed: bool) -> float:
-    """Of a turn. Warpgroups that a warp of its own copies for wait for stages alone, and not at one time."""
+    """Return the cost of the barriers of an iteration.
+
+    Warpgroups served by a copying warp wait for stages only, and not at the same time.
+    """
     if boxed and config.get("in_flight", 0):
         return 0.0
     if boxed and copies_alone(config):
@@ -509,15 +524,13 @@ def _barriers(config: Config, made: Numbers, stages: int, boxed: bool) -> float:
 
 
 def _ending(found: Inference, made: Numbers) -> float:
-    """Warp instructions that tensor cores wait for at the end: results to memory, of eight rows at a time."""
+    """Return the warp instructions that tensor cores wait for at the end: storing results, eight rows at a time."""
     results = sum(math.prod(s.value.shape) for s in found.stores)
     return max(4.0 * results / WARP, 4 * results / (2 * WARP) * 8)
 
 
 def _run_bytes(tiles: Sequence[StagedNumbers | BoxedNumbers]) -> float:
-    """Return the contiguous bytes of a line, with as many runs in all as the lines of the tiles have; those of tiles of
-    few bytes do not matter much.
-    """
+    """Return the average contiguous bytes per memory line of all tiles, weighted so that small tiles matter little."""
     if not tiles:
         return 128.0
     runs = [(n.bytes, n.swizzle if isinstance(n, BoxedNumbers) else _line_bytes(n)) for n in tiles]
@@ -529,7 +542,7 @@ def _line_bytes(n: StagedNumbers) -> int:
 
 
 def _dram_bytes(problem: ProgramProblem, config: Config, device: Device, load_bytes: float, blocks: int) -> float:
-    """Arrays that fit into L2 are read once; otherwise each wave of blocks reads what its tiles touch."""
+    """Return DRAM traffic in bytes: arrays that fit into L2 are read once, else once per wave of blocks."""
     read, least = _arrays(problem)
     if read <= L2_SHARE * device.l2_bytes:
         return float(least)
@@ -540,12 +553,12 @@ def _dram_bytes(problem: ProgramProblem, config: Config, device: Device, load_by
         return float(least)
     tiles_m, tiles_n = config.integers("grid_rows", "grid_columns")
     rows, columns = wave_shape(config.text("raster"), min(wave, tiles_m * tiles_n), tiles_m, tiles_n)
-    shared = (rows + columns) / (2.0 * rows * columns)  # of what blocks load, what no other block of the wave does
+    shared = (rows + columns) / (2.0 * rows * columns)  # share of the loads that no other block of the wave performs
     return max(float(least), blocks * load_bytes * shared + least - read)
 
 
 def _copied(plan: CopyPlan) -> int:
-    """Cycles of L1 and shared memory for a copy of a tile; cp.async of 16 bytes goes past L1."""
+    """Return the cycles of L1 and shared memory for copying a tile; 16-byte cp.async bypasses L1."""
     if plan.method == "cp.async" and plan.vector * plan.region.element_bytes == WIDEST_BYTES:
         return max(plan.tags, plan.stores.wavefronts)
     return plan.tags + plan.stores.wavefronts

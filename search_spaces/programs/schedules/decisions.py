@@ -1,4 +1,4 @@
-"""The decisions of a program's schedule, and what follows from them: the parameters and attributes of its space."""
+"""Decisions of a program's schedule and the values derived from them: the parameters and attributes of its space."""
 
 from __future__ import annotations
 
@@ -41,11 +41,12 @@ STEP_REGISTERS = "step_registers"
 
 
 def staged_operands(problem: ProgramProblem) -> list[Staged]:
+    """Return the operands that any schedule may stage."""
     return unique_operands(choices(problem).first)
 
 
 def operand_names(staged: Staged, threads: str) -> dict[str, str]:
-    """Return the columns of one operand, by the names that rules of all operands use."""
+    """Return the columns of one operand, by the names that rules for any operand use."""
     name = staged.name
     rows, cols = f"rows_{name}", f"cols_{name}"
     major, minor = (rows, cols) if staged.row_major else (cols, rows)
@@ -55,7 +56,7 @@ def operand_names(staged: Staged, threads: str) -> dict[str, str]:
 
 
 def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]:
-    """Every decision of the program, by the user's names."""
+    """Return every decision of the program, by the user's names."""
     found = choices(problem)
     first = found.first
     listed: list[Parameter] = [
@@ -127,7 +128,7 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
 
 
 def given_warps(found: Choices) -> tuple[int, ...]:
-    """Return the warps that maps of the user say, where no product does."""
+    """Return the possible numbers of warps that user maps fix, if no product does."""
     counts = {estimates.map_warps(m) for m in found.first.given.values()}
     return (max(counts),) if counts else ()
 
@@ -137,7 +138,7 @@ def _of_operand(staged: Staged) -> list[Parameter]:
     vectors = tuple(v for v in (1, 2, 4, 8, 16) if v * element_bytes <= 16)
     home = [] if staged.loop is not None else [categorical(f"home_{name}", (REGISTERS, SHARED), f"where {name} stays")]
     layouts = sampled_layouts(element_bytes)
-    if staged.converted:  # lines stay together: cp.async copies them, and threads read neighbours
+    if staged.converted:  # lines stay contiguous: cp.async copies them, and threads read neighbours
         layouts = tuple(text for text in layouts if text.startswith("transpose") != staged.row_major)
     return [
         *home,
@@ -163,7 +164,7 @@ def constants(problem: ProgramProblem) -> dict[str, int]:
 
 
 def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]:
-    """Return derived columns, shared by rules, lowering and counts."""
+    """Return the derived columns that rules, lowering and counts share."""
     found = choices(problem)
     operands = unique_operands(found.first)
     listed: list[Attribute] = []
@@ -193,7 +194,9 @@ def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]
         doc = "registers of the fragments of a step"
         listed.append(Attribute(STEP_REGISTERS, needs(lambda n: n.fragments), doc, names=shaping))
     copying = {f"registers_{i}": f"staging_{s.name}" for i, s in enumerate(operands)}
-    if operands and all(s.loop is not None for s in operands):  # with tiles that stay, more would depend on their home
+    if operands and all(
+        s.loop is not None for s in operands
+    ):  # with tiles that stay, more would depend on where they are kept
         parts = added("copying", list(copying.values()), "registers that copy tiles")
         listed += parts
         copying = {"copying": parts[-1].name}

@@ -1,4 +1,4 @@
-"""What a schedule makes of a program's values, for people: their distributions, and the conversions between them."""
+"""Describe a schedule for users: distributions of the program's values, and conversions between them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from search_spaces.spaces.parameters import Value
 
 @dataclass(frozen=True)
 class ValueRow:
-    """``spread`` is the expression of the distribution, ``registers`` what a thread has of it."""
+    """A value; ``spread`` is the expression of its distribution, ``registers`` the registers per thread."""
 
     place: str
     operation: str
@@ -31,7 +31,7 @@ class ValueRow:
 
 @dataclass(frozen=True)
 class ConversionRow:
-    """``cost`` counts warp instructions of a block: shuffles, or accesses of shared memory."""
+    """A conversion; ``cost`` counts warp instructions of a block: shuffles, or shared-memory accesses."""
 
     place: str
     shape: str
@@ -42,7 +42,7 @@ class ConversionRow:
 
 
 def values(problem: ProgramProblem, schedule: Mapping[str, Value]) -> tuple[ValueRow, ...]:
-    """Every distribution in which a value is computed, in the order of the program."""
+    """Return every distribution in which a value is computed, in program order."""
     found = choices(problem).inference(schedule)
     made = numbers(found, schedule)
     opaque = bool(found.products) and is_opaque(str(schedule["intrinsic"]))
@@ -60,7 +60,7 @@ def values(problem: ProgramProblem, schedule: Mapping[str, Value]) -> tuple[Valu
 
 
 def conversions(problem: ProgramProblem, schedule: Mapping[str, Value]) -> tuple[ConversionRow, ...]:
-    """Every value that is wanted in another distribution than its own, with the route that it takes."""
+    """Return every value that is wanted in another distribution than its own, with the route that it takes."""
     found = choices(problem).inference(schedule)
     made = numbers(found, schedule)
     rows = [

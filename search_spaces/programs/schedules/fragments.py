@@ -1,6 +1,6 @@
-"""Two buffers of fragments in the space of a program: those of the next step are read while this one is multiplied.
+"""Double-buffered fragments in a program's space: the next step is read while this one is multiplied.
 
-The tensor cores then have work behind the barrier between two turns, too (``autosched/tile/ring.cuh``).
+The tensor cores then have work after the barrier between two iterations as well (``autosched/tile/ring.cuh``).
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ def is_bufferable(found: Choices) -> bool:
 
 
 def copying_name(found: Choices) -> str:
-    """Return the column of the registers that copy all operands: none where that is by cp.async alone."""
+    """Return the column of the registers that copy all operands; none if only cp.async copies."""
     return f"copying_staging_{unique_operands(found.first)[-1].name}"
 
 
 def fragment_buffers(found: Choices) -> tuple[Parameter, ...]:
+    """Return the decision on one or two buffers of fragments."""
     if not is_bufferable(found):
         return ()
     doc = "steps of k whose fragments a warp holds: with 2, the next are loaded early"
@@ -35,9 +36,7 @@ def fragment_buffers(found: Choices) -> tuple[Parameter, ...]:
 
 
 def fragment_rules(found: Choices) -> tuple[Rule, ...]:
-    """Return what two buffers of fragments need: the next turn in shared memory, and steps that alternate between
-    them.
-    """
+    """Return the requirements of two buffers: the next tiles in shared memory, and an even number of steps."""
     if not is_bufferable(found):
         return ()
     product = found.first.products[0]
@@ -70,7 +69,7 @@ def fragment_rules(found: Choices) -> tuple[Rule, ...]:
 
 
 def fragment_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
-    """Return that two buffers of fragments fit into registers, as of the hand-written matmul."""
+    """Return the rule that two buffers of fragments fit into registers, as in the hand-written matmul."""
     if not is_bufferable(found):
         return ()
     rounds = each(lambda name: fragments(name).rounds)

@@ -1,4 +1,4 @@
-"""What wmma adds to the space of a program: where it is a way, and where mma.sync does all that it does."""
+"""Rules that wmma adds to a program's space: where it is possible, and where mma.sync replaces it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from search_spaces.spaces.rules import Rule
 
 
 def opaque_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
-    """State the rules of validity: operands in shared memory, and sums that a loop alone adds to."""
+    """Return the validity rules: operands in shared memory, and sums that only a loop adds to."""
     if not any(is_opaque(name) for name in found.ways(device)):
         return ()
     reasons = (why_not_wmma(i) for i in found.inferences.values())
@@ -40,8 +40,9 @@ def _home_rule(name: str) -> Rule:
 
 
 def opaque_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
-    """mma.sync, whose sums need no way through shared memory, wherever it reads all operands: ldmatrix turns 16-bit
-    types alone, so others lie along k.
+    """Return the rule that prefers mma.sync, whose sums need no shared memory, if it can read all operands.
+
+    ldmatrix transposes 16-bit types only, so operands of other types must be contiguous along k.
     """
     ways = found.ways(device)
     if not any(is_opaque(name) for name in ways) or found.element is None:

@@ -1,4 +1,4 @@
-"""Rules of operands that are staged through shared memory, and of loops that blocks share."""
+"""Rules for operands that are staged through shared memory, and for loops split between blocks."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from search_spaces.spaces.rules import Rule
 from search_spaces.templates.common.line_access import sectors_rule
 from search_spaces.templates.common.operand_rules import operand_rules
 
-FULL_WAVES = 2  # blocks per SM from which splitting k adds no parallelism
+FULL_WAVES = 2  # blocks per SM above which splitting k adds no parallelism
 
 
 def staged_rules(staged: Staged, threads: str) -> tuple[Rule, ...]:
-    """Of a tile that need not be in shared memory, only where it is."""
+    """Return the rules of a staged tile; if it need not be in shared memory, they apply only where it is."""
     axis: Axis = "cols" if staged.row_major else "rows"
     element_bytes, names = staged.load.window.array.dtype.bytes, operand_names(staged, threads)
     side = None if staged.converted else staged.side
@@ -33,11 +33,11 @@ def staged_rules(staged: Staged, threads: str) -> tuple[Rule, ...]:
 
 
 def operand_pruning(staged: Staged, threads: str, device: Device) -> tuple[Rule, ...]:
-    """cp.async, where the device has it, of what is aligned, few sectors, and no bank conflicts of ldmatrix."""
+    """Return rules for fast copies: cp.async if available and aligned, few sectors, and conflict-free ldmatrix."""
     element_bytes, extent = staged.load.window.array.dtype.bytes, staged.alignment
     widest = gcd(extent, WIDEST_BYTES // element_bytes)
     names = operand_names(staged, threads)
-    # Fragments of 8 bits are neighbours along k, and cp.async copies lines of another dimension as they are.
+    # 8-bit fragments are contiguous along k, and cp.async cannot transpose lines of another dimension.
     turns = element_bytes == 1 and not staged.converted and staged.row_major != (staged.side == "a")
 
     def fits(major: int, minor: int, threads: int, vector: int) -> bool:
@@ -55,7 +55,7 @@ def operand_pruning(staged: Staged, threads: str, device: Device) -> tuple[Rule,
     def conflict_free(layout: str, rows: int, cols: int, intrinsic: str) -> bool:
         row, parsed = fragments(intrinsic), parse_layout(layout, rows, cols)
         if isinstance(parsed, str) or isinstance(row.requirement(staged.side, parsed, element_bytes), Refusal):
-            return True  # the validity constraints refuse it
+            return True  # a validity rule refuses it
         read = fragment_traffic(row, staged.side, parsed, element_bytes)
         return read.wavefronts <= read.ideal
 
@@ -84,6 +84,7 @@ def operand_pruning(staged: Staged, threads: str, device: Device) -> tuple[Rule,
 
 
 def split_rules(found: Choices) -> tuple[Rule, ...]:
+    """Return the validity rules of split loops."""
     if shared_loop(found.first) is not None:
         return (
             Rule(
@@ -105,6 +106,7 @@ def split_rules(found: Choices) -> tuple[Rule, ...]:
 
 
 def split_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
+    """Return rules that drop splits without benefit."""
     if not is_splittable(found):
         return ()
     enough = FULL_WAVES * device.sm_count

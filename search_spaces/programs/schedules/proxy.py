@@ -1,4 +1,4 @@
-"""The reduced problem of a schedule: few blocks and turns, and the same remainders."""
+"""Reduce a schedule's problem to few blocks and iterations with the same remainders."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from search_spaces.templates.matmul.stream_k import streams
 
 
 def proxy(problem: ProgramProblem, schedule: Schedule) -> ProgramProblem:
-    """``problem`` cut to a few tiles of ``schedule``, with its remainders, and turns enough to fill rings again.
+    """Reduce ``problem`` to a few tiles of ``schedule`` with the same remainders and enough iterations to refill rings.
 
-    A size is cut where tiles walk over it: a dimension of the grid to a tile and its rest, a loop to its stages and one
-    more. Of batches and heads two are left, or as many more as their ratios ask for. Where the smaller problem has no
-    such schedule, or the program refuses it, the larger one stays.
+    A size is reduced if tiles walk over it: a grid dimension to one tile and its remainder, a loop to its stages plus
+    one. Two batches and heads remain, or as many as their ratios require. If the smaller problem has no such schedule,
+    or the program refuses it, the larger one is kept.
     """
     found = choices(problem).inference(schedule.values)
     cut = dict(problem.sizes)
@@ -43,7 +43,7 @@ def proxy(problem: ProgramProblem, schedule: Schedule) -> ProgramProblem:
 def _cut(
     problem: ProgramProblem, sizes: Mapping[str, int], schedule: Schedule, found: Inference
 ) -> ProgramProblem | None:
-    """Return the problem of these sizes, or None where it has no such schedule."""
+    """Return the problem of these sizes, or None if it has no such schedule."""
     try:
         smaller = dataclasses.replace(problem, **sizes)
         if choices(smaller).domains != choices(problem).domains:
@@ -59,7 +59,7 @@ def _cut(
 
 
 def _fewer_matrices(trace: ir.Trace, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Return the sizes that only count matrices of arrays, divided by what leaves all ratios and at least two."""
+    """Return reduced sizes that only count matrices of arrays, keeping all ratios and at least two matrices."""
     counted = {name for array in trace.arrays for name in array.sizes[:-2]}
     counted -= {name for array in trace.arrays for name in array.sizes[-2:]}
     common = math.gcd(*(sizes[name] for name in counted))
@@ -70,7 +70,7 @@ def _fewer_matrices(trace: ir.Trace, sizes: Mapping[str, int]) -> dict[str, int]
 def _with_partial_wave(
     problem: ProgramProblem, small: ProgramProblem, schedule: Schedule, axes: Mapping[str, int]
 ) -> ProgramProblem | None:
-    """Return ``small`` with the fewest tiles that stream-K can deal out, with whole ones besides, or None.
+    """Return ``small`` with the fewest tiles that stream-K can distribute in addition to whole ones, or None.
 
     ``axes``: the sizes that blocks cut into tiles, with the axis of the grid.
     """
@@ -89,7 +89,7 @@ def _with_partial_wave(
 
 
 def dealt_out(problem: ProgramProblem, schedule: Schedule) -> dict[str, int]:
-    """Return the sizes that blocks of ``schedule`` cut, one part without the other, with the extent of a tile."""
+    """Return the independent sizes that blocks of ``schedule`` cut, with the extent of a tile."""
     trace = choices(problem).inference(schedule.values).trace
     return {name: trace.tile[axis] for name, axis in independent(trace).items()}
 
@@ -108,16 +108,17 @@ def _axes(trace: ir.Trace, sizes: Mapping[str, int]) -> dict[str, int]:
 
 
 def _whole_turns(splits: int, stages: int) -> int:
-    """Return how many whole turns of a loop are enough: each split fills its ring and goes on for a turn, but the last,
-    which has one less. The cut loop has one turn more, which may be a part of one.
+    """Return the number of whole iterations that suffice: each split fills its ring and runs one more iteration.
+
+    The last split runs one less. The reduced loop has an additional iteration, which may be partial.
     """
     return stages if splits == 1 else splits * (stages + 1) - 2
 
 
 def _turns_of_loops(found: Inference, schedule: Schedule) -> dict[int, int]:
-    """Return how many whole turns of each loop are enough."""
+    """Return the number of whole iterations that suffice for each loop."""
     stages = stages_of(found, schedule.values)
-    for loop in peeled(found, schedule.values):  # two turns without masks
+    for loop in peeled(found, schedule.values):  # two iterations without masks
         stages[loop] = stages.get(loop, 1) + 1
     shared = shared_loop(found)
     splits = int(schedule.values.get("split_k", 1)) if shared is None else shared[0].parts
@@ -125,15 +126,13 @@ def _turns_of_loops(found: Inference, schedule: Schedule) -> dict[int, int]:
 
 
 def enough_turns(problem: ProgramProblem, schedule: Schedule) -> int:
-    """Return how many whole turns of every loop are enough: rings are filled again, and each part of a shared loop
-    has some.
-    """
+    """Return the iterations that suffice for every loop: rings are refilled, and each part of a split loop has some."""
     found = choices(problem).inference(schedule.values)
     return max(_turns_of_loops(found, schedule).values(), default=1)
 
 
 def _units(found: Inference, schedule: Schedule) -> dict[str, tuple[int, int]]:
-    """By the names of sizes, the extent of a step and how many whole ones are enough."""
+    """Return, by size name, the extent of a step and the number of whole steps that suffice."""
     units: dict[str, tuple[int, int]] = {}
     turns = _turns_of_loops(found, schedule)
     walked: dict[str, set[int]] = {}

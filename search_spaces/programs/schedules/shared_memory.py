@@ -1,4 +1,4 @@
-"""Shared memory of a schedule, as attributes: tiles that stay, the ring of each loop, and what exchanges use."""
+"""Shared memory of a schedule as attributes: tiles that stay, the ring of each loop, and exchanges."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ OUTSIDE = "outside"
 def shared_memory(
     problem: ProgramProblem, device: Device, parameters: Sequence[Parameter], shaping: Mapping[str, str]
 ) -> list[Attribute]:
-    """Return the attributes up to ``shared_bytes``, the peak of all that lives at one moment.
+    """Return the attributes up to ``shared_bytes``, the largest number of bytes live at one time.
 
     Args:
         problem: The program and its sizes.
         device: The GPU.
-        parameters: Of the space.
+        parameters: Parameters of the space.
         shaping: The parameters that distributions depend on.
     """
     found = choices(problem)
@@ -67,9 +67,7 @@ def shared_memory(
 
 
 def places(found: Inference) -> dict[str, int | None]:
-    """Return where exchanges may be, by the end of the names of what is said of them: outside of loops, and in each
-    loop that lies in no other.
-    """
+    """Return where exchanges may happen, by name suffix: outside of loops, and in each outermost loop."""
     around = (*found.inside.values(), *found.stored_in)
     loops = [n for n in found.loops if any(estimates.outermost(found, a) == n for a in around)]
     inside = {"inside" if len(loops) == 1 else f"inside_{i + 1}": loop for i, loop in enumerate(loops)}
@@ -77,13 +75,14 @@ def places(found: Inference) -> dict[str, int | None]:
 
 
 def scratch_name(suffix: str) -> str:
+    """Return the name of the attribute for the exchanges of a place."""
     return f"scratch_{suffix}"
 
 
 def _scratch(
     found: Choices, parameters: Sequence[Parameter], shaping: Mapping[str, str], suffix: str, loop: int | None
 ) -> list[Attribute]:
-    """Return what the exchanges of a place share: as much as the largest of them needs."""
+    """Return the attributes of what the exchanges of a place share: the size of the largest."""
     shapes = sorted({shape for i in found.inferences.values() for shape in i.exchangeable})
     bit = {shape: 1 << at for at, shape in enumerate(shapes)}
     known = [p.name for p in parameters]
@@ -148,7 +147,7 @@ def _scratch(
 
 
 def _sum_bytes(found: Choices, shaping: Mapping[str, str]) -> list[Attribute]:
-    """Return the bytes that each carried sum needs where it is joined."""
+    """Return the bytes that each carried sum needs where it is combined."""
 
     def size(number: int) -> Callable[..., object]:
         return each(lambda **values: estimates.needs(found.inference(values), values).sums.get(number, 0))
@@ -160,7 +159,7 @@ def _sum_bytes(found: Choices, shaping: Mapping[str, str]) -> list[Attribute]:
 
 
 def _times(found: Inference, loop: int | None) -> dict[str, list[str]]:
-    """Return the sums that may be joined in ``loop``, by their parameters, and the values that say so."""
+    """Return the sums that may be combined in ``loop``, by their parameters, and the values that select it."""
     times: dict[str, list[str]] = {}
     for i in range(len(found.sums)):
         for time, place in sum_places(found, i).items():
@@ -170,13 +169,13 @@ def _times(found: Inference, loop: int | None) -> dict[str, list[str]]:
 
 
 def _peak(found: Inference, rings: Mapping[int, str], barriers: int) -> list[Attribute]:
-    """Return the attributes up to ``shared_bytes``, one loop after another: fewer combinations are left to be counted.
+    """Return the attributes up to ``shared_bytes``, loop by loop, so that fewer combinations need counting.
 
     Args:
         found: The program at some choice of sizes.
         rings: The bytes of each loop's ring.
-        barriers: Bytes of mbarriers, of every way though boxes alone have them: a term of the way would tie the space
-            of attention too tightly to be counted.
+        barriers: Bytes of mbarriers, counted for every instruction although only boxes need them: a dependence on the
+            instruction would couple the columns of attention too tightly for counting.
     """
     doc = "shared bytes of exchanges and rings up to here"
     listed, most = list[Attribute](), scratch_name(OUTSIDE)
@@ -206,7 +205,7 @@ def _tile_bytes(found: Choices, place: int, name: str) -> Attribute:
 
 
 def added(name: str, parts: Sequence[str], doc: str) -> list[Attribute]:
-    """Return the sum of columns, one after another: fewer sums than combinations of parts are left to be counted."""
+    """Return the sum of columns, one after another, so that fewer combinations need counting."""
     found = [Attribute(f"{name}_{parts[0]}", lambda part: 1 * part, doc, names={"part": parts[0]})]
     for part in parts[1:]:
         names = {"before": found[-1].name, "part": part}

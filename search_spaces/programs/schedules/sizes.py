@@ -1,4 +1,4 @@
-"""Numbers that follow from the sizes that a program leaves open: shapes of products, operands, blocks, and counts."""
+"""Numbers that follow from a program's chosen sizes: shapes of products, operands and blocks, and counts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.each import each
 from search_spaces.spaces.rules import Attribute
 
-# Those that join values of lanes must be looked at before they are listed.
+# An operation that combines values of lanes must be reviewed before it is listed here.
 _OF_ANY_LANES = (
     ir.LoadTile, ir.StoreTile, ir.AtomicRmw, ir.Prefetch, ir.Move, ir.TransposeTile, ir.Reshape, ir.Mma, ir.Fill,
     ir.PassedScalar, ir.Coordinates, ir.Map, ir.Broadcast, ir.Convert, ir.Read, ir.Set, ir.Loop, ir.If, ir.LoadScalar,
@@ -27,17 +27,19 @@ _OF_ANY_LANES = (
 
 @dataclass(frozen=True)
 class Sizes:
-    """A number that follows from the chosen sizes: an attribute, or a constant where none is chosen."""
+    """A number that follows from the chosen sizes: an attribute, or a constant if no size is chosen."""
 
     name: str
     size: Callable[[Inference], int]
     doc: str
 
     def constant(self, found: Choices) -> dict[str, int]:
+        """Return the number as a constant, if no size is chosen."""
         names, table = found.deciding(self.size)
         return {} if names else {self.name: next(iter(table.values()))}
 
     def attribute(self, found: Choices) -> tuple[Attribute, ...]:
+        """Return the number as an attribute, if sizes are chosen."""
         names, table = found.deciding(self.size)
         if not names:
             return ()
@@ -49,7 +51,7 @@ class Sizes:
 
 
 def derived_sizes(problem: ProgramProblem) -> tuple[Sizes, ...]:
-    """Shapes of products, operands and anchors, and the counts of blocks and turns."""
+    """Return shapes of products, operands and anchors, and the numbers of blocks and iterations."""
     found = choices(problem)
     sizes = []
     for p in found.first.products:
@@ -108,7 +110,7 @@ def _parts(found: Inference) -> int:
 
 
 def _depth(found: Inference, number: int) -> int:
-    """Return what all depths of a group's products are multiples of."""
+    """Return the greatest common divisor of the depths of a group's products."""
     depths = [
         o.a.shape[1] for o, _ in found.trace.walk() if isinstance(o, ir.Mma) and found.product_of[o.result.id] == number
     ]
@@ -116,11 +118,12 @@ def _depth(found: Inference, number: int) -> int:
 
 
 def anchor_count(found: Choices) -> int:
+    """Return the largest number of anchors of any combination."""
     return max(len(i.anchors) for i in found.inferences.values())
 
 
 def _anchor_line(found: Inference, number: int) -> tuple[int, int]:
-    """(elements of a line, lines); 1 and 1 where tiles of these sizes share another anchor."""
+    """Return (elements per line, lines) of an anchor; (1, 1) if tiles of these sizes share another anchor."""
     if number >= len(found.anchors):
         return 1, 1
     anchor = found.anchors[number]
@@ -128,8 +131,9 @@ def _anchor_line(found: Inference, number: int) -> tuple[int, int]:
 
 
 def lane_counts(found: Choices, number: int) -> tuple[int, ...]:
-    """Return how many lanes may lie side by side on a line of a block: powers of two, and the divisors of lines that
-    are odd or twice an odd number, where all operations take them.
+    """Return the candidates for lanes side by side on a line of a block.
+
+    These are powers of two and, if all operations support them, divisors of lines that are odd or twice an odd number.
     """
     lines = {_anchor_line(i, number)[0] for i in found.inferences.values()}
     if not all(_takes_any_lanes(o) for o, _ in found.first.trace.walk()):
@@ -139,14 +143,14 @@ def lane_counts(found: Choices, number: int) -> tuple[int, ...]:
 
 
 def _takes_any_lanes(operation: ir.Operation) -> bool:
-    """Whether the code of an operation is right with lanes whose number is no power of two."""
+    """Whether the code of an operation supports a number of lanes that is not a power of two."""
     if isinstance(operation, ir.ReduceTile):
         return operation.kind in REDUCTIONS
     return type(operation) in _OF_ANY_LANES
 
 
 def is_turnable(found: Inference, place: int) -> bool:
-    """Whether a store may go through shared memory to leave in whole lines."""
+    """Whether a store may go through shared memory in order to write whole lines."""
     store = found.stores[place]
     return (
         isinstance(store, ir.StoreTile)

@@ -1,4 +1,4 @@
-"""The schedules of a tile program: those that its kernel can run, and those worth a try."""
+"""The space of a tile program's schedules: those that its kernel can run, and those worth trying."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ from search_spaces.templates.common.device_choices import offered
 from search_spaces.templates.common.launch_rules import device_rules
 from search_spaces.templates.common.raster import RASTER_GROUPS
 
-FEW_THREADS = 128  # a warp for each scheduler of an SM
-ROWS_OF_FRAGMENT = 16  # of what a warp multiplies at least
-LEAST_RESULTS = 32  # of a thread, whose reads of fragments keep up with mma.sync
-BODY_LIMIT = 1024  # products of the unrolled loop body; more overflow the instruction cache
-MOST_REGISTERS = 1024  # of the values of a thread: code is unrolled over them
+FEW_THREADS = 128  # one warp per scheduler of an SM
+ROWS_OF_FRAGMENT = 16  # fewest rows that a warp multiplies
+LEAST_RESULTS = 32  # fewest results per thread for which fragment reads keep up with mma.sync
+BODY_LIMIT = 1024  # instructions for products in an unrolled loop body; more overflow the instruction cache
+MOST_REGISTERS = 1024  # registers of a thread's values, over which code is unrolled
 WANTED_REGISTERS = 255
 UNROLLED_VALUES = 128  # registers of values in all bodies of an unrolled loop; more overflow the instruction cache
 
 
 @lru_cache(maxsize=64)
 def space(problem: ProgramProblem, device: Device) -> Space:
-    """All schedules of ``problem`` on ``device``."""
+    """Return all schedules of ``problem`` on ``device``."""
     found, operands = choices(problem), staged_operands(problem)
     products, threads = found.first.products, workers(found, device)
     return Space(
@@ -120,7 +120,7 @@ def _map_rules(found: Choices, product: Product) -> tuple[Rule, ...]:
 
 def _equal_warps(first: Product, other: Product, threads: str) -> tuple[Rule, ...]:
     if first.given is not None and other.given is not None:
-        return ()  # the verifier compares maps that the user wrote
+        return ()  # ``planning.verify`` checks the user's maps
     if first.given is not None or other.given is not None:
         product, given = (first, other.given) if first.given is None else (other, first.given)
         assert given is not None
@@ -190,12 +190,12 @@ def _size_rules(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
     found = choices(problem)
     first = found.first
     rules: list[Rule] = []
-    for name, values in found.domains.items():  # a tile of half the size that already covers the extent
+    for name, values in found.domains.items():  # drop a tile if half its size already covers the extent
         for axis in range(len(first.trace.tile)):
             sizes = {v: i.trace.tile[axis] for v, i in found.inferences.items()}
             place = list(found.domains).index(name)
             if first.trace.is_dynamic:
-                break  # schedules are those of every size
+                break  # with a dynamic size, schedules must serve every size
             if all(tile == v[place] for v, tile in sizes.items()):
                 extent, least = first.trace.extent[axis], min(values)
                 rules.append(
@@ -307,7 +307,7 @@ def _size_rules(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
 
 
 def _tail_rules(found: Choices, place: int, name: str) -> list[Rule]:
-    """Peeled only where that takes masks from turns, and from some that run."""
+    """Return rules that peel a loop only if that removes masks from iterations that run."""
     rules: list[Rule] = []
     if found.domains:
         rules.append(
@@ -354,7 +354,7 @@ def _raster_rule() -> Rule:
 
 
 def _chained(found: Choices) -> set[tuple[int, int]]:
-    """Pairs of products of which the first one's results, or what follows from them, are wanted as the other's."""
+    """Return pairs of products where the second uses the first one's results, directly or not."""
     pairs = set()
     for _, source, target in found.first.conversions:
         one, other = _product_of(source), _product_of(target)
@@ -388,7 +388,7 @@ def _is_reduced(found: Choices, product: Product) -> bool:
 
 
 def _few_copies(number: int, threads: str, counts: tuple[int, ...]) -> Rule:
-    """Blocks in which as many threads as can have elements of their own."""
+    """Return the rule that as many threads as possible have elements of their own."""
 
     def used(line: int, lines: int, warps: int, lanes: int, width: int) -> int:
         lane_lines = gcd(lines, WARP // lanes)

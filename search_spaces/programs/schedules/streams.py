@@ -1,7 +1,7 @@
-"""Stream-K in the space of a program: the k of the last tiles dealt out to all blocks, so that they end together.
+"""Stream-K in a program's space: the k of the last tiles is distributed to all blocks, so that they end together.
 
-Blocks are as many as run at a time. Each computes whole tiles and, of the last whole wave and the partial one behind
-it, an even share of the turns, as with the hand-written matmul (``autosched/common/stream_k.cuh``).
+The number of blocks is that of resident ones. Each computes whole tiles, and an even share of the iterations of the
+last whole wave and the partial wave after it, as in the hand-written matmul (``autosched/common/stream_k.cuh``).
 """
 
 from __future__ import annotations
@@ -23,25 +23,28 @@ MOST_BLOCKS = 4  # the largest value of min_blocks
 
 
 def is_splittable(found: Choices) -> bool:
-    """Whether blocks may share the turns of the only loop."""
+    """Whether blocks may share the iterations of the only loop."""
     return all(splittable(i) is not None for i in found.inferences.values())
 
 
 def stream_k(found: Choices) -> tuple[Parameter, ...]:
+    """Return the decision on stream-K."""
     if not is_splittable(found):
         return ()
     doc = "whether the turns of the last tiles are dealt out to all blocks, so that they end together"
-    # How many tiles are dealt out is a constant of the kernel, which a dynamic size must not change.
+    # The number of tiles to distribute is a constant of the kernel, so no size may be dynamic.
     return (ordinal("stream_k", (0,) if found.first.trace.is_dynamic else (0, 1), doc, before=0),)
 
 
 def stream_attributes(found: Choices, device: Device) -> tuple[Attribute, ...]:
+    """Return the columns derived for stream-K."""
     return (launched_blocks(device),) if is_splittable(found) else ()
 
 
 def early_copies(stage_bytes: str) -> Attribute:
-    """With stream-K: whether the ring is filled for a block's next part while the results of this one leave. That costs
-    no shared memory, as exchanges have the last stage, which is the only one that these copies leave free.
+    """Return whether, with stream-K, the ring is refilled for a block's next part while results are stored.
+
+    That costs no shared memory: exchanges use the last stage, the only one that these copies leave free.
     """
     return Attribute(
         EARLY_COPIES,
@@ -54,7 +57,7 @@ def early_copies(stage_bytes: str) -> Attribute:
 
 
 def stream_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
-    """Rules without which turns cannot be dealt out."""
+    """Return the validity rules of stream-K."""
     if not is_splittable(found):
         return ()
 
@@ -90,8 +93,9 @@ def stream_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
 
 
 def stream_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
-    """Stream-K pays behind a whole wave, and with as many blocks as an SM holds, as it launches ``min_blocks`` for
-    each.
+    """Return the rules that stream-K needs a whole wave, and as many blocks as an SM holds.
+
+    It launches ``min_blocks`` blocks per SM.
     """
     if not is_splittable(found):
         return ()

@@ -1,6 +1,6 @@
 """How are tile programs read and printed as text?
 
 Start at ``reader.py``, which reads listings in the syntax of the XeTile RFC, of VectorExt and of IREE's reduction
-configurations; ``printer.py`` writes the canonical form. Each liberty that the reader takes is reported. This room
+configurations. ``printer.py`` writes the canonical form. The reader reports each ambiguity that it resolves. This room
 uses ``builder`` as any user does, and must not import planning, lowering or schedules.
 """

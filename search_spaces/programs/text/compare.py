@@ -1,4 +1,4 @@
-"""Whether two traces are one program: numbers of values and lines of the user's file aside."""
+"""Compare traces, ignoring the numbers of values and the lines of the user's file."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ _OF_PROGRAMS = (ir.__name__, arrays.__name__)
 
 
 def same(one: Trace, other: Trace) -> bool:
+    """Whether two traces are the same program."""
     return normal(one) == normal(other)
 
 
 def normal(trace: Trace) -> Trace:
-    """With numbers in the order in which they appear, and without lines."""
+    """Return a trace with numbers in order of appearance and without lines."""
     return dataclasses.replace(trace, operations=_Normal().many(trace.operations))
 
 
@@ -27,12 +28,15 @@ class _Normal:
         self.numbers: dict[int, int] = {}
 
     def number(self, of: int) -> int:
+        """Return the new number of a value, window, state or loop."""
         return self.numbers.setdefault(of, len(self.numbers))
 
     def many(self, operations: tuple[ir.Operation, ...]) -> tuple[ir.Operation, ...]:
+        """Return the operations with new numbers."""
         return tuple(self.of(o) for o in operations)
 
     def of(self, part: Any) -> Any:
+        """Return any part of a trace with new numbers."""
         if isinstance(part, Source):
             return _NOWHERE
         if isinstance(part, tuple):

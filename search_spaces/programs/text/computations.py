@@ -108,8 +108,9 @@ class Computations(Windows):
         return self._mapped(made, result)
 
     def _maps(self, s: Statement, derive: object, first_is_result: bool = False) -> tuple[WgMap | None, WgMap | None]:
-        """Return (the result's, the operand's). Of two maps, the one that the operand has is its own; else the
-        first.
+        """Return the maps of the result and of the operand.
+
+        If there are two, the operand's map is the one that it already has, else the first.
         """
         maps = [m for m in s.layouts if isinstance(m, WgMap)]
         if not maps:

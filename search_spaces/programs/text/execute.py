@@ -1,4 +1,4 @@
-"""Carries out the statements of a listing with the builder."""
+"""Execute the statements of a listing with the builder."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ Held = Tile | State | WindowHandle | Index
 
 
 class Execution(Computations):
-    """Of one listing at one choice of sizes."""
+    """Executes one listing at one choice of sizes."""
 
     def run(self) -> None:
+        """Execute all statements."""
         found = self.found
         self._open_grid()
         self._read_scalars()
@@ -108,7 +109,7 @@ class Execution(Computations):
         self._store_products(s)
 
     def _shared_loop(self, s: Statement, combine: Statement | None) -> None:
-        """Carry out a loop that blocks share, whose states the statement behind it combines."""
+        """Execute a split loop, whose states the statement after it combines."""
         parts, named = s.attribute("parts"), s.attribute("states", ())
         names = named if isinstance(named, tuple) else ()
         states = [held for held in (self.held.get(f"%{name}") for name in names) if isinstance(held, State)]
@@ -130,7 +131,7 @@ class Execution(Computations):
             self._statements(s.body or ())
 
     def _number_of(self, s: Statement) -> Index:
-        """Return a number that places depend on."""
+        """Return a scalar that is used as an index."""
         low, high = s.attribute("low", 0), s.attribute("high")
         if not isinstance(low, int) or not isinstance(high, int) or not s.index:
             self.refuse(s, "it needs a place in brackets, and the numbers high and low")
@@ -144,7 +145,7 @@ class Execution(Computations):
         return any(b.op == "mod" for b in s.body or ())
 
     def _carry(self, s: Statement) -> None:
-        """Products that nothing adds to accumulate from zero; names that are assigned again are carried."""
+        """Make names that are assigned again states of the loop; products without an addend accumulate from zero."""
         body = s.body or ()
         inner = {str(o) for b in body for o in b.operands}
         for b in body:
@@ -165,7 +166,7 @@ class Execution(Computations):
         return shape_of(b, result)
 
     def _store_products(self, s: Statement) -> None:
-        """Of a loop, to tiles that the text makes for them and never uses."""
+        """Store the products of a loop to the unused tiles that the text makes for them."""
         own = {b.results[0] for b in s.body or () if b.op in PRODUCTS}
         for tile, product in self.found.products.items():
             state, window = self.held.get(product), self.held.get(tile)
@@ -185,7 +186,7 @@ class Execution(Computations):
             self._statements(s.body or ())
 
     def _counted(self, s: Statement, place: Expression, index: Index) -> Index:
-        """2.5 tests ``%k % 4`` of a counter that goes by 32: every fourth step is meant."""
+        """Return the index of a condition such as ``%k % 4`` on a counter with step 32: every fourth step (RFC 2.5)."""
         if not (isinstance(place, Combined) and place.sign == "mod" and isinstance(place.args[0], str)):
             return index
         every = place.args[1]

@@ -1,4 +1,4 @@
-"""Names that a fragment leaves out: what nothing defines is an input, and what nothing uses an output."""
+"""Names that a fragment leaves undefined become inputs, and unused results become outputs."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from search_spaces.programs.text.survey import LOADS, MAKES_TILE, ArrayInfo, Sur
 
 _OF_TILES = (*LOADS, "xetile.prefetch_tile", "xetile.update_tile_offset", "xetile.load_gather")
 _STORES = ("xetile.store_tile", "xetile.atomic_rmw", "xetile.store_scatter")
-_STORED_AS = {"index": "i32", "i1": "u8"}  # what arrays cannot hold
+_STORED_AS = {"index": "i32", "i1": "u8"}  # types that arrays cannot have
 _NO_RESULTS = (*MAKES_TILE, "memref.cast", "memref.alloc", "scf.for", "scf.forall", "assign",
                "xetile.update_tile_offset", "xetile.state", "xetile.atomic_rmw")  # fmt: skip
 
 
 def close(found: Survey) -> Survey:
-    """Add the arrays of free names, and of what a listing computes and does not store."""
+    """Add arrays for undefined names, and for results that a listing does not store."""
     defined = {p.name for p in found.listing.parameters} | set(found.arrays)
     alone = not any(s.body is not None for s in found.listing.walk())
     for s in found.listing.walk():
@@ -88,10 +88,10 @@ def _close_store(found: Survey, s: Statement, defined: set[str]) -> None:
 
 
 def vector_type(s: Statement, name: str) -> Type | None:
-    """Of an operand. A product's types may begin with that of what it adds to."""
+    """Return the type of an operand. The types of a product may begin with that of its addend."""
     operands = [str(o) for o in s.operands if isinstance(o, str)]
     types = [t for t in s.takes if t.kind in ("vector", "tensor")]
-    if s.op == "iree_vector_ext.to_simd":  # what a thread has of it is its operand's type
+    if s.op == "iree_vector_ext.to_simd":  # its operand has the type of one thread's part
         return s.gives[0]
     if not types:
         return None
@@ -103,7 +103,7 @@ def vector_type(s: Statement, name: str) -> Type | None:
 
 
 def product_types(types: list[Type]) -> list[Type]:
-    """Return a, b, c of a product whose three types may stand as c, a, b."""
+    """Return the types of a, b and c of a product, whose types may be given as c, a, b."""
     a, b, c = types
     if a.dims[1] == b.dims[0] and c.dims == (a.dims[0], b.dims[1]):
         return [a, b, c]
@@ -111,7 +111,7 @@ def product_types(types: list[Type]) -> list[Type]:
 
 
 def _tile(found: Survey, name: str, s: Statement, type_: Type | None) -> None:
-    """Add the array of a tile; of a scattered one it is a vector, and the places of the elements are another."""
+    """Add the array of a tile; a scattered tile gets a vector and an array of positions."""
     if type_ is None or not type_.scattered:
         _array(found, found.free_tiles, name, s, type_, "")
         return
@@ -143,7 +143,7 @@ def _array(
 
 
 def _open_ends(found: Survey) -> None:
-    """Results that nothing uses become outputs; so do tiles, which are loaded for that."""
+    """Make unused results outputs, and load unused tiles into outputs."""
     for s in found.listing.walk():
         if s.op in _NO_RESULTS or s.op in _STORES:
             continue

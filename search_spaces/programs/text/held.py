@@ -1,4 +1,4 @@
-"""What the names of a listing stand for while it is carried out: the grid, places, and vectors."""
+"""Current meaning of a listing's names during execution: the grid, positions, and vectors."""
 
 from __future__ import annotations
 
@@ -25,32 +25,33 @@ Held = Tile | State | WindowHandle | Index
 
 
 class Names:
-    """Hold what each name of one listing stands for now, at one choice of sizes.
+    """Current meaning of each name of one listing at one choice of sizes.
 
     Args:
-        found: What the listing says.
-        p: Records the program.
-        arrays: By name.
-        sizes: By name.
+        found: Survey of the listing.
+        p: Builder of the program.
+        arrays: Arrays by name.
+        sizes: Sizes by name.
     """
 
     def __init__(self, found: Survey, p: Builder, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> None:
         self.found, self.p, self.arrays, self.sizes = found, p, dict(arrays), dict(sizes)
         self.held: dict[str, Held] = {}
-        self.maps: dict[int, WgMap] = {}  # of values, by id
+        self.maps: dict[int, WgMap] = {}  # maps of values, by id
         self.grid: dict[str, Index] = {}
         self.loaded: dict[int, Tile] = {}  # the last vector of each window
         self.last: dict[Shape, Tile] = {}  # the last value of each shape
-        self.rings: dict[str, tuple[Index, Index]] = {}  # a ring's offset at a turn's begin, and its extent
-        self.slots: dict[str, str] = {}  # tiles in shared memory, by the ring's offset that moves them
+        self.rings: dict[str, tuple[Index, Index]] = {}  # a ring's offset at the start of an iteration, and its extent
+        self.slots: dict[str, str] = {}  # tiles in shared memory, by the ring offset that moves them
 
     def refuse(self, s: Statement, reason: str) -> NoReturn:
+        """Raise ProgramError with the position of the statement."""
         raise self.found.refuse(s, reason)
 
-    # Arguments that are numbers
+    # Scalar arguments
 
     def _read_scalars(self) -> None:
-        """Read index arguments, each from its array: no place lies further than the largest extent."""
+        """Load index arguments, each from its array; none exceeds the largest extent."""
         largest = max(extent for array in self.arrays.values() for extent in array.full)
         for name in self.found.scalars:
             self.held[name] = self.p.load_scalar(self.arrays[name], 0, high=largest)
@@ -77,7 +78,7 @@ class Names:
             self.held[name] = self.grid[name] = place
 
     def _stop(self, name: str, stop: Expression) -> int:
-        """Where a loop ends: the extent that its variable names, or the number of the text."""
+        """Return the end of a loop: the extent that its variable names, or the number in the text."""
         if isinstance(stop, str) and stop.lstrip("%") in self.sizes:
             return self.sizes[stop.lstrip("%")]
         own = self.sizes.get(name.lstrip("%"))
@@ -112,7 +113,7 @@ class Names:
             self.refuse(s, f"{value} is no number")
         return value
 
-    # Places
+    # Positions
 
     def _place(self, s: Statement, expression: Expression) -> Index | int:
         match expression:
@@ -158,7 +159,7 @@ class Names:
         self.last[value.shape] = value
 
     def _value(self, s: Statement, expression: Expression, layout: WgMap | None = None) -> Tile:
-        """Return a vector. One that nothing defines is loaded, with the map that its use needs."""
+        """Return a vector. An undefined one is loaded, with the map that its use needs."""
         name = str(expression)
         held = self.held.get(name)
         if held is None and name in self.found.free_vectors:
@@ -181,11 +182,12 @@ class Names:
 
 
 def tile_shape(s: Statement) -> Shape:
-    """Of the tile that a statement makes."""
+    """Return the shape of the tile that a statement makes."""
     return shape_of(s, (*s.takes, *s.gives)[-1])
 
 
 def shape_of(s: Statement, type_: Type) -> Shape:
+    """Return the shape of a vector type. Raises ProgramError for one that is no tile."""
     shape = matrix_shape(type_.dims)
     if shape is None:
         raise ProgramError(f"line {s.line}: {type_} has no shape of numbers")
@@ -193,4 +195,5 @@ def shape_of(s: Statement, type_: Type) -> Shape:
 
 
 def element(type_: Type) -> DType:
+    """Return the element type of a type."""
     return dtype(type_.element, ARRAY_DTYPES)

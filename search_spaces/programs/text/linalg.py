@@ -1,8 +1,8 @@
-"""The reduction issue's listings: linalg.generic with a lowering config, at any stage of its tiling.
+"""Listings of the reduction issue: linalg.generic with a lowering config, at any stage of its tiling.
 
-What a listing computes is in its body and its tensors: a matvec, or the sums of rows. How it is tiled is what the
-config says, so a listing whose tiling is written out is the same program. The expanded config adds up a thread's vector
-in the loop.
+The body and the tensors of a listing determine what it computes: a matvec, or sums of rows. The config determines the
+tiling, so a listing with written-out tiling is the same program. The expanded config reduces a thread's vector in the
+loop.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _OF_SUMS = {"arith.addf", "arith.extf", "arith.select", "arith.cmpi", "linalg.in
 
 @dataclass(frozen=True)
 class LinalgReduction:
-    """``out[m, n] = sum over k of x[m, k] * w[n, k]``, or ``out[m] = sum over k of x[m, k]`` where ``n`` is 0.
+    """``out[m, n] = sum over k of x[m, k] * w[n, k]``, or ``out[m] = sum over k of x[m, k]`` if ``n`` is 0.
 
-    It is added up in f32 and tiled as ``config`` says.
+    Sums are computed in f32, with the tiling of ``config``.
     """
 
     m: int
@@ -43,24 +43,25 @@ class LinalgReduction:
 
     @property
     def reduced(self) -> int:
-        """The place of k in the config."""
+        """Position of k in the config."""
         return 2 if self.n else 1
 
     @property
     def thread(self) -> int:
-        """Neighbours along k of a thread."""
+        """Consecutive elements along k per thread."""
         inner = self.config.expand_dims
         return inner[-1] if any(inner) else self.config.thread[self.reduced]
 
     @property
     def step(self) -> int:
-        """One step of the config along k; of an expanded one, the outer step times the inner one."""
+        """One step of the config along k; for an expanded config, the outer step times the inner one."""
         outer = self.config.partial_reduction[self.reduced]
         return outer * self.thread if any(self.config.expand_dims) else outer
 
     def layout(self) -> NestedLayout:
-        """Return who holds what of a block's products, rows by steps. The dimension that an expanded config appends
-        lies within a thread, as neighbours along k.
+        """Return the distribution of a block's products, rows by steps.
+
+        The dimension that an expanded config appends lies within a thread, as neighbours along k.
         """
         config, count = self.config, self.reduced + 1
         if any(config.expand_dims):
@@ -78,7 +79,7 @@ class LinalgReduction:
         return config.to_nested((0, self.reduced))
 
     def program(self, name: str, content: str) -> Program:
-        """Its extents are the sizes; the config's step, rows, columns and vector stay."""
+        """Return the program. Its extents are the sizes; the config's step, rows, columns and vector are fixed."""
         element, f32 = dtype(self.element, ARRAY_DTYPES), dtype("f32", ARRAY_DTYPES)
         x = ("x", Argument(("m", "k"), element, "input"))
         w = ("w", Argument(("n", "k"), element, "input"))
@@ -129,18 +130,23 @@ class LinalgReduction:
         return p.state(p.zeros((self.config.workgroup[0], carried)))
 
     def _add(self, p: Builder, acc: State, values: Tile) -> None:
-        """Add a step to what the loop carries."""
+        """Add a step to the state of the loop."""
         held = p.convert_layout(values, self.layout())
         expanded = any(self.config.expand_dims)
         acc.set(acc + (p.reduction("add", held, dim=1, size=self.thread) if expanded else held))
 
 
 def is_linalg(text: str) -> bool:
+    """Whether a text contains linalg operations."""
     return "linalg.generic" in text
 
 
 def read_reduction(text: str, file: str) -> LinalgReduction:
-    """Raise ProgramError for another computation than a matvec or sums of rows, or one without a config."""
+    """Return the reduction of a text.
+
+    Raises:
+        ProgramError: If it is neither a matvec nor sums of rows, or has no config.
+    """
     notes: list[str] = []
 
     def note(at: int, reading: str) -> None:
@@ -189,7 +195,7 @@ def read_reduction(text: str, file: str) -> LinalgReduction:
 
 
 def _is_of_products(text: str, file: str) -> bool:
-    """Whether a listing adds up products. Raises ProgramError where it computes neither these nor sums."""
+    """Whether a listing sums products. Raises ProgramError if it computes neither these nor plain sums."""
     body = _BODY.search(text)
     operations = _OPERATION.findall(body.group(1)) if body is not None else []
     others = set(operations) - _OF_SUMS

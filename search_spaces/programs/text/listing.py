@@ -1,6 +1,7 @@
-"""A text of tile programs as it was read: statements with their operands, attributes and types, and how they print.
+"""A parsed text of a tile program: statements with their operands, attributes and types, and their printed form.
 
-``str`` is the canonical spelling of every statement. It reads back as the same statement; positions and notes aside.
+``str`` returns the canonical spelling of a statement, which parses to the same statement apart from positions and
+notes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Attribute = bool | int | float | str | tuple[int, ...] | tuple[str, ...] | Lower
 
 @dataclass(frozen=True)
 class Combined:
-    """A sum, product, quotient, .. of places."""
+    """A sum, product, quotient or other expression of positions."""
 
     sign: Sign
     args: tuple[Expression, ...]
@@ -40,14 +41,20 @@ Expression = str | int | float | Combined
 
 
 def number_text(number: Expression) -> str:
-    """Return the text of a number: a float always has a point, an exponent or a name."""
+    """Return the text of a number; a float always has a point, an exponent or a name."""
     return repr(number) if isinstance(number, float) and math.isfinite(number) else str(number)
 
 
 @dataclass(frozen=True)
 class Type:
-    """``dims`` holds numbers, names of sizes, and "?". ``swapped``: a memref whose memory is the transposed matrix.
-    ``layout`` and ``order`` are those of a tile; ``named`` is what the text calls its attribute.
+    """The type of a value.
+
+    Attributes:
+        dims: Numbers, names of sizes, and "?".
+        layout: Layout of a tile.
+        order: Order of a tile.
+        swapped: Whether a memref's memory is the transposed matrix.
+        named: Name of the attribute in the text.
     """
 
     kind: Literal["tile", "vector", "memref", "tensor", "scalar"]
@@ -92,13 +99,14 @@ class Statement:
     gives: tuple[Type, ...] = ()
     body: tuple[Statement, ...] | None = None
     line: int = field(default=0, compare=False)
-    named: tuple[str, ...] = field(default=(), compare=False)  # what the text calls its layouts
+    named: tuple[str, ...] = field(default=(), compare=False)  # names of its layouts in the text
 
     def attribute(self, name: str, default: Attribute = False) -> Attribute:
+        """Return the value of an attribute, or the default."""
         return dict(self.attributes).get(name, default)
 
     def lines(self, indent: str = "") -> Iterator[str]:
-        """Its lines in canonical spelling."""
+        """Yield its lines in canonical spelling."""
         own = {"scf.for": self._for, "scf.forall": self._forall, "scf.if": self._if}
         text = own.get(self.op, self._plain)()
         if self.body is None:
@@ -162,7 +170,7 @@ def _attribute_text(value: Attribute) -> str:
 
 @dataclass(frozen=True)
 class ListedArray:
-    """An array of a function. ``sizes`` names its extents; without names the reader finds some."""
+    """An array of a function. ``sizes`` names its extents; the reader finds names for unnamed ones."""
 
     name: str
     type: Type
@@ -177,9 +185,12 @@ class ListedArray:
 
 @dataclass(frozen=True)
 class Listing:
-    """A function, or statements alone where ``name`` is empty. ``notes`` say which readings were taken, and where.
+    """A function, or only statements if ``name`` is empty.
 
-    ``layouts`` are the attributes that the text names. ``chosen`` are the sizes that a printed program left open.
+    Attributes:
+        chosen: Sizes that a printed program left open.
+        layouts: Named attributes of the text.
+        notes: How ambiguities were resolved, with positions.
     """
 
     name: str
@@ -200,7 +211,7 @@ class Listing:
         return "\n".join([*lines, "}"]) + "\n"
 
     def walk(self) -> Iterator[Statement]:
-        """Every statement, those of bodies behind what they are in."""
+        """Yield every statement, each followed by those of its body."""
         waiting = list(self.statements)[::-1]
         while waiting:
             statement = waiting.pop()

@@ -1,4 +1,4 @@
-"""What functions of tile programs are called in text: the names of MLIR's dialects where it has them."""
+"""Names of tile-program functions in text: those of MLIR's dialects if they exist."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ OF_TEXT = {name: function for function, names in _FUNCTIONS.items() for name in 
 CASTS = frozenset(
     {"arith.extf", "arith.truncf", "arith.convertf", "arith.sitofp", "arith.uitofp", "arith.extsi", "arith.extui"}
 )
-# As the documents write them, where the builder has another name.
+# Spellings of the documents for which the builder has another name.
 KINDS = {
     "addf": "add", "addi": "add", "mulf": "mul", "muli": "mul", "and": "andi", "or": "ori", "xor": "xori",
     "minnumf": "minnumf", "maxnumf": "maxnumf",
@@ -59,11 +59,12 @@ KINDS = {
 
 
 def function_text(function: str, dtype: DType) -> str:
-    """Return the name of a function of values of ``dtype``."""
+    """Return the name of a function for arguments of type ``dtype``."""
     return _FUNCTIONS[function][not dtype.is_float]
 
 
 def cast_text(source: DType, target: DType) -> str:
+    """Return the name of a cast."""
     if source.is_float and target.is_float:
         widens = source.bits < target.bits
         return "arith.extf" if widens else "arith.truncf" if source.bits > target.bits else "arith.convertf"

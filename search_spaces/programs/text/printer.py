@@ -1,7 +1,7 @@
-"""A trace as text, in the canonical form of the listings. What ``parse`` reads of it is the same program.
+"""Print a trace as text in the canonical form of the listings; ``parse`` reads it as the same program.
 
-Arrays, tile sizes and loops are numbers: a trace is a program at one choice of sizes. A window is made where it is used
-first. ``state``, ``set`` and ``get`` are the variables that loops carry, which the documents assign again.
+Arrays, tile sizes and loops are numbers, as a trace is a program at one choice of sizes. A window is made before its
+first use. ``state``, ``set`` and ``get`` stand for variables that loops carry, which the documents assign again.
 """
 
 from __future__ import annotations
@@ -66,11 +66,12 @@ class _Printer:
         self.loops = self.numbers = 0
 
     def _name(self, counter: Index, step: int, name: str) -> None:
-        """Name the place that a counter of steps from 0 makes, and so the counter."""
+        """Name the position that a counter with a step from 0 forms, and thereby the counter."""
         self.places[counter] = Combined(_SIGNS["floordiv"], (name, step))
         self.places[counter * step] = name
 
     def memref(self, array: ir.Array) -> Type:
+        """Return the type of an array."""
         return Type("memref", array.full, array.dtype.name, shared=array.role == "shared")
 
     def seen(self, window: ir.Window) -> Type:
@@ -82,19 +83,22 @@ class _Printer:
         return Type("memref", (*lead, columns, rows), type_.element, swapped=True, shared=type_.shared)
 
     def value(self, value: ir.Value) -> str:
+        """Return the name of a value."""
         return self.values.setdefault(value.id, f"%{len(self.values)}")
 
     def vector(self, value: ir.Value) -> Type:
+        """Return the vector type of a value."""
         return Type("vector", value.shape, value.dtype.name)
 
     def tile(self, window: ir.Window) -> Type:
+        """Return the tile type of a window."""
         order = (0, 1) if window.turned else ROW_MAJOR
         return Type(
             "tile", window.shape, window.array.dtype.name, window.map, order, scattered=window.index is not None
         )
 
     def place(self, index: Index) -> Expression:
-        """Raise ProgramError for a counter that no place is made of."""
+        """Return an index as text. Raises ProgramError for a counter without a named position."""
         if index in self.places:
             return self.places[index]
         if index.kind == "constant":
@@ -107,6 +111,7 @@ class _Printer:
         return Combined(_SIGNS[index.kind], args)
 
     def body(self, operations: tuple[ir.Operation, ...]) -> Iterator[Statement]:
+        """Yield the statements of operations."""
         waiting = iter(operations)
         for operation in waiting:
             if isinstance(operation, ir.Loop) and operation.parts:
@@ -117,7 +122,7 @@ class _Printer:
             yield self.statement(operation)
 
     def window(self, window: ir.Window) -> Iterator[Statement]:
-        """Yield the statement that makes it, in front of its first use."""
+        """Yield the statement that makes a window, before its first use."""
         if window.id in self.windows:
             return
         name = self.windows[window.id] = f"%w{len(self.windows)}"
@@ -132,6 +137,7 @@ class _Printer:
         )  # fmt: skip
 
     def statement(self, operation: ir.Operation) -> Statement:
+        """Return the statement of an operation."""
         match operation:
             case ir.Loop():
                 return self.loop(operation)
@@ -203,7 +209,7 @@ class _Printer:
                 return self.of(op, result, (value,), attributes=forced)
 
     def number(self, operation: ir.LoadScalar | ir.Uniform) -> Statement:
-        """Return what reads a number of an array, or of a tile, that places depend on."""
+        """Return the statement that reads a scalar index from an array or a tile."""
         index = operation.index
         low, high, usual = index.args[:3]
         bounds: tuple[tuple[str, Attribute], ...] = (("high", high.number), ("low", low.number))
@@ -239,6 +245,7 @@ class _Printer:
         return Statement(op, (self.value(result),), names, index, kind, layouts, attributes, takes, gives)
 
     def map(self, operation: ir.Map) -> Statement:
+        """Return the statement of an element-wise function."""
         arguments = operation.arguments
         typed = [a.dtype for a in arguments if isinstance(a, ir.Value) and a.dtype.name != "bool"]
         dtype = typed[0] if typed else operation.result.dtype
@@ -249,8 +256,8 @@ class _Printer:
         return Statement(statement.op, statement.results, statement.operands, takes=(self.vector(operation.result),))
 
     def shared(self, loop: ir.Loop, behind: Iterator[ir.Operation]) -> Iterator[Statement]:
-        """Yield a loop that blocks share, and how its states are combined, which takes operations ``behind`` it."""
-        combine = next(o for o in behind if isinstance(o, ir.Loop))  # in front of it are the states of other parts
+        """Yield a split loop and the combination of its states, which consumes the operations after it (``behind``)."""
+        combine = next(o for o in behind if isinstance(o, ir.Loop))  # preceded by the states of other parts
         fetch, *body = combine.body
         assert isinstance(fetch, ir.FetchPart)
         count = len(fetch.states)
@@ -264,6 +271,7 @@ class _Printer:
         yield Statement("xetile.combine", names, body=statements)
 
     def loop(self, operation: ir.Loop) -> Statement:
+        """Return the statement of a loop."""
         bounds = self.place(operation.first), self.place(operation.stop), operation.step
         name = f"%k{self.loops}"
         self.loops += 1

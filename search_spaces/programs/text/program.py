@@ -1,7 +1,7 @@
-"""From a listing to a program: its statements are carried out with the builder, so that all of its rules hold.
+"""Turn a listing into a program by executing its statements with the builder, so that all rules apply.
 
-What the text leaves open is read in one way, and each such reading gives a note. A fragment becomes a program too:
-names that nothing defines are inputs, and results that nothing uses are outputs.
+Each ambiguity of the text is resolved in one way and reported as a note. A fragment becomes a program too: undefined
+names are inputs, and unused results are outputs.
 """
 
 from __future__ import annotations
@@ -22,8 +22,13 @@ from search_spaces.programs.text.tir import is_tir, read_tir
 
 @dataclass(frozen=True)
 class Reading:
-    """A text that was read: its statements (none of linalg and TensorIR), the program, the sizes that the text gives,
-    and one line for each reading that was taken.
+    """A parsed text.
+
+    Attributes:
+        listing: Its statements; None for linalg and TensorIR.
+        program: The program.
+        sizes: Sizes that the text gives.
+        notes: One line for each ambiguity that was resolved.
     """
 
     listing: Listing | None
@@ -33,7 +38,7 @@ class Reading:
 
 
 def parse(text: str, name: str = "", file: str = "text") -> Reading:
-    """Return the program of a text. Raises ProgramError, in one line with its place, for a text that is none."""
+    """Return the program of a text. Raises ProgramError with the position of the first error, in one line."""
     if is_linalg(text):
         reduction = read_reduction(text, file)
         program = reduction.program(name or ("matvec_listing" if reduction.n else "sums_listing"), f"{file}\0{text}")
@@ -61,14 +66,15 @@ def parse(text: str, name: str = "", file: str = "text") -> Reading:
     own = name or listing.name or "fragment"
     program = Program(own, function, arguments, f"{file}\0{text}", f"the listing {file}", tuple(sizes.items()))
     if set(program.sizes) == set(sizes):
-        program.domains(sizes)  # carries out the text once, which completes its notes
+        program.domains(sizes)  # executes the text once, which completes its notes
     notes = tuple(dict.fromkeys((*listing.notes, *found.notes)))
     return Reading(listing, replace(program, notes=notes), sizes, notes)
 
 
 def _give_roles(found: Survey) -> None:
-    """Give arrays their roles: one that is stored to is an output; one to which several blocks store the same place is
-    combined.
+    """Give arrays their roles: arrays that are stored to are outputs.
+
+    If several blocks store to the same position, the array is combined instead.
     """
     axes = {n for s in found.grid for n in s.results}
     for name in found.stored:
@@ -98,7 +104,7 @@ def _dtype(array: ArrayInfo, file: str) -> DType:
 
 
 def _extents(arrays: list[ArrayInfo]) -> dict[str, int]:
-    """Return the numbers that the text gives."""
+    """Return the extents that the text gives as numbers."""
     return {
         size: extent
         for a in arrays

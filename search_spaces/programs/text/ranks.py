@@ -1,4 +1,4 @@
-"""Vectors of other ranks than two, as tiles: a vector is a row, and leading dimensions are rows below one another."""
+"""Vectors of ranks other than two as tiles: a vector is a row, and leading dimensions are stacked rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Dims = tuple[int | str, ...]
 
 
 def matrix_shape(dims: Dims) -> Shape | None:
-    """Return the shape of the tile that holds a vector; None where an extent has no number."""
+    """Return the shape of the tile that holds a vector; None if an extent is not a number."""
     numbers = [d for d in dims if isinstance(d, int)]
     if not numbers or len(numbers) != len(dims):
         return None
@@ -23,7 +23,7 @@ def matrix_layout(layout: NestedLayout) -> NestedLayout:
     """Return the layout of the tile that holds a vector with ``layout``.
 
     Raises:
-        ValueError: If two dimensions that become rows are cut such that no layout of the rows is the same.
+        ValueError: If two dimensions that become rows are cut such that no layout of the rows is equivalent.
     """
     columns = _dimensions(layout)
     while len(columns) > 2:
@@ -45,7 +45,7 @@ def _dimensions(layout: NestedLayout) -> list[_Dimension]:
 
 
 def _joined(slow: _Dimension, fast: _Dimension) -> _Dimension:
-    """Return one dimension of two, row-major: each level of the slow one lies above those of the fast one."""
+    """Return two dimensions as one, row-major: each level of the slow one lies above those of the fast one."""
     used = [[level for level, size in enumerate(tiles) if size > 1] for tiles, _ in (slow, fast)]
     if used[0] and used[1] and max(used[0]) > min(used[1]):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Reads the listings of the documents, with their loose spellings, into statements; every loose one gives a note."""
+"""Parse the documents' listings, including loose spellings, into statements; every loose spelling adds a note."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _LOCALITY = re.compile(r"locality\s*<(\d)>")
 
 
 def read(text: str, file: str = "text") -> Listing:
-    """Return the listing of ``text``. Raises ProgramError, in one line with its place, for what no document writes."""
+    """Return the listing of ``text``. Raises ProgramError with the position of a syntax error, in one line."""
     text = text.replace("\u2019", "'")
     reader = _ListingReader(text, file)
     for lost in _LOST_STATEMENT.finditer(text):
@@ -60,6 +60,7 @@ def read(text: str, file: str = "text") -> Listing:
 
 class _ListingReader(Tokens):
     def listing(self) -> Listing:
+        """Return the whole listing."""
         name, parameters, chosen = "", list[ListedArray](), dict[str, int]()
         statements: list[Statement] = []
         while not self.at_end():
@@ -150,7 +151,7 @@ class _ListingReader(Tokens):
     # Statements
 
     def _block(self, braces: bool) -> list[Statement]:
-        """Of a body. A pseudo loop, or a text that is cut off, ends where the text does."""
+        """Read the statements of a body. A pseudo loop, or a truncated text, ends where the text does."""
         if braces:
             self.expect("{")
         found = self._statements()
@@ -172,7 +173,7 @@ class _ListingReader(Tokens):
         return found
 
     def _starts(self) -> tuple[str, ...] | None:
-        """Return the results of a statement that begins here, which stay unread; None where none begins."""
+        """Return the results of a statement that begins here, without consuming them; None if none begins."""
         match = self.peek(_RESULTS)
         if match is not None and not self.peek(_HEAD):
             return tuple(re.sub(r"\s", "", n) for n in match.group(1).split(","))
@@ -262,7 +263,7 @@ class _ListingReader(Tokens):
         return Statement("scf.if", (), (condition,), body=tuple(self._block(True)), line=line)
 
     def _pseudo_for(self, line: int) -> Statement:
-        """``For i = 0, M-1, M_tile  Do``: to M, which the document leaves out."""
+        """Read ``For i = 0, M-1, M_tile  Do``: the end is M, although the document leaves it out."""
         name = f"%{self.take_word()}"
         self.expect("=")
         first = self.expression()
@@ -323,7 +324,7 @@ class _ListingReader(Tokens):
         )  # fmt: skip
 
     def _bare(self, operands: list[Expression], op: str) -> bool:
-        """Return a name without a percent sign: an array of a pseudo listing, or a slip of the pen."""
+        """Whether a name lacks its percent sign: an array of a pseudo listing, or a typo."""
         base = self.match(_BASE)
         if base is not None:
             operands.append(f"%{base.group(1)}")
@@ -352,7 +353,7 @@ class _ListingReader(Tokens):
             self.accept(",")
 
     def _types(self, takes: list[Type], gives: list[Type]) -> None:
-        """Types up to an arrow, then those of the results; ``to``, ``into``, ``->`` and ``=>`` are arrows."""
+        """Read types up to an arrow, then those of the results; ``to``, ``into``, ``->`` and ``=>`` are arrows."""
         into, depth = takes, 0
         while True:
             if any(self.accept(arrow) for arrow in ("->", "=>", "into", "to")):

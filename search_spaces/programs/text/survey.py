@@ -1,7 +1,7 @@
-"""What a listing says before it runs: which arrays it has, what their extents are called, and which names change.
+"""Collect what a listing declares before it runs: its arrays, the names of their extents, and names that change.
 
-The documents give sizes as numbers. Where a loop goes to the end of an array, its variable names that extent: a program
-that is read from a text runs at other sizes too. Extents that no loop names keep the numbers of the text.
+The documents give sizes as numbers. If a loop runs to the end of an array, its variable names that extent, so a program
+read from a text runs at other sizes too. Extents that no loop names keep the numbers of the text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PRODUCTS = ("xetile.tile_mma", "vector.contract")
 
 @dataclass
 class ArrayInfo:
-    """``memory``: extents as they lie in memory. ``sizes`` are their names."""
+    """An array; ``sizes`` are the names of its extents."""
 
     name: str
     type: Type
@@ -28,12 +28,13 @@ class ArrayInfo:
 
     @property
     def dims(self) -> tuple[int | str, ...]:
+        """Extents as they lie in memory."""
         dims = self.type.dims
         return (*dims[:-2], dims[-1], dims[-2]) if self.type.swapped else dims
 
     @property
     def argument(self) -> str:
-        """A name that Python and CUDA take too."""
+        """A name that is also valid in Python and CUDA."""
         text = re.sub(r"\W", "_", self.name.lstrip("%"))
         return text if text[:1].isalpha() else f"x_{text}"
 
@@ -45,56 +46,63 @@ class TileInfo:
     name: str
     base: str
     statement: Statement
-    rank: int = 2  # of the array
+    rank: int = 2  # rank of the array
 
 
 @dataclass
 class Survey:
-    """``arrays`` by the names of their memrefs; ``tiles`` by name; ``axes`` are the grid's loops and ``steps`` the
-    others; ``carried`` are names of products that a loop adds up.
+    """What a listing declares.
+
+    Attributes:
+        arrays: Arrays by memref name.
+        tiles: Tiles by name.
+        grid: Loops of the grid.
     """
 
     listing: Listing
     arrays: dict[str, ArrayInfo] = field(default_factory=dict)
-    views: dict[str, str] = field(default_factory=dict)  # of memref.cast and alloc
+    views: dict[str, str] = field(default_factory=dict)  # results of memref.cast and alloc
     tiles: dict[str, TileInfo] = field(default_factory=dict)
-    aliases: dict[str, str] = field(default_factory=dict)  # tiles under another name
+    aliases: dict[str, str] = field(default_factory=dict)  # other names of tiles
     grid: list[Statement] = field(default_factory=list)
     body: tuple[Statement, ...] = ()
     used: set[str] = field(default_factory=set)
-    stored: set[str] = field(default_factory=set)  # tiles
+    stored: set[str] = field(default_factory=set)  # tiles that are stored to
     notes: list[str] = field(default_factory=list)
     free_tiles: dict[str, ArrayInfo] = field(default_factory=dict)
     free_vectors: dict[str, ArrayInfo] = field(default_factory=dict)
     free_types: dict[str, Type] = field(default_factory=dict)
-    products: dict[str, str] = field(default_factory=dict)  # a tile that nothing uses, and the product that it is for
+    products: dict[str, str] = field(default_factory=dict)  # unused tiles, and the product that each is meant for
     outputs: dict[str, ArrayInfo] = field(default_factory=dict)  # by the result that nothing uses
     scalars: list[str] = field(default_factory=list)  # arguments that are numbers
 
     @property
     def fixed(self) -> bool:
-        """Whether a program was printed: its numbers hold for its sizes alone."""
+        """Whether the text was printed from a program, so that its numbers hold only for its own sizes."""
         return bool(self.listing.parameters) and all(p.sizes for p in self.listing.parameters)
 
     def note(self, statement: Statement, reading: str) -> None:
+        """Record how an ambiguity of the statement was resolved."""
         text = f"{self.listing.file}:{statement.line}: {reading}"
         if text not in self.notes:
             self.notes.append(text)
 
     def refuse(self, statement: Statement, reason: str) -> ProgramError:
+        """Return a ProgramError with the position of the statement."""
         return ProgramError(f"{self.listing.file}:{statement.line}: {statement.op.removeprefix('xetile.')}: {reason}")
 
     def tile(self, name: str) -> TileInfo | None:
-        """Under any of its names."""
+        """Return a tile by any of its names."""
         return self.tiles.get(self.root(name))
 
     def base(self, name: str) -> str:
+        """Return the array that a name stands for."""
         while name in self.views:
             name = self.views[name]
         return name
 
     def add_view(self, name: str, of: str) -> None:
-        """Give an array another name. A view of itself is the array: no name leads back to itself."""
+        """Give an array another name. A view of itself is the array itself, so that names form no cycle."""
         root = self.base(of)
         if root != self.base(name):
             self.views[name] = root
@@ -107,14 +115,14 @@ class Survey:
 
 
 def names_of(expression: Expression) -> set[str]:
-    """Return the names in a place."""
+    """Return the names in an expression."""
     if isinstance(expression, Combined):
         return set().union(*(names_of(a) for a in expression.args))
     return {expression} if isinstance(expression, str) else set()
 
 
 def survey(listing: Listing) -> Survey:
-    """Raise ProgramError for a text that stores nothing."""
+    """Survey a listing. Raises ProgramError for a text that stores nothing."""
     found = Survey(listing)
     for p in listing.parameters:
         found.arrays[p.name] = ArrayInfo(p.name, p.type, p.role, p.sizes)
@@ -166,7 +174,7 @@ def _is_shared(statement: Statement) -> bool:
 
 
 def _declare(found: Survey, statement: Statement, name: str) -> None:
-    """Declare a memref that no function has as its argument."""
+    """Declare a memref that is not a function argument."""
     if not statement.takes:
         raise found.refuse(statement, "its memref has no type")
     type_ = statement.takes[0]
@@ -189,7 +197,7 @@ def _declare(found: Survey, statement: Statement, name: str) -> None:
 
 
 def _retype(found: Survey, statement: Statement, name: str) -> None:
-    """Where a tile is made of a memref of another type than the argument's, the tile's holds."""
+    """Use the type of the tile's memref if it differs from the argument's."""
     array, type_ = found.arrays[name], statement.takes[0] if statement.takes else None
     viewed = str(statement.operands[0]) != name
     if type_ is None or viewed or type_.kind != "memref" or (array.type.dims, array.type.swapped) == (
@@ -205,7 +213,7 @@ def _retype(found: Survey, statement: Statement, name: str) -> None:
 
 
 def _find_grid(found: Survey) -> None:
-    """Outer loops are the grid: those around another loop, and ``scf.forall``."""
+    """Make the outer loops the grid: those around another loop, and ``scf.forall``."""
     body = found.listing.statements
     while True:
         loops = [s for s in body if s.op in ("scf.for", "scf.forall")]
@@ -233,7 +241,7 @@ def _find_uses(found: Survey) -> None:
                 if tile is not None:
                     found.stored.add(tile.name)
                     break
-    for tile in found.tiles.values():  # pseudo loops store nothing
+    for tile in found.tiles.values():  # pseudo loops contain no stores
         shape = (*tile.statement.takes, *tile.statement.gives)[-1].dims
         for s in found.listing.walk():
             unused = s.op in PRODUCTS and not {s.results[0], tile.name} & found.used
@@ -247,7 +255,7 @@ def _find_uses(found: Survey) -> None:
 
 
 def _name_sizes(found: Survey) -> None:
-    """By the loop whose variable places a tile along the extent, or in which it moves along it."""
+    """Name each extent by the loop whose variable positions a tile along it, or in which a tile moves along it."""
     known: dict[tuple[str, int], str] = {}
     moves: dict[tuple[str, int], str] = {}
     for loop in [s for s in found.listing.walk() if s.op == "scf.for" and s not in found.grid]:
@@ -292,7 +300,7 @@ def _name_sizes(found: Survey) -> None:
 
 
 def is_turned(tile: TileInfo) -> bool:
-    """Whether a window sees the transposed memory, or a vector as one column."""
+    """Whether a window shows the transposed memory, or a vector as one column."""
     s = tile.statement
     types = (*s.takes, *s.gives)
     column = any(t.kind == "memref" and len(t.dims) == 2 and t.dims[1] == 1 != t.dims[0] for t in s.takes)
@@ -300,13 +308,13 @@ def is_turned(tile: TileInfo) -> bool:
 
 
 def memory_dimension(tile: TileInfo, rank: int, d: int) -> int | None:
-    """Return the dimension in memory along the window's ``d``; None where the window is one element wide."""
+    """Return the memory dimension along the window's ``d``; None if the window is one element wide."""
     own = 1 - d if is_turned(tile) else d
     return rank - 2 + own if rank > 1 else 0 if own == 1 else None
 
 
 def tile_places(found: Survey, tile: TileInfo) -> tuple[Expression, ...]:
-    """Where it begins along rows and columns. The document may give one place of a vector that was cast."""
+    """Return where a tile begins along rows and columns; the document may give one position for a cast vector."""
     s = tile.statement
     given = s.index[0] if s.index else tuple(s.operands[1:])
     type_ = s.takes[0] if s.takes else None

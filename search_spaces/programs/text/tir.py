@@ -1,8 +1,8 @@
-"""TensorIR as TVM's document writes it: nested ``tir.block``s that add up products, and descriptions of tensor
-intrinsics.
+"""TensorIR as in TVM's document: nested ``tir.block``s that accumulate products, and tensor-intrinsic descriptions.
 
 Blocks at any stage of tiling are one matmul: a block's extents count the blocks inside it, and the innermost ones count
-elements. What the blocks fix is the fragment, of which tiles are made; grids, bindings and layouts are the schedule's.
+elements. The blocks determine only the fragment of which tiles are made; grids, bindings and layouts are up to the
+schedule.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _SCOPE = re.compile(r"scope\s*=\s*\"([\w.]+)\"")
 _FUNCTION = re.compile(r"@tvm\.script\.tir\s+def\s+(\w+)")
 _DTYPES = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "int8": "i8"}
 _SIDES: dict[str, OperandSide] = {"matrix_a": "a", "matrix_b": "b"}
-_MOST = 128  # elements along an axis of the tiles that a program may choose
+_MOST = 128  # largest tile extent that a program may choose
 
 
 @dataclass(frozen=True)
 class Tir:
-    """What a listing says: the program that runs, and one line for each reading that was taken."""
+    """A parsed listing: the program, and one line for each ambiguity that was resolved."""
 
     program: Program
     notes: tuple[str, ...]
@@ -45,7 +45,12 @@ class Tir:
 
 @dataclass(frozen=True)
 class Block:
-    """``reduced``: whether each axis is added up; ``extents`` count what is inside the block."""
+    """A block of a listing.
+
+    Attributes:
+        extents: Number of inner blocks (or elements) along each axis.
+        reduced: Whether each axis is summed.
+    """
 
     names: tuple[str, ...]
     extents: tuple[int, ...]
@@ -63,11 +68,12 @@ class Buffer:
 
 
 def is_tir(text: str) -> bool:
+    """Whether a text contains TensorIR blocks."""
     return "tir.block" in text or "tir.grid" in text
 
 
 def read_tir(text: str, name: str, file: str) -> Tir:
-    """Return the program of a listing. Raises ProgramError, in one line with its place, for another computation."""
+    """Return the program of a listing. Raises ProgramError with the position in one line for another computation."""
     notes: list[str] = []
 
     def note(at: int, reading: str) -> None:
@@ -175,7 +181,7 @@ def _buffers(text: str, file: str) -> Iterator[Buffer]:
 
 
 def accepted_layouts(row: TensorIntrinsic, side: OperandSide, shape: tuple[int, int], element_bytes: int) -> list[str]:
-    """Return which of the layouts that schedules sample an intrinsic accepts of a tile: one description for all."""
+    """Return those sampled layouts of a tile that an intrinsic accepts; one description covers all."""
     found = []
     for layout in sampled_layouts(element_bytes):
         parsed = parse_layout(layout, *shape)
@@ -185,8 +191,9 @@ def accepted_layouts(row: TensorIntrinsic, side: OperandSide, shape: tuple[int, 
 
 
 def _read_intrinsic(text: str, name: str, file: str, buffers: tuple[Buffer, ...], note: Note) -> Program:
-    """Return the load of an operand's fragment as a program: through a tile of shared memory. What the intrinsic
-    accepts is noted.
+    """Return the load of an operand's fragment through shared memory as a program.
+
+    The layouts that the intrinsic accepts are noted.
     """
     source = next((b for b in buffers if b.scope == "shared"), None)
     target = next((b for b in buffers if b.scope.partition(".")[2] in _SIDES), None)

@@ -1,4 +1,4 @@
-"""The small parts of a listing: names, places, numbers, types and attributes, in every spelling of the documents."""
+"""Tokens of a listing: names, positions, numbers, types and attributes, in every spelling of the documents."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ELEMENTS = {"float": "f32", "xb16": "bf16", "b16": "bf16"}
 
 
 class Tokens(TextReader):
-    """Reads a listing from left to right. ``notes`` collect the readings that were taken, by line."""
+    """Reads a listing from left to right. ``notes`` collects resolved ambiguities, with their lines."""
 
     def __init__(self, text: str, file: str) -> None:
         super().__init__(text)
@@ -39,62 +39,69 @@ class Tokens(TextReader):
 
     @property
     def line(self) -> int:
+        """Line number of the current position."""
         return self.text.count("\n", 0, self.position) + 1
 
     def note(self, reading: str) -> None:
+        """Record how an ambiguity was resolved, with the current line."""
         text = f"{self.file}:{self.line}: {reading}"
         if text not in self.notes:
             self.notes.append(text)
 
     def refuse(self, reason: str) -> NoReturn:
-        """Raise ProgramError at the present place."""
+        """Raise ProgramError at the current position."""
         raise ProgramError(f"{self.file}:{self.line}: {reason}")
 
     def missing(self, expected: str) -> NoReturn:
-        """Raise ProgramError: something else should stand here."""
+        """Raise ProgramError with what was expected and what was found."""
         end = self.text.find("\n", self.position)
         found = self.text[self.position : end if end >= 0 else None][:24].rstrip()
         self.refuse(f"expected {expected}, found {found!r}" if found else f"expected {expected}, found the end")
 
     def expect(self, *tokens: str) -> str:
+        """Consume one of the tokens, and return it. Raises ProgramError if another one comes next."""
         for token in tokens:
             if self.accept(token):
                 return token
         self.missing(" or ".join(f"{token!r}" for token in tokens))
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """Step over what the pattern matches here."""
+        """Consume what the pattern matches at the current position."""
         found = pattern.match(self.text, self.position)
         if found is not None:
             self._position = found.end()
         return found
 
     def peek(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """Return the pattern's match at the current position without consuming it."""
         return pattern.match(self.text, self.position)
 
     def word(self) -> str:
+        """Return the next word without consuming it, or ""."""
         found = self.peek(_WORD)
         return found.group() if found is not None else ""
 
     def take_word(self) -> str:
+        """Consume the next word, and return it."""
         found = self.match(_WORD)
         if found is None:
             self.missing("a word")
         return found.group()
 
     def kind(self) -> str:
+        """Consume a kind in angle brackets, and return it, or ""."""
         found = self.match(_KIND)
         return found.group(1) if found is not None else ""
 
-    # Names and places
+    # Names and positions
 
     def name(self) -> str | None:
-        """``%name``, with what it ends in."""
+        """Consume ``%name`` with its suffix, and return it, or None."""
         found = self.match(_NAME)
         return None if found is None else f"%{found.group(1)}{found.group(2)}"
 
     def names(self) -> list[Expression] | None:
-        """``%name`` or ``%c32``, a number; ``%name:2`` are two values."""
+        """Read ``%name``, the number ``%c32``, or ``%name:2``, which stands for two values."""
         name = self.name()
         if name is None:
             return None
@@ -109,6 +116,7 @@ class Tokens(TextReader):
         return name if number is None or name in self.constants_shadowed else int(number.group(1))
 
     def number(self) -> int | float | None:
+        """Consume a number, and return it, or None."""
         found = self.match(_NUMBER)
         if found is None:
             return None
@@ -116,7 +124,7 @@ class Tokens(TextReader):
         return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
 
     def expression(self) -> Expression:
-        """Return a sum of products of places: ``%i + %k * 32``, ``min(%i, 64) floordiv 2``."""
+        """Return a sum of products of positions: ``%i + %k * 32``, ``min(%i, 64) floordiv 2``."""
         found = self._product()
         while True:
             if self.accept("=="):
@@ -160,7 +168,7 @@ class Tokens(TextReader):
         self.missing("a place: a name, a number, or a sum of them")
 
     def expressions(self, closing: str) -> tuple[Expression, ...]:
-        """Up to and with ``closing``; an opening one is behind."""
+        """Read expressions up to and including ``closing``; the opening token was consumed before."""
         found: list[Expression] = []
         while not self.accept(closing):
             start = self.position
@@ -178,7 +186,7 @@ class Tokens(TextReader):
     # Attributes
 
     def attribute(self, name: str) -> object:
-        """Return the attribute ``name`` with what stands in its brackets; None for one that says nothing to us."""
+        """Return the attribute ``name`` with the contents of its brackets; None if it has no meaning here."""
         start = self.position
         if not self.accept("<"):
             self.missing("'<'")
@@ -211,7 +219,7 @@ class Tokens(TextReader):
         return None
 
     def reference(self, expected: str) -> object:
-        """Return an attribute by its name, or written out. None, with a note, for a name that nothing defines."""
+        """Return an attribute given by name or written out; None, with a note, for an undefined name."""
         found = self.match(_REFERENCE)
         if found is None:
             self.missing(expected)
@@ -224,7 +232,7 @@ class Tokens(TextReader):
         return self.aliases[name]
 
     def value(self) -> Attribute:
-        """Of ``name = value`` in braces."""
+        """Read the value of ``name = value`` in braces."""
         if self.accept("["):
             if self.peek(_WORD):
                 return tuple(str(e).lstrip("%") for e in self.expressions("]"))
@@ -244,10 +252,11 @@ class Tokens(TextReader):
     # Types
 
     def at_type(self) -> bool:
+        """Whether a type begins at the current position."""
         return self.peek(_TYPE) is not None
 
     def type(self) -> Type:
-        """``tile<256x32xf16, #mp_a>`` in all its spellings."""
+        """Read a type such as ``tile<256x32xf16, #mp_a>``, in all its spellings."""
         found = self.match(_TYPE)
         if found is None:
             self.missing("a type")
@@ -324,7 +333,7 @@ class Tokens(TextReader):
     def _tile_attribute(self, found: object, order: Order) -> tuple[WgMap | None, Order]:
         if not isinstance(found, WgMap):
             return None, order
-        if (found.sg_layout, found.sg_data) == ((1, 1), (1, 1)):  # an order alone
+        if (found.sg_layout, found.sg_data) == ((1, 1), (1, 1)):  # only an order
             return None, found.order
         return WgMap(found.sg_layout, found.sg_data), found.order if found.order != ROW_MAJOR else order
 

@@ -1,4 +1,4 @@
-"""Tiles of a listing: windows on arrays and on tiles in shared memory, with their loads, stores and prefetches."""
+"""Tiles of a listing: windows on arrays and on shared-memory tiles, with their loads, stores and prefetches."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Windows(Names):
         self.held[tile.name] = window
 
     def _scattered(self, s: Statement, array: Array, turned: bool) -> WindowHandle:
-        """Return the window of a tile whose places a vector says."""
+        """Return the window of a tile that is indexed by a vector."""
         if len(s.operands) < 2:
             self.refuse(s, "it names no vector of places")
         name = str(s.operands[1])
@@ -75,26 +75,26 @@ class Windows(Names):
         return self.p.window(array, (rows, index) if turned else (index, columns), tile_shape(s), turned=turned)
 
     def _places_of(self, s: Statement, name: str) -> Tile:
-        """Return a vector of places; one that nothing defines is loaded, and lies nowhere behind its end."""
+        """Return a vector of indices; an undefined one is loaded, with valid indices only."""
         if name in self.found.free_vectors and name not in self.held:
             shape = shape_of(s, self.found.free_types[name])
             self.held[name] = self.p.load(self.p.window(self.arrays[name], (0, 0), shape), padding=-1)
         return self._value(s, name)
 
     def _gather(self, s: Statement) -> Tile:
-        """Load where a vector says; where its mask is false, the padding."""
+        """Load at the indices of a vector; where the mask is false, the result is the padding."""
         window = self._masked(s, self._handle(s, str(s.operands[0])), 1)
         padding = s.attribute("padding", 0.0)
         assert isinstance(padding, int | float)
         return self.p.load(window, padding=float(padding))
 
     def _scatter(self, s: Statement) -> None:
-        """``store_scatter %vector, %mask, %tile`` of the document, or without a mask."""
+        """Execute the document's ``store_scatter %vector, %mask, %tile``, or the form without a mask."""
         window = self._masked(s, self._handle(s, str(s.operands[-1])), 1 if len(s.operands) == 3 else None)
         self.p.store(self._value(s, s.operands[0]), window)
 
     def _masked(self, s: Statement, handle: WindowHandle, at: int | None) -> WindowHandle:
-        """Return the window without the places where the mask, operand ``at`` if there is one, is false."""
+        """Return the window without the positions where the mask, operand ``at`` if present, is false."""
         if at is None or len(s.operands) <= at:
             return handle
         window = handle.window
@@ -195,7 +195,7 @@ class Windows(Names):
         self.p.prefetch(window, locality=locality)
 
     def _meant(self, name: str, window: WindowHandle, said: Type) -> str | None:
-        """Another tile of the same array and shape that only moves, and so must be the one to prefetch."""
+        """Return another moving tile of the same array and shape, which must be the one to prefetch."""
         used = {str(o) for s in self.found.listing.walk() for o in s.operands
                 if s.op in (*LOADS, "xetile.prefetch_tile", "xetile.store_tile")}  # fmt: skip
         for other, tile in self.found.tiles.items():
@@ -209,7 +209,7 @@ class Windows(Names):
     def _move(self, s: Statement) -> None:
         name, *by = s.operands
         if str(name) in self.slots or any(isinstance(b, str) and b in self.rings for b in by):
-            return  # a slot of a ring lies where the ring's offset says
+            return  # the ring's offset gives the position of a slot
         window = self._handle(s, str(name))
         if any(not isinstance(b, int) for b in by):
             known = [b for b in by if isinstance(b, str) and b not in self.held]
@@ -223,7 +223,7 @@ class Windows(Names):
     # Shared memory
 
     def _make_shared(self, name: str) -> None:
-        """Make a tile in shared memory: as large as the tiles that the text makes of it reach."""
+        """Make a tile in shared memory, large enough for all windows that the text makes on it."""
         info = self.found.arrays[name]
         if self.found.fixed:
             extents = [int(d) for d in info.type.dims]
@@ -236,7 +236,7 @@ class Windows(Names):
         self.arrays[name] = self.p.shared(extents[0], extents[1], info.type.element)
 
     def _slot_start(self, tile: TileInfo) -> tuple[int, int]:
-        """Without the place of the block: shared memory is its own."""
+        """Return the start without the block's position, as each block has its own shared memory."""
         rows, columns = (p if isinstance(p, int) else 0 for p in tile_places(self.found, tile))
         return rows, columns
 
@@ -255,7 +255,7 @@ class Windows(Names):
         return self.p.window(array, (at[0], at[1]), tile_shape(own), turned=is_turned(tile), map=own.gives[-1].layout)
 
     def _open_rings(self, s: Statement, turn: Index) -> None:
-        """Numbers that a loop counts up modulo the extent of a ring, and the tiles that move by them."""
+        """Find counters that a loop increments modulo the extent of a ring, and the tiles that they position."""
         body = s.body or ()
         for first in body:
             if first.op != "add" or first.operands[:1] != (first.results[0],):
@@ -285,10 +285,10 @@ class Windows(Names):
     def _assign(self, s: Statement) -> None:
         name, value = s.results[0], s.operands[0]
         if s.op in ("add", "mod"):
-            return  # of a ring, which is open
+            return  # an open ring
         if isinstance(value, int):
             self.held[name] = places.constant(value)
         elif self.found.tile(str(value)) is not None or str(value) in self.slots:
-            return  # a tile under its other name
+            return  # another name of a tile
         else:
             self.held[name] = self._value(s, value)

@@ -1,4 +1,4 @@
-"""Boxes: what one TMA copy moves between a matrix and a tile in shared memory, as wgmma and tcgen05 read them."""
+"""Boxes: what one TMA copy moves between a matrix and a shared-memory tile in the layout of wgmma and tcgen05."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from search_spaces.layouts.shared_layout import SharedLayout
 from search_spaces.operators.matmul import Matmul
 
 SIDES: tuple[OperandSide, ...] = ("a", "b")
-STRIDE_BYTES = 16  # of which TMA's strides are multiples (CUDA Driver API, cuTensorMapEncodeTiled)
+STRIDE_BYTES = 16  # TMA's strides are multiples of it (CUDA Driver API, cuTensorMapEncodeTiled)
 
 
 def along_k(problem: Matmul, side: OperandSide) -> bool:
-    """Whether an operand's contiguous lines lie along k, rather than along m or n."""
+    """Whether an operand's contiguous lines run along k, rather than along m or n."""
     return problem.order_a == "row" if side == "a" else problem.order_b == "col"
 
 
 def line_extent(problem: Matmul, side: OperandSide) -> int:
-    """Elements of an operand's contiguous lines."""
+    """Return the elements of an operand's contiguous lines."""
     return problem.depth if along_k(problem, side) else problem.m if side == "a" else problem.n
 
 
 def aligned_bytes(problem: Matmul, side: OperandSide) -> int:
-    """Bytes that all lines of an operand are aligned to where they lie, at most the 16 that TMA needs."""
+    """Return the alignment in bytes of all lines of an operand in memory, at most the 16 that TMA needs."""
     operand = problem.operands()[SIDES.index(side)]
     return math.gcd(operand.shape[-1] * operand.dtype.bytes, STRIDE_BYTES)
 
 
 def box_of(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle: int) -> SharedLayout | str:
-    """Return the layout of one box of an operand's tile, or why there is none.
+    """Return the layout of one box of an operand's tile, or the reason why there is none.
 
     Args:
-        problem: Has types and storage orders.
+        problem: Provides types and storage orders.
         side: "a" or "b".
-        extent: Of the tile along m or n.
-        tile_k: Along k.
-        swizzle: Its width in bytes.
+        extent: Extent of the tile along m or n.
+        tile_k: Extent of the tile along k.
+        swizzle: Width of the swizzle in bytes.
     """
     by_k = along_k(problem, side)
     width = line_bytes(swizzle) // problem.input_dtype.bytes
@@ -54,7 +54,7 @@ def box_of(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle
 
 
 def why_too_narrow(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle: int) -> str | None:
-    """None, or which wider swizzle would divide the lines too: its boxes are fewer."""
+    """Return None, or a text with the wider swizzle that also divides the lines and so needs fewer boxes."""
     across = (tile_k if along_k(problem, side) else extent) * problem.input_dtype.bytes
     widest = max(s for s in SWIZZLES if across % line_bytes(s) == 0)
     if swizzle == widest:
@@ -63,7 +63,7 @@ def why_too_narrow(problem: Matmul, side: OperandSide, extent: int, tile_k: int,
 
 
 def why_not_stored(problem: Matmul) -> str | None:
-    """None, or why TMA cannot store out."""
+    """Return None, or the reason why TMA cannot store out."""
     row_bytes = problem.n * problem.out_dtype.bytes
     if row_bytes % STRIDE_BYTES == 0:
         return None
@@ -74,5 +74,5 @@ def why_not_stored(problem: Matmul) -> str | None:
 
 
 def store_line(tile_n: int, element_bytes: int) -> int:
-    """Bytes of a line of a box of out: the widest swizzle that divides the rows of a tile, or 16 for none."""
+    """Return the bytes per line of a box of out: the widest swizzle that divides the rows of a tile, or 16."""
     return next(line for line in (128, 64, 32, 16) if tile_n * element_bytes % line == 0)

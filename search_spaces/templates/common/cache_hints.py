@@ -1,4 +1,4 @@
-"""Cache hints of accesses to global memory: what kernels offer, see autosched/common/cache_hints.cuh."""
+"""Cache hints of global-memory accesses that kernels offer, see autosched/common/cache_hints.cuh."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from search_spaces.spaces.rules import Rule
 
 LOAD_HINTS = ("none", "no_allocate", "evict_first", "no_allocate_l2_256b")
 STORE_HINTS = ("none", "streaming")
-# Cache policies of createpolicy.fractional for all that is read: ptx::Evict (autosched/ptx/tensor_map/tensor_map.cuh).
+# Cache policies of createpolicy.fractional for all reads: ptx::Evict (autosched/ptx/tensor_map/tensor_map.cuh).
 _EVICT = {"normally": 0x1000000000000000, "first": 0x12F0000000000000, "last": 0x14F0000000000000}
 
 
@@ -21,12 +21,12 @@ def load_hint(name: str, what: str) -> Parameter:
 
 
 def store_hint(name: str, what: str, offered: bool = True) -> Parameter:
-    """Return the decision ``name``: how ``what`` is written; not ``offered`` where it is too little to matter."""
+    """Return the decision ``name``: how ``what`` is written. Not ``offered``: too few bytes to matter."""
     return categorical(name, STORE_HINTS if offered else STORE_HINTS[:1], f"cache hint of the stores of {what}")
 
 
 def no_hint_rule(hint: str, how: str, by_copy: str) -> Rule:
-    """Return a pruning rule: where the decision ``how`` is ``by_copy``, loads are cp.async, which has no such hints."""
+    """Return a pruning rule: if the decision ``how`` is ``by_copy``, loads are cp.async, which has no such hints."""
     return Rule(
         hint,
         lambda value, chosen: (value == "none") | (chosen != by_copy),
@@ -57,7 +57,7 @@ def evict_arguments(l2_evict_last: str) -> tuple[ScalarArgument, ScalarArgument]
 
 
 def l2_evict_last_rule(problem: Matmul, device: Device) -> Rule:
-    """Return the pruning rule that no operand is kept in L2 where both fit into half of it."""
+    """Return the pruning rule that no operand is kept in L2 if both fit into half of it."""
     size = problem.batch * problem.depth * (problem.m + problem.n) * problem.input_dtype.bytes
     fits = size <= device.l2_bytes // 2
     return Rule.refusing(

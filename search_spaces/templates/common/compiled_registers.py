@@ -1,7 +1,7 @@
-"""Registers that a compiled kernel is expected to take, before it is compiled.
+"""Estimate of the registers of a compiled kernel, before it is compiled.
 
-The attribute ``registers`` of a config is what its arrays need, a lower estimate; the compiler adds addresses, loop
-counters and what it loads early, as far as it may.
+The attribute ``registers`` of a config counts the kernel's arrays, which is a lower bound. The compiler adds addresses,
+loop counters and early loads, as far as its limit allows.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from search_spaces.spaces.config import Config
 
 
 def compiled_registers(config: Config, device: Device, scale: float = 1.0, more: int = 0) -> int:
-    """Return the registers that a thread is expected to get.
+    """Return the expected registers per thread.
 
     Args:
-        config: Has the lower estimate, ``threads`` and ``min_blocks``.
-        device: Limits what these leave to a thread.
-        scale: Of the lower estimate.
-        more: Beside it.
+        config: Provides the lower bound, ``threads`` and ``min_blocks``.
+        device: Limits the registers per thread.
+        scale: Factor of the lower bound.
+        more: Registers added to it.
     """
     least, threads, blocks = config.integers("registers", "threads", "min_blocks")
     return max(least, min(int(scale * least) + more, register_limit(device, threads, blocks)))

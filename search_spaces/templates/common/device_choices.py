@@ -1,4 +1,4 @@
-"""Choices of a domain that ask for a feature: devices without it do not offer them."""
+"""Parameter values that need a device feature: devices without it do not offer them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from dataclasses import replace
 from search_spaces.hardware.devices import Device
 from search_spaces.spaces.parameters import Parameter
 
-# Values of any parameter, by the feature that they need.
+# Values of any parameter, with the feature that they need.
 _NEEDS = {"cp.async": "cp_async", "no_allocate_l2_256b": "l2_256b"}
 
 
 def offered(
     parameters: tuple[Parameter, ...], device: Device, own: Mapping[tuple[str, str], str] | None = None
 ) -> tuple[Parameter, ...]:
-    """``parameters`` without the values that ``device`` has no instructions for. ``own`` are (parameter, value) of a
-    template that need a feature, too.
+    """Return ``parameters`` without the values for which ``device`` lacks instructions.
+
+    ``own``: further features, by (parameter, value) of a template.
     """
 
     def needs(parameter: Parameter, value: int | str) -> str:

@@ -1,5 +1,6 @@
-"""Matmuls of few rows with sides exchanged, out^T = b^T @ a^T: wgmma and tcgen05 multiply 64 or 128 rows at a time,
-which few rows of a leave empty, but as few columns as 8.
+"""Matmuls of few rows with exchanged sides, out^T = b^T @ a^T.
+
+wgmma and tcgen05 multiply 64 or 128 rows at a time, most of them empty if a has few rows, but as few as 8 columns.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _OTHER = {"row": "col", "col": "row"}
 
 
 def exchanged(problem: Matmul) -> Matmul:
-    """Return the problem whose out is the transpose of this one's: its own inverse."""
+    """Return the problem whose out is the transpose of this one's. The function is its own inverse."""
     order_a, order_b = _OTHER[problem.order_b], _OTHER[problem.order_a]
     return replace(problem, m=problem.n, n=problem.m, order_a=order_a, order_b=order_b)
 
@@ -42,12 +43,12 @@ def with_sides_exchanged(
 
     Args:
         straight: Computes out = a @ b.
-        name: Of the template returned.
-        summary: Of the template returned, in one line.
-        supports: Whether it can compute a problem, whose sides are as the user has them.
-        space: As ``straight`` has it, which takes ``transposed``.
-        lower_sides: Makes the kernel of a problem with sides exchanged, from its operands; takes ``transposed``.
-        box: The layout in shared memory of a side.
+        name: Name of the returned template.
+        summary: Summary of the returned template, in one line.
+        supports: Returns None or why it cannot compute a problem, given with the user's sides.
+        space: The space function of ``straight``, which takes ``transposed``.
+        lower_sides: Makes the kernel of a problem with exchanged sides from its operands; takes ``transposed``.
+        box: Returns the shared-memory layout of a side.
     """
     straight_counts, straight_proxy = straight.counts, straight.proxy
     assert straight_counts is not None and straight_proxy is not None

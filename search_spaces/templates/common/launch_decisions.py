@@ -1,7 +1,8 @@
-"""Decisions of a matmul that the launch carries, so that schedules that differ in nothing else share one module.
+"""Decisions of a matmul that are launch arguments, so that schedules which differ only in them share one module.
 
-The order of tiles and the cache policies are kernel arguments, and tiles per block are the grid. Three constants remain
-in the code: whether blocks compute several tiles, whether the order is a curve, and the blocks that stream-K deals to.
+The order of tiles and the cache policies are kernel arguments, and tiles per block determine the grid. Three constants
+remain in the code: whether blocks compute several tiles, whether the order is a curve, and the number of stream-K
+blocks.
 """
 
 from __future__ import annotations

@@ -5,11 +5,11 @@ from __future__ import annotations
 from search_spaces.hardware.devices import Device, register_limit
 from search_spaces.spaces.rules import Rule
 
-MOST_BLOCKS = 2**31 - 1  # of a grid along x, the only axis that kernels use (CUDA C++ Programming Guide)
+MOST_BLOCKS = 2**31 - 1  # limit of a grid along x, the only axis that kernels use (CUDA C++ Programming Guide)
 
 
 def grid_rule(blocks: str = "blocks") -> Rule:
-    """Refuse grids of more than MOST_BLOCKS blocks; ``blocks`` names the column that has no fewer."""
+    """Return the rule that refuses grids of more than MOST_BLOCKS blocks; column ``blocks`` has at least as many."""
     return Rule(
         "grid",
         lambda count: count <= MOST_BLOCKS,
@@ -19,8 +19,10 @@ def grid_rule(blocks: str = "blocks") -> Rule:
 
 
 def device_rules(device: Device) -> tuple[Rule, ...]:
-    """Rules over the columns ``threads`` and ``shared_bytes`` (of a block), ``registers`` (of a thread, a lower
-    estimate) and ``min_blocks`` (blocks per SM that the compiler limits registers for).
+    """Return the device's limits as rules over columns.
+
+    The columns are ``threads`` and ``shared_bytes`` (per block), ``registers`` (per thread, a lower bound) and
+    ``min_blocks`` (blocks per SM for which the compiler limits registers).
     """
     return (
         Rule(

@@ -1,6 +1,6 @@
-"""How threads take vectors from the contiguous lines of a matrix in global memory, the same for every template.
+"""Rules for vector accesses to the contiguous lines of a matrix in global memory, the same for every template.
 
-Lines have ``extent`` elements. The rules' arguments name the parameters that they are about.
+Lines have ``extent`` elements. The rules' arguments name the parameters they restrict.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ def alignment_rule(name: str, vector: str, lines: str, extent: int, element_byte
     """Return a validity constraint: every line begins at a whole vector.
 
     Args:
-        name: Of the rule.
-        vector: The column of the vector's elements.
-        lines: Whose lines they are, for the reason.
+        name: Name of the rule.
+        vector: Column with the elements of a vector.
+        lines: Name of the lines, for the reason.
         extent: Elements of a line.
-        element_bytes: Of one.
+        element_bytes: Bytes per element.
     """
     return Rule(
         name,
@@ -37,10 +37,10 @@ def width_rule(name: str, vector: str, extent: int, element_bytes: int) -> Rule:
     """Return a pruning rule of automatic data movement: only wide vectors.
 
     Args:
-        name: Of the rule.
-        vector: The column of the vector's elements.
+        name: Name of the rule.
+        vector: Column with the elements of a vector.
         extent: Elements of a line.
-        element_bytes: Of one.
+        element_bytes: Bytes per element.
     """
     return Rule(
         name,
@@ -54,12 +54,12 @@ def sectors_rule(name: str, line: str, vector: str, columns: str, extent: int, e
     """Return a pruning rule of automatic data movement: only few sectors.
 
     Args:
-        name: Of the rule.
-        line: The column of the elements that a tile has of each line.
-        vector: That of the vector's elements.
-        columns: That of the threads side by side on a line.
+        name: Name of the rule.
+        line: Column with the elements that a tile has of each line.
+        vector: Column with the elements of a vector.
+        columns: Column with the threads side by side on a line.
         extent: Elements of a line.
-        element_bytes: Of one.
+        element_bytes: Bytes per element.
     """
 
     def few(length: int, elements: int, threads: int) -> bool:

@@ -1,4 +1,4 @@
-"""What a matmul moves between DRAM and L2, the same for every template that cuts out into workgroup tiles."""
+"""Traffic of a matmul between DRAM and L2, the same for every template that cuts out into workgroup tiles."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.raster import HILBERT, RASTER_GROUPS
 
-L2_SHARE = 0.8  # of L2 that operands can count on; the rest holds the output and others' data
+L2_SHARE = 0.8  # share of L2 available to operands; the rest holds the output and other data
 
-HILBERT_SIDE = 1.22  # of what consecutive tiles of a curve cover, over that of a square of as many: counted
+HILBERT_SIDE = 1.22  # side lengths of consecutive tiles on a curve, relative to a square of as many tiles; counted
 
 
 def dram_bytes(
     problem: Matmul, config: Config, device: Device, cluster: tuple[int, int] = (1, 1), out_of_step: float = 0.0
 ) -> float:
-    """Return the traffic between DRAM and L2 of a launch.
+    """Return the traffic between DRAM and L2 of a launch in bytes.
 
     Operands that fit into L2 are read once. Otherwise each wave of resident blocks reads the panels of a and b that its
-    tiles touch, and a wave that walks in bands touches fewer.
+    tiles touch; a wave in bands touches fewer.
 
     Args:
-        problem: Sizes and types.
-        config: Tiles, raster and splits.
-        device: Has the L2.
+        problem: Provides sizes and types.
+        config: Provides tiles, raster and splits.
+        device: Provides the size of L2.
         cluster: Blocks along m and n that the raster orders together.
-        out_of_step: The share of the tiles whose blocks begin anywhere along k, while the others walk together: of
-            panels larger than L2 they read parts again.
+        out_of_step: Share of the tiles whose blocks begin anywhere along k, while others walk together; they read parts
+            of panels larger than L2 again.
 
     Returns:
         Bytes.
@@ -36,7 +36,7 @@ def dram_bytes(
     tile_m, tile_n, threads = config.integers("tile_m", "tile_n", "threads")
     tiles_m, tiles_n, blocks = config.integers("tiles_m", "tiles_n", "blocks")
     of_m, of_n = cluster
-    partials = 0.0  # written, then read
+    partials = 0.0  # bytes written and then read
     if config.integer("split_k") > 1:
         partials = 2.0 * 4 * tile_m * tile_n * blocks
     compulsory = float(problem.min_bytes) + partials
@@ -58,19 +58,19 @@ def dram_bytes(
 
 
 def wave_shape(raster: str, wave: int, tiles_m: int, tiles_n: int) -> tuple[float, float]:
-    """Return rows and columns of tiles that a wave of consecutive blocks covers, on average over where it begins.
+    """Return rows and columns of tiles that a wave of consecutive blocks covers, averaged over its start.
 
     Args:
-        raster: The order of tiles.
-        wave: Blocks.
+        raster: Order of the tiles.
+        wave: Blocks of a wave.
         tiles_m: Rows of tiles.
         tiles_n: Columns of tiles.
     """
-    if raster == HILBERT:  # pieces of any begin: their sides are longer than those of a square
+    if raster == HILBERT:  # pieces may begin anywhere: their sides are longer than a square's
         side = HILBERT_SIDE * math.sqrt(wave)
         rows, columns = min(side, float(tiles_m)), min(side, float(tiles_n))
         return max(rows, wave / columns), max(columns, wave / rows)
-    # Bands of several rows by columns: a wave begins and ends within a column, and so does it within a band.
+    # Bands of several rows, by columns: a wave begins and ends within a column, and likewise within a band.
     band = tiles_m if raster == "column" else min(RASTER_GROUPS[raster], tiles_m)
     bands = 1.0 + (wave - 1.0) / (band * tiles_n)
     columns = min((wave + band - 1.0) / band, float(tiles_n))

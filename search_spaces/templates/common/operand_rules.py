@@ -1,4 +1,4 @@
-"""What every operand of a product that is staged through shared memory must keep, whatever the template."""
+"""Rules for operands of products that are staged through shared memory, the same for every template."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def operand_rules(
     """Return the validity constraints of an operand.
 
     Args:
-        side: Which one of its products it is, "a" or "b"; None of a tile that no intrinsic reads from shared memory.
-        name: What it is called.
-        names: The columns that are its layout, copy, vector, columns, rows, cols, major and minor.
-        axis: Along which lines in memory run in its tile.
+        side: Operand of its products, "a" or "b"; None for a tile that no intrinsic reads from shared memory.
+        name: Name of the operand.
+        names: The columns of its layout, copy, vector, columns, rows, cols, major and minor.
+        axis: Axis of its tile along which memory lines run.
         extent: Elements of such a line.
-        element_bytes: Of one.
+        element_bytes: Bytes per element.
     """
 
     def access(layout: str, rows: int, cols: int, intrinsic: str) -> Access | Refusal | None:

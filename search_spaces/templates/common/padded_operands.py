@@ -1,8 +1,8 @@
-"""Matmuls whose operands TMA cannot read as they lie: a first launch copies them to lines that it can.
+"""Matmuls with operands that TMA cannot read: a first launch copies them to lines with the required distance.
 
 TMA takes matrices whose lines are a multiple of 16 bytes apart (CUDA Driver API, cuTensorMapEncodeTiled). A template
-that loads by TMA computes any other product, too, behind a launch that copies each misaligned operand to a workspace
-with longer lines. Its tensor maps keep the true sizes, so what the longer lines hold at their end is never read.
+that loads by TMA computes any other product after a launch that copies each misaligned operand to a workspace with
+longer lines. Its tensor maps have the true sizes, so the padding of the lines is never read.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from search_spaces.templates.common.boxes import SIDES, STRIDE_BYTES, aligned_by
 from search_spaces.templates.template import KernelTemplate
 
 HEADER = "autosched/kernels/pad_lines.cuh"
-CHUNK_BYTES = 16  # that a thread copies at a time
-THREADS = 256  # of a block that copies
-BLOCKS_PER_SM = 8  # of those, which fill an SM
+CHUNK_BYTES = 16  # bytes that a thread copies at a time
+THREADS = 256  # threads of a copying block
+BLOCKS_PER_SM = 8  # copying blocks that fill an SM
 
 
 class PaddedMatmul(Matmul):
-    """The same product with its misaligned operands in workspaces, where lines are a multiple of 16 bytes apart."""
+    """The same product with its misaligned operands in workspaces whose lines are a multiple of 16 bytes apart."""
 
     def operands(self) -> tuple[Operand, ...]:
-        """Return the operands of the product, those in workspaces called ``a_padded`` and ``b_padded``."""
+        """Return the operands of the product; those in workspaces are called ``a_padded`` and ``b_padded``."""
         a, b, *rest = super().operands()
         return _padded(a), _padded(b), *rest
 
@@ -47,12 +47,12 @@ def padded_matmul(problem: Matmul) -> PaddedMatmul:
 
 
 def plain_matmul(problem: Matmul) -> Matmul:
-    """Return the product whose operands lie as the user has them."""
+    """Return the product with the user's operands."""
     return Matmul(**_fields(problem))
 
 
 def is_padded(problem: Matmul, side: OperandSide) -> bool:
-    """Whether an operand of the problem that a template computes is a copy with longer lines."""
+    """Whether an operand of the template's problem is a copy with longer lines."""
     return isinstance(problem, PaddedMatmul) and aligned_bytes(plain_matmul(problem), side) < STRIDE_BYTES
 
 
@@ -70,11 +70,11 @@ def _padded(operand: Operand) -> Operand:
 
 
 def with_padded_operands(straight: KernelTemplate, *, space: Callable[..., Space]) -> KernelTemplate:
-    """Return the template that copies misaligned operands first, then does what ``straight`` does.
+    """Return the template that copies misaligned operands first, and then runs ``straight``.
 
     Args:
         straight: Loads both operands of a matmul by TMA.
-        space: As ``straight`` has it, which takes the ``name`` of the template that it is for.
+        space: The space function of ``straight``, which takes the ``name`` of the template.
     """
     straight_counts, straight_proxy = straight.counts, straight.proxy
     assert straight_counts is not None and straight_proxy is not None
@@ -123,7 +123,7 @@ def copied_operands(problem: Matmul, padded: PaddedMatmul) -> tuple[tuple[Operan
 
 
 def _behind_copies(problem: Matmul, padded: PaddedMatmul, kernel: GeneratedKernel, device: Device) -> GeneratedKernel:
-    """Return the pipeline of a launch that pads and ``kernel``, whose maps then have the sizes of the true operands."""
+    """Return a padding launch followed by ``kernel``, whose maps then have the sizes of the true operands."""
     copied = copied_operands(problem, padded)
     source_of = {copy.name: source for source, copy in copied}
 

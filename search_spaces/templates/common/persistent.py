@@ -1,9 +1,8 @@
-"""Workers, blocks or clusters of them, that compute several tiles of out each, and stream-K: how many are launched, and
-when that is worth it.
+"""Persistent workers (blocks or clusters) and stream-K: how many are launched, and when that pays.
 
-With ``stream_k`` the tiles of the last whole wave and those of the partial one behind it have their k-tiles dealt out
-evenly, in the order of the tiles ("data-parallel + two-tile Stream-K", Osama, Merrill, Cecka, Garland and Owens, PPoPP
-2023, section 5.2). Every worker gets those of one to two tiles, so that at most two workers share a tile.
+With ``stream_k`` the k-tiles of the last whole wave and of the partial wave after it are distributed evenly, in the
+order of the tiles ("data-parallel + two-tile Stream-K", Osama, Merrill, Cecka, Garland and Owens, PPoPP 2023, section
+5.2). Every worker gets those of one to two tiles, so that at most two workers share a tile.
 """
 
 from __future__ import annotations
@@ -14,26 +13,27 @@ TILES_PER_BLOCK = (*range(1, 11), 12, 14, 16, 20, 24, 28, 32, 48, 64)
 
 
 def workers_of_launch(resident: int, tiles: int, tiles_per_block: int) -> int:
-    """Workers that stream-K deals ``tiles`` out to: as many as run at a time, unless a small problem has no tiles for
-    so many. There is a partial wave then, and behind it a whole one where workers have three tiles or more.
+    """Return the number of stream-K workers for ``tiles``: all resident ones, or fewer for a small problem.
+
+    A small problem then still has a partial wave, and after it a whole one if workers have three tiles or more.
     """
     return max(min(resident, (tiles - 1) // (1 if tiles_per_block < 3 else 2)), 1)
 
 
 def streams(tiles: int, tiles_per_block: int) -> bool:
-    """Whether stream-K can deal out ``tiles``, fewer than run at a time, of workers that compute several each."""
+    """Whether stream-K can distribute ``tiles``, fewer than run at a time, to workers that compute several each."""
     workers = workers_of_launch(tiles, tiles, tiles_per_block)
     return workers > 1 and tiles % workers != 0
 
 
 def why_no_stream_k(tiles: int, resident: int, tiles_per_block: int, cluster: int) -> str | None:
-    """Say why stream-K cannot deal out tiles; None where it can.
+    """Return the reason why stream-K cannot distribute tiles, or None if it can.
 
     Args:
-        tiles: Of the launch.
-        resident: Workers that run at a time.
-        tiles_per_block: The most of one.
-        cluster: Blocks of a worker.
+        tiles: Tiles of the launch.
+        resident: Resident workers.
+        tiles_per_block: Largest number of tiles of one worker.
+        cluster: Blocks per worker.
     """
     if tiles_per_block == 1:
         return "stream-K deals out the k of tiles to blocks that compute several, but each computes one"
@@ -47,8 +47,9 @@ def why_no_stream_k(tiles: int, resident: int, tiles_per_block: int, cluster: in
 
 
 def tiles_that_end_together(tiles: int, resident: int) -> tuple[int, int]:
-    """How many of ``tiles`` each of ``resident`` workers has to compute so that none waits for another, and the number
-    of TILES_PER_BLOCK for that.
+    """Return how many ``tiles`` each of ``resident`` workers must compute so that all end together.
+
+    The second number is the value of TILES_PER_BLOCK for that.
     """
     needed = -(-tiles // resident)
     return needed, TILES_PER_BLOCK[min(bisect_left(TILES_PER_BLOCK, needed), len(TILES_PER_BLOCK) - 1)]

@@ -1,4 +1,4 @@
-"""The order in which blocks take the tiles of a matrix: what kernels offer, see autosched/common/raster.cuh."""
+"""Orders in which blocks take the tiles of a matrix that kernels offer, see autosched/common/raster.cuh."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from search_spaces.spaces.rules import Rule
 
 RASTER_GROUPS = {"row": 1, "column": 1, **{f"grouped_{rows}": rows for rows in (2, 4, 8, 16)}}  # rows in a band
 HILBERT = "hilbert"
-RASTER_ARGUMENT = "raster"  # of kernels whose launches choose the order
-STRAIGHT = 4  # tiles across, up to which a Hilbert curve is walked line by line
+RASTER_ARGUMENT = "raster"  # argument of kernels whose launches choose the order
+STRAIGHT = 4  # extent in tiles up to which a Hilbert curve is walked line by line
 
 
 def raster(*, hilbert: bool = False) -> Parameter:
-    """Return the decision ``raster``: by rows, by columns, by bands of so many rows, each by columns, or, where asked
-    for, along a Hilbert curve, whose tiles take ``hilbert_rounds`` to find.
+    """Return the decision ``raster``: by rows, by columns, or by bands of rows, each by columns.
+
+    With ``hilbert`` also along a Hilbert curve, whose tiles take ``hilbert_rounds`` to find.
     """
     return categorical("raster", (*RASTER_GROUPS, *((HILBERT,) if hilbert else ())), "order of the tiles")
 
@@ -33,15 +34,17 @@ def raster_argument(value: str) -> ScalarArgument:
 
 
 def hilbert_rounds(tiles_m: int, tiles_n: int) -> float:
-    """Return rounds in which a tile of a Hilbert curve is found, on average; each halves a piece, down to some 45
-    tiles.
+    """Return the average number of rounds to find a tile on a Hilbert curve.
+
+    Each round halves a piece, down to about 45 tiles.
     """
     return max(0.0, math.log2(tiles_m * tiles_n) - 5.5) if min(tiles_m, tiles_n) > STRAIGHT else 0.0
 
 
 def raster_rule(tile: tuple[str, str], extents: tuple[int, int]) -> Rule:
-    """Return a pruning rule: no raster that orders the tiles of a matrix as a simpler one does. ``tile`` names the
-    parameters that cut its ``extents``, rows and columns.
+    """Return a pruning rule: no raster that equals a simpler one.
+
+    ``tile`` names the parameters that cut the matrix's ``extents``, rows and columns.
     """
 
     def why_not(rows: int, columns: int, raster: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Tiles that pass through shared memory under a layout that the schedule names, illegal layouts included."""
+"""Shared-memory tiles with a layout that the schedule names; illegal layouts are possible."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ STAGE_ALIGNMENT = 128  # bytes: a stage starts at a full line of banks
 
 
 def stage_bytes(layout: str, rows: int, columns: int, element_bytes: int) -> int:
-    """Return the shared bytes of one tile; 0 under an illegal layout.
+    """Return the shared-memory bytes of one tile; 0 for an illegal layout.
 
     Args:
-        layout: Its text.
-        rows: Of the tile, in elements.
-        columns: Of the tile.
-        element_bytes: Of one.
+        layout: Text of the layout.
+        rows: Rows of the tile, in elements.
+        columns: Columns of the tile.
+        element_bytes: Bytes per element.
     """
     parsed = parse_layout(layout, rows, columns)
     return 0 if isinstance(parsed, str) else -(-parsed.size * element_bytes // STAGE_ALIGNMENT) * STAGE_ALIGNMENT
 
 
 def contiguity(layout: str, rows: int, columns: int, axis: Axis) -> int:
-    """Return the elements along an axis that a layout keeps together; 0 for an illegal one.
+    """Return the elements along an axis that a layout keeps contiguous; 0 for an illegal one.
 
     Args:
-        layout: Its text.
-        rows: Of the tile, in elements.
-        columns: Of the tile.
+        layout: Text of the layout.
+        rows: Rows of the tile, in elements.
+        columns: Columns of the tile.
         axis: "rows" or "cols".
     """
     parsed = parse_layout(layout, rows, columns)

@@ -1,4 +1,4 @@
-"""Tiles of a product out = a @ b: how many there are, and which blocks compute them."""
+"""Tiles of a product out = a @ b: their number, and the blocks that compute them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from search_spaces.templates.common.launch_rules import MOST_BLOCKS, grid_rule
 class Tiling:
     """``matrices`` products of ``extents`` (m, n, k), cut by the parameters ``tiles``.
 
-    The parameter ``split_k`` is how many blocks share the k of one tile of out, in whole tiles of k: every split has
-    ``tiles_of_split`` of them, the last one the remainder.
+    The parameter ``split_k`` is the number of blocks that share the k of one tile of out, in whole k-tiles: every split
+    has ``tiles_of_split`` of them, the last one the remainder.
     """
 
     extents: tuple[int, int, int]
@@ -30,15 +30,15 @@ class Tiling:
     matrices: int = 1
 
     def tiles_of_split(self, tile_k: IntArray, split_k: IntArray) -> IntArray:
-        """Tiles along k of one block; the last split may have fewer.
+        """Return the k-tiles of one block; the last split may have fewer.
 
-        Rules use this and not the attribute: the fewer and smaller the columns that tie a space together, the faster
-        it is counted.
+        Rules use this function and not the attribute: the fewer and smaller the columns that connect rules, the faster
+        a space is counted.
         """
         return ceil_div(ceil_div(self.extents[2], tile_k), split_k)
 
     def attributes(self) -> tuple[Attribute, ...]:
-        """``tiles_m``, ``tiles_n``, ``tiles_k``, ``tiles_of_split`` and ``blocks``."""
+        """Return the attributes ``tiles_m``, ``tiles_n``, ``tiles_k``, ``tiles_of_split`` and ``blocks``."""
 
         def along(axis: int) -> Attribute:
             return Attribute(
@@ -65,7 +65,7 @@ class Tiling:
 
     @property
     def names(self) -> dict[str, str]:
-        """The parameters that cut the extents, for rules that call them ``tile_m``, ``tile_n`` and ``tile_k``."""
+        """The parameters that cut the extents, by the names ``tile_m``, ``tile_n`` and ``tile_k``."""
         return dict(zip(("tile_m", "tile_n", "tile_k"), self.tiles, strict=True))
 
     def split_rule(self) -> Rule:
@@ -82,7 +82,7 @@ class Tiling:
         )
 
     def grid_rules(self, parameters: Sequence[Parameter]) -> tuple[Rule, ...]:
-        """``grid_rule``, or none where no tiles make the grid too large: a rule ties its parameters together."""
+        """Return ``grid_rule``, or nothing if no tiles make the grid too large: each rule couples its parameters."""
         domains = {p.name: [int(v) for v in p.values] for p in parameters if p.name in (*self.tiles, "split_k")}
         tiles = zip(self.extents[:2], self.tiles[:2], strict=True)
         most = self.matrices * max(domains["split_k"]) * math.prod(-(-n // min(domains[name])) for n, name in tiles)
@@ -100,12 +100,12 @@ class Tiling:
     def split_waves_rule(
         self, device: Device, waves: int, blocks_of: Callable[[IntArray], IntArray] = np.ones_like
     ) -> Rule:
-        """Return the pruning rule that k is split only where SMs are idle: to add up the parts costs time.
+        """Return the pruning rule that k is split only if SMs are idle, as adding the parts costs time.
 
         Args:
-            device: Has the SMs.
-            waves: Blocks per SM from which more add no parallelism.
-            blocks_of: Blocks that compute a tile of so many rows together.
+            device: Provides the number of SMs.
+            waves: Blocks per SM above which more add no parallelism.
+            blocks_of: Returns the number of blocks that compute a tile of so many rows together.
         """
 
         def gains(tile_m: IntArray, tile_n: IntArray, split_k: IntArray) -> BoolArray:
@@ -120,8 +120,9 @@ class Tiling:
         )
 
     def narrow_rule(self, device: Device, balanced_n: int) -> Rule:
-        """Return the pruning rule that tiles have at least ``balanced_n`` columns, where n has as many and such tiles
-        are enough for all SMs: from there on shared memory keeps up with the tensor cores that read it.
+        """Return the pruning rule that tiles have at least ``balanced_n`` columns, if n has as many.
+
+        From there on shared memory keeps up with the tensor cores. The rule applies only if such tiles occupy all SMs.
         """
         n = self.extents[1]
 
@@ -137,7 +138,7 @@ class Tiling:
         )
 
     def covering_rules(self, parameters: Sequence[Parameter]) -> tuple[Rule, ...]:
-        """Return the pruning rules that no tile is larger than the least that covers its axis."""
+        """Return the pruning rules that no tile is larger than the smallest that covers its axis."""
 
         def covering(axis: str, extent: int, name: str) -> Rule:
             sizes = [int(size) for size in next(p for p in parameters if p.name == name).values]
@@ -152,15 +153,15 @@ class Tiling:
         return tuple(covering(*one) for one in zip("mnk", self.extents, self.tiles, strict=True))
 
     def _tiles(self, tile_m: IntArray, tile_n: IntArray | int) -> IntArray:
-        """Tiles of out of all matrices."""
+        """Return the number of tiles of out in all matrices."""
         return self.matrices * ceil_div(self.extents[0], tile_m) * ceil_div(self.extents[1], tile_n)
 
     def proxy(self, schedule: Schedule, kept: Callable[[int], int]) -> tuple[int, int, int]:
-        """Smaller extents with the remainders of these.
+        """Return smaller extents with the same remainders.
 
-        Along m and n, a full tile and the remainder are kept (two full tiles along n where neither leaves one, so that
-        blocks still have neighbours); along k, ``kept`` of each split's tiles, and a shorter last split or partial
-        last tile where the original has one.
+        Along m and n a full tile and the remainder are kept. If neither leaves one, two full tiles along n are kept, so
+        that blocks still have neighbours. Along k, ``kept`` of each split's tiles remain, and a shorter last split or
+        partial last tile if the original has one.
         """
         tile_m, tile_n, tile_k = (schedule.integer(name) for name in self.tiles)
         m, n, k = self.extents

@@ -1,4 +1,4 @@
-"""What one copy schedule demands of the machine: counts, not times."""
+"""Work that one copy schedule demands of the machine: counts, not times."""
 
 from __future__ import annotations
 

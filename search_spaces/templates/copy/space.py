@@ -1,7 +1,7 @@
-"""The decisions of a copy schedule, what follows from them, and the rules a schedule must satisfy.
+"""Decisions of a copy schedule, values derived from them, and the rules that a schedule must satisfy.
 
 The kernel is ``autosched/kernels/copy.cuh``; its ``static_assert``s carry the names of the rules here. Threads take
-neighbouring vectors, the only binding that moves whole sectors; a *round* is ``unroll`` vectors of each.
+neighbouring vectors, the only mapping that moves whole sectors. A *round* is ``unroll`` vectors per thread.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_BLOCK_BYTES = 2**18
 
 @lru_cache(maxsize=64)
 def space(problem: Copy, device: Device) -> Space:
-    """All schedules of ``problem`` on ``device``."""
+    """Return all schedules of ``problem`` on ``device``."""
     return Space(
         "copy", offered(parameters(), device), attributes(problem), validity_constraints(device), pruning_rules(device)
     )
@@ -74,7 +74,7 @@ def attributes(problem: Copy) -> tuple[Attribute, ...]:
 
 
 def validity_constraints(device: Device) -> tuple[Rule, ...]:
-    """Rules without which the kernel does not compile, launch or compute a problem."""
+    """Return the rules without which the kernel does not compile, launch or compute a problem."""
     return (
         Rule(
             "stages",
@@ -87,7 +87,7 @@ def validity_constraints(device: Device) -> tuple[Rule, ...]:
 
 
 def pruning_rules(device: Device) -> tuple[Rule, ...]:
-    """Rules that leave out schedules which a simpler one equals or beats."""
+    """Return the rules that leave out schedules which a simpler one equals or beats."""
     return (
         Rule(
             "block_bytes",

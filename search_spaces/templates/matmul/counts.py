@@ -1,4 +1,4 @@
-"""What one matmul schedule demands of the machine: counts that follow from the config, not times."""
+"""Work that one matmul schedule demands of the machine: counts that follow from the config, not times."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     tile_m, tile_n, tile_k = tile(config)
     threads, stages, split_k, steps = config.integers("threads", "stages", "split_k", "tiles_of_split")
     blocks, launched, stream_k = config.integers("blocks", "launched_blocks", "stream_k")
-    tiles = blocks / launched  # of a block
+    tiles = blocks / launched  # tiles per block
     fragments_m, fragments_n = config.integers("fragments_m", "fragments_n")
     row = intrinsic(config.text("intrinsic"))
     warps = threads // device.warp_size
@@ -48,7 +48,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     loop_wavefronts = sum(r.wavefronts * s for r, s in zip(reads, sharers, strict=True)) + sum(map(_copied, copies))
     multiplies = fragments_m * fragments_n * tile_k // row.k * warps * row.instructions
     loads = sum(r.instructions * s for r, s in zip(reads, sharers, strict=True))
-    # A copied vector costs its global load, its shared store, and the check and address of a partial tile.
+    # A copied vector costs its global load, its shared store, and the bounds check and address of a partial tile.
     moves = sum(c.requests * (3 if c.method == "ld.global" else 2) for c in copies)
     turns = -(-tile_k // (row.k * config.integer("unroll")))
     loop_instructions = multiplies + 2 * loads + moves + (12 + 4 * turns) * warps
@@ -57,20 +57,22 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     out_bytes = results * problem.out_dtype.bytes
     stored_bytes, epilogue_wavefronts = float(out_bytes), 0.0
     if config["epilogue"] == "registers":
-        # A store of registers has a row of a fragment in a piece: part of a sector, and a line of L1 of its own.
+        # A store from registers covers one row of a fragment at a time: part of a sector, and a separate line of L1.
         piece = row.n * problem.out_dtype.bytes
         stored_bytes *= max(1.0, SECTOR_BYTES / piece)
         epilogue_wavefronts = out_bytes / min(piece, device.shared_bytes_per_cycle)
     elif whole_tile(problem, row):
-        passes = 2 if problem.reduced_axis is None else 4  # written and read, by a reduction twice
+        passes = 2 if problem.reduced_axis is None else 4  # written and read; twice for a reduction
         epilogue_wavefronts = (passes * 4 * results + out_bytes) / device.shared_bytes_per_cycle
     else:
-        epilogue_wavefronts = 3 * out_bytes / device.shared_bytes_per_cycle  # written, read, and sent to memory
+        epilogue_wavefronts = (
+            3 * out_bytes / device.shared_bytes_per_cycle
+        )  # written to shared memory, read, and stored to global memory
     partial_bytes = 4.0 * results if split_k > 1 else 0.0
     across, _ = reduction_parts(problem, config)
     part_bytes = 4.0 * (tile_m if problem.reduced_axis == -1 else tile_n) if across > 1 else 0.0
     finishing = (4.0 if problem.reduced_axis is None else 7.0) * results / device.warp_size
-    # With stream-K nothing else of a block runs beside the end of a tile, and the exchange of sums.
+    # With stream-K nothing else of a block overlaps the end of a tile and the exchange of sums.
     exchanged = exchanged_bytes(tile_m, tile_n) if stream_k else 0.0
     ends = math.ceil(tiles) if stream_k else 0
     dealt = dealt_share(blocks, launched) if stream_k else 0.0
@@ -100,8 +102,10 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
 
 
 def _copied(plan: CopyPlan) -> int:
-    """Cycles of L1 and shared memory for a copy of a tile. Only cp.async of 16 bytes goes past L1 (PTX ISA, "cp.async",
-    .cg): its lines are looked up while it stores; everything else is first loaded, then stored.
+    """Return the cycles of L1 and shared memory for copying a tile.
+
+    Only 16-byte cp.async bypasses L1 (PTX ISA, "cp.async", .cg): its tags are looked up while it stores. Everything
+    else is first loaded, then stored.
     """
     if plan.method == "cp.async" and plan.vector * plan.region.element_bytes == WIDEST_BYTES:
         return max(plan.tags, plan.stores.wavefronts)

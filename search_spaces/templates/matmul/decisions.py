@@ -1,4 +1,4 @@
-"""The decisions of a matmul schedule, and what follows from them: the parameters and attributes of its space."""
+"""Decisions of a matmul schedule and values derived from them: the parameters and attributes of its space."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from search_spaces.templates.common.shared_tiles import stage_bytes
 from search_spaces.templates.common.tiling import Tiling
 from search_spaces.templates.matmul.stream_k import KEPT_BYTES, early_copies, launched_blocks, stream_k
 
-EPILOGUE_PAD = 8  # elements after each row of the epilogue's tile: of f32 32 bytes, the step of wmma.store; of out 16
+EPILOGUE_PAD = (
+    8  # elements of padding per row of the epilogue's tile: 32 bytes in f32, the step of wmma.store; 16 in out's type
+)
 MIN_BLOCKS = (1, 2, 3, 4)
 COPY_COLUMNS = (1, 2, 4, 8, 16, 32, 64, 128)  # threads of a copy along contiguous memory
 REGISTER_OVERHEAD = 24  # registers for addresses and counters, the fewest seen in compiled kernels
@@ -80,6 +82,7 @@ def parameters(problem: Matmul, device: Device) -> tuple[Parameter, ...]:
 
 
 def tiling(problem: Matmul) -> Tiling:
+    """Return the tiling of a matmul."""
     return Tiling((problem.m, problem.n, problem.depth), ("tile_m", "tile_n", "tile_k"), problem.batch)
 
 
@@ -89,25 +92,26 @@ def tile_shape(operand: str, tile_m: int, tile_n: int, tile_k: int) -> tuple[int
     Args:
         operand: "a" or "b".
         tile_m: Rows of the tile of out.
-        tile_n: Its columns.
-        tile_k: What is multiplied at a time.
+        tile_n: Columns of the tile of out.
+        tile_k: Depth of a k-tile.
     """
     return (tile_m, tile_k) if operand == "a" else (tile_k, tile_n)
 
 
 def contiguous_extent(problem: Matmul, operand: str) -> int:
-    """Elements of one contiguous line of an operand in global memory."""
+    """Return the elements of one contiguous line of an operand in global memory."""
     if operand == "a":
         return problem.depth if problem.order_a == "row" else problem.m
     return problem.n if problem.order_b == "row" else problem.depth
 
 
 def row_major(problem: Matmul, operand: str) -> bool:
+    """Whether an operand is stored by rows."""
     return (problem.order_a if operand == "a" else problem.order_b) == "row"
 
 
 def operand_names(problem: Matmul, operand: str) -> dict[str, str]:
-    """Return the parameters of one operand by the names that attributes and rules of either operand use."""
+    """Return the parameters of one operand by the names that attributes and rules for either operand use."""
     rows, cols = ("tile_m", "tile_k") if operand == "a" else ("tile_k", "tile_n")
     major, minor = (rows, cols) if row_major(problem, operand) else (cols, rows)
     own = {name: f"{name}_{operand}" for name in ("layout", "copy", "vector")}
@@ -115,19 +119,21 @@ def operand_names(problem: Matmul, operand: str) -> dict[str, str]:
 
 
 def axis_names(axis: str) -> dict[str, str]:
-    """Return the parameters of the wg_map of out along m or n, by the names without the axis."""
+    """Return the parameters of the wg_map of out along m or n, by their names without the axis."""
     return {name: f"{name}_{axis}" for name in ("tile", "subgroups", "sg_data")}
 
 
 def whole_tile(problem: Matmul, row: TensorIntrinsic) -> bool:
-    """Whether the shared route has a whole tile of out in f32: a reduction reads it, or wmma.store alone knows where
-    accumulators are. Otherwise each subgroup sends a row of fragments at a time through, in the type of out.
+    """Whether the epilogue through shared memory holds a whole tile of out in f32.
+
+    That is needed if a reduction reads it, or if only wmma.store knows the accumulators' layout. Otherwise each
+    subgroup passes one row of fragments at a time, in the type of out.
     """
     return problem.reduced_axis is not None or row.c.layout is None
 
 
 def epilogue_attributes(problem: Matmul) -> tuple[Attribute, ...]:
-    """Return the shared memory that results pass through on their way out."""
+    """Return the shared memory that results pass through before they are stored."""
 
     def epilogue_line(tile_n: int, subgroups_n: int, intrinsic: str) -> int:
         whole = whole_tile(problem, intrinsics.intrinsic(intrinsic))
@@ -155,7 +161,7 @@ def epilogue_attributes(problem: Matmul) -> tuple[Attribute, ...]:
 
 
 def fragment_attributes() -> tuple[Attribute, ...]:
-    """Return how many fragments of out a subgroup has, and the registers of those of a and b for one step of k."""
+    """Return the fragments of out per subgroup, and the registers of a's and b's fragments for one step of k."""
     operands: tuple[tuple[OperandSide, str], ...] = (("a", "m"), ("b", "n"))
 
     def fragments(axis: str) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""From a config to the kernel of ``autosched/kernels/matmul.cuh``: what layouts and intrinsics decide, workspaces."""
+"""Generate the kernel of ``autosched/kernels/matmul.cuh`` from a config: layouts, intrinsics and workspaces."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SOURCE = DeviceSource("autosched/kernels/matmul.cuh", "autosched::matmul")
 WALK = DeviceSource("autosched/kernels/matmul/walk.cuh", "autosched::matmul_walk")
 SIDES: tuple[OperandSide, ...] = ("a", "b")
 
-# Of autosched::matmul.
+# Arguments of autosched::matmul.
 _CALL = (
     *("a", "b", "scale_a", "scale_b", "bias", "out"),
     *("partials", "counters", "reduced", "parts", "band_counters"),
@@ -36,13 +36,13 @@ Answer = TypeVar("Answer")
 
 
 def tile(config: Config) -> tuple[int, int, int]:
-    """Sizes of a workgroup's tile along m, n and k."""
+    """Return the sizes of a workgroup's tile along m, n and k."""
     m, n, k = config.integers("tile_m", "tile_n", "tile_k")
     return m, n, k
 
 
 def wg_maps(config: Config) -> tuple[WgMap, WgMap, WgMap]:
-    """Which subgroups own which parts of the tiles of a, b and out: those of the operands follow from that of out."""
+    """Return the wg_maps of the tiles of a, b and out; those of the operands follow from that of out."""
     return _wg_maps(*config.integers("subgroups_m", "subgroups_n", "sg_data_m", "sg_data_n", "tile_k"))
 
 
@@ -53,18 +53,18 @@ def _wg_maps(layout_m: int, layout_n: int, data_m: int, data_n: int, tile_k: int
 
 
 def layout(config: Config, side: OperandSide) -> SharedLayout:
-    """Where an operand's tile lies in shared memory."""
+    """Return the layout of an operand's tile in shared memory."""
     return _accepted(parse_layout(config.text(f"layout_{side}"), *tile_shape(side, *tile(config))))
 
 
 def access(problem: Matmul, config: Config, side: OperandSide) -> Access:
-    """How the intrinsic reads an operand's tile."""
+    """Return how the intrinsic reads an operand's tile."""
     row = intrinsic(config.text("intrinsic"))
     return _accepted(row.requirement(side, layout(config, side), problem.input_dtype.bytes))
 
 
 def copy(problem: Matmul, config: Config, side: OperandSide) -> CopyPlan:
-    """How an operand's tile is copied to shared memory."""
+    """Return how an operand's tile is copied to shared memory."""
     threads, vector, columns = config.integers("threads", f"vector_{side}", f"copy_columns_{side}")
     method: Method = "cp.async" if config[f"copy_{side}"] == "cp.async" else "ld.global"
     region = Region(
@@ -77,7 +77,7 @@ def copy(problem: Matmul, config: Config, side: OperandSide) -> CopyPlan:
 
 
 def _accepted(answer: Answer | Refusal | str) -> Answer:
-    """``answer``, which the rules of the space have checked before. Raises ValueError where it is a refusal."""
+    """Return ``answer``, which the rules of the space have checked. Raises ValueError if it is a refusal."""
     if isinstance(answer, Refusal | str):
         raise ValueError(answer.reason if isinstance(answer, Refusal) else answer)
     return answer
@@ -92,9 +92,11 @@ def reduction_parts(problem: Matmul, config: Config) -> tuple[int, int]:
 
 
 def exchanged_sums(config: Config, threads: int) -> tuple[Operand, ...]:
-    """Of split-K: partial sums in the order of the accumulators of the ``threads`` that multiply, and one arrival
-    counter for every tile of out. Of stream-K: for every two neighbours among the blocks, which share a tile, the sums
-    of one, and two counters, of tickets and of stored sums.
+    """Return the workspaces of split-K or stream-K.
+
+    With split-K: partial sums in the order of the accumulators of the ``threads`` that multiply, and one arrival
+    counter for every tile of out. With stream-K: for every two neighbouring blocks, which share a tile, the sums of
+    one, and two counters, of tickets and of stored sums.
     """
     split_k, blocks, accumulators = config.integers("split_k", "blocks", "accumulators")
     if config.integer("stream_k"):
@@ -112,8 +114,9 @@ def exchanged_sums(config: Config, threads: int) -> tuple[Operand, ...]:
 
 
 def workspaces(problem: Matmul, config: Config) -> tuple[Operand, ...]:
-    """Return sums that blocks exchange. Of a reduction across tiles also their parts, and one arrival counter for every
-    band of tiles that share results.
+    """Return the sums that blocks exchange.
+
+    For a reduction across tiles also its parts, and one arrival counter for every band of tiles that share results.
     """
     found = exchanged_sums(config, config.integer("threads"))
     across, bands = reduction_parts(problem, config)
@@ -127,7 +130,7 @@ def workspaces(problem: Matmul, config: Config) -> tuple[Operand, ...]:
 
 
 def _window(problem: Matmul, config: Config) -> int:
-    """Tiles that follow each other and have whole rows, or columns, of out for its reduction; 1 without one."""
+    """Return how many consecutive tiles cover whole rows (or columns) of out for its reduction; 1 without one."""
     if problem.reduced_axis is None:
         return 1
     tiles_m, tiles_n = config.integers("tiles_m", "tiles_n")

@@ -1,4 +1,4 @@
-"""The same schedule on a problem small enough to emulate."""
+"""Reduce a matmul to a problem small enough to emulate with the same schedule."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.matmul.decisions import tiling
 from search_spaces.templates.matmul.stream_k import streams
 
-LEAST_TILES = 5  # for two blocks: three whose k is dealt out, and two whole ones
-MOST_TILES = 8  # along m or n, or matrices
+LEAST_TILES = 5  # for two blocks: three tiles whose k is distributed, and two whole ones
+MOST_TILES = 8  # largest number of tiles along m or n, or of matrices
 
 
 def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
-    """``problem`` cut to a few tiles of ``schedule``, with the remainders of the original (``Tiling.proxy``).
+    """Return ``problem`` reduced to a few tiles of ``schedule`` with the same remainders (``Tiling.proxy``).
 
-    What is kept: enough k-tiles of a split to reuse each pipeline stage, two tiles along the axis that a reduction
-    removes, two matrices of the batch, and a partial wave behind whole ones where stream-K deals out tiles.
+    Enough k-tiles of a split remain to reuse each pipeline stage, two tiles along the axis that a reduction removes,
+    two matrices of the batch, and with stream-K whole waves followed by a partial one.
     """
     m, n, k = tiling(problem).proxy(schedule, lambda tiles: min(tiles, schedule.integer("stages") + 1))
     if problem.reduced_axis == -1 and n == schedule["tile_n"]:
@@ -31,10 +31,11 @@ def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
 
 
 def with_partial_wave(problem: Matmul, schedule: Schedule, small: Matmul) -> Matmul:
-    """Return ``small``; with stream-K the fewest tiles of ``problem``, at least those of ``small``, that it can deal
-    out, with whole tiles besides.
+    """Return ``small``, or with stream-K the problem with the fewest tiles that can be distributed.
+
+    It has at least the tiles of ``small``, and whole tiles in addition to the distributed ones.
     """
-    if not schedule.values.get("stream_k"):  # schedules from before it was a decision have none
+    if not schedule.values.get("stream_k"):  # older schedules lack this decision
         return small
     tile = {"m": schedule.integer("tile_m"), "n": schedule.integer("tile_n"), "batch": 1}
     ranges = (

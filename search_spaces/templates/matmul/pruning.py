@@ -1,4 +1,4 @@
-"""Which matmul schedules are not worth a try: rules that leave out what a simpler or smaller one equals or beats."""
+"""Pruning rules of matmuls: they leave out schedules that a simpler or smaller one equals or beats."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ from search_spaces.templates.matmul.decisions import (
 from search_spaces.templates.matmul.stream_k import stream_k_pruning
 
 BODY_LIMIT = 1024  # arithmetic instructions of the unrolled loop body; more overflow the instruction cache
-NARROW = 16  # rows or columns of out under which fragments of tensor cores, at least 16 x 8, are mostly padding
-FULL_WAVES = 2  # blocks per SM from which more blocks add no parallelism
-WIDE_TILE = 64  # a side of a tile from which its loads cost less than its arithmetic
-FEW_THREADS = 128  # a warp for each scheduler of an SM
-# Of a thread, for each that a step's fragments take: two buffers of f32 are rounded to tf32 (cvt.rna) while others are
+NARROW = 16  # rows or columns of out below which tensor-core fragments, at least 16 x 8, are mostly padding
+FULL_WAVES = 2  # blocks per SM above which more blocks add no parallelism
+WIDE_TILE = 64  # side of a tile from which loads cost less than arithmetic
+FEW_THREADS = 128  # one warp per scheduler of an SM
+# Registers per register of a step's fragments: two buffers of f32 are rounded to tf32 (cvt.rna) while others are
 # loaded. Of 37 sampled schedules near the limit 20 of the 25 with less room spill 8 to 296 bytes, and 2 of the 12 with
 # as much (NVRTC 13.5, sm_90a, 2026-11-22); f16, which is not rounded, does not spill there.
 ROUNDING_REGISTERS = 2
-# More than the lower estimate of registers, where first choices for sm_75, sm_100 and sm_120 have spilled (NVRTC 13.5,
+# Registers above the lower bound, where first choices for sm_75, sm_100 and sm_120 have spilled (NVRTC 13.5,
 # 2026-11-24): copies through registers, those of less than a register at a time, and two buffers of fragments.
 STAGED_REGISTERS, ELEMENT_REGISTERS, BUFFER_REGISTERS = 8, 16, 24
-LEAST_RESULTS = 32  # of a thread: 32 x 32 results of a warp, whose reads of fragments keep up with mma.sync
+LEAST_RESULTS = 32  # results per thread: with 32 x 32 results of a warp, reading fragments keeps up with mma.sync
 
 
 def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Rules that leave out schedules which a simpler or smaller one equals or beats."""
+    """Return the rules that leave out schedules which a simpler or smaller one equals or beats."""
     return (
         *tile_size_rules(problem),
         _code_size_rule(),
@@ -69,6 +69,7 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def tile_size_rules(problem: Matmul) -> tuple[Rule, ...]:
+    """Return the rules on the sizes of tiles."""
     of_k = problem.blocks.word_elements if problem.blocks else 32 // problem.input_dtype.bytes
     smallest = {"m": 16, "n": 16, "k": of_k}
 
@@ -85,9 +86,11 @@ def tile_size_rules(problem: Matmul) -> tuple[Rule, ...]:
 
 
 def tensor_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Tensor cores multiply at least 8 times as fast as CUDA cores, unless their fragments are mostly padding; and
-    mma.sync, whose accumulators and operands are known lane by lane, needs no f32 tile in shared memory, no row of
-    wmma's stride, and half its loads of shared memory.
+    """Return rules that prefer tensor cores to CUDA cores, and mma.sync to wmma.
+
+    Tensor cores multiply at least 8 times as fast as CUDA cores, unless their fragments are mostly padding. mma.sync,
+    whose operands and accumulators are known lane by lane, needs no f32 tile in shared memory, no row of wmma's stride,
+    and half the shared-memory loads.
     """
     rows = [
         row
@@ -99,7 +102,7 @@ def tensor_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     if not rows or min(problem.m, problem.n) < NARROW:
         return ()
     serving = [row for row in rows if row.unit == "mma" and _reads_both(problem)] or rows
-    deepest = max(row.k for row in serving)  # one of m16n8k8 does half the work of one of m16n8k16
+    deepest = max(row.k for row in serving)  # an m16n8k8 does half the work of an m16n8k16
     names = [row.name for row in serving if row.k == deepest]
     return (
         Rule(
@@ -111,8 +114,9 @@ def tensor_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def _cuda_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Threads of CUDA cores with several results each load fewer operands for each product, where there are results
-    enough to keep all of them busy.
+    """Return the rule that CUDA-core threads have several results each, if there are enough results for all threads.
+
+    They then load fewer operands per product.
     """
     known = intrinsics.intrinsics_for(problem.a, tf32=False, acc=problem.acc, device=device)
     rows = [row for row in known if row.unit == "fma"]
@@ -137,12 +141,15 @@ def _cuda_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def _reads_both(problem: Matmul) -> bool:
-    """Whether ldmatrix reads both operands as their lines lie in memory: it turns 16-bit elements only."""
+    """Whether ldmatrix reads both operands with the lines of memory: it transposes 16-bit elements only."""
     return problem.input_dtype.bytes == 2 or (problem.order_a == "row" and problem.order_b == "col")
 
 
 def part_rules(problem: Matmul, device: Device, threads: str = "threads") -> tuple[Rule, ...]:
-    """Return parts of subgroups, and tiles, that are too small for mma.sync. ``threads`` names those that multiply."""
+    """Return rules against tiles and parts of subgroups that are too small for mma.sync.
+
+    ``threads`` names the column of the threads that multiply.
+    """
     is_mma = each(lambda intrinsic: intrinsics.intrinsic(intrinsic).unit == "mma")
     enough = 2 * FULL_WAVES * device.sm_count
 
@@ -187,7 +194,7 @@ def part_rules(problem: Matmul, device: Device, threads: str = "threads") -> tup
 
 
 def _mma_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Return what nobody would choose for mma.sync."""
+    """Return rules against poor choices for mma.sync."""
     element_bytes = problem.input_dtype.bytes
     split = tiling(problem)
     is_mma = each(lambda intrinsic: intrinsics.intrinsic(intrinsic).unit == "mma")
@@ -204,7 +211,7 @@ def _mma_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         if row.unit != "mma" or isinstance(parsed, str):
             return True
         if isinstance(row.requirement(operand, parsed, element_bytes), Refusal):
-            return True  # the validity constraints refuse it
+            return True  # a validity constraint refuses it
         read = fragment_traffic(row, operand, parsed, element_bytes)
         return read.wavefronts <= read.ideal
 
@@ -274,7 +281,7 @@ def _whole_copies(problem: Matmul, device: Device, operand: OperandSide) -> tupl
 
 
 def rounding_rule(device: Device) -> Rule:
-    """Two buffers of fragments that are rounded, where ptxas compiles them without spills."""
+    """Return the rule that two buffers of rounded fragments are used only if ptxas compiles them without spills."""
     rounds = each(lambda name: intrinsics.intrinsic(name).rounds)
 
     def fits(
@@ -295,9 +302,9 @@ def rounding_rule(device: Device) -> Rule:
 
 
 def _spill_rule(problem: Matmul, device: Device) -> Rule:
-    """Return registers that ptxas needs besides those that are counted, where it would spill without them."""
+    """Return the rule on registers that ptxas needs in addition to those counted, and without which it would spill."""
     aligned = min(aligned_bytes(problem, side) for side in SIDES)
-    # Parts of a register are one each until they are stored, and each has an address of its own.
+    # Parts of a register occupy one register each until they are stored, and each needs an address.
     parts = max(4 // aligned, 1)
     staged = STAGED_REGISTERS if parts == 1 else ELEMENT_REGISTERS
 
@@ -330,12 +337,12 @@ def _code_size_rule() -> Rule:
 
 
 def _copy_pruning(problem: Matmul, operand: str) -> tuple[Rule, ...]:
-    """Automatic data movement: only copies with wide vectors, few sectors and few bank conflicts."""
+    """Return rules of automatic data movement: only copies with wide vectors, few sectors and few bank conflicts."""
     element_bytes, extent = problem.input_dtype.bytes, contiguous_extent(problem, operand)
     names = operand_names(problem, operand)
     axis: Axis = "cols" if row_major(problem, operand) else "rows"
 
-    good: list[frozenset[tuple[int, int]] | None] = []  # (vector, columns), None where all are
+    good: list[frozenset[tuple[int, int]] | None] = []  # (vector, columns), None if all are
 
     def which(layout: str, rows: int, cols: int) -> int:
         """Whose (vector, columns) of ``good`` have few conflicts. Hundreds of layouts share a few dozen of them."""

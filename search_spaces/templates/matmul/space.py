@@ -1,4 +1,4 @@
-"""The schedules of matmuls: those that the kernel can run, and those worth a try.
+"""The schedules of matmuls: those that the kernel can run, and those worth trying.
 
 The kernel is ``autosched/kernels/matmul.cuh``; its ``static_assert``s carry the names of the rules here.
 """
@@ -34,7 +34,7 @@ from search_spaces.templates.matmul.stream_k import exchanged_rule, stream_k_rul
 
 @lru_cache(maxsize=64)
 def space(problem: Matmul, device: Device) -> Space:
-    """All schedules of ``problem`` on ``device``."""
+    """Return all schedules of ``problem`` on ``device``."""
     return Space(
         "matmul",
         offered(parameters(problem, device), device),
@@ -47,7 +47,7 @@ def space(problem: Matmul, device: Device) -> Space:
 
 
 def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Rules without which the kernel does not compile, launch or compute ``problem``."""
+    """Return the rules without which the kernel does not compile, launch or compute ``problem``."""
     return (
         *map_rules(),
         *intrinsic_rules(problem, device),
@@ -67,7 +67,7 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 @lru_cache(maxsize=2**12)
 def _why_not_dealt_out(tile: int, subgroups: int, sg_data: int) -> str | None:
-    """Why a dimension of a tile cannot be dealt out to subgroups, each of which computes its own part."""
+    """Return why a dimension of a tile cannot be distributed to subgroups, each of which computes its own part."""
     wg_map = WgMap((subgroups, 1), (sg_data, 1))
     try:
         wg_map.verify((tile, 1))
@@ -77,7 +77,7 @@ def _why_not_dealt_out(tile: int, subgroups: int, sg_data: int) -> str | None:
 
 
 def map_rules() -> tuple[Rule, ...]:
-    """Return that the wg_map of out deals out the whole tile."""
+    """Return the rules that keep the wg_map of out covering the whole tile."""
 
     def map_rule(axis: str) -> Rule:
         def why_not(tile: int, subgroups: int, sg_data: int) -> str | None:
@@ -155,7 +155,7 @@ def _operand_rules(problem: Matmul, operand: OperandSide) -> tuple[Rule, ...]:
 
 
 def scale_words_rule(problem: Matmul) -> tuple[Rule, ...]:
-    """Return that a k-tile has whole words of four scales."""
+    """Return the rule that a k-tile has whole words of four scales."""
     if not problem.blocks:
         return ()
     word = problem.blocks.word_elements
@@ -169,7 +169,7 @@ def scale_words_rule(problem: Matmul) -> tuple[Rule, ...]:
 
 
 def _scale_unroll_rule(problem: Matmul) -> tuple[Rule, ...]:
-    """Return that scales in registers are indexed by steps known to the compiler."""
+    """Return the rule that scales in registers are indexed by steps known to the compiler."""
     if not problem.blocks:
         return ()
 
@@ -183,8 +183,9 @@ def _scale_unroll_rule(problem: Matmul) -> tuple[Rule, ...]:
 
 
 def _fragment_rules() -> tuple[Rule, ...]:
-    """Return what two buffers of fragments need: the next k-tile in shared memory, and steps that alternate between
-    them.
+    """Return the requirements of two buffers of fragments.
+
+    They are the next k-tile in shared memory, and steps that alternate between the buffers.
     """
 
     def steps(fragment_buffers: int, intrinsic: str, tile_k: int, unroll: int) -> str | None:

@@ -1,7 +1,7 @@
-"""Stream-K of mma.sync matmuls: how many blocks are launched, and when that is legal and worth it.
+"""Stream-K of mma.sync matmuls: how many blocks are launched, and when that is legal and pays.
 
-Blocks are as many as run at a time. Each computes whole tiles and, of the last whole wave and the partial one behind
-it, an even share of the k-tiles (``autosched/common/stream_k.cuh``).
+The number of blocks is that of resident ones. Each computes whole tiles, and an even share of the k-tiles of the last
+whole wave and the partial wave after it (``autosched/common/stream_k.cuh``).
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from search_spaces.spaces.parameters import Parameter, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.templates.common.stream_k import too_little_idle
 
-ACCUMULATING = 2  # registers of a block over its accumulators: fragments and addresses take about as many
-KEPT_BYTES = 48  # of shared memory: the part that a block computes, the next one, and what is left behind it
+ACCUMULATING = 2  # registers of a block relative to its accumulators: fragments and addresses need about as many
+KEPT_BYTES = 48  # bytes of shared memory: a block's current part, its next part, and what follows
 
 
 def stream_k(problem: Matmul) -> Parameter:
+    """Return the decision on stream-K."""
     return ordinal(
         "stream_k",
         (0, 1) if problem.reduced_axis is None else (0,),
@@ -31,8 +32,10 @@ def stream_k(problem: Matmul) -> Parameter:
 
 
 def workers(resident: IntArray | int, tiles: IntArray | int) -> IntArray:
-    """Blocks that stream-K deals ``tiles`` out to: the ``resident`` ones that run at a time, or half as many as there
-    are tiles where those do not fill a wave. A small problem (a proxy) so has whole waves and a partial one, too.
+    """Return the number of stream-K blocks for ``tiles``.
+
+    These are the ``resident`` blocks, or half as many as there are tiles if those do not fill a wave. A small problem
+    (a proxy) thus has whole waves and a partial one, too.
     """
     few = np.maximum((np.asarray(tiles) - 1) // 2, 1)
     found: IntArray = np.where(np.asarray(tiles) > resident, resident, few)
@@ -40,12 +43,12 @@ def workers(resident: IntArray | int, tiles: IntArray | int) -> IntArray:
 
 
 def streams(tiles: int) -> bool:
-    """Whether stream-K can deal out ``tiles``, fewer than run at a time."""
+    """Whether stream-K can distribute ``tiles``, fewer than run at a time."""
     return tiles > 1 and tiles % int(workers(tiles, tiles)) != 0
 
 
 def launched_blocks(device: Device) -> Attribute:
-    """Blocks of the launch: all that run at a time with stream-K, else one for every tile and split."""
+    """Return the blocks of the launch: all resident ones with stream-K, else one per tile and split."""
 
     def blocks_of_launch(blocks: IntArray, min_blocks: IntArray, stream_k: IntArray) -> IntArray:
         found: IntArray = np.where(stream_k > 0, workers(device.sm_count * min_blocks, blocks), blocks)
@@ -55,8 +58,9 @@ def launched_blocks(device: Device) -> Attribute:
 
 
 def early_copies() -> Attribute:
-    """With stream-K: whether the first k-tiles of a block's next part are copied while the results of this one leave.
-    That costs no shared memory, as results have the last stage, which is the only one that these copies leave free.
+    """Return whether, with stream-K, a block's next k-tiles are copied while the results of this part are stored.
+
+    That costs no shared memory: results use the last stage, the only one that these copies leave free.
     """
     return Attribute(
         "early_copies",
@@ -68,7 +72,7 @@ def early_copies() -> Attribute:
 
 
 def stream_k_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Rules without which k-tiles cannot be dealt out."""
+    """Return the rules without which k-tiles cannot be distributed."""
 
     def why_not(tile_m: int, tile_n: int, min_blocks: int, stream_k: int) -> str | None:
         if stream_k == 0:
@@ -95,7 +99,7 @@ def stream_k_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def exchanged_rule() -> Rule:
-    """Return that the accumulators of a lane are known, which blocks exchange."""
+    """Return the rule that the layout of accumulators, which blocks exchange, is known."""
     return Rule(
         "stream_k_intrinsic",
         each(lambda intrinsic, stream_k: stream_k == 0 or intrinsics.intrinsic(intrinsic).unit == "mma"),
@@ -104,9 +108,10 @@ def exchanged_rule() -> Rule:
 
 
 def stream_k_pruning(problem: Matmul, device: Device, most: int) -> tuple[Rule, ...]:
-    """Stream-K pays behind a whole wave, with less ``split_k`` has the same effect without a loop over tiles; and with
-    as many blocks as an SM holds, since it launches ``min_blocks`` for each, where whole tiles run as many as fit.
-    ``most`` is the largest value of ``min_blocks``.
+    """Return the rules that stream-K needs a whole wave and as many blocks as an SM holds.
+
+    Without a whole wave, ``split_k`` has the same effect and no loop over tiles. Stream-K launches ``min_blocks``
+    blocks per SM, whereas of whole tiles as many run as fit. ``most`` is the largest value of ``min_blocks``.
     """
     room = device.registers_per_sm // ACCUMULATING
 

@@ -1,4 +1,4 @@
-"""What one matvec schedule demands of the machine: counts that follow from the config, not times."""
+"""Work that one matvec schedule demands of the machine: counts that follow from the config, not times."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCoun
     x_shared = config["x_operand_source"] == "shared"
     warps = threads // device.warp_size
     row = mma_row(matvec)
-    columns = row.n if mma else 1  # of a fragment: rows of x that lanes read together
+    columns = row.n if mma else 1  # columns of a fragment: rows of x that lanes read together
     x_vectors = rows_x * batches_k
 
-    # Instructions of a warp for a step: an FMA for each product and a conversion for each element, or an mma.sync for
-    # 16 x 8 x 16 of them; loads, addresses.
-    # Vectors of x that are not aligned in global memory take two loads, the second of which is the next lane's first,
-    # and are put together in registers.
+    # Warp instructions per step: an FMA per product and a conversion per element, or an mma.sync per
+    # 16 x 8 x 16 products; loads; addresses.
+    # Unaligned vectors of x in global memory take two loads, the second of which is the next lane's first,
+    # and are assembled in registers.
     realign = _realign_instructions(access, aligned_elements(matvec), element)
     x_width = min(thread, 16 // element) if x_shared else access
     x_loads = x_vectors * -(-thread // x_width)
@@ -47,18 +47,19 @@ def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCoun
     reduction = config.integer("accumulators") // batches_k if mma else tile_m * rows_n
 
     def wavefronts(width: int, parts: int, rows: int, rows_at_once: int) -> int:
-        """Cycles of the 128-byte-wide L1 in which a warp loads one vector for each thread, ``width`` elements at a
-        time of which each lane has ``parts`` side by side, from ``rows`` rows, of which ``rows_at_once`` may be served
-        together.
+        """Return the cycles of the 128-byte-wide L1 in which a warp loads one vector per thread.
+
+        A load has ``width`` elements, of which each lane has ``parts`` side by side. They come from ``rows`` rows, of
+        which ``rows_at_once`` may be served together.
         """
         # Parts side by side leave gaps between lanes, so each load touches all the lines of the parts.
         lines = max(1, lanes_k * width * parts * element // device.shared_bytes_per_cycle) * rows // rows_at_once
         least = -(-lanes_k * rows * width * element // device.shared_bytes_per_cycle)
         return int(max(lines, least) * -(-thread // width))
 
-    # L1 and shared memory are one array that serves 128 bytes a cycle. Lanes with the same k share what they read of
-    # x, but for the columns of a fragment, which lie in different rows (and, in shared memory, in different banks).
-    # Parts of a vector in global memory are dealt out to lanes in turns, those in shared memory lie side by side.
+    # L1 and shared memory are one array that serves 128 bytes per cycle. Lanes with the same k share their reads of
+    # x, except for columns of a fragment, which lie in different rows (and, in shared memory, in different banks).
+    # Parts of a vector in global memory are interleaved between lanes; those in shared memory are contiguous.
     w_wavefronts = vectors * wavefronts(access, 1, lanes_n, 1)
     x_wavefronts = (
         loads_of_x
@@ -92,9 +93,10 @@ def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCoun
 
 
 def _realign_instructions(access: int, unit: int, element: int) -> int:
-    """Instructions that put a vector of ``access`` elements, which begins at a multiple of ``unit``, together from two
-    aligned ones (autosched/common/realign.cuh): moves of words by powers of two, and a funnel shift for each word; none
-    where it is aligned.
+    """Return the instructions that assemble an unaligned vector of ``access`` elements from two aligned ones.
+
+    The vector begins at a multiple of ``unit`` (autosched/common/realign.cuh): moves of words by powers of two, and a
+    funnel shift per word; none if it is aligned.
     """
     if access <= unit:
         return 0
@@ -104,7 +106,7 @@ def _realign_instructions(access: int, unit: int, element: int) -> int:
 
 
 def _line_bytes(matvec: Matvec, elements: int) -> int:
-    """Bytes of one row of w, over the ``elements`` of a split, in whole sectors."""
+    """Return the bytes of one row of w over the ``elements`` of a split, in whole sectors."""
     line = elements * matvec.input_dtype.bytes
     aligned = matvec.k * matvec.input_dtype.bytes % SECTOR_BYTES == 0 and line % SECTOR_BYTES == 0
     return (-(-line // SECTOR_BYTES) + (0 if aligned else 1)) * SECTOR_BYTES

@@ -1,4 +1,4 @@
-"""From a config to the kernel of ``autosched/kernels/matvec.cuh``, and to its LoweringConfig."""
+"""Generate the kernel of ``autosched/kernels/matvec.cuh``, and its LoweringConfig, from a config."""
 
 from __future__ import annotations
 
@@ -26,17 +26,21 @@ _LOWERING = (
 
 
 def lowering_config(chosen: Schedule | Config, expand: bool = True) -> LoweringConfig:
-    """Return the lowering config of a matvec schedule, over (m, n, k); with ``expand``, expanded where the schedule
-    says so.
+    """Return the lowering config of a matvec schedule over (m, n, k).
 
-    Raises ValueError as ``LoweringConfig`` does.
+    Args:
+        chosen: The schedule.
+        expand: Whether to expand the config if the schedule says so.
+
+    Raises:
+        ValueError: As ``LoweringConfig`` does.
     """
     made = lowering(**{name: chosen.integer(name) for name in _LOWERING})
     return made.expand() if expand and chosen["expand_dims"] == "yes" else made
 
 
 def workspaces(config: Config) -> tuple[Operand, ...]:
-    """Return sums of the splits, and one arrival counter for every tile of out."""
+    """Return the sums of the splits, and one arrival counter for every tile of out."""
     split_k, blocks, tile_m, tile_n = config.integers("split_k", "blocks", "tile_m", "tile_n")
     if split_k == 1:
         return ()

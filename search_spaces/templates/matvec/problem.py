@@ -1,4 +1,4 @@
-"""The problems that the matvec kernels compute: those of the operator matvec, and equivalent matmuls."""
+"""Problems that the matvec kernels compute: those of the operator matvec, and equivalent matmuls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from search_spaces.operators.matvec import INPUTS, MOST_ROWS, Matvec
 
 
 def supports(problem: Matvec | Matmul, device: Device) -> str | None:
-    """None, or in one sentence why the matvec kernels cannot compute ``problem``."""
+    """Return None, or one sentence that says why the matvec kernels cannot compute ``problem``."""
     if isinstance(problem, Matvec):
         return None
     if problem.m > MOST_ROWS:
@@ -34,9 +34,7 @@ def supports(problem: Matvec | Matmul, device: Device) -> str | None:
 
 @lru_cache(maxsize=64)
 def as_matvec(problem: Matvec | Matmul) -> Matvec:
-    """Return the matvec of the same memory: x is the row-major a, and the rows of w are the columns of the column-major
-    b.
-    """
+    """Return the matvec of the same memory: x is the row-major a, and w the transposed column-major b."""
     if isinstance(problem, Matvec):
         return problem
     return Matvec(problem.m, problem.n, problem.k, x=problem.a, out=problem.out)

@@ -1,4 +1,4 @@
-"""The same schedule on a problem small enough to emulate."""
+"""Reduce a matvec to a problem small enough to emulate with the same schedule."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from search_spaces.templates.matvec.space import most_shift, row_classes, tiling
 
 
 def proxy(problem: Matvec | Matmul, schedule: Schedule) -> Matvec | Matmul:
-    """``problem`` cut to a few tiles of ``schedule``, with the remainders of the original (``Tiling.proxy``).
+    """Return ``problem`` reduced to a few tiles of ``schedule`` with the same remainders (``Tiling.proxy``).
 
-    Each split keeps two rounds of the unrolled loop and its leftover steps. Where rows are not aligned, the ends of a
-    row take up to two steps out of the loop: rounds for these are kept as well, and a row of each class; where steps
-    are shorter than a load, all of k, whose alignment would change.
+    Each split keeps two rounds of the unrolled loop and its remaining steps. If rows are not aligned, the ends of a row
+    take up to two steps out of the loop: rounds for these are kept as well, and a row of each class. If steps are
+    shorter than a load, all of k is kept, as the alignment would change.
     """
     matvec, unroll, classes = as_matvec(problem), schedule.integer("unroll"), row_classes(as_matvec(problem))
     shift = most_shift(matvec)

@@ -1,6 +1,6 @@
-"""The decisions of a matvec schedule, what follows from them, and the rules a schedule must satisfy.
+"""Decisions of a matvec schedule, values derived from them, and the rules that a schedule must satisfy.
 
-A schedule is a ``LoweringConfig`` over (m, n, k) and a few decisions beyond it. The kernel is
+A schedule is a ``LoweringConfig`` over (m, n, k) and a few further decisions. The kernel is
 ``autosched/kernels/matvec.cuh``; its ``static_assert``s carry the names of the rules here.
 """
 
@@ -28,19 +28,19 @@ from search_spaces.templates.common.launch_rules import device_rules
 from search_spaces.templates.common.tiling import Tiling
 from search_spaces.templates.matvec.problem import as_matvec
 
-# First choices above have spilled on these (NVRTC 13.5, 2026-11-24), and nowhere else.
+# Architectures where first choices above the limit have spilled (NVRTC 13.5, 2026-11-24).
 SPILLING = (75, 120, 121)
-FULL_REGISTERS = 0.8  # of those that a thread can have, up to which ptxas does without spills there
+FULL_REGISTERS = 0.8  # share of a thread's registers up to which ptxas does not spill there
 REGISTER_OVERHEAD = 18  # registers for addresses and counters, about the fewest in compiled kernels
 BODY_LIMIT = 2048  # FMAs of the unrolled loop body; more overflow the instruction cache
 
 FMA = "fma"
-# How mma.sync deals its operand A to a warp: 8 lanes with 2 rows each, and 4 with 4 elements of k each.
+# Distribution of mma.sync's operand A in a warp: 8 lanes with 2 rows each, and 4 lanes with 4 elements of k each.
 MMA_LANES_N, MMA_ROWS, MMA_LANES_K, MMA_ELEMENTS = 8, 2, 4, 4
 
 
 def space(problem: Matvec | Matmul, device: Device) -> Space:
-    """All schedules of ``problem`` on ``device``."""
+    """Return all schedules of ``problem`` on ``device``."""
     return _space(as_matvec(problem), device)
 
 
@@ -85,34 +85,35 @@ def parameters(problem: Matvec) -> tuple[Parameter, ...]:
 
 
 def widest_access(problem: Matvec) -> int:
-    """Elements of 16 bytes, the widest load."""
+    """Return the elements of the widest load, 16 bytes."""
     return 16 // problem.input_dtype.bytes
 
 
 def aligned_elements(problem: Matvec) -> int:
-    """Elements that the starts of all rows of x and w are multiples of: a power of two, up to those of 16 bytes."""
+    """Return the power of two of elements, at most 16 bytes, at which all rows of x and w start."""
     return min(widest_access(problem), problem.k & -problem.k)
 
 
 def row_classes(problem: Matvec) -> int:
-    """Every so many-th row of w begins equally far behind an aligned address; a power of two. A block computes rows of
-    one class only, so that one shift of x fits them all.
+    """Return the power of two after which rows of w begin equally far from an aligned address again.
+
+    A block computes rows of one class only, so that one shift of x fits them all.
     """
     return min(widest_access(problem) // aligned_elements(problem), 1 << (problem.n - 1).bit_length())
 
 
 def most_shift(problem: Matvec) -> int:
-    """Elements of k that the first aligned load of a row may begin before it."""
+    """Return the most elements of k by which the first aligned load of a row may begin before it."""
     return widest_access(problem) - aligned_elements(problem)
 
 
 def mma_row(problem: Matvec) -> TensorIntrinsic:
-    """Return the mma.sync that multiplies 16 rows of w and 8 of x, as they lie in memory."""
+    """Return the mma.sync that multiplies 16 rows of w and 8 of x with their memory layout."""
     return intrinsic(f"mma_m16n8k16_{problem.x}")
 
 
 def tiling(problem: Matvec) -> Tiling:
-    """Tiles of the rows of each class, along k from the aligned address before each row."""
+    """Return the tiles of the rows of each class, along k from the aligned address before each row."""
     classes = row_classes(problem)
     extents = (problem.m, -(-problem.n // classes), problem.k + most_shift(problem))
     return Tiling(extents, ("tile_m", "tile_n", "tile_k"), matrices=classes)
@@ -131,17 +132,17 @@ def lowering(
     """Return the lowering config over (m, n, k) that these parameters describe.
 
     Args:
-        tile_m: Rows of x of a block.
-        tile_n: Rows of w of a block.
+        tile_m: Rows of x per block.
+        tile_n: Rows of w per block.
         vector_w: Elements along k of a thread's vector.
         lanes_n: Lanes of a warp along n.
         lanes_k: Lanes of a warp along k.
         subgroups_n: Warps of a block along n.
         subgroups_k: Warps of a block along k, which share a sum.
-        tile_k: Elements along k of a step of the loop.
+        tile_k: Elements along k per step of the loop.
 
     Raises:
-        ValueError: As LoweringConfig does, where these do not fit together.
+        ValueError: As LoweringConfig does, if these do not fit together.
     """
     return LoweringConfig(
         workgroup=(tile_m, tile_n, 0),
@@ -157,8 +158,8 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
     element_bytes, columns = problem.input_dtype.bytes, mma_row(problem).n
 
     def line_bytes(split_elements: IntArray, vector_w: IntArray, intrinsic: TextColumn) -> IntArray:
-        # The lanes of a fragment read several rows at a time, 128 bytes together: with mma.sync each row begins behind
-        # the banks that lanes read of the row before.
+        # The lanes of a fragment read several rows at a time, 128 bytes together: with mma.sync each row begins after
+        # the banks that lanes read of the preceding row.
         thread_bytes, row_bytes = vector_w * element_bytes, split_elements * element_bytes
         pad = np.where(thread_bytes > 16, 16, 4 * thread_bytes)
         return np.where(intrinsic == FMA, row_bytes, ceil_div(row_bytes, 128) * 128 + pad)
@@ -181,7 +182,7 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
         return np.where(intrinsic == FMA, tile_m, ceil_div(tile_m, columns))
 
     def accumulators(tile_m: IntArray, vectors: IntArray, carried: IntArray, intrinsic: TextColumn) -> IntArray:
-        # The lanes of a fragment along k share its sums: each has some columns.
+        # The lanes of a fragment along k share its sums: each has some of the columns.
         each = np.where(intrinsic == FMA, vectors * carried, columns * vectors // MMA_LANES_K)
         return rows_x(tile_m, intrinsic) * each
 
@@ -256,7 +257,7 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
 
 
 def validity_constraints(problem: Matvec, device: Device) -> tuple[Rule, ...]:
-    """Rules without which the kernel does not compile, launch or compute ``problem``."""
+    """Return the rules without which the kernel does not compile, launch or compute ``problem``."""
     return (
         *_distribution_rules(),
         *_fragment_rules(problem, device),
@@ -267,7 +268,7 @@ def validity_constraints(problem: Matvec, device: Device) -> tuple[Rule, ...]:
 
 
 def pruning_rules(problem: Matvec, device: Device) -> tuple[Rule, ...]:
-    """Rules that leave out schedules which a simpler or smaller one equals or beats."""
+    """Return the rules that leave out schedules which a simpler or smaller one equals or beats."""
     spills = (_spill_rule(device),) if device.architecture.sm in SPILLING else ()
     return (*_size_rules(problem), *_loop_rules(), *spills)
 
@@ -285,7 +286,7 @@ def _spill_rule(device: Device) -> Rule:
 
 @lru_cache(maxsize=2**14)
 def _why_not_distributed(**chosen: int) -> str | None:
-    """Why a workgroup's tile cannot be dealt out to subgroups, lanes and vectors along one dimension."""
+    """Return why a workgroup's tile cannot be distributed to subgroups, lanes and vectors along one dimension."""
     try:
         lowering(**chosen)
     except ValueError as error:
@@ -341,12 +342,12 @@ def _fragment_rules(problem: Matvec, device: Device) -> tuple[Rule, ...]:
 
 
 def _size_rules(problem: Matvec) -> tuple[Rule, ...]:
-    """No tile is larger than one that covers the problem, or than the smallest that the distribution allows."""
+    """Return the rules that no tile is larger than needed for the problem, or than the smallest possible one."""
     m, n, k = problem.m, tiling(problem).extents[1], problem.k
     width = mma_row(problem).n
 
     def padded(intrinsic: str, tile_m: int) -> str | None:
-        # Rows of x that fragments multiply where a workgroup has so many, and where one has all.
+        # Rows of x that fragments multiply if a workgroup has so many, and if one has all.
         columns, needed = (-(-m // rows) * -(-rows // width) * width for rows in (tile_m, m))
         if intrinsic == FMA or columns <= needed:
             return None

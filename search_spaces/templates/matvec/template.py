@@ -16,7 +16,7 @@ from search_spaces.templates.template import KernelTemplate
 
 
 def _drawings(problem: Matvec | Matmul, config: Config, device: Device) -> tuple[Drawing, ...]:
-    step = lowering_config(config, expand=False)  # the same tile, its k in one dimension
+    step = lowering_config(config, expand=False)  # the same tile with k in one dimension
     return (Drawing("threads of a step of w, rows by k", step.to_nested(dims=(1, 2))),)
 
 

@@ -1,4 +1,4 @@
-"""What one row reduction demands of the machine: counts, not times."""
+"""Work that one row reduction demands of the machine: counts, not times."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from search_spaces.operators.row_reduction import RowProblem
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.compiled_registers import compiled_registers
 
-L2_SHARE = 0.5  # of L2 that rows read again can count on: others' rows and what is written pass through it too
+L2_SHARE = 0.5  # share of L2 available to rows that are read again; other rows and written data pass through it too
 REGISTER_SCALE = 1.6  # compiled over estimated: 14 sampled softmax kernels for sm_90a, NVRTC 13.5, 2026-11-22
 INSTRUCTIONS_PER_FLOP = 1.5  # conversions and rounding come with the arithmetic
 
@@ -23,8 +23,8 @@ def counts(problem: RowProblem, config: Config, device: Device) -> CostCounts:
     state_words = problem.state_words(config.text("passes"))
     element = problem.input_dtype.bytes
     warps = threads // device.warp_size
-    # A split row is finished by one block in `split`, or by all of them in a second launch or as a cluster; the counts
-    # below are an average block's, and nothing overlaps the finish of the last row by one block.
+    # A split row is finished by one block in `split`, or by all blocks in a second launch or as a cluster. The counts
+    # below are those of an average block; nothing overlaps the finish of the last row by one block.
     writes = problem.normalizes
     second_launch, in_cluster = config["finish"] == "second_launch", config["finish"] == "cluster"
     alone = split > 1 and writes and config["finish"] == "last_block"
@@ -41,7 +41,7 @@ def counts(problem: RowProblem, config: Config, device: Device) -> CostCounts:
     partial_bytes = 4.0 * state_words[0] * tile if split > 1 and not in_cluster else 0.0
     stored = elements * problem.out_dtype.bytes if writes else results * problem.out_dtype.bytes
     weights = (problem.has_weight + problem.has_bias) * chunk * element
-    # A peeled row's vectors are not aligned in weight and bias, which are read by element.
+    # A peeled row's vectors are not aligned in weight and bias, which are then read element by element.
     peeled = config["peel"] == "yes"
     by_element = (problem.has_weight + problem.has_bias) * elements / device.warp_size if peeled else 0.0
     arithmetic = problem.flops_per_element * elements * INSTRUCTIONS_PER_FLOP / device.warp_size
@@ -63,7 +63,7 @@ def counts(problem: RowProblem, config: Config, device: Device) -> CostCounts:
         cluster=split if in_cluster else 1,
         barriers_per_iteration=1 if combine_bytes or split > 1 else 0,
         launches=2 if second_launch else 1,
-        # The states of the other blocks come from shared memory of another SM, about as far as L2.
+        # The states of the other blocks come from another SM's shared memory, with about the latency of L2.
         round_trips=float(len(state_words)) if in_cluster else 0.0,
         alone_bytes=float(tile * problem.length * (element + problem.out_dtype.bytes)) if alone else 0.0,
         alone_trips=tile * problem.length / (threads * vector) if alone else 0.0,
@@ -72,8 +72,10 @@ def counts(problem: RowProblem, config: Config, device: Device) -> CostCounts:
 
 
 def _sector_bytes(problem: RowProblem, element: int, tile: int) -> float:
-    """Bytes fetched for each byte used: lines that start off a sector touch one more, and a block whose columns are
-    narrower than a sector fetches it all the same.
+    """Return the bytes fetched per byte used.
+
+    Lines that do not start at a sector touch one more, and a block with columns narrower than a sector still fetches
+    whole ones.
     """
     line = problem.contiguous * element
     narrow = 1.0 if problem.reduces_contiguous else max(1.0, SECTOR_BYTES / (tile * element))
@@ -81,8 +83,9 @@ def _sector_bytes(problem: RowProblem, element: int, tile: int) -> float:
 
 
 def _lines(problem: RowProblem, config: Config) -> int:
-    """Lines of 128 bytes that a warp's load touches, each a cycle of L1: lanes along the reduced axis share one where
-    that is contiguous, the others where it is not.
+    """Return the 128-byte lines that a warp's load touches, each a cycle of L1.
+
+    Lanes along the reduced axis share a line if that axis is contiguous, the others if it is not.
     """
     lanes, vector = config.integers("lanes_k", "vector_x")
     together = lanes if problem.reduces_contiguous else WARP // lanes
@@ -90,14 +93,16 @@ def _lines(problem: RowProblem, config: Config) -> int:
 
 
 def _dram_bytes(problem: RowProblem, config: Config, reads: int, partial_bytes: float, device: Device) -> float:
-    """Each operand once, and x again for every further read that L2 cannot serve."""
+    """Return DRAM traffic: each operand once, and x again for every further read that L2 cannot serve."""
     x = float(problem.rows * problem.columns * problem.input_dtype.bytes)
     again = 0.0
     threads, registers, shared = config.integers("threads", "registers", "shared_bytes")
     tile, chunk = config.integers("parallel_tile", "chunk")
     resident = max(1, occupancy(device, threads, min(registers, device.max_registers_per_thread), shared))
     in_flight = min(x, float(resident * device.sm_count * tile * chunk * problem.input_dtype.bytes))
-    if config["finish"] == "second_launch" and config.integer("split_k") > 1:  # which begins when all of x has gone by
+    if (
+        config["finish"] == "second_launch" and config.integer("split_k") > 1
+    ):  # which begins after all of x has been read
         in_flight = x
     if reads > 1 and in_flight > L2_SHARE * device.l2_bytes:
         again = (reads - 1) * x

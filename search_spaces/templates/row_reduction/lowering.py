@@ -1,4 +1,4 @@
-"""From a config to the kernel of ``autosched/kernels/row_reduction.cuh``, and to its distribution over threads."""
+"""Generate the kernel of ``autosched/kernels/row_reduction.cuh``, and its distribution over threads, from a config."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ SOURCE = DeviceSource("autosched/kernels/row_reduction.cuh", "autosched::row_red
 
 
 def lowering_config(problem: RowProblem, schedule: Schedule) -> LoweringConfig:
-    """Return the schedule's distribution over (parallel, reduced): what the kernel's index arithmetic does.
+    """Return the schedule's distribution over (parallel, reduced), as in the kernel's index arithmetic.
 
-    The axis of contiguous memory has the vectors and the fastest lanes; the parallel axis is tiled by ``workgroup``,
-    the reduced one walked by ``partial_reduction``.
+    The contiguous axis has the vectors and the fastest lanes. The parallel axis is tiled by ``workgroup``, the reduced
+    one is walked by ``partial_reduction``.
     """
     lanes, subgroups, subgroups_m, batch, vector, unroll = (
         schedule.integer(name) for name in ("lanes_k", "subgroups_k", "subgroups_m", "batch", "vector_x", "unroll")
@@ -40,8 +40,9 @@ def lowering_config(problem: RowProblem, schedule: Schedule) -> LoweringConfig:
 
 
 def workspaces(problem: RowProblem, config: Config) -> tuple[Operand, ...]:
-    """Partial states and arrival counters of split rows; one counter for every tile before the split. Blocks of a
-    cluster need none.
+    """Return partial states and arrival counters of split rows, with one counter per tile before the split.
+
+    Blocks of a cluster need none.
     """
     split, tiles, tile = config.integers("split_k", "tiles", "parallel_tile")
     if split == 1 or config["finish"] == "cluster":

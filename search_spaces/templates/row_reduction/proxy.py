@@ -1,4 +1,4 @@
-"""The same schedule on a problem small enough to emulate."""
+"""Reduce a row reduction to a problem small enough to emulate with the same schedule."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.row_reduction.lowering import lowering_config
 from search_spaces.templates.row_reduction.space import chunk_length, places_before
 
-CUT_STEPS = 3  # steps of the loop that stay: enough to use every buffer again
+CUT_STEPS = 3  # steps of the loop that are kept, enough to reuse every buffer
 
 
 def proxy(problem: RowProblem, schedule: Schedule) -> RowProblem:
-    """``problem`` cut to a few tiles of ``schedule``, with the remainders of the original.
+    """Return ``problem`` reduced to a few tiles of ``schedule`` with the same remainders.
 
-    What is kept: along the parallel axis a full tile and the remainder, two outer indices where there are several,
-    along the reduced axis up to three steps of each part and the remainder.
+    Along the parallel axis a full tile and the remainder are kept, and two outer indices if there are several. Along
+    the reduced axis up to three steps of each part and the remainder are kept.
     """
     tile, step = lowering_config(problem, schedule).tile()
     split, contiguous = schedule.integer("split_k"), problem.reduces_contiguous
@@ -31,6 +31,6 @@ def proxy(problem: RowProblem, schedule: Schedule) -> RowProblem:
         return replace(problem, rows=extent, columns=length)
     size = length if problem.reduction_size else 0
     if contiguous:
-        # Rows of one reduction each: where those of the original hold several, the kernel sees no difference.
+        # Each row has one reduction. If those of the original have several, the kernel sees no difference.
         return replace(problem, rows=extent, columns=length, reduction_size=size)
     return replace(problem, rows=length * min(problem.outer, 2), columns=extent, reduction_size=size)

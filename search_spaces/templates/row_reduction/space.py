@@ -1,8 +1,8 @@
-"""The decisions of a row reduction's schedule, what follows from them, and the rules a schedule must satisfy.
+"""Decisions of a row reduction's schedule, values derived from them, and the rules that a schedule must satisfy.
 
 The kernel is ``autosched/kernels/row_reduction.cuh``; its ``static_assert``s carry the names of the rules here. The
 first seven parameters are the fields of a LoweringConfig (``lowering_config`` in lowering.py) over the parallel axis,
-which has one reduction for each of its elements, and the reduced axis.
+which has one reduction per element, and the reduced axis.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from search_spaces.templates.common.device_choices import offered
 from search_spaces.templates.common.launch_rules import device_rules, grid_rule
 
 REGISTER_OVERHEAD = 20  # registers for addresses and counters, the fewest seen in compiled kernels
-BODY_LIMIT = 256  # elements that one step of the loop handles for a thread; more overflow the instruction cache
-REGISTER_BODY_LIMIT = 512  # elements of a thread where its rows stay in registers and the loop is unrolled whole
-STEP_LIMIT = 1024  # steps of the loop over a row, where more threads are available
-FULL_WAVES = 2  # blocks per SM from which splitting rows gains nothing
-SPLIT_FLAG_BYTES = 16  # of the flag of a split row, or the mbarriers of two passes of a cluster
+BODY_LIMIT = 256  # elements per thread and step of the loop; more overflow the instruction cache
+REGISTER_BODY_LIMIT = 512  # elements per thread if its rows stay in registers and the loop is fully unrolled
+STEP_LIMIT = 1024  # steps of the loop over a row if more threads are available
+FULL_WAVES = 2  # blocks per SM above which splitting rows gains nothing
+SPLIT_FLAG_BYTES = 16  # bytes of a split row's flag, or of the mbarriers of a cluster's two passes
 CLUSTER_LIMIT = 8  # blocks of a cluster on every GPU that has clusters
 CLUSTER_THREADS = (
-    4096  # of a cluster: with 16 bytes each, rows of 64 KiB in one step; the emulator runs as many together
+    4096  # threads of a cluster: with 16 bytes each, rows of 64 KiB in one step; the emulator runs as many together
 )
-CLUSTER_PART_BYTES = 8192  # of a row, below which a block of a cluster has too little to read
+CLUSTER_PART_BYTES = 8192  # bytes of a row below which a block of a cluster has too little to read
 STAGING_ALIGNMENT = 128
 
 _NEEDS = {("row_staging", "shared"): "cp_async", ("finish", "cluster"): "clusters"}
@@ -42,14 +42,14 @@ _NEEDS = {("row_staging", "shared"): "cp_async", ("finish", "cluster"): "cluster
 
 @lru_cache(maxsize=64)
 def space(problem: RowProblem, device: Device) -> Space:
-    """All schedules of ``problem`` on ``device``."""
+    """Return all schedules of ``problem`` on ``device``."""
     return Space(
         "row_reduction",
         offered(parameters(problem), device, _NEEDS),
         attributes(problem),
         validity_constraints(problem, device),
         pruning_rules(problem, device),
-        stratified_by="row_staging",  # few schedules keep a row on the chip
+        stratified_by="row_staging",  # only a few schedules keep a row on the chip
     )
 
 
@@ -88,8 +88,9 @@ def places_before(vector_x: npt.ArrayLike, peeled: npt.ArrayLike) -> IntArray:
 
 
 def chunk_length(span: npt.ArrayLike, contiguous: bool, split_k: npt.ArrayLike) -> IntArray:
-    """Places of a row of ``span`` that each of ``split_k`` blocks reduces, perhaps fewer in the last. In ``contiguous``
-    memory every part begins where all vectors that divide the row are aligned.
+    """Return the positions of a row of ``span`` that each of ``split_k`` blocks reduces, perhaps fewer in the last.
+
+    In ``contiguous`` memory every part begins where all vectors that divide the row are aligned.
     """
     unit = 8 if contiguous else 1
     return np.minimum(ceil_div(ceil_div(span, split_k), unit) * unit, span)
@@ -98,7 +99,7 @@ def chunk_length(span: npt.ArrayLike, contiguous: bool, split_k: npt.ArrayLike) 
 def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
     """Return derived columns, shared by rules, code generation and cost models."""
     element_bytes, contiguous = problem.input_dtype.bytes, problem.reduces_contiguous
-    words = each(lambda passes: sum(problem.state_words(passes)))  # of a state
+    words = each(lambda passes: sum(problem.state_words(passes)))  # words of a state
     return (
         Attribute("threads", lambda subgroups_k, subgroups_m: subgroups_k * subgroups_m * 32, "threads of a block"),
         Attribute(
@@ -181,7 +182,7 @@ def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
                 REGISTER_OVERHEAD
                 + states * words(passes)
                 + 2 * batch
-                # Vectors in registers at a time: all of them, or those of one step.
+                # Vectors in registers at one time: all of them, or those of one step.
                 + np.where(row_staging == "registers", vectors, unroll * batch) * ceil_div(vector_x * element_bytes, 4)
             ),
             "registers of a thread, a lower estimate: states, addresses of rows, vectors",
@@ -196,12 +197,12 @@ def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
 
 
 def validity_constraints(problem: RowProblem, device: Device) -> tuple[Rule, ...]:
-    """Rules without which the kernel does not compile, launch or compute ``problem``."""
+    """Return the rules without which the kernel does not compile, launch or compute ``problem``."""
     return (*_memory_rules(problem), *_split_rules(problem), *device_rules(device))
 
 
 def pruning_rules(problem: RowProblem, device: Device) -> tuple[Rule, ...]:
-    """Rules that leave out schedules which a simpler or smaller one equals or beats."""
+    """Return the rules that leave out schedules which a simpler or smaller one equals or beats."""
     return (
         *_size_rules(problem),
         *_loop_rules(problem),
@@ -272,7 +273,7 @@ def _size_rules(problem: RowProblem) -> tuple[Rule, ...]:
         ),
         Rule(
             "tile_size",
-            # Lanes that do not share a row must hold rows of their own; any other way to a larger tile is a choice.
+            # Lanes that do not share a row must hold their own rows; other ways to a larger tile are choices.
             lambda parallel_tile, subgroups_m, batch, vector_x: (
                 (parallel_tile < 2 * problem.parallel_extent)
                 | ((subgroups_m == 1) & (batch == 1) & (contiguous | (vector_x == 1)))

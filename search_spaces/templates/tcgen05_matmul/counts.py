@@ -1,4 +1,4 @@
-"""What one tcgen05 schedule demands of the machine: counts that follow from the config, not times."""
+"""Work that one tcgen05 schedule demands of the machine: counts that follow from the config, not times."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from search_spaces.templates.tcgen05_matmul.lowering import blocks_of_tile, box
 from search_spaces.templates.tcgen05_matmul.problem import row_of
 from search_spaces.templates.tcgen05_matmul.space import LAUNCH_CONTROL
 
-SCALING = 1.25  # instructions of a thread for a sum: an addition, and a part of a load of 32 columns
+SCALING = 1.25  # instructions per sum of a thread: an addition, and part of a load of 32 columns
 
 
 def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
@@ -29,24 +29,26 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     stream_k, in_blocks = config.integer("stream_k"), problem.scale == "block"
     works = config.integer("blocks")
     asks = config.text("tile_scheduler") == LAUNCH_CONTROL
-    workers = -(-works // config.integer("tiles_per_block")) if asks else launched // pair  # that compute several tiles
+    workers = (
+        -(-works // config.integer("tiles_per_block")) if asks else launched // pair
+    )  # workers that compute several tiles
     tiles = works / workers if stream_k else -(-works // workers)  # of a block
     row = row_of(problem, tile_m, tile_n)
     element = problem.input_dtype.bytes
 
-    # Each multiplication reads a block's rows of a and its columns of b from shared memory, which TMA has written once.
+    # Each multiplication reads a block's rows of a and columns of b from shared memory, where TMA writes them once.
     multiplications = tile_k // row.k
     stage_bytes = config.integer("stage_bytes")
     read_bytes = multiplications * element * row.k * (ROWS + tile_n // pair)
     wavefronts = (read_bytes + stage_bytes) / device.shared_bytes_per_cycle
     boxes = sum(config.integer(f"stage_bytes_{side}") / (box(problem, config, side).size * element) for side in SIDES)
-    # One thread multiplies, and one copies: each with a wait and the walk of the ring.
+    # One thread multiplies and one copies, each with a wait and an advance of the ring.
     issued = 4 * multiplications + 4 * boxes + 40
-    if in_blocks:  # each k-tile's sums are loaded, scaled and added up
+    if in_blocks:  # each k-tile's sums are loaded, scaled and accumulated
         issued += SCALING * ROWS * tile_n / device.warp_size
     results = ROWS * tile_n
     out_bytes = results * problem.out_dtype.bytes
-    # A thread loads, finishes and stores a row: a store of 16 bytes a lane touches as many sectors as it fills in part.
+    # A thread loads, finishes and stores a row: a store of 16 bytes per lane touches sectors that it fills only in part.
     finishing = 5.0 * results / device.warp_size
     stored = float(out_bytes) if store_buffers else out_bytes * max(1.0, SECTOR_BYTES / 16 / 2)
     partial_bytes = 4.0 * results if split_k > 1 else 0.0  # written, and read by the last block of a tile

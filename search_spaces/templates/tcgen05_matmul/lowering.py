@@ -1,4 +1,4 @@
-"""From a config to the kernel of ``autosched/kernels/tcgen05_matmul.cuh``: tensor maps."""
+"""Generate the kernel of ``autosched/kernels/tcgen05_matmul.cuh``, with its tensor maps, from a config."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WALK = DeviceSource("autosched/kernels/tcgen05_matmul/walk.cuh", "autosched::tcg
 _SWIZZLE_NAMES: dict[int, Literal["NONE", "32B", "64B", "128B"]] = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
 _PROMOTIONS: dict[int, Literal["L2_128B", "L2_256B"]] = {128: "L2_128B", 256: "L2_256B"}
 _SUMS = {"f32": "float", "i32": "int"}
-# Of autosched::tcgen05_matmul, behind its maps of a and b.
+# Arguments of autosched::tcgen05_matmul after the maps of a and b.
 _CALL = (
     *("scale_a", "scale_b", "bias", "out", "&out_map", "partials", "counters"),
     *("&block_scale_a_map", "&block_scale_b_map"),
@@ -43,12 +43,12 @@ _CALL = (
 
 
 def blocks_of_tile(config: Config) -> int:
-    """Blocks that compute a tile together."""
+    """Return the number of blocks that compute a tile together."""
     return config.integer("tile_m") // ROWS
 
 
 def box(problem: Matmul, config: Config, side: OperandSide) -> SharedLayout:
-    """Where one box of an operand's tile lies in the shared memory of a block."""
+    """Return the layout of one box of an operand's tile in the shared memory of a block."""
     extent = ROWS if side == "a" else config.integer("tile_n") // blocks_of_tile(config)
     found = box_of(problem, side, extent, config.integer("tile_k"), config.integer(f"swizzle_{side}"))
     if isinstance(found, str):
@@ -57,12 +57,12 @@ def box(problem: Matmul, config: Config, side: OperandSide) -> SharedLayout:
 
 
 def tensor_map(problem: Matmul, config: Config, side: OperandSide, operand: Operand) -> TensorMap:
-    """Return how TMA copies an operand: a box of one matrix at a time, whose lines are the width of the swizzle.
+    """Return how TMA copies an operand: a box of one matrix at a time, whose lines have the width of the swizzle.
 
     Args:
-        problem: Has the storage orders.
-        config: Tiles and swizzles.
-        side: Which one of the products it is.
+        problem: Provides the storage orders.
+        config: Provides tiles and swizzles.
+        side: Operand of the product.
         operand: The array.
     """
     swizzle = config.integer(f"swizzle_{side}")
@@ -78,8 +78,9 @@ def tensor_map(problem: Matmul, config: Config, side: OperandSide, operand: Oper
 
 
 def scales_map(problem: Matmul, config: Config, operand: Operand) -> TensorMap:
-    """How TMA copies the tiles of block scales: the words of a k-tile, of 128 lines of a or of all columns of b, as
-    halves of tiles, whose bytes lie side by side in both memories.
+    """Return how TMA copies the block scales of a k-tile, of 128 lines of a or all columns of b.
+
+    They are copied as halves of tiles, whose bytes are contiguous in both memories.
     """
     batch, tiles, across, *_ = operand.shape
     half, words = SCALE_BYTES // 2, scale_words(problem, config.integer("tile_k"))
@@ -89,16 +90,18 @@ def scales_map(problem: Matmul, config: Config, operand: Operand) -> TensorMap:
 
 
 def out_map(config: Config, out: Operand) -> TensorMap:
-    """How TMA stores out: boxes of the rows of one warp."""
+    """Return how TMA stores out: boxes of the rows of one warp."""
     line = config.integer("store_line")
     swizzle = _SWIZZLE_NAMES[0 if line == line_bytes(0) else line]
     return TensorMap.dense("out_map", out, (1, WARP, line // out.dtype.bytes), swizzle=swizzle)
 
 
 def workspaces(config: Config) -> tuple[Operand, ...]:
-    """Of split-K: partial sums, columns of the rows of a block, and an arrival counter for these rows of every tile of
-    out. Of stream-K the same for every two neighbours that share a tile, with two counters, of tickets and of stored
-    sums.
+    """Return the workspaces of split-K or stream-K.
+
+    With split-K: partial sums, as columns of the rows of a block, and an arrival counter for these rows of every tile
+    of out. With stream-K: the same for every two neighbours that share a tile, with two counters, of tickets and of
+    stored sums.
     """
     split_k, blocks, tile_n = config.integers("split_k", "blocks", "tile_n")
     pair = blocks_of_tile(config)
@@ -128,9 +131,9 @@ def lower_sides(
     """Return the kernel of a valid config.
 
     Args:
-        problem: What is computed.
+        problem: The problem to compute.
         operands: Its a, b, scales and bias (if any) and out.
-        config: The schedule with all that follows from it.
+        config: The schedule with all derived values.
         transposed: Whether the sides are exchanged, so that out is written transposed.
     """
     a, b, *rest = operands

@@ -1,4 +1,4 @@
-"""The problems that the tcgen05 kernel computes."""
+"""Problems that the tcgen05 kernel computes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from search_spaces.templates.common.tiling import Tiling
 
 
 def row_of(problem: Matmul, tile_m: int, tile_n: int) -> TensorIntrinsic:
-    """Return the instruction that multiplies a tile. Raises ValueError for sizes that it does not have."""
+    """Return the instruction that multiplies a tile. Raises ValueError for sizes without an instruction."""
     return tcgen05_row(problem.multiplied_as, tile_m, tile_n)
 
 
 def supports(problem: Matmul, device: Device) -> str | None:
-    """None, or in one sentence why the tcgen05 kernel cannot compute ``problem`` on ``device``."""
+    """Return None, or one sentence that says why the tcgen05 kernel cannot compute ``problem`` on ``device``."""
     if problem.a == "f32" and problem.precision == "ieee":
         return "tcgen05 multiplies f32 as tf32, but the problem asks for ieee precision"
     reason = row_of(problem, ROWS, 256).why_not(device)
@@ -48,14 +48,15 @@ def supports(problem: Matmul, device: Device) -> str | None:
 
 
 def scale_words(problem: Matmul, tile_k: int) -> int:
-    """Words of four block scales of each line of a k-tile; 0 without them."""
+    """Return the words of four block scales per line of a k-tile; 0 without scales."""
     return tile_k // problem.blocks.word_elements if problem.blocks else 0
 
 
 def scale_tiles(tile_n: int) -> int:
-    """Tiles of 128 lines of scales of a k-tile: of a block's rows of a, and of the tile's columns of b."""
+    """Return the tiles of 128 lines of scales of a k-tile: of a block's rows of a, and of the tile's columns of b."""
     return 1 + -(-tile_n // SCALE_LINES)
 
 
 def tiling(problem: Matmul) -> Tiling:
+    """Return the tiling of a matmul."""
     return Tiling((problem.m, problem.n, problem.depth), ("tile_m", "tile_n", "tile_k"), problem.batch)

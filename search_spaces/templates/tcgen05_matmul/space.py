@@ -1,4 +1,4 @@
-"""The schedules of matmuls by tcgen05: those that the kernel can run, and those worth a try.
+"""The schedules of matmuls by tcgen05: those that the kernel can run, and those worth trying.
 
 The kernel is ``autosched/kernels/tcgen05_matmul.cuh``; its ``static_assert``s carry the names of the rules here.
 """
@@ -35,23 +35,30 @@ from search_spaces.templates.common.raster import raster, raster_rule
 from search_spaces.templates.common.stream_k import too_little_idle
 from search_spaces.templates.tcgen05_matmul.problem import row_of, scale_tiles, scale_words, tiling
 
-FINISHING_WARPS = 4  # of a block: each reaches a quarter of the lanes of tensor memory
+FINISHING_WARPS = 4  # warps of a block that finish tiles: each can access a quarter of the lanes of tensor memory
 THREADS = (2 + FINISHING_WARPS) * WARP  # one warp copies, and one multiplies
-BARRIER_BYTES = 16  # of shared memory for each stage, and for each buffer of sums: two mbarriers
-ADDRESS_BYTES = 16  # of shared memory: where the sums lie in tensor memory, and what the last block of a split tells
-ANSWER_BYTES = 3 * (16 + BARRIER_BYTES)  # of shared memory: tiles that launch control was asked for
+BARRIER_BYTES = 16  # bytes of shared memory per stage, and per buffer of sums: two mbarriers
+ADDRESS_BYTES = (
+    16  # bytes of shared memory: the tensor-memory address of the sums, and the flag of a split's last block
+)
+ANSWER_BYTES = 3 * (16 + BARRIER_BYTES)  # bytes of shared memory: answers of launch control
 LAUNCH_CONTROL = "launch_control"
-REGISTERS = 96  # of a thread: a warp that finishes holds 32 sums at a time
-BALANCED_N = 128  # from so many columns on shared memory keeps up with the multiplications
+REGISTERS = 96  # registers per thread: a finishing warp holds 32 sums at a time
+BALANCED_N = 128  # columns from which shared memory keeps up with the multiplications
 ALIGNMENT = 1024  # bytes of shared memory after which a swizzle repeats
-FEW_STAGES = 3  # one that is multiplied, and two on their way
-FULL_WAVES = 1  # blocks per SM from which splitting k adds no parallelism: one runs at a time
+FEW_STAGES = 3  # one that is multiplied, and two in flight
+FULL_WAVES = 1  # blocks per SM above which splitting k adds no parallelism: one runs at a time
 
 
 @lru_cache(maxsize=64)
 def space(problem: Matmul, device: Device, *, transposed: bool = False, name: str = "tcgen05_matmul") -> Space:
-    """All schedules of ``problem`` on ``device`` for the template ``name``; of a ``transposed`` one, whose out is
-    stored from registers.
+    """Return all schedules of ``problem`` on ``device``.
+
+    Args:
+        problem: What is computed.
+        device: The GPU.
+        transposed: Whether out is stored transposed, from registers.
+        name: Name of the template.
     """
     return Space(
         name,
@@ -67,9 +74,9 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
     """Return the domains, before any rule applies."""
     span = 128 // problem.input_dtype.bytes
     columns = n_of(problem.multiplied_as, 1)
-    if problem.blocks:  # whose scales come for so many columns at a time
+    if problem.blocks:  # scales are loaded for this many columns at a time
         columns = tuple(n for n in columns if n % SCALE_LINES == 0)
-    in_blocks = problem.scale == "block"  # whose sums are those of a k-tile, and added up in registers
+    in_blocks = problem.scale == "block"  # sums are those of a k-tile, and accumulated in registers
     if in_blocks:
         columns = tuple(n for n in columns if SCALE_BLOCK % n == 0)
     return (
@@ -106,7 +113,7 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
 
 
 def _blocks_of(tile_m: IntArray) -> IntArray:
-    """Blocks that compute a tile together."""
+    """Return the number of blocks that compute a tile together."""
     return tile_m // ROWS
 
 
@@ -178,8 +185,10 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
 def _launched_blocks(
     device: Device, blocks: int, tile_m: int, tiles_per_block: int, stream_k: int, tile_scheduler: str
 ) -> int:
-    """Return the fewest for ``tiles_per_block`` of each; one for each tile where blocks take over those of others; all
-    that run at a time with stream-K.
+    """Return the number of blocks to launch.
+
+    It is the smallest for ``tiles_per_block`` each; one per tile if blocks take over those of others; all resident ones
+    with stream-K.
     """
     pair = tile_m // ROWS
     if tile_scheduler == LAUNCH_CONTROL:
@@ -190,7 +199,7 @@ def _launched_blocks(
 
 
 def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Rules without which the kernel does not compile, launch or compute ``problem``."""
+    """Return the rules without which the kernel does not compile, launch or compute ``problem``."""
     return (
         Rule(
             "columns",
@@ -253,13 +262,13 @@ def _persistent_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def _scale_bytes(problem: Matmul, tile_n: int, tile_k: int) -> int:
-    """Of shared memory, of a stage: whole kilobytes, so that the next stage's operands are aligned."""
+    """Return the shared-memory bytes of a stage's scales, in whole kilobytes to keep the next stage aligned."""
     size = scale_words(problem, tile_k) * scale_tiles(tile_n) * SCALE_BYTES
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def _columns(problem: Matmul, tile_n: int, tile_k: int, stages: int, sum_buffers: int) -> int:
-    """Of tensor memory: sums, and the scales of each stage."""
+    """Return the columns of tensor memory: sums, and the scales of each stage."""
     return tile_n * sum_buffers + stages * scale_words(problem, tile_k) * scale_tiles(tile_n) * SCALE_COLUMNS
 
 
@@ -287,7 +296,7 @@ def _store_rule(problem: Matmul) -> Rule:
 
 
 def _extents(side: OperandSide, tile_m: int, tile_n: int) -> int:
-    """Rows of a, or columns of b, in the shared memory of one block."""
+    """Return the rows of a, or columns of b, in the shared memory of one block."""
     return ROWS if side == "a" else tile_n // (tile_m // ROWS)
 
 
@@ -313,7 +322,7 @@ def _layout_rule(problem: Matmul, side: OperandSide) -> Rule:
 
 
 def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Rules that leave out schedules which a simpler or smaller one equals or beats."""
+    """Return the rules that leave out schedules which a simpler or smaller one equals or beats."""
     split = tiling(problem)
     return (
         *split.covering_rules(parameters(problem)),
@@ -337,7 +346,7 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def _waves_rule(problem: Matmul, device: Device) -> Rule:
-    """Blocks of several tiles are as many as run at a time: then none waits for another, and they all end together."""
+    """Return the rule that persistent blocks are as many as are resident, so that all end together."""
 
     def why_not(tile_m: int, tile_n: int, tiles_per_block: int, stream_k: int) -> str | None:
         if tiles_per_block == 1:

@@ -13,11 +13,11 @@ from search_spaces.templates.tcgen05_matmul.problem import supports as straight_
 from search_spaces.templates.tcgen05_matmul.space import space as straight_space
 from search_spaces.templates.tcgen05_matmul.template import TCGEN05_MATMUL
 
-MOST_ROWS = 128  # of a: from here on the 128 rows of tcgen05 are full without exchanging sides
+MOST_ROWS = 128  # rows of a from which the 128 rows of tcgen05 are full without exchanging sides
 
 
 def supports(problem: Matmul, device: Device) -> str | None:
-    """None, or in one sentence why this kernel cannot compute ``problem`` on ``device``."""
+    """Return None, or one sentence that says why this kernel cannot compute ``problem`` on ``device``."""
     if problem.scale == "block":
         return (
             "scales of blocks are those of rows of a, which are columns with sides exchanged: tcgen05_matmul takes them"

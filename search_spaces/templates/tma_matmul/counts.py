@@ -1,4 +1,4 @@
-"""What one schedule demands of the machine: counts that follow from the config, not times."""
+"""Work that one schedule demands of the machine: counts that follow from the config, not times."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from search_spaces.templates.matmul.decisions import tile_shape
 from search_spaces.templates.matmul.lowering import tile, wg_maps
 from search_spaces.templates.tma_matmul.lowering import box, boxes
 
-OF_STAGE = 16  # instructions of a warp to wait for a stage, to release it and to step on
+OF_STAGE = 16  # warp instructions to wait for a stage, release it and advance
 
 
 def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
@@ -36,7 +36,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     fragments_m, fragments_n = config.integers("fragments_m", "fragments_n")
     row = intrinsic(config.text("intrinsic"))
     blocks, launched, stream_k = config.integers("blocks", "launched_blocks", "stream_k")
-    tiles = blocks / launched  # of a block
+    tiles = blocks / launched  # tiles per block
     warps = config.integer("multiplying_threads") // device.warp_size
     element = problem.input_dtype.bytes
 
@@ -55,14 +55,14 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     )
     multiplies = fragments_m * fragments_n * tile_k // row.k * warps * row.instructions
     loads = sum(read.instructions * count * s for (read, count), s in zip(reads, sharers, strict=True))
-    copies = 2 * sum(count for _, count in reads) + OF_STAGE  # of the warp that asks TMA
+    copies = 2 * sum(count for _, count in reads) + OF_STAGE  # copies of the producer warp
     issued = multiplies + 2 * loads + copies + OF_STAGE * warps
 
     results = tile_m * tile_n
     out_bytes = results * problem.out_dtype.bytes
     stored_bytes, epilogue_wavefronts = float(out_bytes), 3 * out_bytes / device.shared_bytes_per_cycle
     if config["epilogue"] == "registers":
-        # A store of registers has a row of a fragment in a piece: part of a sector, and a line of L1 of its own.
+        # A store from registers covers one row of a fragment at a time: part of a sector, and a separate line of L1.
         piece = row.n * problem.out_dtype.bytes
         stored_bytes *= max(1.0, SECTOR_BYTES / piece)
         epilogue_wavefronts = out_bytes / min(piece, device.shared_bytes_per_cycle)
@@ -87,7 +87,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         dram_bytes=dram_bytes(problem, config, device, out_of_step=dealt) + exchanged * launched,
         iterations=math.ceil(steps * tiles),
         stages=stages,
-        barriers_per_iteration=0.0,  # no warp that multiplies waits for another
+        barriers_per_iteration=0.0,  # multiplying warps do not wait for each other
         refills=config["fragment_buffers"] == 1,
         run_bytes=float(min(box(problem, config, side).line * element for side in SIDES)),
         drains=ends,

@@ -1,4 +1,4 @@
-"""From a config to the kernel of ``autosched/kernels/tma_matmul.cuh``: boxes and tensor maps."""
+"""Generate the kernel of ``autosched/kernels/tma_matmul.cuh``, with boxes and tensor maps, from a config."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from search_spaces.templates.matmul.lowering import exchanged_sums, tile
 SOURCE = DeviceSource("autosched/kernels/tma_matmul.cuh", "autosched::tma_matmul")
 WALK = DeviceSource("autosched/kernels/tma_matmul/walk.cuh", "autosched::tma_matmul_walk")
 
-# Of autosched::tma_matmul, behind its a and b.
+# Arguments of autosched::tma_matmul after a and b.
 _CALL = ("scale_a", "scale_b", "bias", "out", "partials", "counters")
 _BLOCK_SCALES = ("block_scale_a", "block_scale_b")
 
 
 def box(problem: Matmul, config: Config, side: OperandSide) -> SharedLayout:
-    """Where one box of an operand's tile lies in shared memory."""
+    """Return the layout of one box of an operand's tile in shared memory."""
     extent = config.integer("tile_m" if side == "a" else "tile_n")
     found = box_of(problem, side, extent, config.integer("tile_k"), config.integer(f"swizzle_{side}"))
     if isinstance(found, str):
@@ -38,13 +38,13 @@ def box(problem: Matmul, config: Config, side: OperandSide) -> SharedLayout:
 
 
 def boxes(problem: Matmul, config: Config, side: OperandSide) -> int:
-    """Boxes of an operand's stage."""
+    """Return the number of boxes of an operand's stage."""
     whole = config.integer(f"stage_bytes_{side}") // problem.input_dtype.bytes
     return whole // math.prod(box(problem, config, side).shape)
 
 
 def access(problem: Matmul, config: Config, side: OperandSide) -> Access:
-    """How the intrinsic reads an operand's boxes."""
+    """Return how the intrinsic reads an operand's boxes."""
     row = intrinsic(config.text("intrinsic"))
     answer = row.requirement(side, box(problem, config, side), problem.input_dtype.bytes)
     if isinstance(answer, Refusal):
@@ -56,9 +56,9 @@ def tensor_map(problem: Matmul, config: Config, side: OperandSide, operand: Oper
     """Return how TMA copies an operand: a box of one matrix at a time.
 
     Args:
-        problem: Has the storage orders.
-        config: Tiles and swizzles.
-        side: Which one of the products it is.
+        problem: Provides the storage orders.
+        config: Provides tiles and swizzles.
+        side: Operand of the product.
         operand: The array.
     """
     layout = box(problem, config, side)

@@ -1,4 +1,4 @@
-"""The problems that the kernel computes, and how their operands lie in shared memory."""
+"""Problems that the kernel computes, and the layout of their operands in shared memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def rows_of(problem: Matmul, device: Device) -> tuple[TensorIntrinsic, ...]:
 
 
 def supports(problem: Matmul, device: Device) -> str | None:
-    """None, or in one sentence why the kernel cannot compute ``problem`` on ``device``."""
+    """Return None, or one sentence that says why the kernel cannot compute ``problem`` on ``device``."""
     if not device.has("tma"):
         return f"TMA is there since {FEATURES['tma'].since}, but {device.name} is {device.arch}"
     if problem.scale == "block":

@@ -1,4 +1,4 @@
-"""The same schedule on a problem small enough to emulate."""
+"""Reduce a matmul to a problem small enough to emulate with the same schedule."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from search_spaces.templates.matmul.proxy import with_partial_wave
 
 
 def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
-    """``problem`` cut to a few tiles of ``schedule``, with the remainders of the original (``Tiling.proxy``): enough
-    k-tiles of a split to reuse each stage, two matrices of the batch, and a partial wave behind whole ones where
-    stream-K deals out tiles.
+    """Return ``problem`` reduced to a few tiles of ``schedule`` with the same remainders (``Tiling.proxy``).
+
+    Enough k-tiles of a split remain to reuse each stage, two matrices of the batch, and with stream-K whole waves
+    followed by a partial one.
     """
     m, n, k = tiling(problem).proxy(schedule, lambda tiles: min(tiles, schedule.integer("stages") + 1))
     small = replace(problem, m=m, n=n, k=k * problem.input_dtype.values, batch=min(problem.batch, 2))

@@ -1,4 +1,4 @@
-"""The schedules of matmuls by mma.sync from stages that TMA fills: those that can run, and those worth a try.
+"""The schedules of matmuls by mma.sync from stages that TMA fills: those that can run, and those worth trying.
 
 The kernel is ``autosched/kernels/tma_matmul.cuh``; its ``static_assert``s carry the names of the rules here.
 """
@@ -43,19 +43,19 @@ from search_spaces.templates.matmul.space import intrinsic_rules, map_rules, sca
 from search_spaces.templates.matmul.stream_k import launched_blocks, stream_k, stream_k_pruning, stream_k_rules
 from search_spaces.templates.tma_matmul.problem import rows_of
 
-BARRIER_BYTES = 16  # of shared memory for each stage: two mbarriers
-# With which a thread keeps its place among the parts of tiles: with 94 counted, of 96, ptxas spilled 12 bytes (NVRTC
+BARRIER_BYTES = 16  # bytes of shared memory per stage: two mbarriers
+# Registers that track a thread's position in parts of tiles: with 94 counted, of 96, ptxas spilled 12 bytes (NVRTC
 # 13.5, sm_120, 2026-11-24).
 WALK_REGISTERS = 8
-FLAG_BYTES = 16  # of a word that threads tell each other who came first
+FLAG_BYTES = 16  # bytes: one word that tells all threads whether their block came first
 MIN_BLOCKS = (1, 2, 3)
 SWIZZLES = (32, 64, 128)
-FEW_STAGES = 3  # one that is multiplied, and two on their way
+FEW_STAGES = 3  # one that is multiplied, and two in flight
 
 
 @lru_cache(maxsize=64)
 def space(problem: Matmul, device: Device, *, name: str = "tma_matmul") -> Space:
-    """All schedules of ``problem`` on ``device`` for the template ``name``."""
+    """Return all schedules of ``problem`` on ``device`` for the template ``name``."""
     return Space(
         name,
         parameters(problem, device),
@@ -157,7 +157,7 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
 
 
 def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Rules without which the kernel does not compile, launch or compute ``problem``."""
+    """Return the rules without which the kernel does not compile, launch or compute ``problem``."""
     return (
         *map_rules(),
         *intrinsic_rules(problem, device),
@@ -206,7 +206,7 @@ def _layout_rule(problem: Matmul, side: OperandSide, device: Device) -> Rule:
 
 
 def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Rules that leave out schedules which a simpler or smaller one equals or beats."""
+    """Return the rules that leave out schedules which a simpler or smaller one equals or beats."""
     split = tiling(problem)
     return (
         *tile_size_rules(problem),
@@ -225,7 +225,7 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def _swizzle_rule(problem: Matmul, side: OperandSide) -> Rule:
-    """Wider swizzles have no conflicts and fewer boxes."""
+    """Return the rule that the widest swizzle is used: it has no conflicts and fewer boxes."""
     element_bytes = problem.input_dtype.bytes
 
     def widest(across: IntArray, swizzle: IntArray) -> BoolArray:

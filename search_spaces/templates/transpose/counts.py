@@ -1,4 +1,4 @@
-"""What one transpose schedule demands of the machine: counts, not times."""
+"""Work that one transpose schedule demands of the machine: counts, not times."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def counts(problem: Transpose, config: Config, device: Device) -> CostCounts:
     elements = rows * columns
     loads, stores = elements / vector_x / warp, elements / vector_out / warp
     wavefronts = 0.0
-    # A vector costs its access, and the check and address of a partial tile; turned elements cost a move each.
+    # A vector costs its access, and the bounds check and address of a partial tile; transposed elements a move each.
     instructions = 3.0 * (loads + stores) + (elements / warp if block_rows > 1 and element < 4 else 0.0)
     layout = shared_layout(config)
     if layout is not None:
@@ -31,8 +31,8 @@ def counts(problem: Transpose, config: Config, device: Device) -> CostCounts:
         into, out_of = elements / load_piece / warp, elements / store_piece / warp
         instructions += out_of + (into if config["copy_x"] == "ld.global" else 0.0)
         if store_piece < vector_out and element < 4:
-            instructions += elements / warp  # pieces are put together
-        # Accesses of up to 4 bytes take one cycle of shared memory without conflicts, wider ones more.
+            instructions += elements / warp  # pieces are assembled
+        # Without conflicts, accesses of up to 4 bytes take one cycle of shared memory, wider ones more.
         conflicts_in = conflict_percent(layout, element, "cols", vector_x, copy_columns_x, block_rows) / 100
         conflicts_out = conflict_percent(layout, element, "rows", vector_out, copy_columns_out) / 100
         wavefronts = into * max(1, load_piece * element // 4) * conflicts_in

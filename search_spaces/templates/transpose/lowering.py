@@ -1,4 +1,4 @@
-"""From a config to the kernel of ``autosched/kernels/transpose.cuh``, and to the maps of its threads."""
+"""Generate the kernel of ``autosched/kernels/transpose.cuh``, and the maps of its threads, from a config."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SOURCE = DeviceSource("autosched/kernels/transpose.cuh", "autosched::transpose")
 
 
 def shared_layout(config: Config) -> SharedLayout | None:
-    """Return the layout of the tile of x in shared memory; None where its elements stay in registers."""
+    """Return the layout of the tile of x in shared memory; None if its elements stay in registers."""
     if config["layout_x"] == NONE:
         return None
     layout = parse_layout(config.text("layout_x"), *config.integers("tile_m", "tile_n"))
@@ -25,14 +25,15 @@ def shared_layout(config: Config) -> SharedLayout | None:
 
 
 def load_map(config: Config) -> WgMap:
-    """How the tile of x is dealt out to threads, which stand for subgroups."""
+    """Return how the tile of x is distributed to threads, which act as subgroups."""
     threads, columns, rows, vector = config.integers("threads", "copy_columns_x", "block_rows", "vector_x")
     return WgMap((threads // columns, columns), (rows, vector))
 
 
 def store_map(config: Config) -> WgMap:
-    """How the tile of out is dealt out to threads. Without shared memory it is the load map transposed, and threads
-    keep the numbers that they have there.
+    """Return how the tile of out is distributed to threads.
+
+    Without shared memory it is the transposed load map with the same thread numbers.
     """
     if config["layout_x"] == NONE:
         return load_map(config).transpose_input()

@@ -1,4 +1,4 @@
-"""The same schedule on a problem small enough to emulate."""
+"""Reduce a transpose to a problem small enough to emulate with the same schedule."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from search_spaces.spaces.schedule import Schedule
 
 
 def proxy(problem: Transpose, schedule: Schedule) -> Transpose:
-    """``problem`` cut to a few tiles of ``schedule``, with the remainders of the original.
+    """Return ``problem`` reduced to a few tiles of ``schedule`` with the same remainders.
 
-    What is kept: along rows and columns a full tile and the remainder, or two full tiles; of the batch two matrices, or
-    as many as it takes for a block to reuse each of its stages and for a second block to have too few tiles.
+    Along rows and columns a full tile and the remainder are kept, or two full tiles. Of the batch two matrices are
+    kept, or as many as a block needs to reuse each stage and a second block to have too few tiles.
     """
     tile_m, tile_n = schedule.integer("tile_m"), schedule.integer("tile_n")
     rows = min(problem.rows, tile_m + (problem.rows % tile_m or tile_m))

@@ -1,7 +1,7 @@
-"""The decisions of a transpose schedule, what follows from them, and the rules a schedule must satisfy.
+"""Decisions of a transpose schedule, values derived from them, and the rules that a schedule must satisfy.
 
-The kernel is ``autosched/kernels/transpose.cuh``; its ``static_assert``s carry the names of the rules here. Names:
-rows and columns are those of x; the load side moves lines of x, the store side lines of out, which are columns of x.
+The kernel is ``autosched/kernels/transpose.cuh``; its ``static_assert``s carry the names of the rules here. Rows and
+columns are those of x. The load side moves lines of x, the store side lines of out, which are columns of x.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from search_spaces.templates.common.raster import raster, raster_rule
 from search_spaces.templates.common.shared_tiles import contiguity, stage_bytes
 
 REGISTER_OVERHEAD = 24  # registers for addresses and counters, the fewest seen in compiled kernels
-DRAINED = 32  # registers of elements on their way from shared memory to out
-MOST_STAGED = 96  # registers of a thread that hold elements: twice as many and their addresses spill
+DRAINED = 32  # registers of elements in flight from shared memory to out
+MOST_STAGED = 96  # registers of a thread that hold elements; with twice as many, they and their addresses spill
 SMALLEST_TILE, LARGEST_TILE = 1 << 10, 1 << 15  # bytes
-NONE = "none"  # the layout of a tile that is never in shared memory
+NONE = "none"  # layout of a tile that is never in shared memory
 
 
 @lru_cache(maxsize=64)
 def space(problem: Transpose, device: Device) -> Space:
-    """All schedules of ``problem`` on ``device``."""
+    """Return all schedules of ``problem`` on ``device``."""
     return Space(
         "transpose",
         offered(parameters(problem), device),
@@ -50,13 +50,14 @@ def space(problem: Transpose, device: Device) -> Space:
 
 
 def vectors(problem: Transpose) -> tuple[int, ...]:
-    """Elements that one access may move: up to 16 bytes."""
+    """Return the possible elements per access, up to 16 bytes."""
     return tuple(v for v in (1, 2, 4, 8, 16) if v * problem.element_bytes <= WIDEST_BYTES)
 
 
 def layouts(problem: Transpose) -> tuple[str, ...]:
-    """Return the ``sampled_layouts`` that no other matches here: pads after each line, swizzles of all eight chunks of
-    128 bytes, and xor.
+    """Return the ``sampled_layouts`` that are distinct here.
+
+    They are pads after each line, swizzles of all eight 16-byte chunks of 128 bytes, and xor.
     """
 
     def kept(text: str) -> bool:
@@ -102,8 +103,8 @@ def attributes(problem: Transpose) -> tuple[Attribute, ...]:
         tile_bytes: IntArray, threads: IntArray, vector_x: IntArray, block_rows: IntArray, copy_x: TextColumn
     ) -> IntArray:
         vectors_of_thread = ceil_div(tile_bytes, vector_x * element_bytes * threads)
-        held = vectors_of_thread * ceil_div(vector_x * element_bytes, 4)  # a register each, however small
-        # Pieces of less than a register that blocks are turned into, seen beside what they are made of.
+        held = vectors_of_thread * ceil_div(vector_x * element_bytes, 4)  # one register each, even if small
+        # Blocks are transposed into pieces smaller than a register, which are live together with their sources.
         piece_bytes = block_rows * element_bytes
         pieces: IntArray = tile_bytes // (threads * piece_bytes) * ((block_rows > 1) & (piece_bytes < 4))
         return np.where(copy_x == "ld.global", held + pieces, np.minimum(held, DRAINED))
@@ -141,7 +142,7 @@ def attributes(problem: Transpose) -> tuple[Attribute, ...]:
 
 
 def validity_constraints(problem: Transpose, device: Device) -> tuple[Rule, ...]:
-    """Rules without which the kernel does not compile, launch or compute ``problem``."""
+    """Return the rules without which the kernel does not compile, launch or compute ``problem``."""
     return (
         *_map_constraints(),
         *_route_constraints(),
@@ -153,7 +154,7 @@ def validity_constraints(problem: Transpose, device: Device) -> tuple[Rule, ...]
 
 
 def pruning_rules(problem: Transpose, device: Device) -> tuple[Rule, ...]:
-    """Rules that leave out schedules which a simpler one equals or beats, and poor thread bindings."""
+    """Return the rules that leave out schedules which a simpler one equals or beats, and poor thread mappings."""
     return (
         *_tile_pruning(problem),
         *_binding_pruning(problem),
@@ -287,7 +288,7 @@ def _tile_pruning(problem: Transpose) -> tuple[Rule, ...]:
 
 
 def _binding_pruning(problem: Transpose) -> tuple[Rule, ...]:
-    """Automatic data movement: only bindings with few sectors and wide vectors."""
+    """Return rules of automatic data movement: only thread mappings with few sectors and wide vectors."""
 
     def side(name: str, operand: str, line: str, extent: int) -> tuple[Rule, ...]:
         vector = f"vector_{operand}"
@@ -300,13 +301,13 @@ def _binding_pruning(problem: Transpose) -> tuple[Rule, ...]:
 
 
 def _conflict_pruning(problem: Transpose) -> tuple[Rule, ...]:
-    """Automatic data movement: only bindings with few bank conflicts."""
+    """Return rules of automatic data movement: only thread mappings with few bank conflicts."""
     element_bytes = problem.element_bytes
 
     def loads(layout_x: str, tile_m: int, tile_n: int, vector_x: int, copy_columns_x: int, block_rows: int) -> bool:
         parsed = parse_layout(layout_x, tile_m, tile_n)
         if isinstance(parsed, str) or tile_n % (copy_columns_x * vector_x):
-            return True  # the validity constraints refuse it
+            return True  # a validity constraint refuses it
         if block_rows > 1 and parsed.contiguity("rows") < block_rows:
             return True
         percent = conflict_percent(parsed, element_bytes, "cols", vector_x, copy_columns_x, block_rows)

@@ -1,4 +1,4 @@
-"""What one wgmma schedule demands of the machine: counts that follow from the config, not times."""
+"""Work that one wgmma schedule demands of the machine: counts that follow from the config, not times."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from search_spaces.templates.wgmma_matmul.lowering import box
 from search_spaces.templates.wgmma_matmul.movement import copying
 from search_spaces.templates.wgmma_matmul.problem import row_of
 
-HILBERT_CYCLES = 100.0  # of a round that finds a tile: 25 instructions that wait for each other
-BOTH_END = 0.125  # of k-tiles: an assumption; kernels with nothing in flight reach 808 TFLOP/s (fast.cu)
-ROWS_OF_STORE = 8  # of out, of which the lanes of a warp hold results at a time
-RUN_OF_STORE = 8  # neighbours of a row of out that four lanes store at a time
+HILBERT_CYCLES = 100.0  # cycles per round that finds a tile: 25 dependent instructions
+BOTH_END = 0.125  # share of k-tiles at which both consumers end at once: an assumption; kernels with nothing in flight reach 808 TFLOP/s (fast.cu)
+ROWS_OF_STORE = 8  # rows of out that a warp's lanes hold at one time
+RUN_OF_STORE = 8  # consecutive elements of a row of out that four lanes store together
 
 
 def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
@@ -39,13 +39,13 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     blocks, launched, store_buffers = config.integers("blocks", "launched_blocks", "store_buffers")
     stream_k = config.integer("stream_k")
     cluster = config.integer("cluster_m"), config.integer("cluster_n")
-    if config.integer("tiles_per_block") > 1 and not stream_k:  # blocks are no more than run at a time, on any chip
+    if config.integer("tiles_per_block") > 1 and not stream_k:  # no more blocks than are resident, on any chip
         launched = min(launched, device.running_sms(math.prod(cluster)) * config.integer("min_blocks"))
-    tiles = blocks / launched if stream_k else -(-blocks // launched)  # of a block
+    tiles = blocks / launched if stream_k else -(-blocks // launched)  # tiles per block
     row = row_of(problem, tile_n)
     element = problem.input_dtype.bytes
 
-    # Each multiplication reads its own rows of a and all columns of b from shared memory, which TMA has written once.
+    # Each multiplication reads its own rows of a and all columns of b from shared memory, where TMA writes them once.
     multiplications = tile_m // ROWS * (tile_k // row.k)
     read_bytes = multiplications * element * row.k * (ROWS + tile_n)
     stage_a, stage_b, stage_bytes = config.integers("stage_bytes_a", "stage_bytes_b", "stage_bytes")
@@ -53,9 +53,9 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     boxes = sum(stage_bytes_of / box_bytes for stage_bytes_of, box_bytes in _boxes(problem, config))
     copied = {side: counted for side in SIDES if (counted := copying(problem, config, side, device)) is not None}
     wavefronts += sum(counted.wavefronts for counted in copied.values())
-    # A warp issues a multiplication and the two descriptors of it; waiting and the walk of the ring take the rest.
+    # A warp issues a multiplication and its two descriptors; waiting and advancing the ring take the rest.
     issued = 4 * (3 * multiplications + 16 * consumers) + 2 * boxes + 16
-    if problem.scale == "block":  # each k-tile's sums are scaled and added up
+    if problem.scale == "block":  # each k-tile's sums are scaled and accumulated
         issued += tile_m * tile_n / device.warp_size
     issued += sum(counted.issued for counted in copied.values())
     read_bytes_of_a = multiplications * element * row.k * ROWS
@@ -68,24 +68,24 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     sectors = requested + sum(
         (counted.sector_share - 1) * (stage_a if side == "a" else stage_b) for side, counted in copied.items()
     )
-    # What threads copy is told to have arrived only when the copies of the next stages have begun.
+    # Copies by threads are signalled as complete only after the copies of the next stages have begun.
     ahead = max(2, stages - in_flight) if copied else stages
 
     results = tile_m * tile_n
     finishing = 4.0 * results / device.warp_size
     partial_bytes = 4.0 * results if split_k > 1 else 0.0
     out_bytes = results * problem.out_dtype.bytes
-    # What registers store is exposed; what TMA stores, or one consumer while the other multiplies, only behind the last
-    # tile: all before is traffic beside the loads.
+    # Stores from registers are exposed. Those by TMA, or by one consumer while the other multiplies, are so only after the last
+    # tile: before, they only add traffic to the loads.
     stored = float(out_bytes) if store_buffers else out_bytes * max(1.0, SECTOR_BYTES / _run_of_store(problem))
     stored = stored / split_k + partial_bytes
-    # Each register store of a warp touches a line of every row that its lanes have results of: more than to issue it.
+    # Each register store of a warp touches a line of every row its lanes hold, which takes longer than issuing it.
     lines = 0.0 if store_buffers else results / (device.warp_size * _vector_of_store(problem)) * ROWS_OF_STORE
     draining = max(finishing, device.schedulers_per_sm * lines)
     beside = (tiles - 1) * stored if store_buffers or ping_pong else 0.0
     ends = 1 if ping_pong else math.ceil(tiles)
     exchanged = exchanged_bytes(tile_m, tile_n) if stream_k else 0.0
-    exposed = 0.0 if ping_pong else exchanged  # in turns, the other consumer multiplies meanwhile
+    exposed = 0.0 if ping_pong else exchanged  # when alternating, the other consumer multiplies meanwhile
     dealt = dealt_share(blocks, launched) if stream_k else 0.0
     stored_boxes = _stored_boxes(problem, config)
     staged_whole = store_buffers == stored_boxes
@@ -102,19 +102,19 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
             wavefronts * steps + (2.0 * out_bytes / device.shared_bytes_per_cycle if store_buffers else 0.0)
         )
         * tiles
-        + lines * (tiles - ends),  # what is not waited for takes L1 from the other consumer
+        + lines * (tiles - ends),  # stores that are not waited for take L1 bandwidth from the other consumer
         load_bytes=(sectors * steps + partial_bytes) * tiles + beside + 2 * (exchanged - exposed),
         store_bytes=stored * tiles - beside + 2 * exposed,
         dram_bytes=dram_bytes(problem, config, device, cluster, dealt) + exchanged * launched,
         iterations=math.ceil(steps * tiles),
         cluster=math.prod(cluster),
         stages=ahead,
-        # With nothing in flight tensor cores run dry: once a k-tile of a lone consumer, of two where both end at once.
+        # With nothing in flight tensor cores idle: once per k-tile with one consumer, and if both of two end at once.
         barriers_per_iteration=0.0 if in_flight else 1.0 if consumers == 1 or ping_pong else BOTH_END,
         run_bytes=float(min(box(problem, config, side).line * element for side in SIDES)),
         multicast_bytes=(stage_bytes - requested) * steps * tiles,
         boxed=ends if store_buffers else 0,
-        boxes=1 if staged_whole else stored_boxes,  # those of a tile that is staged whole are waited for together
+        boxes=1 if staged_whole else stored_boxes,  # boxes of a wholly staged tile are waited for together
         box_buffers=1 if staged_whole else max(store_buffers, 1),
         copying_cycles=sum(counted.cycles for counted in copied.values()),
         drains=ends,
@@ -129,14 +129,14 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
 
 
 def _stored_boxes(problem: Matmul, config: Config) -> int:
-    """Boxes of 64 rows that a consumer stores of each tile."""
+    """Return the boxes of 64 rows that a consumer stores per tile."""
     tile_m, tile_n, consumers = config.integers("tile_m", "tile_n", "consumer_warpgroups")
     fragments = tile_m // (ROWS * (1 if config.integer("ping_pong") else consumers))
     return fragments * (tile_n * problem.out_dtype.bytes // config.integer("store_line"))
 
 
 def _seeking(config: Config, cluster: tuple[int, int]) -> float:
-    """Cycles in which a consumer finds its tile of out, before it begins with it."""
+    """Return the cycles in which a consumer finds its next tile of out."""
     if config.text("raster") != HILBERT:
         return 0.0
     across_m, across_n = (config.integer(f"tiles_{axis}") // of for axis, of in zip("mn", cluster, strict=True))
@@ -144,16 +144,16 @@ def _seeking(config: Config, cluster: tuple[int, int]) -> float:
 
 
 def _vector_of_store(problem: Matmul) -> int:
-    """Neighbours of a row of out that a lane stores at a time."""
+    """Return the consecutive elements of a row of out that a lane stores at a time."""
     return 2 if problem.n % 2 == 0 else 1
 
 
 def _run_of_store(problem: Matmul) -> int:
-    """Bytes of a row of out that four lanes store at a time."""
+    """Return the bytes of a row of out that four lanes store together."""
     return RUN_OF_STORE * problem.out_dtype.bytes
 
 
 def _boxes(problem: Matmul, config: Config) -> tuple[tuple[int, int], ...]:
-    """Bytes of each operand's stage, and of one of its boxes."""
+    """Return the bytes of each operand's stage, and of one of its boxes."""
     element = problem.input_dtype.bytes
     return tuple((config.integer(f"stage_bytes_{side}"), box(problem, config, side).size * element) for side in SIDES)

@@ -1,8 +1,8 @@
-"""Where wgmma takes A from: shared memory, or registers that the consumers load from there.
+"""Where wgmma reads A: from shared memory, or from registers that the consumers load from there.
 
-Registers take what descriptors cannot say: elements of 4 bytes that lie along m. Where both can, they only cost: the
-bytes that are read from shared memory are the same, loads take instructions, and no multiplication is in flight while
-its registers are loaded anew. So a search takes shared memory then; the other one stays legal.
+Registers can hold what descriptors cannot express: 4-byte elements contiguous along m. If both are possible, registers
+only add cost: the same bytes are read from shared memory, loads take instructions, and no multiplication is in flight
+while its registers are reloaded. The search then uses shared memory; registers stay legal.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from search_spaces.spaces.rules import Rule
 from search_spaces.templates.common.boxes import along_k
 
 SHARED, REGISTERS = "shared", "registers"  # values of a_operand_source
-FRAGMENT_REGISTERS = 4  # of a thread, of A in one wgmma
+FRAGMENT_REGISTERS = 4  # registers of A per thread in one wgmma
 HEADER = "autosched/ptx/wgmma/of_registers.cuh"
-# Instructions of a warp in SASS: a load of four registers, its address and the fence; where each is a load of its own,
-# addresses are the same for all steps.
+# Warp instructions in SASS: a load of four registers, its address and the fence; if each register is a separate load,
+# all steps share the addresses.
 ISSUED_PER_FRAGMENT, ISSUED_PER_WORDS = 4, 6
-WORDS_CONFLICT = 2  # lanes that read a bank: of four lines under a swizzle of 128 bytes, 32 bytes each
+WORDS_CONFLICT = 2  # lanes per bank: they read four lines with a 128-byte swizzle, 32 bytes each
 
 
 def descriptors_take(problem: Matmul) -> bool:
@@ -33,7 +33,7 @@ def descriptors_take(problem: Matmul) -> bool:
 
 
 def a_operand_source(problem: Matmul) -> Parameter:
-    """``a_operand_source``: where wgmma takes A from."""
+    """Return the decision ``a_operand_source``: where wgmma reads A."""
     values = (SHARED, REGISTERS) if descriptors_take(problem) else (REGISTERS,)
     return categorical("a_operand_source", values, "where wgmma takes a from", before=values[0])
 
@@ -41,14 +41,14 @@ def a_operand_source(problem: Matmul) -> Parameter:
 def fragment_registers(
     problem: Matmul, tile_m: IntArray, tile_k: IntArray, sharing: IntArray, a_operand_source: TextColumn
 ) -> IntArray:
-    """Return registers of A that a consumer's thread holds until the multiplications of a k-tile have been waited for.
+    """Return the registers of A that a consumer's thread holds until a k-tile's multiplications have been waited for.
 
     Args:
-        problem: Has the type.
+        problem: Provides the type.
         tile_m: [n], rows of the tile.
-        tile_k: [n], along k.
-        sharing: [n], consumers that the rows are dealt out to.
-        a_operand_source: [n], "registers" or "shared"; there are none of the latter.
+        tile_k: [n], extent along k.
+        sharing: [n], consumers that share the rows.
+        a_operand_source: [n], "registers" or "shared" (0 registers).
     """
     steps = tile_k * problem.input_dtype.bytes // K_BYTES
     held: IntArray = np.where(a_operand_source == REGISTERS, FRAGMENT_REGISTERS * steps * tile_m // (ROWS * sharing), 0)
@@ -56,7 +56,7 @@ def fragment_registers(
 
 
 def fragment_rules() -> tuple[Rule, ...]:
-    """Rules without which registers of A do not hold what is multiplied."""
+    """Return the rules without which registers of A do not hold what is multiplied."""
     return (
         Rule(
             "a_operand_source",
@@ -67,6 +67,7 @@ def fragment_rules() -> tuple[Rule, ...]:
 
 
 def fragment_pruning(problem: Matmul) -> tuple[Rule, ...]:
+    """Return the rule that A is read from shared memory if possible."""
     if not descriptors_take(problem):
         return ()
     return (
@@ -79,13 +80,13 @@ def fragment_pruning(problem: Matmul) -> tuple[Rule, ...]:
 
 
 def loading(problem: Matmul, config: Config, multiplications: float, wavefronts_of_a: float) -> tuple[float, float]:
-    """Return warp instructions that load A for a k-tile, and the wavefronts of shared memory besides those of wgmma.
+    """Return the warp instructions that load A for a k-tile, and shared-memory wavefronts beyond those of wgmma.
 
     Args:
-        problem: Has type and storage order.
-        config: Says where A is multiplied from.
-        multiplications: Instructions of a k-tile.
-        wavefronts_of_a: Of reading A once without conflicts.
+        problem: Provides type and storage order.
+        config: Says where A is read.
+        multiplications: wgmma instructions per k-tile.
+        wavefronts_of_a: Wavefronts of reading A once without conflicts.
     """
     if config.text("a_operand_source") == SHARED:
         return 0.0, 0.0

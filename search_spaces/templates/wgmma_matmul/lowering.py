@@ -1,4 +1,4 @@
-"""From a config to the kernel of ``autosched/kernels/wgmma_matmul.cuh``: tensor maps and workspaces."""
+"""Generate the kernel of ``autosched/kernels/wgmma_matmul.cuh``, with tensor maps and workspaces, from a config."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ WALK = DeviceSource("autosched/kernels/wgmma_matmul/walk.cuh", "autosched::wgmma
 
 _SWIZZLE_NAMES: dict[int, Literal["NONE", "32B", "64B", "128B"]] = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
 _SUMS = {"f32": "float", "i32": "int", "f16": "autosched::f16x2"}
-# Of autosched::wgmma_matmul, behind its a and b.
+# Arguments of autosched::wgmma_matmul after a and b.
 _CALL = ("scale_a", "scale_b", "bias", "out", "&out_map", "partials", "counters", *ARGUMENT_NAMES)
 
 
 def box(problem: Matmul, config: Config, side: OperandSide) -> SharedLayout:
-    """Where one box of an operand's tile lies in shared memory."""
+    """Return the layout of one box of an operand's tile in shared memory."""
     extent = config.integer("tile_m" if side == "a" else "tile_n")
     found = box_of(problem, side, extent, config.integer("tile_k"), config.integer(f"swizzle_{side}"))
     if isinstance(found, str):
@@ -47,14 +47,14 @@ def box(problem: Matmul, config: Config, side: OperandSide) -> SharedLayout:
 
 
 def tensor_map(problem: Matmul, config: Config, side: OperandSide, operand: Operand) -> TensorMap:
-    """Return how TMA copies an operand: a box of one matrix at a time, whose lines are the width of the swizzle.
+    """Return how TMA copies an operand: a box of one matrix at a time, whose lines have the width of the swizzle.
 
-    Of them it is the share of one block where a cluster copies together, or half of too many.
+    The box is one block's share if a cluster copies together, and half of a tile with too many lines.
 
     Args:
-        problem: Has the storage orders.
-        config: Tiles, swizzles and clusters.
-        side: Which one of the products it is.
+        problem: Provides the storage orders.
+        config: Provides tiles, swizzles and clusters.
+        side: Operand of the product.
         operand: The array.
     """
     swizzle = config.integer(f"swizzle_{side}")
@@ -76,16 +76,18 @@ def tensor_map(problem: Matmul, config: Config, side: OperandSide, operand: Oper
 
 
 def out_map(config: Config, out: Operand) -> TensorMap:
-    """How TMA stores out: boxes of the rows of one wgmma."""
+    """Return how TMA stores out: boxes of the rows of one wgmma."""
     line = config.integer("store_line")
     swizzle = _SWIZZLE_NAMES[0 if line == line_bytes(0) else line]
     return TensorMap.dense("out_map", out, (1, ROWS, line // out.dtype.bytes), swizzle=swizzle)
 
 
 def workspaces(config: Config) -> tuple[Operand, ...]:
-    """Of split-K: partial sums in the order of the accumulators, and one arrival counter for every tile of out. Of
-    stream-K the same for every two neighbours that share a tile: sums of one of them, and for each warpgroup of them
-    two counters, of tickets and of stored sums.
+    """Return the workspaces of split-K or stream-K.
+
+    With split-K: partial sums in the order of the accumulators, and one arrival counter for every tile of out. With
+    stream-K: for every two neighbours that share a tile the sums of one of them, and for each of its warpgroups two
+    counters, of tickets and of stored sums.
     """
     split_k, blocks, accumulators, consumers = config.integers(
         "split_k", "blocks", "accumulators", "consumer_warpgroups"
@@ -116,9 +118,9 @@ def lower_sides(
     """Return the kernel of a valid config.
 
     Args:
-        problem: What is computed.
+        problem: The problem to compute.
         operands: Its a, b, scales and bias (if any) and out.
-        config: The schedule with all that follows from it.
+        config: The schedule with all derived values.
         transposed: Whether the sides are exchanged, so that out is written transposed.
     """
     a, b, *rest = operands

@@ -1,8 +1,8 @@
-"""What copies an operand's tiles to shared memory: TMA, or the threads of the copying warp or warpgroup.
+"""How an operand's tiles are copied to shared memory: by TMA, or by threads of the copying warp or warpgroup.
 
-TMA takes matrices whose lines are a multiple of 16 bytes apart: one thread asks for a box. Threads copy any operand by
-cp.async, 4, 8 or 16 bytes at a time (PTX ISA, "cp.async" and "Async proxy"); where lines are aligned to less than 4,
-whole words arrive and are shifted into place in shared memory.
+TMA takes matrices whose lines are a multiple of 16 bytes apart; one thread issues the copy of a box. Threads copy any
+operand by cp.async, 4, 8 or 16 bytes at a time (PTX ISA, "cp.async" and "Async proxy"). If lines are aligned to less
+than 4 bytes, whole words are copied and shifted into place in shared memory.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.templates.common.boxes import SIDES, STRIDE_BYTES, aligned_bytes, line_extent
 from search_spaces.templates.common.padded_operands import is_padded
 
-COPYING_REGISTERS, SHIFTING_REGISTERS = 48, 64  # that a thread takes which copies, and which shifts lines, too
+COPYING_REGISTERS, SHIFTING_REGISTERS = 48, 64  # registers of a thread that copies, and of one that also shifts lines
 BY_TMA, BY_THREADS = "tma", "cp.async"  # values of copy_a and copy_b
 _WARPGROUP = 4  # warps
-LEAST_COPY_BYTES = 4  # the least that cp.async copies
-ISSUED_PER_COPY = 4  # with the predicate, the address and the walk of the box
-# A word that is shifted into place is read, exchanged and written. H100, 2026-11-27: with what its copy waits for, a
-# warp takes 90 cycles for each, whether it is alone on an SM, or one of four of a block, or another block's is there.
+LEAST_COPY_BYTES = 4  # smallest size of cp.async
+ISSUED_PER_COPY = 4  # instructions per copy, including the predicate and addresses
+# A word that is shifted into place is read, exchanged and written. H100, 2026-11-27: including waits for its copy, a
+# warp takes 90 cycles per word, whether alone on an SM, one of four of a block, or next to another block's.
 ISSUED_PER_SHIFT = 14
 SHIFT_CYCLES = 90.0
 
 
 def access(problem: Matmul, config: Config, side: OperandSide) -> int:
-    """Bytes that the lines of an operand that threads copy are aligned to; 0 where TMA copies it."""
+    """Return the alignment in bytes of the lines of an operand that threads copy; 0 if TMA copies it."""
     return 0 if config.text(f"copy_{side}") == BY_TMA else aligned_bytes(problem, side)
 
 
 def copies(problem: Matmul) -> tuple[Parameter, ...]:
-    """``copy_a`` and ``copy_b``: what copies each operand."""
+    """Return the decisions ``copy_a`` and ``copy_b``: how each operand is copied."""
 
     def copy(side: OperandSide) -> Parameter:
-        if is_padded(problem, side):  # threads read operands where they lie
+        if is_padded(problem, side):  # threads read unpadded operands
             by: tuple[str, ...] = (BY_TMA,)
         else:
             by = (BY_TMA, BY_THREADS) if aligned_bytes(problem, side) == STRIDE_BYTES else (BY_THREADS,)
@@ -55,7 +55,7 @@ def copies(problem: Matmul) -> tuple[Parameter, ...]:
 
 
 def _enough_registers(problem: Matmul) -> int:
-    """Where lines of an operand are aligned to less than cp.async copies, threads shift them."""
+    """Return the registers of copying threads; more if they must shift lines that are aligned to less than a word."""
     return (
         SHIFTING_REGISTERS
         if any(aligned_bytes(problem, side) < LEAST_COPY_BYTES for side in SIDES)
@@ -64,7 +64,7 @@ def _enough_registers(problem: Matmul) -> int:
 
 
 def producer_registers(problem: Matmul) -> Parameter:
-    """Return what the threads of a copying warpgroup keep."""
+    """Return the decision on registers that the threads of a copying warpgroup keep."""
     return ordinal(
         "producer_registers",
         (0, 24, 40, _enough_registers(problem)),
@@ -92,7 +92,7 @@ def ends_bytes(problem: Matmul) -> Attribute:
 
 
 def movement_rules(problem: Matmul) -> tuple[Rule, ...]:
-    """Rules without which threads cannot copy what TMA does not."""
+    """Return the rules without which threads cannot copy what TMA does not."""
     enough = _enough_registers(problem)
     registers = Rule(
         "copying_registers",
@@ -116,9 +116,11 @@ def _alone_rule(side: OperandSide) -> Rule:
 
 
 def copy_pruning(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Rules that leave out what changes nothing: what is for TMA to know where threads copy both operands, or for
-    threads where TMA does. Threads that copy what TMA could only take instructions where blocks for all SMs keep the
-    pipes busy; with fewer, latency counts, and which of the two has less of it is to be measured.
+    """Return rules that leave out decisions without effect, and slow copies.
+
+    Decisions for TMA have no effect if threads copy both operands, and the reverse. If blocks on all SMs keep the pipes
+    busy, copies by threads only take instructions that TMA would not need. With fewer blocks latency counts, and
+    measurements decide.
     """
     enough = _enough_registers(problem)
     return (
@@ -158,20 +160,20 @@ def _busy_rule(problem: Matmul, device: Device, side: OperandSide) -> Rule:
 
 @dataclass(frozen=True)
 class Copying:
-    """What copying an operand's part of a k-tile by threads costs, beyond the bytes that it writes."""
+    """Cost of copying an operand's part of a k-tile by threads, beyond the bytes that it writes."""
 
-    issued: float  # warp instructions, as if spread over the schedulers of an SM
-    wavefronts: float  # of L1, besides those of the writes
-    sector_share: float  # bytes of the sectors read, over those that are copied
-    cycles: float  # of the warps that copy, which wait for each other's words
+    issued: float  # warp instructions, counted as if spread over the schedulers of an SM
+    wavefronts: float  # wavefronts of L1, in addition to those of the writes
+    sector_share: float  # bytes of the sectors read, relative to those copied
+    cycles: float  # cycles of the copying warps, which wait for each other's words
 
 
 def copying(problem: Matmul, config: Config, side: OperandSide, device: Device) -> Copying | None:
-    """Return what copying an operand costs, or None where TMA copies it.
+    """Return the cost of copying an operand by threads, or None if TMA copies it.
 
     Args:
-        problem: Has type and storage order.
-        config: Tiles and swizzles.
+        problem: Provides type and storage order.
+        config: Provides tiles and swizzles.
         side: "a" or "b".
         device: The GPU.
     """
@@ -179,16 +181,18 @@ def copying(problem: Matmul, config: Config, side: OperandSide, device: Device) 
     if bytes_ == 0:
         return None
     stage_bytes = config.integer(f"stage_bytes_{side}")
-    pieces = stage_bytes / max(bytes_, LEAST_COPY_BYTES) / device.warp_size  # of warps
-    # Of the lines, some lie at whole words all the same: of 16-bit elements each second one.
+    pieces = stage_bytes / max(bytes_, LEAST_COPY_BYTES) / device.warp_size  # warp copies
+    # Some lines are nevertheless aligned to words: every second one for 16-bit elements.
     shifted = 1 - bytes_ / LEAST_COPY_BYTES if bytes_ < LEAST_COPY_BYTES else 0.0
     issued = pieces * (ISSUED_PER_COPY + ISSUED_PER_SHIFT * shifted)
     line = line_bytes(config.integer(f"swizzle_{side}"))
     aligned = math.gcd(line_extent(problem, side) * problem.input_dtype.bytes, SECTOR_BYTES)
     return Copying(
-        # A warp that copies alone has one scheduler.
+        # A single copying warp uses one scheduler.
         issued if config.integer("producer_registers") else issued * device.schedulers_per_sm,
-        (1 + 2 * shifted) * stage_bytes / device.shared_bytes_per_cycle,  # from L1; and read and written again
+        (1 + 2 * shifted)
+        * stage_bytes
+        / device.shared_bytes_per_cycle,  # from L1; shifted words are read and written again
         ((line - aligned) / SECTOR_BYTES + 1) * SECTOR_BYTES / line if line >= SECTOR_BYTES else SECTOR_BYTES / line,
         SHIFT_CYCLES * pieces / (_WARPGROUP if config.integer("producer_registers") else 1) if shifted else 0.0,
     )

@@ -1,4 +1,4 @@
-"""Blocks of wgmma_matmul that compute several tiles of out: ``templates.common.persistent`` for its clusters."""
+"""Persistent blocks of wgmma_matmul: ``templates.common.persistent`` for its clusters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from search_spaces.templates.common.stream_k import too_little_idle
 
 
 def launched_blocks(device: Device) -> Attribute:
-    """Blocks of the launch: the fewest for ``tiles_per_block`` of each, or all that run at a time with stream-K."""
+    """Return the blocks to launch: the fewest for ``tiles_per_block`` each, or all resident ones with stream-K."""
 
     def blocks_of_launch(
         blocks: int, tiles_per_block: int, cluster_m: int, cluster_n: int, min_blocks: int, stream_k: int
@@ -33,7 +33,7 @@ def launched_blocks(device: Device) -> Attribute:
 
 
 def persistent_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Rules without which a block cannot compute several tiles, or parts of them."""
+    """Return the rules without which a block cannot compute several tiles, or parts of them."""
 
     def why_not(
         tile_m: int, tile_n: int, min_blocks: int, cluster_m: int, cluster_n: int, tiles_per_block: int, stream_k: int
@@ -70,7 +70,7 @@ def persistent_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def persistent_pruning(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Blocks of several tiles are as many as run at a time: then none waits for another, and they all end together."""
+    """Return the rule that persistent blocks are as many as are resident, so that all end together."""
 
     def why_not(
         tile_m: int, tile_n: int, min_blocks: int, cluster_m: int, cluster_n: int, tiles_per_block: int, stream_k: int

@@ -1,4 +1,4 @@
-"""The problems that the wgmma kernel computes, and how their operands lie."""
+"""Problems that the wgmma kernel computes, and the layout of their operands."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.templates.common.boxes import SIDES, along_k
 from search_spaces.templates.common.tiling import Tiling
 
-REGISTER_BYTES = 4  # of a register of A: such elements lie along k there, however they lie in shared memory
+REGISTER_BYTES = 4  # bytes of a register of A; it holds elements along k, whatever the shared-memory layout
 
 
 def row_of(problem: Matmul, n: int) -> TensorIntrinsic:
-    """Return the instruction of n columns that multiplies ``problem``. Raises ValueError for an n that it does not
-    have.
-    """
+    """Return the instruction with n columns that multiplies ``problem``. Raises ValueError for an invalid n."""
     return wgmma_row(problem.multiplied_as, n, halves=problem.acc == "f16")
 
 
 def supports(problem: Matmul, device: Device, *, through_registers: OperandSide = "a") -> str | None:
-    """None, or in one sentence why the wgmma kernel cannot compute ``problem`` on ``device``. Words of the operand
-    ``through_registers`` may lie in either order.
+    """Return None, or one sentence that says why the wgmma kernel cannot compute ``problem`` on ``device``.
+
+    4-byte elements of the operand ``through_registers`` may be stored in either order.
     """
     if problem.blocks:
         return f"wgmma has no block scales, which {problem.a} needs"
@@ -44,4 +43,5 @@ def supports(problem: Matmul, device: Device, *, through_registers: OperandSide 
 
 
 def tiling(problem: Matmul) -> Tiling:
+    """Return the tiling of a matmul."""
     return Tiling((problem.m, problem.n, problem.k), ("tile_m", "tile_n", "tile_k"), problem.batch)

@@ -1,4 +1,4 @@
-"""The same schedule on a problem small enough to emulate."""
+"""Reduce a matmul to a problem small enough to emulate with the same schedule."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.common.persistent import streams
 from search_spaces.templates.wgmma_matmul.problem import tiling
 
-TILES_PER_BLOCK = (
-    3  # of a block that computes several, where the problem has as many: with both consumers' second turns
-)
+TILES_PER_BLOCK = 3  # tiles of a persistent block, if the problem has as many: includes both consumers' second tiles
 
 
 def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
-    """``problem`` cut to a few tiles of ``schedule``, with the remainders of the original (``Tiling.proxy``): enough
-    k-tiles of a split to reuse each pipeline stage, whole clusters, several tiles of a block where it computes several,
-    a partial wave behind whole ones where stream-K deals out tiles, and two matrices of the batch.
+    """Return ``problem`` reduced to a few tiles of ``schedule`` with the same remainders (``Tiling.proxy``).
+
+    Enough k-tiles of a split remain to reuse each pipeline stage, whole clusters, several tiles of a persistent block,
+    with stream-K whole waves followed by a partial one, and two matrices of the batch.
     """
     m, n, k = tiling(problem).proxy(schedule, lambda tiles: min(tiles, schedule.integer("stages") + 1))
     batch = min(problem.batch, 2)

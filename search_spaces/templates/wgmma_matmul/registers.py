@@ -1,4 +1,4 @@
-"""Registers of wgmma matmuls: what consumers need and have, and what ptxas compiles only with spills."""
+"""Registers of wgmma matmuls: what consumers need and have, and limits above which ptxas spills."""
 
 from __future__ import annotations
 
@@ -10,32 +10,33 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.rules import Rule
 
 REGISTER_STEP = 8  # setmaxnreg (PTX ISA, "setmaxnreg")
-REGISTER_OVERHEAD = 26  # of a consumer besides its accumulators, the fewest that ptxas takes (message C7602)
-END_REGISTERS = 16  # besides, where columns have values of their own to be scaled by or to add, or a long activation
-# And besides for boxes of out, of one and again of more: with 32 beyond 208 accumulators some kernels spilled 4 to 56
+REGISTER_OVERHEAD = 26  # registers of a consumer in addition to accumulators: ptxas' minimum (message C7602)
+END_REGISTERS = 16  # additional, if columns have their own scale or bias, or for a long activation
+# Additional for boxes of out, for one and for more: with 32 beyond 208 accumulators some kernels spilled 4 to 56
 # bytes, and with 40 beyond 192 those of two boxes 4 bytes (NVRTC 13.5, 2026-11-22). Of 60 sampled near these limits two
 # spill 4 bytes still. The main loop of 2026-11-24 holds less: of ten beyond the limit none spills for want of these,
 # but 256x192 with a long activation does, 272 bytes.
 STORE_REGISTERS = 8
-# More for boxes of out and stream-K in one consumer that takes no registers from the copying warp: with 29 to spare
+# Additional for boxes of out and stream-K in one consumer that takes no registers from the copying warp: with 29 spare,
 # 128x176 spilled 4 bytes, and with 5 to spare 192x128 104 (f32 out, bias+gelu, NVRTC 13.5, 2026-11-28).
 STREAM_K_REGISTERS = 40
-MOST_REGISTERS = 240  # that a consumer's thread takes: what a warpgroup of copies leaves to each of two
+MOST_REGISTERS = 240  # largest number per consumer thread: what a copying warpgroup leaves to each of two
 
 
 def consumer_limit(device: Device, threads: IntArray, min_blocks: IntArray, consumer_registers: IntArray) -> IntArray:
-    """Return registers that a consumer's thread has.
+    """Return the registers of a consumer's thread.
 
     Args:
-        device: Limits those of a launch.
-        threads: [n], of a block.
-        min_blocks: [n], blocks of an SM that the compiler limits registers for.
-        consumer_registers: [n], what consumers take of the producer's; 0 where they take none.
+        device: Limits the registers of a launch.
+        threads: [n], threads of a block.
+        min_blocks: [n], blocks per SM for which the compiler limits registers.
+        consumer_registers: [n], registers per consumer thread after taking some from the producer; 0 without.
     """
     return np.where(consumer_registers > 0, consumer_registers, register_limit(device, threads, min_blocks))
 
 
 def register_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
+    """Return the validity constraints on registers."""
     return (
         Rule(
             "setmaxnreg",
@@ -70,7 +71,7 @@ def register_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def spill_rules(device: Device) -> tuple[Rule, ...]:
-    """Pruning rules, which leave out what ptxas compiles only with spills."""
+    """Return pruning rules that leave out schedules which ptxas compiles only with spills."""
 
     def boxes_fit(
         needed_registers: IntArray, store_buffers: IntArray, threads: IntArray, min_blocks: IntArray,

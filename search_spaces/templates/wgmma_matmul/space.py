@@ -1,4 +1,4 @@
-"""The schedules of matmuls by wgmma: those that the kernel can run, and those worth a try.
+"""The schedules of matmuls by wgmma: those that the kernel can run, and those worth trying.
 
 The kernel is ``autosched/kernels/wgmma_matmul.cuh``; its ``static_assert``s carry the names of the rules here.
 """
@@ -64,19 +64,27 @@ from search_spaces.templates.wgmma_matmul.registers import (
     spill_rules,
 )
 
-BARRIER_BYTES = 16  # of shared memory for each stage: two mbarriers
-FLAG_BYTES = 16  # of shared memory: what the last block of a split tells its threads
-COLUMNS_APART, CLOSE_COLUMNS = 16, 32  # tiles apart by 8 of more columns than this are not worth a try each
-BALANCED_N = 64  # of a wgmma: for fewer columns reading shared memory takes longer than multiplying
-FEW_STAGES = 3  # one that is multiplied, and two on their way
-FULL_WAVES = 2  # blocks per SM from which splitting k adds no parallelism
-MOST_CLUSTER = 4  # blocks: larger ones leave SMs of a GPC without work
+BARRIER_BYTES = 16  # bytes of shared memory per stage: two mbarriers
+FLAG_BYTES = 16  # bytes of shared memory: flag of a split's last block
+COLUMNS_APART, CLOSE_COLUMNS = (
+    16,
+    32,
+)  # with more columns than the second, tile_n is tried in steps of the first instead of 8
+BALANCED_N = 64  # columns of a wgmma below which reading shared memory takes longer than multiplying
+FEW_STAGES = 3  # one that is multiplied, and two in flight
+FULL_WAVES = 2  # blocks per SM above which splitting k adds no parallelism
+MOST_CLUSTER = 4  # blocks per cluster: larger ones leave SMs of a GPC idle
 
 
 @lru_cache(maxsize=64)
 def space(problem: Matmul, device: Device, *, transposed: bool = False, name: str = "wgmma_matmul") -> Space:
-    """All schedules of ``problem`` on ``device`` for the template ``name``; of a ``transposed`` one, whose out is
-    stored from registers.
+    """Return all schedules of ``problem`` on ``device``.
+
+    Args:
+        problem: What is computed.
+        device: The GPU.
+        transposed: Whether out is stored transposed, from registers.
+        name: Name of the template.
     """
     return Space(
         name,
@@ -91,7 +99,7 @@ def space(problem: Matmul, device: Device, *, transposed: bool = False, name: st
 def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter, ...]:
     """Return the domains, before any rule applies."""
     span = 128 // problem.input_dtype.bytes
-    in_blocks = problem.scale == "block"  # whose sums are those of a k-tile
+    in_blocks = problem.scale == "block"  # sums are those of a k-tile
     return (
         ordinal("tile_m", (64, 128, 192, 256, 320), "rows of the workgroup tile of out"),
         ordinal("tile_n", _columns(problem), "columns of the workgroup tile of out, the n of one wgmma"),
@@ -131,9 +139,9 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
 
 
 def _columns(problem: Matmul) -> tuple[int, ...]:
-    """Every n of wgmma. With scales of blocks a tile is whole blocks, or a part of one."""
+    """Return every n of wgmma. With block scales a tile is whole blocks, or a part of one."""
     if problem.scale == "block":
-        return 8, 16, 32, 64, 128  # 256 columns take more registers than a thread has
+        return 8, 16, 32, 64, 128  # 256 columns need more registers than a thread has
     return N_OF[problem.multiplied_as]
 
 
@@ -146,8 +154,10 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
     def consumer_registers(
         consumer_warpgroups: IntArray, producer_registers: IntArray, threads: IntArray, min_blocks: IntArray
     ) -> IntArray:
-        """Return the most that the consumers can take: setmaxnreg waits for ever for more than the warpgroups of the
-        block were launched with (PTX ISA, "setmaxnreg").
+        """Return the most registers that the consumers can take.
+
+        setmaxnreg waits forever for more registers than the block's warpgroups were launched with (PTX ISA,
+        "setmaxnreg").
         """
         left = (consumer_warpgroups + 1) * register_limit(device, threads, min_blocks) - producer_registers
         most = left // consumer_warpgroups // REGISTER_STEP * REGISTER_STEP
@@ -226,7 +236,7 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
 
 
 def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Rules without which the kernel does not compile, launch or compute ``problem``."""
+    """Return the rules without which the kernel does not compile, launch or compute ``problem``."""
     return (
         Rule(
             "consumer_warpgroups",
@@ -250,7 +260,7 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def _sharing(consumer_warpgroups: IntArray, ping_pong: IntArray) -> IntArray:
-    """Consumers that share the rows of a tile."""
+    """Return the number of consumers that share the rows of a tile."""
     return np.where(ping_pong > 0, 1, consumer_warpgroups)
 
 
@@ -316,7 +326,7 @@ def _layout_rule(problem: Matmul, side: OperandSide) -> Rule:
         if isinstance(box, str):
             return box
         if side == "a" and not descriptors_take(problem):
-            return None  # threads read it
+            return None  # threads copy it
         answer = row.requirement(side, box, problem.input_dtype.bytes)
         return answer.reason if isinstance(answer, Refusal) else None
 
@@ -329,7 +339,7 @@ def _layout_rule(problem: Matmul, side: OperandSide) -> Rule:
 
 
 def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Rules that leave out schedules which a simpler or smaller one equals or beats."""
+    """Return the rules that leave out schedules which a simpler or smaller one equals or beats."""
     split = tiling(problem)
     return (
         *split.covering_rules(parameters(problem)),

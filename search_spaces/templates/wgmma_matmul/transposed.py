@@ -1,8 +1,8 @@
 """The kernel template of matmuls by wgmma with sides exchanged: out^T = b^T @ a^T.
 
-It serves two kinds of problems. wgmma multiplies 64 rows at a time, which few rows of a leave empty, but as few columns
-as 8. And only wgmma's first operand can come from registers, so tf32 with b stored by rows needs b there. All functions
-are those of ``wgmma_matmul`` for the problem with sides exchanged: its m is n here, its a is b^T.
+It serves two kinds of problems. wgmma multiplies 64 rows at a time, most of them empty if a has few rows, but as few as
+8 columns. And only wgmma's first operand can come from registers, so tf32 with b stored by rows needs b there. All
+functions are those of ``wgmma_matmul`` for the problem with sides exchanged: its m is n here, its a is b^T.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from search_spaces.templates.wgmma_matmul.problem import supports as straight_su
 from search_spaces.templates.wgmma_matmul.space import space as straight_space
 from search_spaces.templates.wgmma_matmul.template import WGMMA_MATMUL
 
-MOST_ROWS = 64  # of a, where wgmma_matmul takes the problem: its 64 rows are full without exchanging sides
+MOST_ROWS = 64  # rows of a; with more, wgmma_matmul's 64 rows are full without exchanging sides
 
 
 def supports(problem: Matmul, device: Device) -> str | None:
-    """None, or in one sentence why this kernel cannot compute ``problem`` on ``device``."""
+    """Return None, or one sentence that says why this kernel cannot compute ``problem`` on ``device``."""
     reason = straight_supports(problem, device, through_registers="b")
     if reason is None and problem.scale == "block":
         return (

@@ -1,7 +1,7 @@
 """The open catalogue of operators and kernel templates: built in, from other packages, or registered in this process.
 
-Another package adds its own by an entry point of the group ``autosched.templates``: it names a KernelTemplate, an
-Operator, or a list of both, or a function without arguments that returns one of these.
+Another package adds its own by an entry point of the group ``autosched.templates``. It names a KernelTemplate, an
+Operator, a list of both, or a function without arguments that returns one of these.
 """
 
 from __future__ import annotations
@@ -45,29 +45,30 @@ TILE_PROBLEMS: tuple[type[TileOperator], ...] = (
 
 
 class BuiltInTemplate(NamedTuple):
-    """A template of ours, which is imported once it is asked for: a verification waits for those of its operator
-    alone.
-    """
+    """A built-in template, imported on demand, so that a verification imports only those of its operator."""
 
-    name: str  # the constant is called so too, in capitals
+    name: str  # also the name of the constant, in capitals
     operators: tuple[str, ...]
-    module: str  # below search_spaces.templates
+    module: str  # relative to search_spaces.templates
 
     def load(self) -> KernelTemplate:
+        """Import the template."""
         loaded: KernelTemplate = getattr(import_module(f"search_spaces.templates.{self.module}"), self.name.upper())
         return loaded
 
 
 class BuiltInTileProgram(NamedTuple):
-    """The template of a problem that states its tile programs: the compiler of tile programs is imported for it."""
+    """The template of a problem defined by tile programs; importing it imports their compiler."""
 
     problem: type[TileOperator]
 
     @property
     def operators(self) -> tuple[str, ...]:
+        """Names of the operators that it computes."""
         return (self.problem.operator,)
 
     def load(self) -> KernelTemplate:
+        """Import the template."""
         from search_spaces.tile_operators.tile_template import tile_template
 
         return tile_template(self.problem)
@@ -105,27 +106,31 @@ class _Catalogue:
 
     @property
     def operators(self) -> Mapping[str, Operator]:
+        """All operators by name."""
         self._load_entry_points()
         return self._operators
 
     @property
     def template_names(self) -> tuple[str, ...]:
+        """Names of all templates."""
         self._load_entry_points()
         return tuple(self._templates)
 
     def templates_of(self, operator: str) -> tuple[KernelTemplate, ...]:
+        """Return the templates of an operator."""
         self._load_entry_points()
         names = [name for name, entry in self._templates.items() if operator in entry.operators]
         return tuple(map(self.template, names))
 
     def template(self, name: str) -> KernelTemplate:
+        """Return the template called ``name``."""
         entry = self._templates[name]
         if isinstance(entry, BuiltInTemplate | BuiltInTileProgram):
             entry = self._templates[name] = entry.load()
         return entry
 
     def add(self, *entries: Operator | KernelTemplate, replace: bool = False) -> None:
-        """All of them or none. With ``replace``, what was added so before gives way."""
+        """Add all entries or none. With ``replace``, entries that were added with ``replace`` are replaced."""
         for entry in entries:
             if not isinstance(entry, (Operator, KernelTemplate)):
                 raise ValueError(f"only an Operator or a KernelTemplate can be registered, not {entry!r}")
@@ -141,7 +146,7 @@ class _Catalogue:
                     self._replaceable.add((type(entry), entry.name))
 
     def _known(self, entry: Operator | KernelTemplate) -> Operator | KernelTemplate | None:
-        """Return what has the name of ``entry``."""
+        """Return the entry with the name of ``entry``, or None."""
         if isinstance(entry, Operator):
             return self._operators.get(entry.name)
         return self.template(entry.name) if entry.name in self._templates else None
@@ -162,15 +167,20 @@ def _catalogue() -> _Catalogue:
 
 
 def register(*entries: Operator | KernelTemplate, replace: bool = False) -> None:
-    """Add operators and templates to the catalogue of this process. The same one may be registered again; with
-    ``replace``, another one may take the name of one that was registered with ``replace`` itself.
+    """Add operators and templates to the catalogue of this process.
 
-    Raises ValueError for a name already taken, and for anything other than an operator or a template.
+    Args:
+        entries: Operators and templates; registering the same one again has no effect.
+        replace: Whether an entry may take the name of one that was itself registered with ``replace``.
+
+    Raises:
+        ValueError: For a name already taken, or anything other than an operator or a template.
     """
     _catalogue().add(*entries, replace=replace)
 
 
 def operators() -> tuple[Operator, ...]:
+    """Return all operators."""
     return tuple(_catalogue().operators.values())
 
 
@@ -182,11 +192,12 @@ def operator(name: str) -> Operator:
 
 
 def is_operator(name: str) -> bool:
-    """Whether an operator is called ``name``: a user's kernel is one once its file was read."""
+    """Whether an operator is called ``name``; a user's kernel is one after its file was read."""
     return name in _catalogue().operators
 
 
 def templates() -> tuple[KernelTemplate, ...]:
+    """Return all templates."""
     return tuple(map(_catalogue().template, _catalogue().template_names))
 
 
@@ -207,15 +218,21 @@ def _check_name(name: str, known: Collection[str], what: str) -> None:
 
 
 def candidates(problem: Problem, device: Device) -> tuple[tuple[KernelTemplate, str | None], ...]:
-    """Every template of the problem's operator, each with the reason why it cannot compute ``problem``, or None."""
+    """Return every template of the problem's operator, with the reason why it cannot compute ``problem``, or None."""
     return tuple((t, t.why_not(problem, device)) for t in _catalogue().templates_of(problem.operator))
 
 
 def templates_for(problem: Problem, device: Device, only: Iterable[str | KernelTemplate] | None = None) -> TemplateSet:
-    """Return the templates that can compute ``problem`` on ``device``; with ``only`` (names or templates), just those.
+    """Return the templates that can compute ``problem`` on ``device``.
 
-    Raises ValueError for an unknown name, for a template in ``only`` that cannot compute the problem, and where no
-    template can, with the reason for each.
+    Args:
+        problem: The problem.
+        device: The GPU.
+        only: Names or templates to choose from. Default: all.
+
+    Raises:
+        ValueError: For an unknown name, for a template in ``only`` that cannot compute the problem, and if no template
+            can, with the reason for each.
     """
     if only is not None:
         named = [template(entry) if isinstance(entry, str) else entry for entry in only]
@@ -233,9 +250,7 @@ def templates_for(problem: Problem, device: Device, only: Iterable[str | KernelT
 
 
 def problem_from_json(data: Mapping[str, Any]) -> Problem:
-    """Return the problem whose ``to_json()`` was ``data``. Raises ValueError for an unknown operator or invalid
-    data.
-    """
+    """Return the problem whose ``to_json()`` was ``data``. Raises ValueError for invalid data."""
     if not isinstance(data, Mapping):
         raise ValueError(f"the JSON of a problem must be an object, not {data!r}")
     return operator(str(data.get("operator"))).from_json(data)

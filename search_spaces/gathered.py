@@ -1,4 +1,4 @@
-"""Options from the keywords of a call: the one rule for functions that take an options value or its fields."""
+"""Build options from the keywords of a call: one rule for functions that take an options value or its fields."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ Options = TypeVar("Options", bound="DataclassInstance")
 
 
 def gathered(options_type: type[Options], argument: str, value: Options | None, keywords: Mapping[str, Any]) -> Options:
-    """Return options with ``keywords`` in place of the fields that they name.
+    """Return options in which ``keywords`` override the fields they name.
 
     Args:
         options_type: Dataclass of the options.
-        argument: Name of the argument in which a caller hands in a value.
-        value: Options whose fields the keywords replace. Default: new ones.
+        argument: Name of the argument through which a caller passes a value.
+        value: Options whose fields the keywords override. Default: new ones.
         keywords: Fields by name.
 
     Raises:
-        TypeError: A missing or unknown field, or ``value`` of another type.
-        ValueError: An option that cannot be used.
+        TypeError: For a missing or unknown field, or a ``value`` of another type.
+        ValueError: For an invalid option.
     """
     if value is None:
         return options_type(**keywords)

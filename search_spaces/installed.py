@@ -1,7 +1,7 @@
-"""Installed packages, as the names of their metadata folders say.
+"""Find installed packages by the names of their metadata folders.
 
-importlib.metadata, which reads them by a parser of mail, takes a tenth of a small verification to import: what most
-commands ask is answered without it.
+Importing importlib.metadata, which uses a mail parser, takes a tenth of a small verification's time. Most commands need
+only what the folder names tell.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-_METADATA = (".dist-info", ".egg-info", "egg-info")  # the last in an unpacked egg
+_METADATA = (".dist-info", ".egg-info", "egg-info")  # the last one is that of an unpacked egg
 
 
 def metadata_folders() -> Iterator[tuple[str, str]]:
-    """Yield the name of each package's metadata folder and where that is, in the order of ``sys.path``."""
+    """Yield the name and location of each package's metadata folder, in the order of ``sys.path``."""
     for folder in sys.path:
         with suppress(OSError):
             yield from (
@@ -32,7 +32,7 @@ def metadata_folders() -> Iterator[tuple[str, str]]:
 
 
 def metadata_folder(package: str) -> tuple[Path, str] | None:
-    """Return the metadata folder of a package and its version; None where only importlib.metadata could find it."""
+    """Return the metadata folder of a package and its version; None if only importlib.metadata could find it."""
     start = f"{re.sub('[-_.]+', '_', package).lower()}-"
     for name, folder in metadata_folders():
         if name.lower().startswith(start) and name.endswith(".dist-info"):
@@ -41,7 +41,7 @@ def metadata_folder(package: str) -> tuple[Path, str] | None:
 
 
 def entry_points(*, group: str) -> tuple[EntryPoint, ...]:
-    """Return the entry points of a group, as ``importlib.metadata.entry_points``."""
+    """Return the entry points of a group, like ``importlib.metadata.entry_points``."""
     if not _may_offer(group):
         return ()
     from importlib import metadata
@@ -54,19 +54,21 @@ class UnusableEntryPoint(UserWarning):
 
 
 def load_offers(group: str, what: str, add: Callable[[Any], None]) -> None:
-    """Hand what the packages of a group offer to ``add``, by name. A broken package gets a warning and nothing else.
+    """Pass each object that packages offer in a group to ``add``, by name. A broken package only causes a warning.
 
     Args:
-        group: Of entry points, each of which names an object or a function without arguments that returns one.
-        what: They provide, for the warning.
-        add: Takes one offer. What it raises counts as the package's.
+        group: Group of entry points, each of which names an object or a function without arguments that returns one.
+        what: Name of the offered objects, for the warning.
+        add: Takes one offer; exceptions count as the package's errors.
     """
     for point in sorted(entry_points(group=group), key=lambda p: (p.name, p.value)):
         try:
             offered = point.load()
             add(offered() if callable(offered) else offered)
         except (Exception, SystemExit) as error:  # a broken third-party package must not break the catalogue
-            text = ascii(" ".join(f"{type(error).__name__}: {error}".split()))[1:-1]  # nor act on a terminal
+            text = ascii(" ".join(f"{type(error).__name__}: {error}".split()))[
+                1:-1
+            ]  # escaped, so that it cannot control a terminal
             warnings.warn(
                 f"the entry point {point.name} ({point.value}) provides no {what} ({text}): fix its package",
                 UnusableEntryPoint,
@@ -75,10 +77,10 @@ def load_offers(group: str, what: str, add: Callable[[Any], None]) -> None:
 
 
 def _may_offer(group: str) -> bool:
-    """Whether a package has the entry points of a group; True as well where none of these folders would say so."""
+    """Whether a package may have entry points of a group; True if the folders do not tell."""
     if any(hasattr(finder, "find_distributions") and finder is not PathFinder for finder in sys.meta_path):
         return True
-    if any(os.path.isfile(place) for place in sys.path):  # zipped
+    if any(os.path.isfile(place) for place in sys.path):  # a zip file
         return True
     for name, folder in metadata_folders():
         with suppress(OSError), open(os.path.join(folder, name, "entry_points.txt"), "rb") as file:

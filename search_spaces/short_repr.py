@@ -1,4 +1,4 @@
-"""Representations of dataclasses for people, of bounded length whatever the fields hold: sources, arrays, findings."""
+"""Bounded-length representations of dataclasses, whatever the fields hold: sources, arrays, findings."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ _FIELDS = _Fields()
 
 
 def short_repr(self: Any) -> str:
-    """Return ``Name(field=value, ...)`` with values cut where they are long, at most ``MOST`` characters; fields that
-    hold their defaults are left out. For use as ``__repr__`` of a dataclass.
+    """Return ``Name(field=value, ...)``, at most ``MOST`` characters; for use as ``__repr__`` of a dataclass.
+
+    Long values are shortened, and fields with their defaults are left out.
     """
     shown = []
     for field in dataclasses.fields(self):
@@ -46,7 +47,7 @@ def short_repr(self: Any) -> str:
 
 
 def cut(text: str) -> str:
-    """Return the representation of an object, cut where it is longer than ``MOST``."""
+    """Return the representation of an object, shortened to ``MOST`` characters."""
     return text if len(text) <= MOST else f"{text[: MOST - 4]}...)"
 
 

@@ -1,8 +1,8 @@
-"""Compute capabilities as data rows: the limits of an SM, and the *features*, which instructions it has.
+"""Compute capabilities as data rows: the limits of an SM, and its *features*, the instructions it has.
 
-Compute capability is not an order: 12.0 has tensor memory access but neither wgmma nor tcgen05, and 10.0 has no
-block-scaled mma.sync. Whatever a kernel needs is therefore asked for by the name of a feature, never by comparing
-numbers. A new architecture is one more row.
+Compute capabilities are not ordered by features: 12.0 has tensor memory access but neither wgmma nor tcgen05, and 10.0
+has no block-scaled mma.sync. Code therefore tests features by name and never compares numbers. A new architecture is
+one more row.
 
 Limits are those of ``cuda_occupancy.h`` of CUDA 13.5 and of libcudacxx's ``arch_traits.h``, which agree. Features are
 what NVRTC 13.5 compiles; a test compiles one kernel for each feature and architecture and compares.
@@ -15,15 +15,17 @@ import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-# Which target has a feature: all; the architecture's own ("a") and its family's ("f"); or its own alone.
+# Targets that have a feature: all; the architecture's own ("a") and its family's ("f"); or only its own.
 Scope = Literal["", "f", "a"]
 
 
 class ArchitectureFeature(NamedTuple):
     """Instructions that an architecture has or lacks together.
 
-    ``since`` is the first target that has it, as refusals name it; ``doc`` says what it is. ``scope``: whether it needs
-    an architecture- or family-specific target, of the architectures whose targets have such a suffix.
+    Attributes:
+        since: The first target that has it, for error messages.
+        doc: What it is.
+        scope: Whether it needs an architecture-specific or family-specific target, where targets have such a suffix.
     """
 
     name: str
@@ -96,14 +98,16 @@ _RTX_BLACKWELL = _SINCE_BLACKWELL | {"native_fp8_mma", "narrow_mma", "block_scal
 
 @dataclass(frozen=True)
 class Architecture:
-    """One compute capability: ``sm`` is 10 * major + minor, sizes are bytes, counts are of one SM unless said.
+    """One compute capability. Sizes are bytes, and counts are per SM unless stated otherwise.
 
-    - ``shared_per_block``: with opt-in; ``reserved_shared``: what the driver keeps of each block besides.
-    - ``shared_unit``: shared memory is allocated in multiples of it.
-    - ``named_barriers``: that all blocks of an SM share, 0 where each block has 16 whatever its neighbours use.
-    - ``tensor_memory_blocks``: blocks of an SM that hold tensor memory at a time, 0 without tensor memory.
-    - ``targets``: what code is compiled for, the one with all features first.
-    - ``cuda``: the first CUDA toolkit that compiles for it.
+    Attributes:
+        sm: 10 * major + minor.
+        shared_per_block: Maximum with opt-in.
+        reserved_shared: Additional shared memory per block that the driver reserves.
+        shared_unit: Allocation unit of shared memory.
+        named_barriers: Named barriers that all blocks of an SM share; 0 if each block has 16 of its own.
+        tensor_memory_blocks: Blocks per SM that can hold tensor memory at a time; 0 without tensor memory.
+        cuda: The first CUDA toolkit that compiles for it.
     """
 
     sm: int
@@ -127,15 +131,17 @@ class Architecture:
 
     @property
     def major(self) -> int:
+        """Major compute capability."""
         return self.sm // 10
 
     @property
     def targets(self) -> tuple[str, ...]:
+        """Compilation targets, the one with all features first."""
         suffixes = ("a", "f", "") if self.major >= 10 else ("a", "") if self.major == 9 else ("",)
         return tuple(f"sm_{self.sm}{suffix}" for suffix in suffixes)
 
     def features_of(self, target: str) -> frozenset[str]:
-        """Return what code that is compiled for ``target``, one of ``targets``, can use."""
+        """Return the features available to code compiled for ``target``, one of ``targets``."""
         if target.endswith("a"):
             return self.features
         wanted = ("", "f") if target.endswith("f") else ("",)
@@ -147,7 +153,7 @@ _KIB = 1024
 
 def _row(sm: int, chips: str, features: frozenset[str], shared: int, threads: int, blocks: int, cuda: str,
          named_barriers: int = 0, tensor_memory_blocks: int = 0) -> Architecture:  # fmt: skip
-    """Return an architecture since sm_80: the driver keeps 1 KiB of each block's shared memory."""
+    """Return an architecture from sm_80 on, where the driver reserves 1 KiB of each block's shared memory."""
     return Architecture(
         sm, chips, features, shared * _KIB, (shared - 1) * _KIB, threads, blocks, cuda,
         named_barriers=named_barriers, tensor_memory_blocks=tensor_memory_blocks,
@@ -172,7 +178,7 @@ ARCHITECTURES: dict[int, Architecture] = {
 }
 
 
-# Compute capabilities that share NVIDIA's name of an architecture.
+# Compute capabilities by NVIDIA's name of the architecture.
 GENERATIONS: dict[str, tuple[int, ...]] = {
     "turing": (75,),
     "ampere": (80, 86, 87),
@@ -186,9 +192,7 @@ _CAPABILITY = re.compile(r"(?:sm_?|compute_?|cc ?)?(\d{2,3}|\d{1,2}\.\d)[af]?")
 
 
 def capabilities_called(name: str) -> tuple[int, ...]:
-    """Return the compute capabilities that ``name`` stands for: those of "hopper", or of "sm_90a", "compute_90" and
-    "9.0"; none of another text.
-    """
+    """Return the compute capabilities with a name such as "hopper", "sm_90a", "compute_90" or "9.0"; else ()."""
     lower = " ".join(name.lower().replace("_", " ").replace("-", " ").split())
     number = _CAPABILITY.fullmatch(name.lower())
     return GENERATIONS.get(lower) or ((int(number[1].replace(".", "")),) if number else ())
@@ -199,9 +203,13 @@ class UnknownArchitecture(ValueError):
 
 
 def architecture(sm: int) -> Architecture:
-    """Return the row of a compute capability, 90 for 9.0. One whose major is known runs code of the nearest lower
-    minor, and gets its portable features (CUDA C++ Programming Guide, "Binary compatibility"). Raises
-    UnknownArchitecture.
+    """Return the row of a compute capability, such as 90 for 9.0.
+
+    An unknown minor of a known major runs code of the nearest lower minor, and gets that one's portable features (CUDA
+    C++ Programming Guide, "Binary compatibility").
+
+    Raises:
+        UnknownArchitecture: If no row describes it.
     """
     row = ARCHITECTURES.get(sm)
     if row is not None:

@@ -1,6 +1,6 @@
-"""Block-scaled formats as data rows: elements of few bits, of which neighbours along k share a scale.
+"""Block-scaled formats as data rows: narrow elements, where neighbours along k share a scale.
 
-mxf8 and mxf4 are those of the OCP Microscaling Formats Specification, revision 1.0, section 5; nvf4 is NVIDIA's, with
+mxf8 and mxf4 are those of the OCP Microscaling Formats Specification, revision 1.0, section 5. nvf4 is NVIDIA's, with
 scales that have a mantissa (cuBLAS documentation, "Narrow precision data types usage").
 """
 
@@ -12,12 +12,12 @@ import numpy as np
 
 from search_spaces.hardware.dtypes import E2M1X2, E4M3, MULTIPLIED_DTYPES, UE4M3, UE8M0, DType
 
-FP4 = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])  # of e2m1 without its sign, the highest bit
-FP4_EXPONENT = -14  # numbers of e2m1 times a scale are that much smaller: as f16 they are then exact
+FP4 = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])  # values of e2m1 without its sign, the highest bit
+FP4_EXPONENT = -14  # power of two that makes products of e2m1 and a scale exact in f16
 
 
 class BlockFormat(NamedTuple):
-    """``block`` numbers along k share a scale of type ``scale``; they are stored as ``element``."""
+    """A block-scaled format: ``block`` numbers along k, stored as ``element``, share a scale of type ``scale``."""
 
     name: str
     element: DType
@@ -31,7 +31,7 @@ class BlockFormat(NamedTuple):
 
     @property
     def word_elements(self) -> int:
-        """Stored elements along k whose scales fill a register of 32 bits."""
+        """Stored elements along k whose scales fill a 32-bit register."""
         return 32 // self.scale.bits * self.block_elements
 
 
@@ -44,7 +44,7 @@ BLOCK_FORMATS = {
     )
 }
 
-UNIT_SCALED_AS = "mxf8"  # what 8-bit floats are multiplied as where their scales are one
+UNIT_SCALED_AS = "mxf8"  # format in which 8-bit floats are multiplied with scales of one
 
-# How factors of a product are stored, block-scaled ones included.
+# Storage types of the factors of a product, including block-scaled ones.
 FACTOR_DTYPES = MULTIPLIED_DTYPES | {name: row.element for name, row in BLOCK_FORMATS.items()}

@@ -1,4 +1,4 @@
-"""GPUs as data rows: what a schedule must fit into, and the rates that cost models need. No GPU is queried.
+"""GPUs as data rows: the limits on schedules, and the rates that cost models need. No GPU is queried.
 
 A device is a product (``products``: counts, clocks, bandwidths) of an architecture (``architectures``: limits and
 features). A new GPU is one more product.
@@ -19,11 +19,11 @@ from search_spaces.hardware.architectures import FEATURES, Architecture, archite
 from search_spaces.hardware.products import ALIASES, PRODUCTS, GpuProduct, rates_of
 
 _MIB = 2**20
-_SMS_OF_TPC, _SMS_OF_GPC = 2, 16  # of Hopper; some GPCs have 18 (H100 white paper, and products with 132 SMs)
+_SMS_OF_TPC, _SMS_OF_GPC = 2, 16  # for Hopper; some GPCs have 18 SMs (H100 white paper, and products with 132 SMs)
 
 
-_TWO_PARTITIONS = (80, 90)  # of L2
-_MAY_BE_ZERO = ("reserved_shared_per_block", "sustained_clock_hz")  # sm_75 reserves nothing; not known
+_TWO_PARTITIONS = (80, 90)  # compute capabilities whose L2 has two partitions
+_MAY_BE_ZERO = ("reserved_shared_per_block", "sustained_clock_hz")  # sm_75 reserves nothing; the clock may be unknown
 
 
 @cache
@@ -32,30 +32,33 @@ def _features(sm: int, arch: str) -> frozenset[str]:
 
 
 class UnknownDevice(ValueError):
-    """No row has that name. The message is one line that lists the names."""
+    """No row has that name. The message is one line with the known names."""
 
 
 @dataclass(frozen=True)
 class Device:
-    """One GPU. Bytes, hertz, bytes per second, and floating point operations per cycle of one SM (an FMA is two).
+    """One GPU. Units: bytes, hertz, bytes per second, and flops per cycle of one SM (an FMA is two).
 
-    ``tensor_flops_per_cycle`` holds, per operand type, the dense rate of the widest instruction with f32 accumulation
-    (wgmma on sm_90, mma.sync elsewhere), and as "f16_f16" that of f16 added up in f16 where it is another one;
-    ``mma_sync_fraction`` is the part of it that mma.sync reaches. Tensor peaks of
-    data sheets are at ``tensor_clock_hz``, all others at ``clock_hz``. ``memory_bytes`` is the total that the driver
-    reports; programs can use a little less. ``driver_names`` are the names under which the driver reports this product,
-    which some share with others. ``sustained_clock_hz`` is the clock that the power limit leaves where tensor cores
-    multiply 16-bit floats all the time, 0 where it is not known to be below ``tensor_clock_hz``. ``sms_of_gpcs`` are
-    the SMs of each GPC of one such chip, empty where nobody has measured it. ``unconfirmed`` names
-    the figures of the row that no source confirms; ``derived`` says that its figures are the driver's and its
-    architecture's, because no row has the product.
+    Tensor peaks of data sheets are at ``tensor_clock_hz``, all others at ``clock_hz``.
+
+    Attributes:
+        tensor_flops_per_cycle: Dense rate per operand type of the widest instruction with f32 accumulation (wgmma on
+            sm_90, mma.sync elsewhere); "f16_f16" is f16 accumulated in f16, if its rate differs.
+        mma_sync_fraction: Share of that rate that mma.sync reaches.
+        memory_bytes: Total that the driver reports; programs can use slightly less.
+        driver_names: Names under which the driver reports this product; some are shared with other products.
+        sustained_clock_hz: Clock within the power limit while tensor cores constantly multiply 16-bit floats; 0 if not
+            known to be below ``tensor_clock_hz``.
+        sms_of_gpcs: SMs of each GPC of one such chip; empty if not measured.
+        unconfirmed: Figures of the row that no source confirms.
+        derived: Whether the figures are the driver's and the architecture's, because no row has the product.
     """
 
     name: str
     sm: int
     arch: str
     sm_count: int
-    shared_per_block: int  # with opt-in
+    shared_per_block: int  # maximum with opt-in
     shared_per_sm: int
     max_threads_per_sm: int
     max_blocks_per_sm: int
@@ -74,7 +77,7 @@ class Device:
     registers_per_sm: int = 65536
     registers_per_block: int = 65536
     max_registers_per_thread: int = 255
-    register_allocation_unit: int = 256  # registers, per warp
+    register_allocation_unit: int = 256  # registers are allocated per warp in multiples of this
     max_threads_per_block: int = 1024
     warp_size: int = 32
     schedulers_per_sm: int = 4  # each with its share of the registers
@@ -145,34 +148,44 @@ class Device:
         return architecture(self.sm)
 
     def has(self, feature: str) -> bool:
-        """Whether code compiled for ``arch`` can use a feature, a key of ``architectures.FEATURES``; "" is what all
-        have. Raises KeyError for another one.
+        """Whether code compiled for ``arch`` can use a feature.
+
+        Args:
+            feature: A key of ``architectures.FEATURES``; "" is a feature of all devices.
+
+        Raises:
+            KeyError: For an unknown feature.
         """
         return not feature or FEATURES[feature].name in _features(self.sm, self.arch)
 
     @property
     def note(self) -> str:
-        """What is not certain about the row, "" where all of it is from a data sheet."""
+        """What is uncertain about the row; "" if all of it is from a data sheet."""
         derived = f"derived from the driver's figures and sm_{self.architecture.sm}" if self.derived else ""
         unconfirmed = f"unconfirmed: {self.unconfirmed}" if self.unconfirmed else ""
         return "; ".join(part for part in (derived, unconfirmed) if part)
 
     @property
     def max_warps_per_sm(self) -> int:
+        """Warps per SM."""
         return self.max_threads_per_sm // self.warp_size
 
     def sms_of_clusters(self, cluster: int) -> int:
-        """SMs that clusters of so many blocks fill, of 1, 2 or a multiple of 2: two blocks share a TPC; more find room
-        in a GPC, of which the last SMs stay empty where ``cluster`` does not divide them. Which GPCs of a chip have
-        more SMs than the fewest only its driver knows, which is asked where a kernel is loaded; here none has.
+        """Return the SMs that clusters of so many blocks occupy, for sizes 1, 2 and multiples of 2.
+
+        Two blocks share a TPC; larger clusters fit in a GPC, whose last SMs stay empty if ``cluster`` does not divide
+        them. Only the driver knows which GPCs of a chip have more SMs than the smallest; it is asked when a kernel is
+        loaded. Here none has more.
         """
         if cluster <= _SMS_OF_TPC:
             return self.sm_count // cluster * cluster
         return max(cluster, self.sm_count // _SMS_OF_GPC * (_SMS_OF_GPC // cluster * cluster))
 
     def running_sms(self, cluster: int) -> int:
-        """SMs that clusters of so many blocks are expected to fill: as of ``sms_of_clusters``, but with the GPCs of a
-        chip that was measured. Kernels are launched for the former; the driver says where a chip has room for less.
+        """Return the SMs that clusters of so many blocks are expected to occupy.
+
+        Unlike ``sms_of_clusters`` it uses the GPCs of a measured chip. Kernels are launched for the latter; the driver
+        says if a chip has less room.
         """
         if cluster <= _SMS_OF_TPC or not self.sms_of_gpcs:
             return self.sms_of_clusters(cluster)
@@ -180,25 +193,32 @@ class Device:
 
     @property
     def l2_for_all(self) -> int:
-        """Bytes of L2 for what all SMs read: where L2 is two partitions, each has a copy for the SMs connected to it
-        (A100 white paper, "A100 L2 cache"; H100 has the same two).
+        """Bytes of L2 for data that all SMs read.
+
+        If L2 has two partitions, each has a copy for the SMs connected to it (A100 white paper, "A100 L2 cache"; H100
+        has the same two).
         """
         return self.l2_bytes // 2 if self.sm in _TWO_PARTITIONS else self.l2_bytes
 
     def tensor_rate(self, operand_dtype: str) -> float:
-        """Dense tensor flops per cycle per SM for operands of a type, such as "f16", "tf32" or "e4m3"; of i8 integer
-        operations; of "f16_f16" those added up in f16. Raises ValueError for a type that the tensor cores do not
-        multiply.
+        """Return dense tensor flops per cycle and SM for an operand type.
+
+        Args:
+            operand_dtype: Such as "f16", "tf32" or "e4m3"; "i8" for integer operations; "f16_f16" for accumulation in
+                f16.
+
+        Raises:
+            ValueError: For a type that the tensor cores do not multiply.
         """
         rates = dict(self.tensor_flops_per_cycle)
-        for name in (operand_dtype, operand_dtype.partition("_")[0]):  # the sums' type matters where a row names it
+        for name in (operand_dtype, operand_dtype.partition("_")[0]):  # the accumulator type matters if a row names it
             if name in rates:
                 return rates[name]
         known = ", ".join(name for name, _ in self.tensor_flops_per_cycle)
         raise ValueError(f"device {self.name} has no tensor rate for {operand_dtype!r}: use one of {known}")
 
     def tensor_peak(self, operand_dtype: str) -> float:
-        """Dense tensor flop/s of the whole device, as its data sheet counts them. Raises ValueError."""
+        """Return dense tensor flop/s of the whole device as in its data sheet. Raises ValueError."""
         return self.sm_count * self.tensor_rate(operand_dtype) * self.tensor_clock_hz
 
     @property
@@ -207,6 +227,7 @@ class Device:
         return self.sm_count * self.fma_flops_per_cycle * self.clock_hz
 
     def to_json(self) -> dict[str, Any]:
+        """Return all fields as JSON."""
         return dataclasses.asdict(self)
 
     @classmethod
@@ -226,7 +247,12 @@ class Device:
 def device_of(product: GpuProduct, *, derived: bool = False) -> Device:
     """Return the row of a product: the limits of its architecture, and its own rates, counts and clocks.
 
-    ``derived``: the figures come from the driver, not from a data sheet. Raises UnknownArchitecture.
+    Args:
+        product: The product.
+        derived: Whether the figures come from the driver rather than a data sheet.
+
+    Raises:
+        UnknownArchitecture: If no row describes its compute capability.
     """
     its = architecture(product.sm)
     rates = product.rates or rates_of(its.sm, product.geforce)
@@ -261,7 +287,7 @@ def device_of(product: GpuProduct, *, derived: bool = False) -> Device:
     )
 
 
-DEFAULT_DEVICE = "h200"  # where none is named and no GPU answers
+DEFAULT_DEVICE = "h200"  # used if none is named and no GPU responds
 DEVICES: tuple[Device, ...] = tuple(device_of(product) for product in PRODUCTS)
 
 _LIST = "autosched devices lists all names"
@@ -271,8 +297,10 @@ if len(_BY_NAME) != len(DEVICES) or ALIASES.keys() & _BY_NAME.keys():
 
 
 def device(name: str) -> Device:
-    """Return the row called ``name``, whatever its case. Raises UnknownDevice; a similar name is never taken
-    instead. The name of an architecture is answered with its GPUs.
+    """Return the row called ``name``, in any case.
+
+    Raises:
+        UnknownDevice: If no row has exactly this name; names the GPUs of an architecture.
     """
     if not isinstance(name, str):
         raise UnknownDevice(f"a device name must be a string, not {name!r}: {_LIST}")
@@ -283,7 +311,7 @@ def device(name: str) -> Device:
     siblings = [known.name for known in DEVICES if known.sm in capabilities_called(name)]
     if siblings:
         raise UnknownDevice(f"{name!r} is an architecture, not a GPU: use one of {', '.join(siblings)}")
-    import difflib  # which a program that only calls kernels does without
+    import difflib  # imported here, as programs that only call kernels do not need it
 
     close = difflib.get_close_matches(lower, (*_BY_NAME, *ALIASES), n=3, cutoff=0.5)
     hint = f" (did you mean {' or '.join(close)}?)" if close else ""
@@ -291,10 +319,10 @@ def device(name: str) -> Device:
 
 
 def devices_of_driver_name(driver_name: str) -> tuple[Device, ...]:
-    """Return the rows of the GPUs that the driver calls exactly ``driver_name``, for example "NVIDIA H200"; several of
-    "Orin".
+    """Return the rows of the GPUs that the driver calls exactly ``driver_name``, such as "NVIDIA H200".
 
-    Empty where there is none: "NVIDIA H200 NVL" is a different product from "NVIDIA H200" and does not share its row.
+    "Orin" has several rows. An unknown name has none: "NVIDIA H200 NVL" is a different product from "NVIDIA H200" and
+    does not share its row.
     """
     return tuple(row for row in DEVICES if driver_name in row.driver_names)
 
@@ -309,6 +337,8 @@ def occupancy(
     named_barriers: int = ...,
     tensor_memory: bool = ...,
 ) -> int: ...
+
+
 @overload
 def occupancy(
     device: Device,
@@ -328,30 +358,32 @@ def occupancy(
     named_barriers: int = 0,
     tensor_memory: bool = False,
 ) -> IntArray | int:
-    """Count the blocks that one SM holds at a time.
+    """Return the number of resident blocks per SM.
 
-    The rules are those of the CUDA toolkit's ``cuda_occupancy.h``: registers are allocated per warp in whole units
-    inside one of four sub-partitions; the check of registers per block rounds the warps up to the sub-partitions;
-    shared memory is allocated in 128-byte units (256 on sm_75) after the driver's reserve. Blocks share the named
-    barriers of an SM since 9.0. A kernel that allocates tensor memory has one block on an SM, until that gives up the
-    right to allocate.
+    The rules are those of the CUDA toolkit's ``cuda_occupancy.h``. Registers are allocated per warp in whole units
+    inside one of four sub-partitions; the check of registers per block rounds the warps up to the sub-partitions.
+    Shared memory is allocated in 128-byte units (256 on sm_75) in addition to the driver's reserve. Since 9.0 blocks
+    share the named barriers of an SM. A kernel that allocates tensor memory has one block per SM, until that block
+    gives up the right to allocate.
 
     Args:
         device: The GPU.
-        threads: Per block; like the next two an integer, or an array that broadcasts with the others.
-        registers: Per thread.
-        shared_bytes: Per block, static plus dynamic.
-        named_barriers: Those of a block.
-        tensor_memory: Whether the kernel allocates some.
+        threads: Threads per block; like the next two an integer, or an array that broadcasts with the others.
+        registers: Registers per thread.
+        shared_bytes: Bytes per block, static plus dynamic.
+        named_barriers: Named barriers per block.
+        tensor_memory: Whether the kernel allocates tensor memory.
 
     Returns:
-        Blocks, 0 where one does not fit at all.
+        Blocks; 0 if not even one fits.
 
     Raises:
-        ValueError: Negative counts, or fewer than one thread.
+        ValueError: For negative counts, or fewer than one thread.
     """
     given = (threads, registers, shared_bytes)
-    if all(isinstance(count, int) for count in given):  # without arrays: a cost model asks for one schedule at a time
+    if all(
+        isinstance(count, int) for count in given
+    ):  # fast path without arrays: cost models ask for one schedule at a time
         blocks = _blocks(device, *given, min, max, bool)
     else:
         t, r, s = (np.asarray(count, dtype=np.int64) for count in given)
@@ -362,20 +394,21 @@ def occupancy(
 
 
 def _shared_resources(its: Architecture, named_barriers: int, tensor_memory: bool) -> int:
-    """Blocks that an SM has named barriers and tensor memory for."""
+    """Return the blocks per SM that named barriers and tensor memory allow."""
     by_barriers = its.named_barriers // named_barriers if its.named_barriers and named_barriers else its.blocks
     return min(by_barriers, its.tensor_memory_blocks) if tensor_memory else by_barriers
 
 
 def _blocks(device: Device, t: Any, r: Any, s: Any, least: Any, most: Any, some: Any) -> Any:
-    """``occupancy`` of t threads, r registers and s shared bytes, for integers or arrays; ``least``, ``most`` and
-    ``some`` are minimum, maximum and any for that type.
+    """Return ``occupancy`` for t threads, r registers and s shared bytes, as integers or arrays.
+
+    ``least``, ``most`` and ``some`` are minimum, maximum and any for that type.
     """
     if some(t < 1) or some(r < 0) or some(s < 0):
         raise ValueError("occupancy needs at least one thread and no negative registers or shared bytes")
     warps = -(-t // device.warp_size)
     per_warp = -(-(r * device.warp_size) // device.register_allocation_unit) * device.register_allocation_unit
-    per_warp = most(per_warp, 1)  # a kernel without registers is limited by its warps alone
+    per_warp = most(per_warp, 1)  # a kernel without registers is limited only by its warps
     warps_by_registers = device.registers_per_sm // device.schedulers_per_sm // per_warp * device.schedulers_per_sm
     block_registers = per_warp * (-(-warps // device.schedulers_per_sm) * device.schedulers_per_sm)
     shared = -(-(s + device.reserved_shared_per_block) // device.shared_allocation_unit) * device.shared_allocation_unit
@@ -393,20 +426,22 @@ def _blocks(device: Device, t: Any, r: Any, s: Any, least: Any, most: Any, some:
 
 @overload
 def register_limit(device: Device, threads: int, blocks: int = ...) -> int: ...
+
+
 @overload
 def register_limit(device: Device, threads: IntArray, blocks: IntArray | int = ...) -> IntArray: ...
 @overload
 def register_limit(device: Device, threads: int, blocks: IntArray) -> IntArray: ...
 def register_limit(device: Device, threads: IntArray | int, blocks: IntArray | int = 1) -> IntArray | int:
-    """Return the most registers a thread with which ``blocks`` blocks of ``threads`` threads share an SM: what ptxas
-    limits a kernel to that is launched so.
+    """Return the most registers per thread with which ``blocks`` blocks of ``threads`` threads share an SM.
 
-    Warps are dealt to the schedulers, each with registers of its own, and the one with most warps decides: nine warps
-    are three for one scheduler, and each has what twelve would have.
+    ptxas limits a kernel with these launch bounds to this number. Warps are distributed to the schedulers, each with
+    its own registers, and the scheduler with the most warps decides: nine warps are three for one scheduler, so each
+    gets as many registers as with twelve.
 
     Args:
         device: The GPU.
-        threads: Of a block; like the next an integer, or an array that broadcasts with the other.
+        threads: Threads per block; like the next an integer, or an array that broadcasts with the other.
         blocks: At least 1.
     """
     if isinstance(threads, int) and isinstance(blocks, int):  # as in ``occupancy``
@@ -417,7 +452,7 @@ def register_limit(device: Device, threads: IntArray | int, blocks: IntArray | i
 
 
 def _limit(device: Device, t: Any, b: Any, least: Any) -> Any:
-    """``register_limit`` of t threads and b blocks, for integers or arrays; ``least`` is minimum for that type."""
+    """Return ``register_limit`` for t threads and b blocks, integers or arrays; ``least`` is their minimum."""
     warps = -(-t // device.warp_size)
     of_block = _registers_of_warp(device, device.registers_per_block, warps)
     of_warp = least(of_block, _registers_of_warp(device, device.registers_per_sm, warps * b))
@@ -425,6 +460,6 @@ def _limit(device: Device, t: Any, b: Any, least: Any) -> Any:
 
 
 def _registers_of_warp(device: Device, registers: int, warps: Any) -> Any:
-    """Share ``registers`` among so many warps, in whole units."""
+    """Return the share of ``registers`` per warp, in whole units."""
     dealt = -(-warps // device.schedulers_per_sm) * device.schedulers_per_sm
     return registers // dealt // device.register_allocation_unit * device.register_allocation_unit

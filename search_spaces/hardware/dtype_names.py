@@ -1,10 +1,10 @@
-"""Names of element types: one table of the spellings of numpy, torch, Triton, PTX, CUDA C++ and of this project."""
+"""Names of element types: one table of the spellings in numpy, torch, Triton, PTX, CUDA C++ and this project."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-# Every other spelling, by our own name. "long" has 64 bits on the platforms that CUDA and this project support.
+# Other spellings, by our own name. "long" has 64 bits on the platforms that CUDA and this project support.
 _SPELLINGS = {
     "bool": (),
     "f16": ("float16", "fp16", "half", "__half"),
@@ -35,37 +35,35 @@ _INTEGERS |= {f"s{bits}": f"i{bits}" for bits in (8, 16, 32, 64)} | {"int": "i32
 ALIASES = {alias: name for name, aliases in _SPELLINGS.items() for alias in aliases} | _INTEGERS
 DTYPE_NAMES = {name: name for name in _SPELLINGS} | ALIASES
 
-# C++'s names of the types whose own names it does not know.
+# C++ names of the types whose own names are unknown in C++.
 _IN_SOURCES = {"f16": "half", "bf16": "__nv_bfloat16", "f32": "float", "f64": "double", "bool": "bool"}
 _IN_SOURCES |= {"i8": "signed char", "i16": "short", "i32": "int", "i64": "long long"}
 _IN_SOURCES |= {"u8": "unsigned char", "u16": "unsigned short", "u32": "unsigned int", "u64": "unsigned long long"}
 
 
 def canonical(name: object) -> str:
-    """Return our name of a type, given as a text or as a type of numpy, torch or Triton; an unknown name stays as it
-    is.
-    """
+    """Return our name of a type given as text, or as a type of numpy, torch or Triton; unknown names are unchanged."""
     text = name if isinstance(name, str) else _name_of(name)
     text = " ".join(text.removeprefix("torch.").removeprefix("tl.").split())
     return DTYPE_NAMES.get(text) or DTYPE_NAMES.get(text.lower()) or text
 
 
 def _name_of(type_: object) -> str:
-    if isinstance(type_, type) and type_.__module__ != "builtins":  # Python's float has 64 bits, and C's has 32
+    if (
+        isinstance(type_, type) and type_.__module__ != "builtins"
+    ):  # excludes Python's float, which has 64 bits, unlike C's
         return type_.__name__
     return str(getattr(type_, "name", type_))
 
 
 def spellings(known: Collection[str]) -> tuple[str, ...]:
-    """Return every name of the types of ``known``, our own first."""
+    """Return all names of the types in ``known``, our own first."""
     return *known, *(alias for alias, own in ALIASES.items() if own in known)
 
 
 def unknown_type(name: object, known: Collection[str]) -> str:
-    """Return the sentence for a name that is not a type of ``known``, with the nearest
-    of these where it is not a type at all.
-    """
-    import difflib  # which a program that only calls kernels does without
+    """Return an error sentence for a name that is not a type in ``known``, with the nearest one for an unknown name."""
+    import difflib  # imported here, as programs that only call kernels do not need it
 
     is_other = canonical(name) in DTYPE_NAMES
     near = [] if is_other else difflib.get_close_matches(str(name)[:64], spellings(known), 1)
@@ -74,5 +72,5 @@ def unknown_type(name: object, known: Collection[str]) -> str:
 
 
 def in_source(name: str) -> str:
-    """Return C++'s name of the type; a name that is not known stays as it is."""
+    """Return the C++ name of the type; unknown names are unchanged."""
     return _IN_SOURCES.get(canonical(name), name)

@@ -1,11 +1,11 @@
-"""Element types: how they are stored, and how numpy arrays are rounded to them.
+"""Element types: their storage, and how numpy arrays are rounded to them.
 
-numpy has no bf16 and no 8-bit floats; their arrays are stored as the uint16, or uint8, of their bits. Rounding is to
-nearest, ties to even, as ``cvt.rn`` does; tf32 rounds to nearest, ties away from zero, as ``cvt.rna.tf32`` does (PTX
-ISA, section cvt). e4m3 and e5m2 are those of the OCP 8-bit Floating Point Specification, revision 1.0: e4m3 has no
-infinity, and what is too large becomes NaN, of e5m2 infinity, as in ml_dtypes and torch. e2m1 and ue8m0 are those of
-the OCP Microscaling Formats Specification, revision 1.0; two e2m1 lie in a byte, the first in its lower half, as
-torch's ``float4_e2m1fn_x2``; ue4m3 is e4m3 without a sign.
+numpy has no bf16 and no 8-bit floats; arrays of these are stored as uint16 or uint8 with their bits. Rounding is to
+nearest, ties to even, as ``cvt.rn`` does. tf32 rounds to nearest, ties away from zero, as ``cvt.rna.tf32`` does (PTX
+ISA, section cvt). e4m3 and e5m2 are those of the OCP 8-bit Floating Point Specification, revision 1.0. e4m3 has no
+infinity: numbers that are too large become NaN, for e5m2 infinity, as in ml_dtypes and torch. e2m1 and ue8m0 are those
+of the OCP Microscaling Formats Specification, revision 1.0. A byte holds two e2m1, the first in its lower half, as
+torch's ``float4_e2m1fn_x2``. ue4m3 is e4m3 without a sign.
 """
 
 from __future__ import annotations
@@ -28,30 +28,41 @@ class DType:
     name: str
     bits: int
     mantissa_bits: int
-    storage: str  # numpy dtype of the array that holds it
-    c_name: str  # type of a pointer to it in the .cuh files
-    values: int = 1  # numbers that one element holds, next to each other along the last axis
+    storage: str  # numpy dtype of its arrays
+    c_name: str  # element type of pointers in the .cuh files
+    values: int = 1  # numbers per element, adjacent along the last axis
 
     @property
     def bytes(self) -> int:
+        """Bytes per element."""
         return self.bits // 8
 
     @property
     def unit_roundoff(self) -> float:
+        """Largest relative rounding error."""
         return 2.0 ** -(self.mantissa_bits + 1)
 
     @property
     def is_float(self) -> bool:
-        """Whether it has fractions; ``storage`` alone does not tell where numpy lacks the type."""
+        """Whether it has fractions, which ``storage`` does not tell for types that numpy lacks."""
         return np.dtype(self.storage).kind == "f" or self.name in NAMES or self.name in _SCALES or self.values > 1
 
     @property
     def holds_nan(self) -> bool:
+        """Whether the type can represent NaN."""
         return self.is_float and self.values == 1
 
     def store(self, values: npt.ArrayLike) -> npt.NDArray[np.generic]:
-        """Round real values to this type; the result has numpy dtype ``storage``. Of i8 the nearest one is taken, of
-        e2m1 and types of scales the nearest finite one. With several ``values`` the last axis shrinks by that factor.
+        """Round real values to this type.
+
+        i8 takes the nearest value; e2m1 and types of scales the nearest finite one.
+
+        Args:
+            values: Real numbers.
+
+        Returns:
+            An array of numpy dtype ``storage``. If an element holds several numbers (``values``), the last axis shrinks
+            by that factor.
         """
         if self.name == "bf16":
             return _bf16_bits(np.asarray(values, dtype=np.float32))
@@ -72,9 +83,9 @@ class DType:
         """Return the values of an array of this type as float64, exactly; the last axis grows by ``values``."""
         if self.name == "bf16":
             return (stored.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
-        if self.name == "e5m2":  # the upper half of an f16
+        if self.name == "e5m2":  # e5m2 is the upper half of an f16
             return (stored.astype(np.uint16) << np.uint16(8)).view(np.float16).astype(np.float64)
-        if self.name == "e4m3":  # an exponent of a bit less than that of f16, with a bias of 7 instead of 15
+        if self.name == "e4m3":  # e4m3's exponent has one bit less than f16's, and bias 7 instead of 15
             bits = stored.astype(np.uint16)
             magnitude = bits & np.uint16(0x7F)
             half = (bits & np.uint16(0x80)) << np.uint16(8) | magnitude << np.uint16(7)
@@ -107,10 +118,10 @@ U32 = DType("u32", 32, 31, "uint32", "unsigned")
 
 DTYPES = {t.name: t for t in (F16, BF16, F32, E4M3, E5M2, U8, U16, U32)}
 FLOAT_DTYPES = {t.name: t for t in (F16, BF16, F32)}
-EIGHT_BIT_DTYPES = {t.name: t for t in (E4M3, E5M2, I8)}  # that tensor cores multiply
-MULTIPLIED_DTYPES = FLOAT_DTYPES | EIGHT_BIT_DTYPES  # of the factors of a product
+EIGHT_BIT_DTYPES = {t.name: t for t in (E4M3, E5M2, I8)}  # 8-bit types that tensor cores multiply
+MULTIPLIED_DTYPES = FLOAT_DTYPES | EIGHT_BIT_DTYPES  # types of the factors of a product
 
-# Types of parameters that are passed by value: those of arrays, and C++'s other arithmetic ones.
+# Types of parameters passed by value: those of arrays, and the other arithmetic types of C++.
 SCALAR_DTYPES = DTYPES | {
     t.name: t
     for t in (
@@ -125,7 +136,7 @@ SCALAR_DTYPES = DTYPES | {
 }
 
 
-# Positive values, subnormal ones included; of an integer type nothing is lost below 1.
+# Smallest positive values, including subnormals; integer types lose nothing below 1.
 SMALLEST = {
     "f16": 2.0**-24,
     "bf16": 2.0**-133,
@@ -136,7 +147,7 @@ SMALLEST = {
     "e2m1x2": 0.5,
 }
 
-# What ml_dtypes and torch call types that numpy lacks.
+# Names in ml_dtypes and torch of types that numpy lacks.
 NAMES = {"bf16": "bfloat16", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
 _EXPONENT_BITS = {"e4m3": 4, "e5m2": 5}
 _SCALES = ("ue8m0", "ue4m3")
@@ -145,7 +156,7 @@ _E2M1.setflags(write=False)
 
 
 def dtype(name: object, known: Mapping[str, DType] = FLOAT_DTYPES) -> DType:
-    """Return the type of ``known`` called ``name``, by any spelling of ``dtype_names``. Raises ValueError."""
+    """Return the type in ``known`` with any spelling of ``dtype_names``. Raises ValueError for other names."""
     own = canonical(name)
     if own not in known:
         raise ValueError(unknown_type(name, known))
@@ -153,7 +164,7 @@ def dtype(name: object, known: Mapping[str, DType] = FLOAT_DTYPES) -> DType:
 
 
 def dtype_of(name: object) -> DType:
-    """Return the type of an array or a scalar by any of its spellings. Raises ValueError."""
+    """Return the type of an array or a scalar by any of its spellings. Raises ValueError for other names."""
     return dtype(name, SCALAR_DTYPES)
 
 
@@ -173,7 +184,7 @@ def _bf16_bits(x: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
 
 
 def _four_bits(x: FloatArray) -> npt.NDArray[np.uint8]:
-    """Codes of e2m1: to nearest, ties to even, what is too large to 6."""
+    """Return e2m1 codes: rounded to nearest, ties to even, saturated at 6."""
     magnitude, finite = np.abs(x), _E2M1[:8]
     high = np.searchsorted(finite, magnitude).clip(1, 7)
     middle = (finite[high - 1] + finite[high]) / 2
@@ -215,7 +226,7 @@ def _eight_bits(name: str, x: FloatArray) -> npt.NDArray[np.uint8]:
     middle = (finite[high - 1] + finite[high]) / 2
     up = (magnitude > middle) | ((magnitude == middle) & (high % 2 == 0))  # codes alternate between odd and even
     codes = high - 1 + up
-    # Halfway to the number that would follow the largest.
+    # Halfway to the number that would follow the largest one.
     limit = 1.5 * finite[-1] - 0.5 * finite[-2]
     past = (magnitude > limit) | ((magnitude == limit) & (len(finite) % 2 == 0))
     codes = np.where(past, len(finite), codes)  # NaN, or infinity

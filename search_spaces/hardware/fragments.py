@@ -1,4 +1,4 @@
-"""The fragments of a tensor intrinsic: who holds which element of an operand in which register."""
+"""Fragments of a tensor intrinsic: which lane holds which element of an operand in which register."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,11 +15,14 @@ WARP = 32
 class Fragment:
     """An operand as the lanes of a warp (or, with 128 ``lanes``, of a warpgroup) hold it in registers.
 
-    ``layout`` distributes ``shape`` over warps and their lanes, or is None where the instruction leaves it open
-    (wmma) or reads shared memory itself (0 registers). ``registers`` counts 32-bit registers of one lane. A lane's
-    r-th value in the instruction's own order is element ``register_order[r]`` of the NestedLayout's distributed order
-    (batch, outer, element); () means the same order. ``lane_loads`` says which elements each lane reads from shared
-    memory where lanes load them one by one, for the counting of bank conflicts; None where ldmatrix loads them.
+    Attributes:
+        registers: 32-bit registers of one lane.
+        layout: Distribution of ``shape`` to warps and lanes; None if the instruction leaves it open (wmma) or reads
+            shared memory itself (0 registers).
+        register_order: A lane's r-th value in the instruction's order is element ``register_order[r]`` of the
+            NestedLayout's order (batch, outer, element); () is the identity.
+        lane_loads: Elements that each lane reads from shared memory if lanes load them individually, for counting bank
+            conflicts; None if ldmatrix loads them.
     """
 
     shape: tuple[int, int]
@@ -42,7 +45,7 @@ class Fragment:
             raise ValueError(
                 f"fragment: the layout uses {self.layout.subgroups} warps, more than {self.lanes} lanes make up"
             )
-        # Of the fma rows, A and B repeat over lanes.
+        # For the fma rows, A and B repeat over lanes.
         self.layout.verify(self.shape, WARP, self.lanes // WARP, replicate_threads=True)
         if sorted(self.register_order) not in ([], list(range(self.layout.elements_per_thread))):
             last = self.layout.elements_per_thread - 1
@@ -68,13 +71,13 @@ class Fragment:
         return self.lanes * self.values // (self.shape[0] * self.shape[1])
 
     def distribute(self, tile: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-        """Return a tile of ``shape`` as the lanes hold it: (lanes, values), in the instruction's register order."""
+        """Return a tile of ``shape`` as lanes hold it: (lanes, values), in the instruction's register order."""
         if tile.shape != self.shape:
             raise ValueError(f"fragment: the tile must have shape {self.shape}, not {tile.shape}")
         return tile[self.positions]
 
     def collect(self, held: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-        """Return the tile that lanes hold as (lanes, values). Raises ValueError if copies of an element differ."""
+        """Return the tile from lanes' values, (lanes, values). Raises ValueError if copies of an element differ."""
         if held.shape != (self.lanes, self.values):
             raise ValueError(f"fragment: registers must have shape {(self.lanes, self.values)}, not {held.shape}")
         tile = np.empty(self.shape, dtype=held.dtype)

@@ -1,9 +1,8 @@
-"""Tensor intrinsics as data rows: those that we have, and those of other packages.
+"""Tensor intrinsics as data rows: built-in ones, and those of other packages.
 
-A new instruction is a row here (a new kind of them a row of ``units`` too) and a ``.cuh`` with the C++ type that the
-row names; no other code depends on which instruction it is. Another package adds its own rows by an entry point of the
-group ``autosched.intrinsics``: it names a TensorIntrinsic, a list of them, or a function without arguments that returns
-one of these.
+A new instruction is a row here (a new kind also a row of ``units``) and a ``.cuh`` with the C++ type that the row
+names; no other code depends on particular instructions. Another package adds its rows by an entry point of the group
+``autosched.intrinsics``: a TensorIntrinsic, a list of them, or a function without arguments that returns one of these.
 """
 
 from collections.abc import Iterable
@@ -31,7 +30,7 @@ def _distribution(
 
 
 def _fma(lanes_m: int, lanes_n: int, each: int) -> TensorIntrinsic:
-    """lanes_m x lanes_n lanes, n fastest, each with each x each neighbouring results and an outer product."""
+    """Return a row with lanes_m x lanes_n lanes (n fastest), each with ``each`` x ``each`` adjacent results."""
     m, n = lanes_m * each, lanes_n * each
     a = _distribution((1, 1), (lanes_m, 1), (each, 1), (lanes_n, 0))
     b = _distribution((1, 1), (1, lanes_n), (1, each), (0, 1))
@@ -45,7 +44,7 @@ _C_MMA = _distribution((2, 1), (8, 4), (1, 2), (4, 1))  # PTX ISA, "Matrix fragm
 
 
 def _wmma(kind: str, needs: str, a: Fragment, b: Fragment) -> TensorIntrinsic:
-    """wmma.mma of m16n16 is two instructions of m16n8."""
+    """Return a row of wmma.mma of m16n16, which is two instructions of m16n8."""
     c = Fragment((16, 16), 8)
     return TensorIntrinsic("wmma", kind, kind, a, b, c, LeadingDimension(), needs, 2, 8, "autosched::Wmma<{a}>")
 
@@ -56,8 +55,9 @@ def _mma(kind: str, a: Fragment, b: Fragment) -> TensorIntrinsic:
 
 
 def _mma_in_f16(a: Fragment, b: Fragment) -> TensorIntrinsic:
-    """Return mma whose registers of c hold two neighbours of a row, the lower one in the lower half (PTX ISA, the same
-    section).
+    """Return mma with f16 accumulators: a register of c holds two neighbours of a row, the lower one in the lower half.
+
+    PTX ISA, the same section.
     """
     c, k = Fragment((16, 8), 2, _C_MMA), a.shape[1]
     cpp = f"autosched::MmaSync<{{a}}, autosched::f16x2, {k}>"
@@ -67,7 +67,7 @@ def _mma_in_f16(a: Fragment, b: Fragment) -> TensorIntrinsic:
 
 
 def _mma_8_bit(kind: str, needs: str) -> TensorIntrinsic:
-    """PTX ISA, "Matrix fragments for mma.m16n8k32": four neighbours along k in each register, else as for 16 bits."""
+    """Return a row of PTX ISA, "Matrix fragments for mma.m16n8k32": four neighbours along k per register."""
     a = Fragment(
         (16, 32),
         4,
@@ -82,8 +82,9 @@ def _mma_8_bit(kind: str, needs: str) -> TensorIntrinsic:
 
 
 def _mma_block_scaled(name: str) -> TensorIntrinsic:
-    """Fragments are those of 8 bits, of numbers of 4 bits two to an element (PTX ISA, "Matrix fragments for
-    mma.m16n8k64").
+    """Return a row whose fragments are those of 8 bits; elements of 4-bit types hold two numbers.
+
+    PTX ISA, "Matrix fragments for mma.m16n8k64".
     """
     of_8_bit, row = _mma_8_bit("e4m3", ""), BLOCK_FORMATS[name]
     cpp = f"autosched::MmaBlockScaled<{{a}}, {32 * row.element.values // row.block}>"
@@ -101,7 +102,7 @@ def _mma_unit_scales(kind: str) -> TensorIntrinsic:
 # The distributed order has (g, 2t+8..) before (g+8, 2t..), hence the register order.
 _A_16_BIT = Fragment((16, 16), 4, _distribution((2, 2), (8, 4), (1, 2), (4, 1)), (0, 1, 4, 5, 2, 3, 6, 7))
 _B_16_BIT = Fragment((16, 8), 2, _distribution((2, 1), (4, 8), (2, 1), (1, 4)))
-# The same of half the k: a0 a1: (g, 2t..), a2 a3: (g+8, 2t..); b0 b1: (2t.., g).
+# The same for half of k: a0 a1: (g, 2t..), a2 a3: (g+8, 2t..); b0 b1: (2t.., g).
 _A_16_BIT_K8 = Fragment((16, 8), 2, _distribution((2, 1), (8, 4), (1, 2), (4, 1)))
 _B_16_BIT_K8 = Fragment((8, 8), 1, _distribution((1, 1), (4, 8), (2, 1), (1, 4)))
 
@@ -109,9 +110,7 @@ _TURING_HEADER = "autosched/intrinsics/mma_turing.cuh"
 
 
 def _turing(kind: str, a: Fragment, b: Fragment, instructions: int, cpp: str) -> TensorIntrinsic:
-    """Return what multiplies on sm_75. mma.m8n8k16 of i8 has the upper or the lower eight rows of fragments of
-    m16n8k16.
-    """
+    """Return a row for sm_75. mma.m8n8k16 of i8 has the upper or lower eight rows of the fragments of m16n8k16."""
     c = Fragment((16, 8), 4, _C_MMA)
     return TensorIntrinsic(
         "mma", kind, kind, a, b, c, AlignedRows(), "", instructions, 4, cpp, header=_TURING_HEADER, until="mma_k16"
@@ -126,8 +125,8 @@ _B_8_BIT_K16 = Fragment((16, 8), 1, _distribution((1, 1), (4, 8), (4, 1), (1, 4)
 # b0: (t, g), b1: (t+4, g).
 _A_TF32 = _distribution((2, 2), (8, 4), (1, 1), (4, 1))
 _B_TF32 = _distribution((2, 1), (4, 8), (1, 1), (1, 4))
-# How wmma.load reads is not specified. nvcc 13 for sm_80 and sm_90 makes it ldmatrix for 16-bit types, and for tf32
-# loads of single elements in the pattern of mma.m16n8k8, for b of two of them.
+# The access pattern of wmma.load is unspecified. nvcc 13 for sm_80 and sm_90 uses ldmatrix for 16-bit types, for tf32
+# loads of single elements in the pattern of mma.m16n8k8; for b, of two instructions.
 _B_WMMA_TF32 = _distribution((2, 2), (4, 8), (1, 1), (1, 4))
 
 INTRINSICS: dict[str, TensorIntrinsic] = {
@@ -160,7 +159,7 @@ INTRINSICS: dict[str, TensorIntrinsic] = {
 
 @cache
 def _known() -> dict[str, TensorIntrinsic]:
-    """Return our rows, and those of other packages, which are loaded on first use."""
+    """Return all rows; those of other packages are loaded on first use."""
     known = dict(INTRINSICS)
 
     def add(offered: TensorIntrinsic | Iterable[TensorIntrinsic]) -> None:
@@ -180,10 +179,12 @@ def _add(known: dict[str, TensorIntrinsic], row: TensorIntrinsic) -> None:
 
 
 def register_intrinsic(row: TensorIntrinsic) -> None:
-    """Add a row to those that schedules of this process choose from, before any space that would have it is made. The
-    same one may be registered again.
+    """Add a row for schedules of this process, before any space that would include it is built.
 
-    Raises ValueError for a name already taken, and for anything other than a TensorIntrinsic.
+    Registering the same row again has no effect.
+
+    Raises:
+        ValueError: For a name already taken, or anything other than a TensorIntrinsic.
     """
     _add(_known(), row)
 
@@ -201,14 +202,14 @@ def intrinsics_for(
     """Return the rows that multiply arrays of some types.
 
     Args:
-        a: The type that the left factor is stored as.
-        tf32: Whether f32 may be rounded to tf32; it changes nothing for other types.
-        b: The type of the right one; "" for that of ``a``.
-        acc: "f16" for rows that add up in f16; else f32 or i32.
-        device: Rows that a wider one has taken the place of are given for one without that; None for none of them.
+        a: Storage type of the left factor.
+        tf32: Whether f32 may be rounded to tf32; no effect for other types.
+        b: Storage type of the right factor; "" for that of ``a``.
+        acc: "f16" for rows that accumulate in f16; else f32 or i32.
+        device: Include rows that a wider instruction has replaced if this device lacks that one; None: none of them.
 
     Raises:
-        ValueError: An unknown type.
+        ValueError: For an unknown type.
     """
     left, right = a, b or a
     for name in (left, right):

@@ -1,7 +1,7 @@
-"""Products as data rows: what a data sheet says of each, and the rates of an SM by architecture and class.
+"""Products as data rows: data-sheet figures of each, and the rates of an SM by architecture and class.
 
-A new product is one more row. Sources stand above the rows; names are those of the supported-GPU table of NVIDIA's open
-kernel modules (595.45.04) and, for Jetson, of deviceQuery listings. What nobody has confirmed is named at the row.
+A new product is one more row. Sources are given above the rows. Names are those of the supported-GPU table of NVIDIA's
+open kernel modules (595.45.04) and, for Jetson, of deviceQuery listings. Unconfirmed figures are named at the row.
 """
 
 from __future__ import annotations
@@ -22,9 +22,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rates:
-    """Dense operations per cycle of one SM, an FMA is two. ``f16`` adds up in f32; ``halves`` is f16 added up in f16
-    where that differs; 0 for a type that tensor cores do not multiply. ``mma_sync`` is the part of them that mma.sync
-    reaches, ``l2_bytes`` what an SM reads from L2 per cycle.
+    """Dense operations per cycle of one SM (an FMA is two); 0 for types that tensor cores do not multiply.
+
+    Attributes:
+        f16: Rate with f32 accumulation.
+        halves: Rate of f16 with f16 accumulation, if it differs.
+        mma_sync: Share of these rates that mma.sync reaches.
+        l2_bytes: Bytes per cycle that an SM reads from L2.
     """
 
     fma: float
@@ -34,13 +38,13 @@ class Rates:
     halves: float = 0.0
     mxf8: float = 0.0
     fp4: float = 0.0
-    bf16: bool = True  # and tf32, of half the rate
+    bf16: bool = True  # also tf32, at half the rate
     mma_sync: float = 1.0
     l2_bytes: float = 16.0
 
     @property
     def by_type(self) -> tuple[tuple[str, float], ...]:
-        """As ``Device.tensor_flops_per_cycle``."""
+        """Rates in the form of ``Device.tensor_flops_per_cycle``."""
         wide = (("bf16", self.f16), ("tf32", self.f16 / 2)) if self.bf16 else ()
         fp8 = (("e4m3", self.fp8), ("e5m2", self.fp8)) if self.fp8 else ()
         halves = (("f16_f16", self.halves),) if self.halves else ()
@@ -82,20 +86,25 @@ def rates_of(sm: int, geforce: bool) -> Rates:
     return GEFORCE_RATES.get(sm, RATES[sm]) if geforce else RATES[sm]
 
 
-# Products whose SMs have the rates of GeForce though their names do not say so.
+# Products with the rates of GeForce, although their names do not contain it.
 _GEFORCE_RATES = ("A10G", "CMP ")
 
 
 def has_geforce_rates(driver_name: str) -> bool:
-    """Whether a GPU of that name is of the class that accumulates in f32 at half the rate."""
+    """Whether a GPU of that name accumulates in f32 at half the rate."""
     return "GeForce" in driver_name or any(word in driver_name for word in _GEFORCE_RATES)
 
 
 @dataclass(frozen=True)
 class GpuProduct:
-    """One GPU as it is sold. ``mhz`` is the boost clock, ``tensor_mhz`` the one at which its data sheet gives tensor
-    peaks, where it is another; ``gb_s`` the bandwidth of its memory in 1e9 bytes per second. ``driver_names`` may be
-    those of other products, too: then SMs and memory tell. ``unconfirmed`` names the figures that no source confirms.
+    """One GPU product.
+
+    Attributes:
+        mhz: Boost clock.
+        gb_s: Memory bandwidth in 1e9 bytes per second.
+        driver_names: Names in the driver, possibly shared with other products; SMs and memory then tell them apart.
+        tensor_mhz: Clock of the data sheet's tensor peaks, if it differs.
+        unconfirmed: Figures that no source confirms.
     """
 
     name: str
@@ -111,8 +120,8 @@ class GpuProduct:
     rates: Rates | None = None
     l2_gb_s: float = 0.0
     unconfirmed: str = ""
-    sustained_mhz: float = 0.0  # as Device.sustained_clock_hz
-    sms_of_gpcs: tuple[int, ...] = ()  # as of Device
+    sustained_mhz: float = 0.0  # see Device.sustained_clock_hz
+    sms_of_gpcs: tuple[int, ...] = ()  # see Device
 
 
 # Of GH100 with 132 SMs. On an H100, with clusters of 4, 4 tiles for each of 128 SMs take as long as 5 do (2026-11-27),
@@ -124,7 +133,7 @@ _GPCS_OF_132 = (18, 18, 18, 16, 16, 16, 16, 14)
 
 def _geforce(name: str, sm: int, sms: int, mhz: float, l2_mib: float, memory_mib: float, gb_s: float, product: str,
              l2_gb_s: float = 0.0, sustained_mhz: float = 0.0) -> GpuProduct:  # fmt: skip
-    """Drivers before 470 leave out the "NVIDIA" of the name."""
+    """Return a GeForce product. Drivers before 470 leave out the "NVIDIA" of the name."""
     names = (f"NVIDIA GeForce {product}", *((f"GeForce {product}",) if sm <= 86 else ()))
     return GpuProduct(
         name, sm, sms, mhz, l2_mib, memory_mib, gb_s, names, geforce=True, l2_gb_s=l2_gb_s, sustained_mhz=sustained_mhz
@@ -228,7 +237,7 @@ PRODUCTS: tuple[GpuProduct, ...] = (
     GpuProduct("b100", 100, 148, 1965, 126.5, 183359, 8000, (), tensor_mhz=1444, unconfirmed="all figures"),
     # The sustained clock was chosen so that the best of our schedules meets what the best public kernels reach
     # (bf16 TFLOP/s at 4096 cubed, ThunderKittens: 1540; cuBLAS, pyptx.dev/performance: 1532, at 4096 x 8192 x 8192
-    # 1652, at 8192 cubed 1610; elsewhere 1359 and 1414): it is no measurement.
+    # 1652, at 8192 cubed 1610; elsewhere 1359 and 1414): not a measurement.
     GpuProduct("b200", 100, 148, 1965, 126.5, 183359, 7700, ("NVIDIA B200",), tensor_mhz=1856, sustained_mhz=1490),
     GpuProduct("gb200", 100, 152, 2062, 126.5, 189471, 8000,
             ("NVIDIA GB200",), tensor_mhz=2008, unconfirmed="L2, memory"),
@@ -248,7 +257,7 @@ PRODUCTS: tuple[GpuProduct, ...] = (
     _geforce("rtx5070ti", 120, 70, 2452, 48, 16303, 896, "RTX 5070 Ti"),
     _geforce("rtx5080", 120, 84, 2617, 64, 16303, 960, "RTX 5080"),
     # The sustained clock was chosen so that the best of our schedules meets what a kernel of their kind reaches
-    # (gau-nernst/learn-cuda, cp.async and mma.sync at 400 W, bf16: 192 TFLOP/s): it is no measurement.
+    # (gau-nernst/learn-cuda, cp.async and mma.sync at 400 W, bf16: 192 TFLOP/s): not a measurement.
     _geforce("rtx5090", 120, 170, 2407, 96, 32607, 1792, "RTX 5090", sustained_mhz=2290),
     GpuProduct("rtx_pro_4000", 120, 70, 2055, 48, 24467, 672, ("NVIDIA RTX PRO 4000 Blackwell",), unconfirmed="memory"),
     GpuProduct("rtx_pro_4500", 120, 82, 2407, 64, 32623, 896, ("NVIDIA RTX PRO 4500 Blackwell",), unconfirmed="memory"),
@@ -264,7 +273,7 @@ PRODUCTS: tuple[GpuProduct, ...] = (
     GpuProduct("gb10", 121, 48, 2418, 24, 122570, 273, ("NVIDIA GB10",), unconfirmed="rates"),
 )  # fmt: skip
 
-# Other names that people write.
+# Other common names.
 ALIASES = {
     "rtx_a4000": "a4000", "rtx_a5000": "a5000", "rtx_a6000": "a6000", "a100_80gb": "a100",
     "a100_80gb_pcie": "a100_pcie",

@@ -1,7 +1,7 @@
-"""What a way of loading fragments requires of a shared-memory layout, decided by evaluating the layout function.
+"""Requirements of fragment loads on a shared-memory layout, decided by evaluating the layout function.
 
-An operand's tile is (m, k) for A and (k, n) for B. m layouts and n intrinsics do not take m * n cases (TVM auto
-memory planning, problems 1 and 2): an intrinsic names its requirement, and a new way of loading adds one.
+An operand's tile is (m, k) for A and (k, n) for B. m layouts and n intrinsics do not need m * n cases (TVM auto memory
+planning, problems 1 and 2): an intrinsic names its requirement, and a new way of loading adds one.
 """
 
 from collections.abc import Callable
@@ -23,10 +23,12 @@ Mode = Literal["vector", "row", "col", "rows", "trans", "boxes"]
 class Access:
     """How an intrinsic reads an operand from a layout.
 
-    ``mode``: "vector" (ld.shared of ``vector`` elements by each lane), "row" or "col" (wmma.load of a row- or
-    column-major fragment with ``leading_dimension``), "rows" or "trans" (ldmatrix without and with .trans; each lane
-    addresses one row of ``vector`` elements), "boxes" (the multiplication reads shared memory itself, by descriptors;
-    ``vector`` elements stay together). ``axis`` is the tile index along which the elements of one access lie.
+    Attributes:
+        mode: "vector": ld.shared of ``vector`` elements by each lane. "row", "col": wmma.load of a row- or column-major
+            fragment with ``leading_dimension``. "rows", "trans": ldmatrix without and with .trans, where each lane
+            addresses one row of ``vector`` elements. "boxes": the multiplication reads shared memory itself, by
+            descriptors, and ``vector`` elements are contiguous.
+        axis: The tile index along which the elements of one access lie.
     """
 
     mode: Mode
@@ -37,15 +39,16 @@ class Access:
 
 @dataclass(frozen=True, eq=False)
 class Refusal:
-    """Why an intrinsic cannot read an operand from a layout. A search refuses thousands of layouts and shows a few of
-    the reasons, so they may be put together when they are asked for.
+    """The reason why an intrinsic cannot read an operand from a layout.
+
+    A search refuses thousands of layouts and shows few of the reasons, so the text may be computed on demand.
     """
 
     said: str | Callable[[], str]
 
     @cached_property
     def reason(self) -> str:
-        """One sentence."""
+        """The reason as one sentence."""
         return self.said if isinstance(self.said, str) else self.said()
 
     def __eq__(self, other: object) -> bool:
@@ -56,27 +59,27 @@ class Refusal:
 
 
 class Requirement(Protocol):
-    """What a way of loading requires of a layout."""
+    """Requirement of a way of loading on a layout."""
 
     def check(
         self, operand: OperandSide, layout: SharedLayout, element_bytes: int, fragment: tuple[int, int]
     ) -> Access | Refusal:
-        """Say how an instruction reads an operand from shared memory, or why it cannot.
+        """Return how an instruction reads an operand from shared memory, or why it cannot.
 
         Args:
             operand: "a" or "b".
-            layout: Has the shape of the whole operand tile, whose first byte is aligned to at least 128 bytes.
-            element_bytes: Of one element.
-            fragment: The shape that one instruction loads; it divides the tile.
+            layout: Layout of the whole operand tile, whose first byte is aligned to at least 128 bytes.
+            element_bytes: Bytes per element.
+            fragment: Shape that one instruction loads; it divides the tile.
         """
         ...
 
 
 @dataclass(frozen=True)
 class AnyLayout:
-    """ld.shared of the elements one thread needs, ``elements`` neighbours along m (A) or n (B): any layout works.
+    """ld.shared of one thread's elements, ``elements`` neighbours along m (A) or n (B): any layout works.
 
-    The vector is as wide as the layout keeps neighbours together, at most ``elements`` and 16 bytes.
+    The vector is as wide as the layout keeps neighbours contiguous, at most ``elements`` and 16 bytes.
     """
 
     elements: int
@@ -84,15 +87,17 @@ class AnyLayout:
     def check(
         self, operand: OperandSide, layout: SharedLayout, element_bytes: int, fragment: tuple[int, int]
     ) -> Access | Refusal:
+        """Return the widest vector access."""
         axis: Axis = "rows" if operand == "a" else "cols"
         return Access("vector", axis, min(self.elements, layout.contiguity(axis), 16 // element_bytes))
 
 
 @dataclass(frozen=True)
 class LeadingDimension:
-    """wmma.load (PTX ISA, "wmma.load"; CUDA C++ Programming Guide, "Warp matrix functions"): inside a fragment, lines
-    of neighbours at one stride, a multiple of ``stride_bytes``, the same for all fragments, as it is a constant of the
-    kernel; fragment origins aligned to ``origin_bytes`` (256 bits). The spacing of fragments is free.
+    """wmma.load: lines of a fragment at one stride, the same for all fragments as it is a constant of the kernel.
+
+    The stride must be a multiple of ``stride_bytes``, and fragment origins aligned to ``origin_bytes`` (256 bits). The
+    distance between fragments is free. PTX ISA, "wmma.load"; CUDA C++ Programming Guide, "Warp matrix functions".
     """
 
     stride_bytes: int = 16
@@ -101,9 +106,10 @@ class LeadingDimension:
     def check(
         self, operand: OperandSide, layout: SharedLayout, element_bytes: int, fragment: tuple[int, int]
     ) -> Access | Refusal:
+        """Return the wmma.load access, or why the layout has no leading dimension."""
         rows, cols = fragment
-        # Most layouts already fail on the first row of fragments, so it is checked first. Fragments repeat with the
-        # layout: two periods show them all, and whether their origins stay aligned.
+        # Most layouts fail on the first row of fragments, so it is checked first. Fragments repeat with the
+        # layout: two periods cover them all, and show whether their origins stay aligned.
         seen = layout.first_lines(cols if layout.transposed else rows)
         first = seen.offsets()[:rows, :cols]
         lines = first.T if layout.transposed else first  # (line of the fragment, position in it)
@@ -139,8 +145,9 @@ class LeadingDimension:
 
 @dataclass(frozen=True)
 class AlignedRows:
-    """ldmatrix (PTX ISA, "ldmatrix"): every aligned group of ``row_bytes`` bytes along k is contiguous and aligned;
-    with .trans, which moves 16-bit elements only, along m or n instead.
+    """ldmatrix (PTX ISA, "ldmatrix"): every aligned group of ``row_bytes`` along k is contiguous and aligned.
+
+    With .trans, which moves 16-bit elements only, groups lie along m or n instead.
     """
 
     row_bytes: int = 16
@@ -148,6 +155,7 @@ class AlignedRows:
     def check(
         self, operand: OperandSide, layout: SharedLayout, element_bytes: int, fragment: tuple[int, int]
     ) -> Access | Refusal:
+        """Return the ldmatrix access, or why the layout splits its rows."""
         along_k: Axis = "cols" if operand == "a" else "rows"
         along_other: Axis = "rows" if operand == "a" else "cols"
         elements = self.row_bytes // element_bytes
@@ -175,7 +183,7 @@ def _what(operand: OperandSide, layout: SharedLayout) -> str:
 
 
 def _lines(layout: SharedLayout) -> npt.NDArray[np.int32]:
-    """Offsets as (line, position in the line)."""
+    """Return offsets as (line, position in the line)."""
     return layout.offsets().T if layout.transposed else layout.offsets()
 
 

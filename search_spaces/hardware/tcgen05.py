@@ -1,9 +1,8 @@
-"""tcgen05.mma, the multiplication of GPUs with tensor memory: rows of intrinsics that read operands from shared memory
-and add up in tensor memory.
+"""tcgen05.mma, the multiplication of GPUs with tensor memory: intrinsics with operands in shared memory.
 
-One thread multiplies 128 x k by k x n elements for its block, or 256 x k by k x n for a pair of blocks, each of which
-has half of the rows of a and of the columns of b (PTX ISA 9.7.16.10). Operands lie in boxes as wgmma reads them: a
-matrix descriptor differs from wgmma's by one bit.
+They accumulate in tensor memory. One thread multiplies 128 x k by k x n elements for its block, or 256 x k by k x n for
+a pair of blocks, each of which has half of the rows of a and half of the columns of b (PTX ISA 9.7.16.10). Operands are
+boxes as for wgmma; the matrix descriptor differs from wgmma's by one bit.
 """
 
 from __future__ import annotations
@@ -16,34 +15,36 @@ from search_spaces.hardware.tensor_intrinsic import STORED, TensorIntrinsic
 from search_spaces.hardware.wgmma import K_BYTES, SwizzledBoxes
 from search_spaces.layouts.nested_layout import NestedLayout
 
-ROWS = 128  # of a and of the sums, of one block: a lane of tensor memory each
-LANES = 4 * WARP  # of tensor memory
-COLUMNS = 512  # of tensor memory, of 32 bits
-SCALE_LINES = 128  # of a block-scaled operand, whose words of four scales are copied at a time to
-SCALE_COLUMNS = 4  # columns of tensor memory, from
-SCALE_BYTES = 512  # of shared memory
-ALLOCATION = 32  # columns that are allocated at least; a power of two
+ROWS = 128  # rows of a and of the sums per block, one per lane of tensor memory
+LANES = 4 * WARP  # lanes of tensor memory
+COLUMNS = 512  # columns of tensor memory, of 32 bits
+SCALE_LINES = 128  # lines of a block-scaled operand whose words of four scales are copied together
+SCALE_COLUMNS = 4  # columns of tensor memory for them
+SCALE_BYTES = 512  # bytes of shared memory for them
+ALLOCATION = 32  # smallest allocation in columns; allocations are powers of two
 KINDS = ("f16", "bf16", "tf32", "e4m3", "e5m2", "i8", *BLOCK_FORMATS)
 
 
 def n_of(kind: str, blocks: int) -> tuple[int, ...]:
-    """Columns of a multiplication with sums of 128 rows a block: multiples of 16, and of 32 for integers of a pair."""
+    """Return the possible columns n with 128 rows per block: multiples of 16, and of 32 for integers of a pair."""
     return tuple(range(16, 257, 16)) if blocks == 1 or kind != "i8" else tuple(range(32, 257, 32))
 
 
 @lru_cache(maxsize=256)
 def tcgen05_row(kind: str, m: int, n: int) -> TensorIntrinsic:
-    """``tcgen05_m128n256k16_bf16`` of operands of type ``kind``, accumulating in f32, or in i32 for i8; of m = 256 for
-    a pair of blocks.
+    """Return the intrinsic ``tcgen05_m128n256k16_bf16`` for operands of type ``kind``.
 
-    Raises ValueError for a type, an m or an n that it does not have.
+    It accumulates in f32, or in i32 for i8; m = 256 is for a pair of blocks.
+
+    Raises:
+        ValueError: For a type, an m or an n without an instruction.
     """
     if kind not in KINDS:
         raise ValueError(f"tcgen05 multiplies {', '.join(KINDS)}, not {kind!r}")
     if m not in (ROWS, 2 * ROWS) or n not in n_of(kind, m // ROWS):
         raise ValueError(f"tcgen05 of {kind} has no m of {m} with n of {n}")
     k = K_BYTES // FACTOR_DTYPES[STORED.get(kind, kind)].bytes
-    # A row of the sums is a lane of tensor memory, which one thread reads.
+    # A row of the sums is a lane of tensor memory, read by one thread.
     sums = NestedLayout((m // WARP, 1), (1, 1), (1, 1), (WARP, 1), (1, n), (1, 0), (1, 0))
     return TensorIntrinsic(
         unit="tcgen05",

@@ -1,4 +1,4 @@
-"""What one tensor instruction multiplies, who holds what, and all that depends on it.
+"""A tensor instruction: the types it multiplies, its fragments, and everything derived from them.
 
 Operand A is a (m, k) tile, B a (k, n) tile, C and D are (m, n); a SharedLayout of an operand has the shape of that
 operand's tile. Whether an intrinsic can load an operand is decided by evaluating the layout function against the
@@ -22,29 +22,36 @@ from search_spaces.hardware.requirements import Access, OperandSide, Refusal, Re
 from search_spaces.hardware.units import unit
 from search_spaces.layouts.shared_layout import SharedLayout
 
-Sums = npt.NDArray[Any]  # of f32 or f16, or of i32 where i8 is multiplied
+Sums = npt.NDArray[Any]  # f32 or f16, or i32 for i8 operands
 
-STORED = {"tf32": "f32"}  # multiplied types that arrays do not have, and the type that they are rounded from
+STORED = {"tf32": "f32"}  # multiplied types that arrays cannot have, and the array type that is rounded to them
 
 
 @dataclass(frozen=True)
 class TensorIntrinsic:
     """One way to multiply fragments: d = a @ b + c with exact products, accumulated in f32 or f16, or in i32 for i8.
 
-    - ``unit``: the name of the unit that multiplies, see ``units``.
-    - ``type_a``, ``type_b``: the types that it multiplies ("f16", "bf16", "tf32", "f32", "e4m3", "e5m2", "i8", and
-      the block-scaled "mxf8", "mxf4" and "nvf4", whose fragments count stored elements).
-    - ``halves``: it accumulates in f16, two sums to a register.
-    - ``unit_scales``: it multiplies 8-bit floats as mxf8 whose scales are one.
-    - ``a``, ``b``, ``c``: the fragments; ``load``: how a and b are read from shared memory.
-    - ``needs``: the feature of an architecture that it belongs to (``architectures.FEATURES``), "" where all have it;
-      ``until``: the feature with which a wider instruction takes its place.
-    - ``instructions``: machine instructions that a warp issues for one multiplication of fragments; ``results``:
-      registers of accumulators of a lane that one statement of the kernel's unrolled body updates.
-    - ``cpp``: the C++ type that implements it, "{a}" and "{b}" standing for the types of the arrays; ``header``: what
-      declares it, where kernels do not include that anyway, and ``text`` what that header says, in another package.
+    Attributes:
+        unit: Name of the unit that multiplies, see ``units``.
+        type_a: Multiplied type of a: "f16", "bf16", "tf32", "f32", "e4m3", "e5m2", "i8", or the block-scaled "mxf8",
+            "mxf4" and "nvf4", whose fragments count stored elements.
+        type_b: Multiplied type of b.
+        a: Fragment of a.
+        b: Fragment of b.
+        c: Fragment of the sums.
+        load: How a and b are read from shared memory.
+        needs: Architecture feature that it belongs to (``architectures.FEATURES``); "" if all have it.
+        instructions: Machine instructions that a warp issues to multiply fragments once.
+        results: Accumulator registers of a lane that one statement of the kernel's unrolled body updates.
+        cpp: C++ type that implements it, with "{a}" and "{b}" for the types of the arrays.
+        header: Header that declares it, if kernels do not include it anyway.
+        text: Contents of that header, for another package.
+        halves: Whether it accumulates in f16, two sums per register.
+        until: Feature with which a wider instruction replaces it.
+        unit_scales: Whether it multiplies 8-bit floats as mxf8 with scales of one.
 
-    Raises ValueError where the fields contradict each other.
+    Raises:
+        ValueError: If the fields contradict each other.
     """
 
     unit: str
@@ -98,41 +105,46 @@ class TensorIntrinsic:
             raise ValueError(f"{self.name}: instructions and results must be at least 1")
 
     def __hash__(self) -> int:
-        # The rows are keys of caches that every rule reads, so their fragments are not hashed each time.
+        # The rows are keys of caches that every rule reads; hashing their fragments each time would be slow.
         return hash((self.unit, self.a.shape, self.b.shape, self.type_a, self.type_b, self.halves, self.unit_scales))
 
     @property
     def m(self) -> int:
+        """Rows of a fragment of c."""
         return self.a.shape[0]
 
     @property
     def n(self) -> int:
+        """Columns of a fragment of c."""
         return self.b.shape[1]
 
     @property
     def k(self) -> int:
+        """Stored elements along k."""
         return self.a.shape[1]
 
     @property
     def numbers(self) -> int:
-        """Numbers along k that are multiplied: ``k`` but where a stored element holds several."""
+        """Numbers along k that are multiplied: ``k``, unless a stored element holds several."""
         row = self.scales
         return self.k * (row.element.values if row else 1)
 
     @property
     def scales(self) -> BlockFormat | None:
-        """The format of a and b whose blocks along k it scales; None for other types."""
+        """The block format of a and b that it scales; None for other types."""
         return BLOCK_FORMATS.get(self.type_a)
 
     @property
     def scales_of_row(self) -> int:
-        """Scales of a row of a fragment of a, as many as of a column of b; 0 where no blocks are scaled."""
+        """Scales per row of a fragment of a, as many as per column of b; 0 without block scales."""
         return self.numbers // self.scales.block if self.scales else 0
 
     @property
     def name(self) -> str:
-        """``mma_m16n8k16_f16``; CUDA cores convert what they multiply, so their rows name no type. The type of the sums
-        follows where it is f16: ``mma_m16n8k16_f16_f16``; and what multiplies by scales of one says so.
+        """Name such as ``mma_m16n8k16_f16``.
+
+        Rows of CUDA cores, which convert what they multiply, name no type. An f16 accumulator is appended:
+        ``mma_m16n8k16_f16_f16``; so are scales of one.
         """
         types = dict.fromkeys((self.type_a, self.type_b)) if unit(self.unit).tensor else ()
         return "_".join(
@@ -147,21 +159,20 @@ class TensorIntrinsic:
 
     @property
     def rated_as(self) -> str:
-        """What is multiplied, as ``Device.tensor_rate`` calls it."""
+        """Name of the rate in ``Device.tensor_rate``."""
         return UNIT_SCALED_AS if self.unit_scales else f"{self.type_a}_f16" if self.halves else self.type_a
 
     @property
     def rounds(self) -> bool:
-        """Whether operands lose bits on their way to the unit (f32 to tf32)."""
+        """Whether operands lose bits before they are multiplied (f32 to tf32)."""
         return self.type_a in STORED or self.type_b in STORED
 
     def fragment(self, operand: OperandSide) -> Fragment:
+        """Return the fragment of an operand."""
         return self.a if operand == "a" else self.b
 
     def stored(self, operand: OperandSide) -> tuple[str, ...]:
-        """Return the types of arrays that it accepts as they lie in memory: the one that is multiplied, or on CUDA
-        cores all, which are converted on the way to registers.
-        """
+        """Return the array types that it accepts: the multiplied one, or on CUDA cores all, as they convert."""
         kind = self.type_a if operand == "a" else self.type_b
         return (STORED.get(kind, kind),) if unit(self.unit).tensor else tuple(MULTIPLIED_DTYPES)
 
@@ -170,7 +181,7 @@ class TensorIntrinsic:
         return self.cpp.format(a=a, b=b)
 
     def flops_per_cycle(self, device: Device) -> float:
-        """Flops per cycle that one SM reaches with it. Raises ValueError where ``device`` has no rate for its types."""
+        """Return flops per cycle and SM. Raises ValueError if ``device`` has no rate for its types."""
         return unit(self.unit).flops_per_cycle(device, self.rated_as)
 
     def why_not(self, device: Device) -> str | None:
@@ -180,23 +191,26 @@ class TensorIntrinsic:
         return f"{self.name} needs {FEATURES[self.needs].since}, but {device.name} is {device.arch}"
 
     def requirement(self, operand: OperandSide, layout: SharedLayout, element_bytes: int) -> Access | Refusal:
-        """How this intrinsic reads ``operand`` from a tile laid out by ``layout`` (A: (m, k), B: (k, n)), or why not.
+        """Return how this intrinsic reads ``operand`` from a tile with ``layout`` (A: (m, k), B: (k, n)), or why not.
 
-        Raises ValueError if no type that the intrinsic accepts has ``element_bytes`` bytes.
+        Raises:
+            ValueError: If no type that the intrinsic accepts has ``element_bytes`` bytes.
         """
         return _requirement(self, operand, layout, element_bytes)
 
     def reference(self, a: npt.ArrayLike, b: npt.ArrayLike, c: npt.ArrayLike) -> Sums:
         """Return d = a @ b + c for a (..., m, k), b (..., k, n), c (..., m, n).
 
-        a and b are rounded to the types that are multiplied (tf32: nearest, ties away); products are exact in float64,
-        and each is added to an f32 accumulator in the order of k. Hardware adds the products of one instruction in an
-        order, and with a truncation, that the PTX ISA leaves open. Sums in f16 are rounded to it once, at the end, as
-        tensor cores do (Fasi, Higham, Mikaitis and Pranesh, PeerJ Computer Science 7:e330). Sums of i8 are exact, and
-        wrap around in i32. Block-scaled types have scales of one here, and a and b ``numbers`` along k.
+        a and b are rounded to the multiplied types (tf32: nearest, ties away). Products are exact in float64, and each
+        is added to an f32 accumulator in the order of k. Hardware adds the products of one instruction in an order, and
+        with a truncation, that the PTX ISA leaves open. Sums in f16 are rounded once, at the end, as tensor cores do
+        (Fasi, Higham, Mikaitis and Pranesh, PeerJ Computer Science 7:e330). Sums of i8 are exact, and wrap around in
+        i32. Block-scaled types have scales of one here, and a and b have ``numbers`` along k.
         """
         left = _multiplied(self.type_a, a)
-        right = _multiplied(self.type_b, np.swapaxes(b, -1, -2)).swapaxes(-1, -2)  # elements of several lie along k
+        right = _multiplied(self.type_b, np.swapaxes(b, -1, -2)).swapaxes(
+            -1, -2
+        )  # several numbers of an element lie along k
         whole = self.type_a == "i8"
         d: Sums = np.asarray(c, dtype=np.int32 if whole else np.float16 if self.halves else np.float32)
         shapes = (self.m, self.numbers), (self.numbers, self.n), self.c.shape
@@ -212,12 +226,12 @@ class TensorIntrinsic:
             d = (d + left[..., :, k, None] * right[..., k, None, :]).astype(np.float32)
         if not self.halves:
             return d
-        with np.errstate(over="ignore"):  # beyond 65504 there is infinity
+        with np.errstate(over="ignore"):  # sums beyond 65504 become infinite
             return d.astype(np.float16)
 
 
 def _multiplied(kind: str, values: npt.ArrayLike) -> FloatArray:
-    """``values`` as the unit multiplies them."""
+    """Return ``values`` as the unit multiplies them."""
     if kind == "tf32":
         return round_to_tf32(values).astype(np.float64)
     of = dtype(kind, FACTOR_DTYPES)
@@ -233,7 +247,7 @@ def _requirement(
         raise ValueError(f"{intrinsic.name} reads {' or '.join(stored)}, not elements of {element_bytes} bytes")
     fragment = intrinsic.fragment(operand)
     rows, cols = fragment.shape
-    # Without registers the instruction reads shared memory itself, and its requirement speaks of whole boxes.
+    # Without registers the instruction reads shared memory itself, and its requirement is about whole boxes.
     if fragment.registers and (layout.shape[0] % rows or layout.shape[1] % cols):
         return Refusal(
             f"{intrinsic.name} reads {operand.upper()} in fragments of {rows}x{cols}, which do not divide the tile of "

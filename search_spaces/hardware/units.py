@@ -1,4 +1,4 @@
-"""The units that multiply: what an SM reaches with each. A new kind of instruction is one more row."""
+"""Units that multiply, with the rates an SM reaches. A new kind of instruction is one more row."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,10 +12,14 @@ IMAD_PER_CYCLE = 128.0
 
 @dataclass(frozen=True)
 class Unit:
-    """``tensor``: it runs on tensor cores, at their clock and at ``share(device)`` of their dense rate
-    (``Device.tensor_rate``) for the type that operands become there, ``as_type``; otherwise on CUDA cores. ``opaque``:
-    the instruction does not say which lane holds which element. ``asynchronous``: it multiplies while its warps go on.
-    ``doc`` completes "1 where ... the arithmetic".
+    """A unit that multiplies.
+
+    Attributes:
+        doc: Completes the text "1 where ... the arithmetic".
+        tensor: Whether it runs on tensor cores, at their clock and at ``share(device)`` of their dense rate
+            (``Device.tensor_rate``) for the type that operands become there (``as_type``); else on CUDA cores.
+        opaque: Whether the instruction leaves open which lane holds which element.
+        asynchronous: Whether its warps continue while it multiplies.
     """
 
     name: str
@@ -27,26 +31,31 @@ class Unit:
     asynchronous: bool = False
 
     def flops_per_cycle(self, device: Device, operand: str) -> float:
-        """Flops per cycle that one SM reaches with operands of type ``operand``, accumulating in f32. Raises ValueError
-        for a type that the tensor cores of ``device`` do not multiply.
+        """Return flops per cycle and SM for operands of type ``operand``, accumulating in f32.
+
+        Raises:
+            ValueError: For a type that the tensor cores of ``device`` do not multiply.
         """
         if not self.tensor:
             return min(device.fma_flops_per_cycle, IMAD_PER_CYCLE) if operand == "i8" else device.fma_flops_per_cycle
         return device.tensor_rate(self.as_type(device, operand)) * self.share(device)
 
     def clock_hz(self, device: Device) -> float:
+        """Return the clock of the unit in Hz."""
         return device.tensor_clock_hz if self.tensor else device.clock_hz
 
 
 # A published wmma matmul reaches at most 0.21x of cuBLAS on H100 where mma.sync reaches 0.65-0.8x (repository
 # blackwell-tensorcore-kernels): fragment loads and stores through opaque layouts. This rate puts a well tuned wmma
 # kernel at about that figure.
-WMMA_FRACTION = 0.4  # of mma.sync's rate
+WMMA_FRACTION = 0.4  # share of mma.sync's rate
 
 
 def _mma_sync_type(device: Device, operand: str) -> str:
-    """For 9.0, 10.x and 11.0 NVRTC 13.5 makes mma.sync of 8-bit floats into conversions to f16 (F2FP.F16.E4M3.UNPACK)
-    and two HMMA.16816, where 8.9 and 12.x have QMMA.16832; i8 is IMMA.16832 on all.
+    """Return the type that mma.sync really multiplies.
+
+    For 9.0, 10.x and 11.0 NVRTC 13.5 makes mma.sync of 8-bit floats into conversions to f16 (F2FP.F16.E4M3.UNPACK) and
+    two HMMA.16816, whereas 8.9 and 12.x have QMMA.16832; i8 is IMMA.16832 on all.
     """
     converted = device.has("fp8_mma") and not device.has("native_fp8_mma")
     return "f16" if operand in ("e4m3", "e5m2") and converted else operand

@@ -1,8 +1,8 @@
-"""wgmma, the multiplication of Hopper: rows of tensor intrinsics that read their operands from shared memory.
+"""wgmma, the multiplication of Hopper: tensor intrinsics that read their operands from shared memory.
 
-A warpgroup of four warps multiplies 64 x k by k x n elements (PTX ISA, "wgmma.mma_async"). ``n`` is free within a list
-of each type; the row of one (type, n) is made when it is asked for. Operands lie in *boxes*: the lines, of 16 to 128
-bytes, that one TMA copy writes, under the swizzle of their width.
+A warpgroup of four warps multiplies 64 x k by k x n elements (PTX ISA, "wgmma.mma_async"). ``n`` is any of a list per
+type; the row of one (type, n) is made on demand. Operands lie in *boxes*: lines of 16 to 128 bytes that one TMA copy
+writes, with the swizzle of their width.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from search_spaces.layouts.shared_layout import Axis, SharedLayout, hardware_swi
 
 ARCH = "sm_90a"
 WARPGROUP = 4 * WARP
-ROWS = 64  # of a, by one instruction
-K_BYTES = 32  # along k, of one instruction: 8 elements of 4 bytes, 16 of 2, 32 of 1
-TRANSPOSED_BYTES = 2  # of the elements that are read along m or n, too
-CORE_LINES = 8  # lines of 16 bytes that hardware reads at a time: a core matrix
-NO_SWIZZLE_BYTES = 16  # of a line of core matrices
+ROWS = 64  # rows of a per instruction
+K_BYTES = 32  # bytes along k per instruction: 8 elements of 4 bytes, 16 of 2, 32 of 1
+TRANSPOSED_BYTES = 2  # bytes of elements that can also be read along m or n
+CORE_LINES = 8  # 16-byte lines that hardware reads together: a core matrix
+NO_SWIZZLE_BYTES = 16  # bytes per line of core matrices
 
 Swizzle = Literal[0, 32, 64, 128]
 SWIZZLES: tuple[Swizzle, ...] = (0, 32, 64, 128)
@@ -36,20 +36,22 @@ N_OF: dict[str, tuple[int, ...]] = {
     **{kind: _ALL_N for kind in ("f16", "bf16", "tf32", "e4m3", "e5m2")},
     "i8": (8, 16, 24, *range(32, 257, 16)),
 }
-ELSEWHERE = "autosched/ptx/wgmma/along_k.cuh"  # the types that are read along k only
+ELSEWHERE = "autosched/ptx/wgmma/along_k.cuh"  # header of the types that are read along k only
 IN_F16 = "autosched/ptx/wgmma/in_f16.cuh"
 
 
 @dataclass(frozen=True)
 class SwizzledBoxes:
-    """wgmma descriptors (PTX ISA, "Canonical layouts"): the layout is that of one box of the operand's tile, whose
-    lines are 16 bytes, or 32, 64 or 128 under the hardware's swizzle of that width, and come in whole core matrices. A
-    box has to start at a multiple of ``alignment`` bytes. Lines lie along k; of 16-bit types also along m or n.
+    """wgmma descriptors (PTX ISA, "Canonical layouts"): the layout is that of one box of the operand's tile.
+
+    Its lines have 16 bytes, or 32, 64 or 128 with the hardware swizzle of that width, and form whole core matrices. A
+    box starts at a multiple of ``alignment`` bytes. Lines run along k, for 16-bit types also along m or n.
     """
 
     def check(
         self, operand: OperandSide, layout: SharedLayout, element_bytes: int, fragment: tuple[int, int]
     ) -> Access | Refusal:
+        """Return the access by descriptors, or why the layout is not that of a box."""
         along_k: Axis = "cols" if operand == "a" else "rows"
         what = f"layout {layout.text} of a box of {operand.upper()} of {layout.shape[0]}x{layout.shape[1]}"
         if layout.line_axis != along_k and element_bytes != TRANSPOSED_BYTES:
@@ -78,31 +80,34 @@ def box_layout(shape: tuple[int, int], transposed: bool, swizzle: Swizzle, eleme
     """Return the layout that TMA gives a box of ``shape``.
 
     Args:
-        shape: (rows, columns) in elements; lines are the swizzle's width, or 16 bytes without one.
+        shape: (rows, columns) in elements; lines have the swizzle's width, or 16 bytes without one.
         transposed: Whether lines run along columns.
-        swizzle: Its width in bytes, 0 for none.
-        element_bytes: Of one element.
+        swizzle: Width of the swizzle in bytes, 0 for none.
+        element_bytes: Bytes per element.
     """
     steps = () if swizzle == 0 else (hardware_swizzle(swizzle, element_bytes),)
     return SharedLayout(shape, transposed, steps)
 
 
 def line_bytes(swizzle: int) -> int:
-    """Bytes of a line of a box."""
+    """Return the bytes of a line of a box."""
     return swizzle or NO_SWIZZLE_BYTES
 
 
 def alignment(swizzle: int) -> int:
-    """Bytes after which the pattern of a swizzle repeats: a box starts at a multiple (PTX ISA, "Matrix descriptor")."""
+    """Return the bytes after which a swizzle repeats, to which a box is aligned (PTX ISA, "Matrix descriptor")."""
     return CORE_LINES * line_bytes(swizzle)
 
 
 @lru_cache(maxsize=256)
 def wgmma_row(kind: str, n: int, *, halves: bool = False) -> TensorIntrinsic:
-    """``wgmma_m64n128k16_bf16`` of operands of type ``kind``, a key of N_OF, accumulating in f32, in i32 for i8, or
-    with ``halves`` in f16, two sums to a register (PTX ISA, "Register fragments for wgmma.mma_async.m64nNk16").
+    """Return the intrinsic ``wgmma_m64n128k16_bf16`` for operands of type ``kind``, a key of N_OF.
 
-    Raises ValueError for a type or an n that it does not have.
+    It accumulates in f32, in i32 for i8, or with ``halves`` in f16, two sums per register (PTX ISA, "Register fragments
+    for wgmma.mma_async.m64nNk16").
+
+    Raises:
+        ValueError: For a type or an n without an instruction.
     """
     if kind not in N_OF:
         raise ValueError(f"wgmma multiplies {', '.join(N_OF)}, not {kind!r}")

@@ -1,4 +1,4 @@
-"""A control file of ptxas as a compiler option, which holds the file's content: no path is needed later."""
+"""A ptxas control file as a compiler option that contains the file's content, so that no path is needed later."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self
 
-CONTROL_FILE = "--ptxas-control-file="  # autosched's own option: compilers get a temporary file in its place
+CONTROL_FILE = "--ptxas-control-file="  # autosched's own option: compilers get a temporary file instead
 PTXAS = "--ptxas-options="
 MOST_BYTES = 1 << 16
 _NAME = re.compile(r"[\w.+-]{1,100}", re.ASCII)
@@ -23,11 +23,11 @@ class ControlFile:
     """A control file that ptxas reads with ``--apply-controls``. Its format is NVIDIA's, and is not interpreted here.
 
     Attributes:
-        name: Name for people: letters, digits, and ``_ . + -``.
+        name: Displayed name: letters, digits, and ``_ . + -``.
         content: Content of the file.
 
     Raises:
-        ValueError: The name cannot be used, or the file is empty or has more than MOST_BYTES bytes.
+        ValueError: If the name is invalid, or the file is empty or has more than MOST_BYTES bytes.
     """
 
     name: str
@@ -51,7 +51,7 @@ class ControlFile:
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Return the file whose ``text`` this is. Raises ValueError."""
+        """Return the file with this ``text``. Raises ValueError for invalid text."""
         name, _, encoded = text.partition(":")
         try:
             return cls(name, base64.b64decode(encoded, validate=True))
@@ -80,10 +80,10 @@ def control_file_of(options: Sequence[str]) -> ControlFile | None:
 
 
 def without_control_file(options: Sequence[str]) -> tuple[str, ...]:
-    """Return the options that NVRTC and nvcc know."""
+    """Return the options without the control file: those that NVRTC and nvcc know."""
     return tuple(option for option in options if not option.startswith(CONTROL_FILE))
 
 
 def for_ptx(options: Sequence[str]) -> tuple[str, ...]:
-    """Return the options without those of ptxas, which never sees PTX that is not assembled."""
+    """Return the options without those of ptxas, which is not run if PTX is not assembled."""
     return tuple(option for option in options if not option.startswith((CONTROL_FILE, PTXAS)))

@@ -1,4 +1,4 @@
-"""A kernel ready to compile: its launch, its CUDA C++ and the headers that this includes."""
+"""A kernel ready to compile: its launch, its CUDA C++ and the headers that it includes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ _INCLUDES = ("-I", "--include-path", "-include", "--pre-include")
 
 @dataclass(frozen=True)
 class CompileLimits:
-    """What the compilation of a user's kernel may take: seconds of the CPU, and bytes of memory beyond what the
-    compiler holds before. The file raises them.
+    """Limits on compiling a user's kernel: CPU seconds, and bytes of memory beyond the compiler's own.
+
+    The kernel file can raise them.
     """
 
     seconds: float = math.inf
@@ -30,7 +31,7 @@ class CompileLimits:
         return min(self.seconds, self.memory) < math.inf
 
     def why(self, exceeded: str, times: float = 1.0) -> str:
-        """Return what is said of a compiler that went beyond ``times`` its "time", or its "memory"."""
+        """Return the message for a compiler that exceeded ``times`` its "time" limit, or its "memory" limit."""
         if exceeded == "time":
             took, more = (
                 f"{times * self.seconds:g} s of the CPU",
@@ -46,16 +47,22 @@ class CompileLimits:
 class GeneratedKernel(Launch):
     """A launch, and the CUDA C++ that it launches.
 
-    ``entry`` is the name of a ``__global__`` function of ``source``, or a name expression: "scale<float, 4>" is that
-    instantiation of a template. ``compile_options`` are NVRTC's, each one string ("-DTILE=16"), added to those that
-    every kernel is compiled with. With ``cooperating`` (count, stride), ``count`` blocks that are ``stride`` apart
-    finish a result together: those whose b // stride % count differs alone. Where they are ``chained``, they may also
-    share a result with those before them, and one with those behind. ``window`` groups of cooperating blocks that
-    follow each other, and begin at a multiple of it, have all that a result of a further output needs; 1 where each
-    has. ``repeatable``: whatever the order of blocks and threads, the same inputs give the same bits. ``arch``
-    ("sm_90a") is what it is launched on; without one the source does not ask for it (``__CUDA_ARCH__``). A compiler
-    that goes beyond ``limits`` is ended. Raises ValueError for a malformed entry, and for options with paths: headers
-    are given by content.
+    Attributes:
+        source: CUDA C++. ``entry`` is the name of a ``__global__`` function in it, or a name expression: "scale<float,
+            4>" is that instantiation of a template.
+        headers: Headers by content.
+        compile_options: NVRTC options, one string each ("-DTILE=16"), added to those of every kernel.
+        cooperating: (count, stride): ``count`` blocks that are ``stride`` apart, which differ only in b // stride %
+            count, finish a result together.
+        chained: Whether cooperating blocks may also share a result with those before them, and one with those after.
+        window: Number of consecutive groups of cooperating blocks, starting at a multiple of it, that have all inputs
+            of a result of a further output; 1 if each group has.
+        repeatable: Whether the same inputs give the same bits for any order of blocks and threads.
+        arch: Architecture of the launch ("sm_90a"); without one the source does not depend on it (``__CUDA_ARCH__``).
+        limits: A compiler that exceeds these limits is terminated.
+
+    Raises:
+        ValueError: For a malformed entry, or for options with paths: headers are passed by content.
     """
 
     source: str
@@ -81,19 +88,19 @@ class GeneratedKernel(Launch):
 
     @property
     def name(self) -> str:
-        """The plain name of the entry function, for people and files."""
+        """The plain name of the entry function, for display and file names."""
         found = _ENTRY.fullmatch(self.entry)
         return found["name"] if found is not None else "kernel"
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over all of it but ``arch``: the same digest, the same program of one architecture."""
+        """SHA-256 of everything except ``arch``; equal digests mean the same code for one architecture."""
         parts = [self.source, self.headers.digest, self.compile_options, self.launch_json()]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     @cached_property
     def code_digest(self) -> str:
-        """SHA-256 over all that its machine code and resources depend on but the architecture.
+        """SHA-256 of everything that machine code and resources depend on, except the architecture.
 
         Kernels that differ only in grid, block, arguments or tensor maps have the same one.
         """

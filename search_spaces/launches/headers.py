@@ -1,4 +1,4 @@
-"""Headers by content: what ``#include`` finds, wherever the compiler runs."""
+"""Headers by content: what ``#include`` finds, independently of where the compiler runs."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from importlib import resources
 from pathlib import Path, PurePosixPath
 from typing import Self
 
-# Begins with what is rare, so that it is found fast: whether it begins its line is looked at afterwards.
+# Starts with a rare character for speed; whether it starts its line is checked afterwards.
 _INCLUDE = re.compile(r'#[^\S\n]*include[^\S\n]*[<"]([^">\n]+)[">]')
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 SUFFIXES = (".cuh", ".cu", ".h", ".hpp", ".inl", ".inc", ".cpp")
-OUR_PACKAGE = "autosched"  # whose headers every kernel may include
+OUR_PACKAGE = "autosched"  # package whose headers every kernel may include
 
 
 @cache
 def include_dir(package: str = OUR_PACKAGE) -> str:
-    """Return the folder of a package that its headers are found in: ``include``."""
+    """Return the folder of a package's headers: ``include``."""
     return str(resources.files(package).joinpath("include"))
 
 
-@lru_cache(maxsize=1024)  # headers are the same for kernel after kernel
+@lru_cache(maxsize=1024)  # most kernels have the same headers
 def included(text: str) -> tuple[str, ...]:
     """Return the names in the ``#include`` lines of CUDA C++."""
     return tuple(match[1] for match in _INCLUDE.finditer(text) if _begins_line(text, match.start()))
@@ -39,16 +39,18 @@ def _begins_line(text: str, at: int) -> bool:
 
 @lru_cache(maxsize=1024)
 def identifiers(text: str) -> frozenset[str]:
-    """Return every name in CUDA C++, keywords and words in string literals included, comments left out."""
+    """Return every name in CUDA C++, including keywords and words in string literals, but not comments."""
     return frozenset(_IDENTIFIER.findall(_COMMENT.sub(" ", text)))
 
 
 @dataclass(frozen=True, eq=False)
 class Headers:
-    """(name, text) of each header, sorted by name. The name is what stands in ``#include <...>`` or ``"..."``.
+    """(name, text) of each header, sorted by name, as in ``#include <...>`` or ``"..."``.
 
-    Equal headers have equal ``digest``, the SHA-256 of ``encoded``. Raises ValueError for a name that leads out of the
-    include folder, and for a duplicate.
+    Equal headers have equal ``digest``, the SHA-256 of ``encoded``.
+
+    Raises:
+        ValueError: For a name that leads out of the include folder, or a duplicate.
     """
 
     files: tuple[tuple[str, str], ...] = ()
@@ -67,19 +69,21 @@ class Headers:
 
     @classmethod
     def of(cls, texts: Mapping[str, str]) -> Self:
-        """Return the headers of ``texts``, include name to text."""
+        """Return the headers in ``texts``, which maps include names to texts."""
         return cls(tuple(sorted(texts.items())))
 
     @staticmethod
     def from_folder(folder: str | os.PathLike[str]) -> Headers:
-        """All files below ``folder`` whose names end like C++, read again when a size or a time has changed.
+        """Return all C++ headers below ``folder``, read again if a size or a modification time has changed.
 
-        Raises OSError where they cannot be read, ValueError for one that is not UTF-8.
+        Raises:
+            OSError: If they cannot be read.
+            ValueError: If one is not UTF-8.
         """
         return _read(os.fspath(folder), tuple(sorted(_files(os.fspath(folder)))))
 
     def __or__(self, other: Headers) -> Headers:
-        """Both; where both have a name, that of ``other``."""
+        """Return both; ``other`` takes precedence for common names."""
         return Headers.of(dict(self.files) | dict(other.files))
 
     def __eq__(self, other: object) -> bool:
@@ -90,11 +94,12 @@ class Headers:
 
     @cached_property
     def encoded(self) -> bytes:
-        """The headers as bytes that ``decode`` reads: JSON, one text for each set of headers."""
+        """The headers as bytes that ``decode`` reads: canonical JSON."""
         return json.dumps(dict(self.files), separators=(",", ":")).encode()
 
     @cached_property
     def digest(self) -> str:
+        """SHA-256 of ``encoded`` (hex)."""
         return hashlib.sha256(self.encoded).hexdigest()
 
     @cached_property
@@ -104,14 +109,14 @@ class Headers:
 
     @classmethod
     def decode(cls, encoded: bytes) -> Self:
-        """Return the headers whose ``encoded`` was this. Raises ValueError for anything else."""
+        """Return the headers with this ``encoded`` value. Raises ValueError for anything else."""
         texts = json.loads(encoded)
         if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
             raise ValueError("these bytes are not encoded headers")
         return cls.of(texts)
 
     def write(self, folder: Path) -> None:
-        """Make every header a file below ``folder``. Raises OSError."""
+        """Write every header to a file below ``folder``. Raises OSError."""
         for name, text in self.files:
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -130,7 +135,7 @@ def package_headers(package: str = OUR_PACKAGE) -> Headers:
 
 
 def _files(folder: str) -> Iterator[tuple[str, int, int]]:
-    """(path, time of the last change in ns, size) of every header below ``folder``."""
+    """Yield (path, modification time in ns, size) of every header below ``folder``."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir():

@@ -1,4 +1,4 @@
-"""How a function is launched, and with what: one description for run time, GPU worker and emulator."""
+"""Description of a launch and its arguments, shared by run time, GPU worker and emulator."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ from search_spaces.short_repr import short_repr
 
 Size3 = tuple[int, int, int]
 
-_MAX_CLUSTER = 16  # blocks; 8 on every GPU that has clusters
+_MAX_CLUSTER = 16  # blocks; every GPU with clusters supports at least 8
 
 
 @dataclass(frozen=True)
 class ScalarArgument:
     """A parameter passed by value. Raises ValueError for a value that ``dtype`` cannot represent.
 
-    With ``limits`` every call may pass another value between them, both included; ``value`` is that of a call without
-    one.
+    With ``limits`` every call may pass another value in this closed range; ``value`` is the default.
     """
 
     name: str
@@ -47,7 +46,7 @@ class ScalarArgument:
 
     @property
     def stored(self) -> Array:
-        """The value as the kernel gets it: an array of one element."""
+        """The value as the kernel receives it: an array of one element."""
         return np.ascontiguousarray(self.dtype.store(np.asarray([self.value])))
 
     def passing(self, value: Any) -> Self:
@@ -71,7 +70,7 @@ class BytesArgument:
 
     @property
     def stored(self) -> Array:
-        """The value as the kernel gets it: an array of one element that has all bytes."""
+        """The value as the kernel receives it: an array of one element with all bytes."""
         return np.frombuffer(self.content, np.dtype((np.void, len(self.content))))
 
 
@@ -80,19 +79,25 @@ Argument = Operand | ScalarArgument | BytesArgument | TensorMap | LinearTexture
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """How a loaded function is launched, and with what: its ``arguments``, in the order of its parameters.
+    """How a loaded function is launched: its ``arguments``, in the order of its parameters, and its grid.
 
-    ``entry`` is launched ``launches`` times, one after another on one stream with the same arguments: a launch sees all
-    that the one before it wrote. ``symbols`` are inputs that are copied to the ``__constant__`` variables of their
-    names before a launch. ``unpassed`` are arrays that no argument leads to: their addresses lie in others, and only
-    the emulator can launch with them. ``cluster`` is what ``__cluster_dims__`` says in the source. All blocks of a
-    ``cooperative`` launch run at a time. A ``dependent`` one may begin before those in front of it in its stream have
-    ended (programmatic stream serialization), and waits for them by ``griddepcontrol.wait``; without the attribute
-    that instruction does nothing. With
-    ``grid_may_shrink`` any smaller number of whole clusters computes the same: whoever launches it may leave out blocks
-    that would not run at a time with the others. ``then`` are further launches, of functions of the same module, each
-    behind the one before it on one stream: together they are one pipeline. Raises ValueError for a launch that no GPU
-    supports.
+    Attributes:
+        entry: Name of the function.
+        cluster: The ``__cluster_dims__`` of the source.
+        launches: Number of successive launches on one stream with the same arguments; each sees what the previous one
+            wrote.
+        cooperative: Whether all blocks run at the same time.
+        dependent: Whether it may begin before preceding launches in its stream have ended (programmatic stream
+            serialization); it waits for them by ``griddepcontrol.wait``, which does nothing without the attribute.
+        grid_may_shrink: Whether any smaller number of whole clusters computes the same result, so that blocks may be
+            left out that would not be resident together with the others.
+        symbols: Inputs copied to the ``__constant__`` variables of their names before a launch.
+        unpassed: Arrays whose addresses lie in other arrays, so that no argument leads to them; supported only by the
+            emulator.
+        then: Further launches of functions of the same module, in order on one stream: together a pipeline.
+
+    Raises:
+        ValueError: For a launch that no GPU supports.
     """
 
     entry: str
@@ -124,7 +129,7 @@ class Launch:
             raise ValueError("dynamic_shared_bytes must be at least 0, and launches at least 1")
         if self.grid_may_shrink and (self.grid[1:] != (1, 1) or self.cluster[1:] != (1, 1)):
             raise ValueError(f"only a grid of one dimension may shrink, not {self.grid} in clusters of {self.cluster}")
-        different = dict.fromkeys(self.arguments)  # an array that is passed twice is one
+        different = dict.fromkeys(self.arguments)  # an array passed twice counts once
         if len({a.name for a in different}) < len(different):
             raise ValueError(f"each argument needs a name of its own, not {[a.name for a in self.arguments]}")
         if self.cooperative and self.dependent:
@@ -140,18 +145,19 @@ class Launch:
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """Threads per block."""
         return math.prod(self.block)
 
     @property
     def blocks(self) -> int:
-        """Of the grid."""
+        """Blocks of the grid."""
         return math.prod(self.grid)
 
     def grid_of(self, clusters: int) -> Size3:
-        """Return the grid where so many clusters run at a time: ``grid``, or where it may shrink no more than those.
+        """Return the grid if so many clusters are resident: ``grid``, or no more than those if it may shrink.
 
-        Raises ValueError for fewer than 1.
+        Raises:
+            ValueError: For fewer than 1 cluster.
         """
         if clusters < 1:
             raise ValueError(f"a grid has at least one cluster, not {clusters}")
@@ -161,8 +167,10 @@ class Launch:
 
     @cached_property
     def operands(self) -> tuple[Operand, ...]:
-        """The arrays that the launch and those behind it take, each once: passed as a pointer, described by a tensor
-        map or a texture, copied to constant memory, or ``unpassed``.
+        """The arrays of this launch and those that follow, each once.
+
+        They are passed as a pointer, described by a tensor map or a texture, copied to constant memory, or
+        ``unpassed``.
         """
         return tuple(dict.fromkeys(self._listed_operands()))
 
@@ -172,9 +180,7 @@ class Launch:
 
     @property
     def steps(self) -> tuple[Self, ...]:
-        """Return every launch of a pipeline by itself, with all else that it shares with the first; this one alone
-        where none is behind it.
-        """
+        """Every launch of a pipeline as a separate launch, with all that it shares with the first."""
         if not self.then:
             return (self,)
         own = [f.name for f in dataclasses.fields(Launch) if f.name not in ("symbols", "unpassed")]
@@ -182,16 +188,16 @@ class Launch:
         return (replace(self, then=()), *behind)
 
     def with_entries(self, entries: Sequence[str]) -> Self:
-        """Return the same launches of functions of these names. Raises ValueError for another number of them."""
+        """Return the same launches with these function names. Raises ValueError for another number of names."""
         first, *others = entries
         then = tuple(replace(step, entry=name) for step, name in zip(self.then, others, strict=True))
         return replace(self, entry=first, then=then)
 
     def launch_json(self) -> dict[str, Any]:
-        """Everything of the launch, as JSON: what ``launch_from_json`` reads.
+        """Return the launch as JSON, which ``launch_from_json`` reads.
 
-        ``grid_may_shrink``, ``cooperative``, ``dependent``, ``symbols`` and ``then`` are named only where there are
-        any: digests of kernels are older.
+        ``grid_may_shrink``, ``cooperative``, ``dependent``, ``symbols`` and ``then`` appear only if set, so that
+        digests of older kernels stay the same.
         """
         flags = ("grid_may_shrink", "cooperative", "dependent")
         shrinks: dict[str, Any] = {name: True for name in flags if getattr(self, name)}
@@ -212,7 +218,7 @@ class Launch:
 
 
 def operand_json(operand: Operand) -> dict[str, Any]:
-    """Return what ``operand_from_json`` reads."""
+    """Return an operand as JSON, which ``operand_from_json`` reads."""
     columns = {} if operand.columns is None else {"columns": operand.columns}
     return {
         "name": operand.name,
@@ -225,7 +231,7 @@ def operand_json(operand: Operand) -> dict[str, Any]:
 
 
 def operand_from_json(data: Mapping[str, Any]) -> Operand:
-    """Raise KeyError and ValueError for anything else."""
+    """Return the operand of a JSON value. Raises KeyError or ValueError for anything else."""
     shape = tuple(int(n) for n in data["shape"])
     dtype, columns = SCALAR_DTYPES[data["dtype"]], data.get("columns")
     return Operand(
@@ -234,7 +240,7 @@ def operand_from_json(data: Mapping[str, Any]) -> Operand:
 
 
 def argument_json(argument: Argument) -> dict[str, Any]:
-    """Return what ``argument_from_json`` reads; "kind" tells them apart."""
+    """Return an argument as JSON, which ``argument_from_json`` reads; "kind" distinguishes the types."""
     match argument:
         case Operand():
             return {"kind": "operand", **operand_json(argument)}
@@ -253,7 +259,7 @@ def argument_json(argument: Argument) -> dict[str, Any]:
 
 
 def argument_from_json(data: Mapping[str, Any]) -> Argument:
-    """Raise KeyError, TypeError and ValueError for anything else."""
+    """Return the argument of a JSON value. Raises KeyError, TypeError or ValueError for anything else."""
     fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k != "kind"}
     match data["kind"]:
         case "operand":
@@ -274,9 +280,7 @@ def argument_from_json(data: Mapping[str, Any]) -> Argument:
 
 
 def launch_from_json(data: Mapping[str, Any]) -> Launch:
-    """Return the launch whose ``launch_json()`` this was. Raises KeyError, TypeError and ValueError for anything
-    else.
-    """
+    """Return the launch of a JSON value. Raises KeyError, TypeError or ValueError for anything else."""
     return Launch(
         entry=data["entry"],
         arguments=tuple(argument_from_json(a) for a in data["arguments"]),

@@ -14,12 +14,14 @@ Role = Literal["input", "output", "inout", "workspace"]
 
 @dataclass(frozen=True)
 class Operand:
-    """One array argument of a kernel, dense, ``shape`` in memory order (C order).
+    """One dense array argument of a kernel, with ``shape`` in memory order (C order).
 
-    An ``inout`` array is both: it holds its input before a launch that is checked, and is compared after it.
-    ``workspace`` arrays belong to the kernel; with ``zeroed`` they must be zero before the first launch, and every
-    launch leaves them zero again. ``columns``: of an input whose lines lie apart in memory, how many elements of each
-    line of ``shape[-1]`` belong to it; the kernel reads no other ones.
+    Attributes:
+        role: An ``inout`` array holds its input before a verified launch and is compared after it. ``workspace`` arrays
+            belong to the kernel.
+        zeroed: Whether a workspace must be zero before the first launch; every launch leaves it zero again.
+        columns: For an input with a gap between lines, the elements of each line of ``shape[-1]`` that belong to it;
+            the kernel reads no others.
     """
 
     name: str
@@ -31,24 +33,26 @@ class Operand:
 
     @property
     def size(self) -> int:
+        """Number of elements."""
         return math.prod(self.shape)
 
     @property
     def bytes(self) -> int:
+        """Size in bytes."""
         return self.size * self.dtype.bytes
 
 
 def stride_of(name: str, shape: Sequence[int], strides: Sequence[int], unit: int) -> int:
-    """Return how many elements lie from one row of an array to the next.
+    """Return the number of elements from one row of an array to the next.
 
     Args:
         name: Name of the array, for the error.
-        shape: Its extents.
-        strides: Its strides; those of extents of 1 may be any.
+        shape: Extents of the array.
+        strides: Strides of the array; those of extents of 1 are ignored.
         unit: Stride of neighbouring elements: their bytes, or 1.
 
     Raises:
-        ValueError: Elements of a row are apart, or matrices do not follow each other.
+        ValueError: If elements of a row are not adjacent, or matrices do not follow each other.
     """
     columns = shape[-1]
     stride = columns if shape[-2] == 1 else strides[-2] // unit

@@ -1,7 +1,7 @@
-"""Tensor maps: how the Tensor Memory Accelerator sees an array, as data that is checked before any GPU sees it.
+"""Tensor maps, the Tensor Memory Accelerator's descriptions of arrays, as data that is validated without a GPU.
 
-Field for field what ``cuTensorMapEncodeTiled`` takes, with its requirements (CUDA Driver API, Tensor Map Object
-Management; PTX ISA, Tensors). Dimensions are counted from the one whose elements lie side by side.
+The fields are those of ``cuTensorMapEncodeTiled``, with its requirements (CUDA Driver API, Tensor Map Object
+Management; PTX ISA, Tensors). Dimension 0 is the contiguous one.
 """
 
 from __future__ import annotations
@@ -12,28 +12,30 @@ from typing import Literal
 
 from search_spaces.launches.operand import Operand
 
-# Bytes of one element, by the driver's names of its types.
+# Bytes per element, by the driver's type names.
 ELEMENT_BYTES = {
     "UINT8": 1, "UINT16": 2, "UINT32": 4, "INT32": 4, "UINT64": 8, "INT64": 8, "FLOAT16": 2, "FLOAT32": 4,
     "FLOAT64": 8, "BFLOAT16": 2, "FLOAT32_FTZ": 4, "TFLOAT32": 4, "TFLOAT32_FTZ": 4,
 }  # fmt: skip
 _ELEMENT_OF = {
     "u8": "UINT8", "u16": "UINT16", "u32": "UINT32", "i32": "INT32", "u64": "UINT64", "i64": "INT64",
-    # Of those without names of their own bytes are copied.
+    # Types without a name of their own are copied as bytes.
     "i8": "UINT8", "e4m3": "UINT8", "e5m2": "UINT8", "e2m1x2": "UINT8",
     "f16": "FLOAT16", "f32": "FLOAT32", "f64": "FLOAT64", "bf16": "BFLOAT16",
 }  # fmt: skip
-INTERLEAVE_BYTES = {"NONE": 0, "16B": 16, "32B": 32}  # of a slice of channels
-SWIZZLE_BYTES = {"NONE": 0, "32B": 32, "64B": 64, "128B": 128}  # widest inner box, 0: any
-_BOX_BYTES = 232_448  # shared memory that a block of sm_90 can have
+INTERLEAVE_BYTES = {"NONE": 0, "16B": 16, "32B": 32}  # bytes per slice of channels
+SWIZZLE_BYTES = {"NONE": 0, "32B": 32, "64B": 64, "128B": 128}  # bytes of the widest inner box; 0: any
+_BOX_BYTES = 232_448  # largest shared memory of a block on sm_90
 MOST_BOX = 256  # elements of a box along one dimension
 _MOST_PIXELS = 1024
 
 
 @dataclass(frozen=True)
 class BoundingBox:
-    """The corners of the bounding box of a map in im2col mode: how far its first and its last pixel lie behind those of
-    the tensor, in the dimensions but those of channels and images, the fastest first.
+    """The corners of the bounding box of a map in im2col mode.
+
+    They are the offsets of its first and last pixel from those of the tensor, in all dimensions except channels and
+    images, fastest first.
     """
 
     lower: tuple[int, ...]
@@ -44,13 +46,20 @@ class BoundingBox:
 class TensorMap:
     """A ``const __grid_constant__`` parameter of 128 bytes that describes ``operand``, starting at its first element.
 
-    ``sizes`` are elements, ``strides`` bytes of every dimension but the first, ``box`` and ``element_strides``
-    elements. In im2col mode ``box`` begins with channels of a pixel and pixels of a column. ``element`` is a key of
-    ELEMENT_BYTES. ``fill`` is what reads outside the tensor return: zeros for "NONE".
-    An interleaved layout (NC/8HWC8, NC/16HWC16) has channels in slices of 16 or 32 bytes: ``sizes`` and ``box`` of the
-    first dimension count slices that lie side by side, the dimension before the last is that of slices with other
-    channels, and a copy takes one of these, whatever the box says (as an H100 does, which nothing documents).
-    Raises ValueError, with the requirement, for what the driver would refuse, and for a tensor larger than its operand.
+    Attributes:
+        element: A key of ELEMENT_BYTES.
+        sizes: Elements per dimension.
+        strides: Bytes, for every dimension but the first.
+        box: Elements per dimension; in im2col mode, it begins with channels per pixel and pixels per column.
+        element_strides: Elements per dimension.
+        interleave: In the layouts NC/8HWC8 and NC/16HWC16 channels form slices of 16 or 32 bytes. ``sizes`` and ``box``
+            of the first dimension count adjacent slices; the dimension before the last one has slices with other
+            channels, of which a copy takes one whatever the box says (as an H100 does, undocumented).
+        fill: Value of reads outside of the tensor: zeros for "NONE".
+
+    Raises:
+        ValueError: With the requirement, for anything the driver would refuse, and for a tensor larger than its
+            operand.
     """
 
     name: str
@@ -76,17 +85,17 @@ class TensorMap:
         swizzle: Literal["NONE", "32B", "64B", "128B"] = "NONE",
         l2_promotion: Literal["NONE", "L2_64B", "L2_128B", "L2_256B"] = "NONE",
     ) -> TensorMap:
-        """Return the map of all of an operand, a dimension for each of its own.
+        """Return the map of a whole operand, with the same dimensions.
 
         Args:
-            name: Of the kernel's parameter.
+            name: Name of the kernel's parameter.
             operand: The array.
-            box: As ``operand.shape``: slowest first.
-            swizzle: How a box lies in shared memory.
-            l2_promotion: What L2 reads at a time.
+            box: Extents in the order of ``operand.shape``: slowest first.
+            swizzle: Swizzle of a box in shared memory.
+            l2_promotion: Granularity of L2 reads.
 
         Raises:
-            ValueError: As the class does, and for a type that no tensor map has.
+            ValueError: As the class does, and for a type that tensor maps do not support.
         """
         element = _ELEMENT_OF.get(operand.dtype.name)
         if element is None:
@@ -109,14 +118,15 @@ class TensorMap:
         """Return the map of an operand whose last axis is a slice of channels: (images, slices, ..., width, channels).
 
         Args:
-            name: Of the kernel's parameter.
+            name: Name of the kernel's parameter.
             operand: The array, of four to six axes.
-            box: As ``operand.shape`` without its last axis. Its width times an element is a multiple of 16 bytes.
-            layout: How many bytes a slice has.
-            swizzle: How a box lies in shared memory.
+            box: Extents in the order of ``operand.shape`` without its last axis. Its width in bytes is a multiple of
+                16.
+            layout: Bytes per slice.
+            swizzle: Swizzle of a box in shared memory.
 
         Raises:
-            ValueError: As ``dense`` does, and where the last axis is no slice of ``layout``.
+            ValueError: As ``dense`` does, and if the last axis is not a slice of ``layout``.
         """
         if layout not in INTERLEAVE_BYTES:
             raise ValueError(
@@ -143,16 +153,16 @@ class TensorMap:
     def matrices(
         cls, name: str, operand: Operand, box: tuple[int, int], *, swizzle: Literal["NONE", "32B", "64B", "128B"]
     ) -> TensorMap:
-        """Return the map of an operand as matrices one behind another: three dimensions, and boxes of one matrix.
+        """Return the map of an operand as consecutive matrices: three dimensions, and boxes of one matrix.
 
         Args:
-            name: Of the kernel's parameter.
+            name: Name of the kernel's parameter.
             operand: The array; leading axes are joined.
             box: (rows, columns).
-            swizzle: How a box lies in shared memory.
+            swizzle: Swizzle of a box in shared memory.
 
         Raises:
-            ValueError: As of ``dense``.
+            ValueError: As ``dense`` does.
         """
         columns = operand.shape[-1]
         rows = operand.shape[-2] if len(operand.shape) > 1 else 1
@@ -215,7 +225,7 @@ class TensorMap:
                 f"a box of {self.box} does not fit into shared memory",
             ),
             (
-                # Addresses wrap at 2^64: maps that reach so far end where others begin, as those of ragged arrays do.
+                # Addresses wrap at 2^64: maps of ragged arrays reach that far and end where others begin.
                 reach <= self.operand.bytes or reach >= 2**64,
                 f"it reaches to byte {reach} of {self.operand.name}, which has {self.operand.bytes}",
             ),
@@ -223,7 +233,7 @@ class TensorMap:
         return [reason for holds, reason in requirements if not holds]
 
     def _box_bytes(self, element: int) -> int:
-        """Bytes that a copy moves: of an interleaved layout one slice of channels."""
+        """Return the bytes that a copy moves; for an interleaved layout one slice of channels."""
         slice_bytes = INTERLEAVE_BYTES[self.interleave]
         if self.im2col is not None:
             return self.box[1] * (slice_bytes or self.box[0] * element)

@@ -13,11 +13,13 @@ MODES: tuple[Mode, ...] = ("wrap", "clamp", "mirror", "border")  # the order of 
 
 @dataclass(frozen=True)
 class LinearTexture:
-    """A ``cudaTextureObject_t`` over the linear memory of ``operand``: one row, fetched by ``tex1Dfetch``, or rows
-    (height, width), fetched by ``tex2D``; with ``channels`` of 2 or 4 a texel is the last dimension.
+    """A ``cudaTextureObject_t`` over the linear memory of ``operand``.
 
-    ``normalized_read``: integers are read as fractions of the largest one. Raises ValueError for an array that no
-    texture can be of.
+    It has one row, fetched by ``tex1Dfetch``, or rows (height, width), fetched by ``tex2D``; with 2 or 4 ``channels`` a
+    texel is the last dimension. ``normalized_read``: integers are read as fractions of the largest one.
+
+    Raises:
+        ValueError: For an array that a texture cannot have.
     """
 
     name: str
@@ -50,11 +52,12 @@ class LinearTexture:
 
     @property
     def kind(self) -> str:
-        """What a channel holds: "f", "i" or "u"."""
+        """Type of a channel: "f", "i" or "u"."""
         return _CHANNELS[self.operand.dtype.name]
 
     @property
     def row_bytes(self) -> int:
+        """Bytes per row."""
         return self.extent[-1] * self.channels * self.operand.dtype.bytes
 
 

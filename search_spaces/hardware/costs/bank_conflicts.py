@@ -26,36 +26,51 @@ from search_spaces.hardware.requirements import OperandSide, Refusal
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.shared_layout import Axis, SharedLayout
 
-if TYPE_CHECKING:  # with its table, which what multiplies nothing need not wait for
+if TYPE_CHECKING:  # avoids importing its table unless something is multiplied
     from search_spaces.hardware.tensor_intrinsic import TensorIntrinsic
 
 _CHUNK = 2**15  # phases counted at a time: the arrays stay in the cache
 
 
 def wavefronts(addresses: npt.ArrayLike, access_bytes: int) -> IntArray:
-    """Cycles of warp accesses: ``addresses`` is (..., 32), the result (...); 0 where every lane is inactive.
+    """Return the cycles of warp accesses; 0 if every lane is inactive.
 
-    Raises ValueError unless addresses are -1 or multiples of ``access_bytes`` (1, 2, 4, 8 or 16).
+    Args:
+        addresses: (..., 32) bytes, multiples of ``access_bytes``, or -1.
+        access_bytes: 1, 2, 4, 8 or 16.
+
+    Returns:
+        Cycles, (...).
+
+    Raises:
+        ValueError: For invalid addresses or access sizes.
     """
     return _total(_per_warp(_phases(addresses, access_bytes)))
 
 
 def ideal_wavefronts(addresses: npt.ArrayLike, access_bytes: int) -> IntArray:
-    """Return what ``wavefronts`` would be without conflicts: the phases in which a lane is active."""
+    """Return ``wavefronts`` without conflicts: the number of phases with an active lane."""
     return _total(np.any(_phases(addresses, access_bytes) >= 0, axis=-1))
 
 
 def conflict_degree(addresses: npt.ArrayLike, access_bytes: int) -> npt.NDArray[np.float64]:
-    """``wavefronts`` over ``ideal_wavefronts``: 1 without conflicts (and where no lane is active), 32 at worst."""
+    """Return ``wavefronts`` relative to ``ideal_wavefronts``: 1 without conflicts or active lanes, at most 32."""
     units = _phases(addresses, access_bytes)
     ideal = _total(np.any(units >= 0, axis=-1))
     return np.where(ideal > 0, _total(_per_warp(units)) / np.maximum(ideal, 1), 1.0)
 
 
 def ldmatrix_wavefronts(row_addresses: npt.ArrayLike) -> IntArray:
-    """Cycles of ldmatrix: ``row_addresses`` is (..., 8 * matrices) with 1, 2 or 4 matrices, the result (...).
+    """Return the cycles of ldmatrix; ideally the number of matrices.
 
-    The ideal is the number of matrices. Raises ValueError unless every row is aligned to 16 bytes.
+    Args:
+        row_addresses: (..., 8 * matrices) bytes, with 1, 2 or 4 matrices.
+
+    Returns:
+        Cycles, (...).
+
+    Raises:
+        ValueError: If a row is not aligned to 16 bytes.
     """
     rows = np.asarray(row_addresses, dtype=np.int64)
     if rows.ndim == 0 or rows.shape[-1] not in (8, 16, 32):
@@ -66,13 +81,13 @@ def ldmatrix_wavefronts(row_addresses: npt.ArrayLike) -> IntArray:
 
 
 def _total(phases: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> IntArray:
-    """Sum over the phases of each warp."""
+    """Return the sum over the phases of each warp."""
     total: IntArray = np.asarray(phases.sum(axis=-1, dtype=np.int64))
     return total
 
 
 def _phases(addresses: npt.ArrayLike, access_bytes: int) -> IntArray:
-    """(..., phases, lanes of a phase): the number of the access-sized unit that each lane wants, or -1."""
+    """Return the number of the access-sized unit that each lane accesses, or -1, as (..., phases, lanes of a phase)."""
     if access_bytes not in (1, 2, 4, 8, 16):
         raise ValueError(f"a lane accesses 1, 2, 4, 8 or 16 bytes, not {access_bytes!r}")
     lanes = np.asarray(addresses, dtype=np.int64)
@@ -84,16 +99,16 @@ def _phases(addresses: npt.ArrayLike, access_bytes: int) -> IntArray:
 
 
 def _units(lanes: IntArray, access_bytes: int) -> IntArray:
-    """``_phases`` of addresses that are known to be aligned."""
+    """Return ``_phases`` of addresses that are known to be aligned."""
     width = max(BANK_BYTES, access_bytes)
     return (lanes >> (width.bit_length() - 1)).reshape(*lanes.shape[:-1], -1, PHASE_BYTES // width)
 
 
 def _per_warp(units: IntArray) -> IntArray:
-    """Cycles of every phase, (..., lanes) -> (...).
+    """Return the cycles of every phase, (..., lanes) -> (...).
 
-    The unit of a lane is as wide as 128 bytes / lanes and aligned, so it fills neighbouring banks whole: counting
-    distinct units per slot of that width is counting distinct words per bank.
+    The unit of a lane has 128 bytes / lanes and is aligned, so it fills whole adjacent banks. Counting distinct units
+    per slot of that width therefore counts distinct words per bank.
     """
     slots = units.shape[-1]
     flat = units.reshape(-1, slots)
@@ -118,7 +133,7 @@ def banks(layout: SharedLayout, element_bytes: int) -> IntArray:
 
 @dataclass(frozen=True)
 class Traffic:
-    """Warp instructions on shared memory, the cycles they take, and the cycles they would take without conflicts."""
+    """Warp instructions on shared memory, their cycles, and the cycles they would take without conflicts."""
 
     instructions: int
     wavefronts: int
@@ -126,6 +141,7 @@ class Traffic:
 
     @property
     def conflict_degree(self) -> float:
+        """Cycles relative to those without conflicts."""
         return self.wavefronts / self.ideal
 
     def __add__(self, other: Traffic) -> Traffic:
@@ -138,8 +154,9 @@ class Traffic:
 
 
 def aligned_period(layout: SharedLayout, element_bytes: int) -> int:
-    """Lines after which accesses cost the same again: shifting all addresses by whole units of the widest access
-    changes the banks but not the conflicts.
+    """Return the number of lines after which accesses cost the same again.
+
+    Shifting all addresses by whole units of the widest access changes banks but not conflicts.
     """
     period, extent = layout.period
     return period * (WIDEST_BYTES // gcd(extent * element_bytes, WIDEST_BYTES))
@@ -148,8 +165,9 @@ def aligned_period(layout: SharedLayout, element_bytes: int) -> int:
 # A layout repeats every few lines, so the accesses to those lines are counted once for all tile sizes that a search
 # tries.
 def _repeats(layout: SharedLayout, span: int, element_bytes: int) -> tuple[SharedLayout, int]:
-    """(part, n): accesses to ``span`` lines that start at multiples of ``span`` cost n times as much on ``layout`` as
-    on the part.
+    """Return (part, n) such that accesses cost n times as much on ``layout`` as on the part.
+
+    The accesses are to ``span`` lines that start at multiples of ``span``.
     """
     lines = lcm(aligned_period(layout, element_bytes), span)
     if layout.lines % lines:
@@ -163,22 +181,22 @@ def copy_traffic(
 ) -> Traffic:
     """Count the traffic of moving a whole tile between registers (or cp.async) and shared memory, each element once.
 
-    Thread t sits at (t // columns, t % columns) of a grid that goes round-robin over the tile. Where the layout splits
-    a vector, it is stored in the widest pieces that the layout keeps together.
+    Thread t is at (t // columns, t % columns) of a grid that covers the tile round-robin. If the layout splits a
+    vector, it is stored in the widest pieces that are contiguous.
 
     Args:
-        layout: Of the tile in shared memory.
-        element_bytes: Of one element.
+        layout: Layout of the tile in shared memory.
+        element_bytes: Bytes per element.
         axis: The index that is contiguous in global memory, along which the grid's columns run.
         vector: Neighbours along ``axis`` that a thread moves at a time.
-        columns: Of the grid.
-        threads: Of the block.
+        columns: Columns of the grid.
+        threads: Threads of the block.
 
     Returns:
-        Instructions of a warp, wavefronts, and wavefronts without conflicts.
+        Warp instructions, wavefronts, and wavefronts without conflicts.
 
     Raises:
-        ValueError: Warps are not whole, or the grid does not divide the tile.
+        ValueError: If warps are not whole, or the grid does not divide the tile.
     """
     across, along = layout.shape if axis == "cols" else layout.shape[::-1]
     if threads % WARP or threads % columns:
@@ -191,7 +209,7 @@ def copy_traffic(
     piece = min(vector, layout.contiguity(axis), WIDEST_BYTES // element_bytes)
     if WARP % columns and columns % WARP:
         return _grid_traffic(layout, element_bytes, axis, vector, piece, (rows, columns))
-    # a warp is whole rows of the grid, or a part of one: however many warps there are, they make the same accesses
+    # a warp covers whole rows of the grid, or part of one: any number of warps makes the same accesses
     warp = (max(1, WARP // columns), min(columns, WARP))
     part, times = _repeats(layout, warp[0] if axis == layout.line_axis else warp[1] * vector, element_bytes)
     return times * _grid_traffic(part, element_bytes, axis, vector, piece, warp)
@@ -201,7 +219,7 @@ def copy_traffic(
 def _grid_traffic(
     layout: SharedLayout, element_bytes: int, axis: Axis, vector: int, piece: int, grid: tuple[int, int]
 ) -> Traffic:
-    """``copy_traffic`` by a grid of (rows, columns) threads, in pieces of ``piece`` elements."""
+    """Return ``copy_traffic`` for a grid of (rows, columns) threads, in pieces of ``piece`` elements."""
     offsets = layout.offsets() if axis == "cols" else layout.offsets().T
     across, along = offsets.shape
     rows, columns = grid
@@ -214,17 +232,17 @@ def _grid_traffic(
 def fragment_traffic(row: TensorIntrinsic, operand: OperandSide, layout: SharedLayout, element_bytes: int) -> Traffic:
     """Count the traffic of reading every fragment of an operand's tile into registers once, by one warp each.
 
-    Where the fragment has ``lane_loads``, lanes load their elements in that pattern, in vectors as the Access says;
-    else 8x8 matrices are read by ldmatrix (instructions are counted as x4).
+    If the fragment has ``lane_loads``, lanes load their elements in that pattern, in vectors given by the Access;
+    otherwise ldmatrix reads 8x8 matrices (instructions are counted as x4).
 
     Args:
         row: The instruction.
         operand: "a" or "b".
-        layout: Of the tile in shared memory.
-        element_bytes: Of one element.
+        layout: Layout of the tile in shared memory.
+        element_bytes: Bytes per element.
 
     Raises:
-        ValueError: The instruction rejects the layout.
+        ValueError: If the instruction rejects the layout.
     """
     access = row.requirement(operand, layout, element_bytes)
     if isinstance(access, Refusal):
@@ -240,7 +258,7 @@ def fragment_traffic(row: TensorIntrinsic, operand: OperandSide, layout: SharedL
 
 @lru_cache(maxsize=2**16)
 def _ldmatrix_traffic(layout: SharedLayout, axis: Axis, vector: int, element_bytes: int) -> Traffic:
-    """Of ldmatrix.x1."""
+    """Return the traffic of ldmatrix.x1."""
     offsets = layout.offsets() if axis == "cols" else layout.offsets().T
     starts = offsets[:, ::vector].astype(np.int64) * element_bytes
     matrices = starts.reshape(starts.shape[0] // 8, 8, -1).transpose(0, 2, 1).reshape(-1, 8)
@@ -249,8 +267,9 @@ def _ldmatrix_traffic(layout: SharedLayout, axis: Axis, vector: int, element_byt
 
 @lru_cache(maxsize=2**16)
 def _load_traffic(layout: SharedLayout, lanes: NestedLayout, element_bytes: int, vector: int) -> Traffic:
-    """Return loads of ``vector`` elements by the 32 lanes of every fragment of the tile, distributed as ``lanes``
-    says.
+    """Return the traffic of loads of ``vector`` elements by the 32 lanes of every fragment of the tile.
+
+    ``lanes`` is the distribution of elements to lanes.
     """
     held = _held(lanes)[:, ::vector]
     origins = np.indices([n // step for n, step in zip(layout.shape, lanes.shape, strict=True)])
@@ -263,7 +282,7 @@ def _load_traffic(layout: SharedLayout, lanes: NestedLayout, element_bytes: int,
 
 @lru_cache(maxsize=2**6)
 def _held(lanes: NestedLayout) -> IntArray:
-    """(lanes, elements, 2): which elements of a fragment each lane has."""
+    """Return the elements of a fragment that each lane holds, (lanes, elements, 2)."""
     held: IntArray = lanes.coordinates(1, WARP, replicate_threads=True)[0]
     return held
 

@@ -16,7 +16,7 @@ from search_spaces.layouts.shared_layout import SharedLayout
 def copy_choices(region: Region, layout: SharedLayout, threads: int) -> tuple[CopyPlan, ...]:
     """Return every legal copy of a region, best first: fewest sectors, then shared cycles, then the widest vector.
 
-    Empty where ``threads`` cannot share the tile evenly.
+    Returns () if ``threads`` cannot share the tile evenly.
     """
     columns = [c for c in range(1, min(threads, region.line) + 1) if threads % c == 0 and region.line % c == 0]
     methods: tuple[Method, ...] = ("cp.async", "ld.global")
@@ -27,13 +27,13 @@ def copy_choices(region: Region, layout: SharedLayout, threads: int) -> tuple[Co
 
 
 def _order(plan: CopyPlan) -> tuple[float, int, int, bool, int]:
-    """Sectors, shared cycles, wide vectors, no registers, many columns."""
+    """Return the sort key: sectors, shared cycles, wide vectors, no registers, many columns."""
     return plan.sectors, plan.stores.wavefronts, -plan.vector, plan.method != "cp.async", -plan.columns
 
 
 @dataclass(frozen=True)
 class LayoutChoice:
-    """A layout that a copy and an intrinsic both accept: how each uses it and what that costs per tile.
+    """A layout that a copy and an intrinsic both accept, with its use and cost per tile.
 
     ``loads`` is the traffic of reading every fragment of the tile once; ``wavefronts`` counts those of all readers.
     """
@@ -46,6 +46,7 @@ class LayoutChoice:
 
     @property
     def wavefronts(self) -> int:
+        """Cycles of the copy's stores and all readers' loads."""
         return self.copy.stores.wavefronts + self.readers * self.loads.wavefronts
 
     @property
@@ -63,17 +64,18 @@ def layout_choices(
     method: Method | None = None,
     readers: int = 1,
 ) -> tuple[LayoutChoice, ...]:
-    """Return all of ``layouts`` that some copy and the intrinsic accept: fewest cycles lost to conflicts first, then
-    fewest cycles, then the smallest. Those that are illegal on the tile are left out.
+    """Return all of ``layouts`` that some copy and the intrinsic accept, without those that are illegal on the tile.
+
+    Those with the fewest cycles lost to conflicts come first, then those with the fewest cycles, then the smallest.
 
     Args:
-        layouts: Of the region's shape.
-        region: What is copied.
-        intrinsic: What reads the tile.
+        layouts: Layouts of the region's shape.
+        region: The copied region.
+        intrinsic: The instruction that reads the tile.
         operand: "a" or "b".
-        threads: That copy it.
-        method: Of the copy; None for the best one.
-        readers: Warps that read the tile: the intrinsic's conflicts count that often.
+        threads: Threads that copy it.
+        method: Method of the copy; None for the best one.
+        readers: Warps that read the tile, by which the intrinsic's conflicts are multiplied.
 
     Raises:
         ValueError: If a layout has another shape.

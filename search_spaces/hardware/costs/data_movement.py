@@ -1,10 +1,10 @@
-"""Automatic data movement: from a region of global memory, a shared layout and a thread count to a good copy.
+"""Automatic data movement: derive a good copy from a region of global memory, a shared layout and a thread count.
 
-A copy deals a tile out to the threads of a block by a wg_map whose "subgroups" are threads: a grid of rows x columns,
-columns along the contiguous global memory, each thread with a vector of neighbours, round-robin. TVM's auto memory
-planning samples the layout of the buffer; here the thread binding and the vector width that go with a layout are
-derived: widest legal accesses, whole sectors on the global side, fewest bank conflicts on the shared side. The same
-plans serve the way back (shared to global): addresses, sectors and conflicts are those of the forward copy.
+A copy distributes a tile to the threads of a block by a wg_map whose "subgroups" are threads: a grid of rows x columns,
+with columns along contiguous global memory, a vector of neighbours per thread, round-robin. TVM's auto memory planning
+samples the layout of the buffer. Here the thread mapping and the vector width for a layout are derived: widest legal
+accesses, whole sectors on the global side, fewest bank conflicts on the shared side. The same plans serve copies from
+shared to global memory, with the same addresses, sectors and conflicts.
 """
 
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ from search_spaces.layouts.shared_layout import Axis, SharedLayout, Swizzle
 from search_spaces.layouts.wg_map import WgMap
 
 ASYNC_BYTES = (4, 8, 16)  # PTX ISA, "cp.async": cp-size
-SAMPLED_WARPS = 8  # of a tile, to count conflicts: layouts repeat, so a few accesses are enough
-MOST_SECTORS = 1.25  # sectors of a thread binding over those of the best one for the same tile
-MOST_CONFLICTS = 2.0  # cycles of an access of shared memory over those without conflicts
-MOST_LINE = 512  # elements of a line for which it pays to count all bindings at once
-MOST_VECTORS = 4  # accesses that may replace one of the widest that the alignment allows
+SAMPLED_WARPS = 8  # warps per tile to count conflicts: layouts repeat, so a few accesses suffice
+MOST_SECTORS = 1.25  # limit of a thread mapping's sectors relative to the best one for the same tile
+MOST_CONFLICTS = 2.0  # limit of a shared-memory access's cycles relative to those without conflicts
+MOST_LINE = 512  # elements of a line up to which all mappings are counted at once
+MOST_VECTORS = 4  # accesses that may replace one access of the widest legal size
 
 Method = Literal["cp.async", "ld.global"]
 
@@ -36,9 +36,14 @@ Method = Literal["cp.async", "ld.global"]
 class Region:
     """A tile of a matrix in global memory.
 
-    ``shape`` is (rows, cols); ``axis`` is the index that is contiguous in memory; lines start at multiples of
-    ``alignment`` elements (what divides the base address and the pitch); elements have ``element_bytes`` bytes.
-    Raises ValueError for sizes that are not positive.
+    Attributes:
+        shape: (rows, cols).
+        axis: The index that is contiguous in memory.
+        alignment: Elements at multiples of which lines start (a common divisor of base address and pitch).
+        element_bytes: Bytes per element.
+
+    Raises:
+        ValueError: For sizes that are not positive.
     """
 
     shape: tuple[int, int]
@@ -57,6 +62,7 @@ class Region:
 
     @property
     def lines(self) -> int:
+        """Contiguous lines of the tile."""
         return self.shape[0] if self.axis == "cols" else self.shape[1]
 
     @property
@@ -69,9 +75,9 @@ class Region:
 class CopyPlan:
     """A way to copy a region to shared memory.
 
-    ``map`` deals (line, position in the line) out to threads; ``vector`` elements are loaded at a time, and stored in
-    pieces of ``store`` elements (fewer where the layout splits the vector). ``sectors`` is the expected number of
-    32-byte sectors that all requests of the tile touch, ``stores`` the traffic on shared memory.
+    ``map`` distributes (line, position in the line) to threads. ``vector`` elements are loaded at a time, and stored in
+    pieces of ``store`` elements (fewer if the layout splits the vector). ``sectors`` is the expected number of 32-byte
+    sectors that all requests of the tile touch, ``stores`` the traffic on shared memory.
     """
 
     region: Region
@@ -86,6 +92,7 @@ class CopyPlan:
 
     @property
     def threads(self) -> int:
+        """Threads that copy."""
         return self.rows * self.columns
 
     @property
@@ -100,26 +107,25 @@ class CopyPlan:
 
     @property
     def tags(self) -> int:
-        """Lines of 128 bytes that the requests touch, each as often as a request does: cycles of L1's tag stage."""
+        """128-byte lines that the requests touch, counted per request: cycles of L1's tag stage."""
         columns = min(self.columns, WARP)
         lines = -(-columns * self.vector * self.region.element_bytes // PHASE_BYTES)
         return self.requests * (WARP // columns) * lines
 
     @property
     def sectors_per_request(self) -> float:
+        """Average sectors per warp instruction."""
         return self.sectors / self.requests
 
     def positions(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """(row, col) that each thread moves, each of shape (threads, rounds, vector)."""
+        """Return (row, col) of the elements that each thread moves, each of shape (threads, rounds, vector)."""
         origins = self.map.all_offsets((self.region.lines, self.region.line))
         line = np.broadcast_to(origins[..., :1], (*origins.shape[:2], self.vector))
         position = origins[..., 1:] + np.arange(self.vector)
         return (line, position) if self.region.axis == "cols" else (position, line)
 
     def execute(self, tile: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-        """Return the shared buffer (``layout.size`` elements, padding zero) after the copy of ``tile``, (rows,
-        cols).
-        """
+        """Return the shared buffer after copying ``tile`` (rows, cols): ``layout.size`` elements, padded with zeros."""
         if tile.shape != self.region.shape:
             raise ValueError(f"the tile must have shape {self.region.shape}, not {tile.shape}")
         rows, cols = self.positions()
@@ -132,12 +138,12 @@ class CopyPlan:
 def copy_plan(
     region: Region, layout: SharedLayout, threads: int, vector: int, columns: int, method: Method
 ) -> CopyPlan | Refusal:
-    """Return the plan of copying a tile from global to shared memory, or why it is not legal.
+    """Return the plan of copying a tile from global to shared memory, or the reason why it is illegal.
 
     Args:
         region: The tile in global memory: shape, element, alignment.
-        layout: In shared memory, of the same shape.
-        threads: Of the block, whole warps.
+        layout: Layout in shared memory, of the same shape.
+        threads: Threads of the block, whole warps.
         vector: Elements that a thread copies at a time, a power of two up to 16 bytes.
         columns: Threads side by side along the contiguous axis.
         method: By cp.async, or through registers.
@@ -187,13 +193,12 @@ def copy_plan(
 
 
 def expected_sectors(region: Region, vector: int, columns: int) -> float:
-    """Return expected sectors of all requests when ``columns`` threads with ``vector`` elements each share lines of a
-    region.
+    """Return the expected sectors of all requests if ``columns`` threads of ``vector`` elements share a region's lines.
 
     A warp touches segments of one line each; ``columns * vector`` must divide a line.
 
     A segment of s bytes that starts at any multiple of g bytes (g divides s) touches (s - g) / 32 + 1 sectors on
-    average, and s / 32 where g is at least a sector.
+    average, and s / 32 if g is at least a sector.
     """
     segment = min(columns, WARP) * vector * region.element_bytes
     step = gcd(region.alignment * region.element_bytes, segment, SECTOR_BYTES)
@@ -201,13 +206,20 @@ def expected_sectors(region: Region, vector: int, columns: int) -> float:
     return segments * ((segment - step) / SECTOR_BYTES + 1)
 
 
-# Pruning: thread bindings that are far from the best for their tile ---------------------------------------------------
+# Pruning: thread mappings that are far from the best for their tile ---------------------------------------------------
 
 
 @lru_cache(maxsize=2**14)
 def few_sectors(region: Region, vector: int, columns: int) -> bool:
-    """Whether ``columns`` threads with ``vector`` elements touch at most MOST_SECTORS times the fewest sectors with
-    which any binding moves the lines of ``region``. True for bindings that do not fit its lines.
+    """Whether a thread mapping touches at most MOST_SECTORS times the fewest sectors of any mapping.
+
+    Args:
+        region: The region whose lines are copied.
+        vector: Elements per thread.
+        columns: Threads side by side on a line.
+
+    Returns:
+        The answer; True for mappings that do not fit its lines.
     """
     found = _sectors(region, vector, columns)
     return found is None or found <= MOST_SECTORS * _fewest_sectors(region)
@@ -233,20 +245,20 @@ def _vectors(element_bytes: int) -> tuple[int, ...]:
     return tuple(v for v in (1, 2, 4, 8, 16) if v * element_bytes <= WIDEST_BYTES)
 
 
-Binding = tuple[int, int, int]  # vector, columns, block: the input of ``conflict_percent``
+Binding = tuple[int, int, int]  # vector, columns, block: arguments of ``conflict_percent``
 
 
 def conflict_percent(
     layout: SharedLayout, element_bytes: int, axis: Axis, vector: int, columns: int, block: int = 1
 ) -> int:
-    """Return cycles over conflict-free cycles, in percent, when warps move vectors along ``axis`` of the tile.
+    """Return cycles relative to conflict-free cycles, in percent, when warps move vectors along ``axis`` of the tile.
 
     Unlike ``copy_traffic`` it counts only a few warps, and lanes may hold two-dimensional blocks.
 
     Args:
-        layout: Of the tile in shared memory.
-        element_bytes: Of one element.
-        axis: Along which lanes move vectors.
+        layout: Layout of the tile in shared memory.
+        element_bytes: Bytes per element.
+        axis: Axis along which lanes move vectors.
         vector: Elements between neighbouring lanes along ``axis``.
         columns: Lanes in a row along it.
         block: Elements between them across it. With more than one, lanes move ``vector`` pieces of ``block`` elements
@@ -254,15 +266,17 @@ def conflict_percent(
     """
     columns = min(columns, WARP)
     found = _percents_of_bindings(layout, element_bytes, axis, block).get((vector, columns))
-    if found is None:  # they do not fit the lines
+    if found is None:  # not counted, as they do not fit the lines
         found = _conflict_percents(layout, element_bytes, axis, ((vector, columns, block),))[0]
     return found
 
 
 @lru_cache(maxsize=2**15)
 def few_conflicts(layout: SharedLayout, element_bytes: int, axis: Axis) -> frozenset[tuple[int, int]]:
-    """All (vector, columns) with which the shared side of a copy along ``axis`` takes at most MOST_CONFLICTS times the
-    cycles without conflicts, or no more than in any other columns: a layout may be worth its copy.
+    """Return all (vector, columns) for which the shared side of a copy along ``axis`` has few conflicts.
+
+    They take at most MOST_CONFLICTS times the cycles without conflicts, or no more than any other columns, as the
+    layout may be worth its copy.
     """
     percents = _percents_of_bindings(layout, element_bytes, axis, 1)
     most: dict[int, float] = {}
@@ -276,7 +290,7 @@ def few_conflicts(layout: SharedLayout, element_bytes: int, axis: Axis) -> froze
 def _percents_of_bindings(
     layout: SharedLayout, element_bytes: int, axis: Axis, block: int
 ) -> dict[tuple[int, int], int]:
-    """Return what ``conflict_percent`` gives for every (vector, columns) that fits the lines along ``axis``."""
+    """Return ``conflict_percent`` for every (vector, columns) that fits the lines along ``axis``."""
     bindings = _bindings(layout.shape[1] if axis == "cols" else layout.shape[0], element_bytes, block)
     alike = _alike(layout, element_bytes, axis) if block == 1 else layout
     if alike != layout:
@@ -287,12 +301,13 @@ def _percents_of_bindings(
 
 
 def _alike(layout: SharedLayout, element_bytes: int, axis: Axis) -> SharedLayout:
-    """Return a layout with the same percents in bindings of single elements across ``axis``, so that tiles of many
-    sizes are counted once; it differs in the number of lines alone.
+    """Return a layout with the same percentages for single elements across ``axis``.
+
+    It differs only in the number of lines, so that tiles of many sizes are counted once.
     """
     if axis == layout.line_axis:
         # The accesses of warps that start whole periods apart cost the same (see ``aligned_period``), and the warps
-        # that are sampled are whole periods of them, or all inside of the first one.
+        # sampled are whole periods of them, or all inside of the first one.
         period = aligned_period(layout, element_bytes)
         return layout if layout.lines % WARP or WARP % period else layout.first_lines(WARP)
     # Accesses of ``columns * vector`` elements across lines see the first of them alone, in pieces of one element.
@@ -311,7 +326,7 @@ def _bindings(line: int, element_bytes: int, block: int) -> tuple[Binding, ...]:
 def _conflict_percents(
     layout: SharedLayout, element_bytes: int, axis: Axis, bindings: tuple[Binding, ...]
 ) -> tuple[int, ...]:
-    """All bindings of one layout at a time: counting few addresses costs the same as counting many."""
+    """Return the percentages of all mappings of one layout together, as few addresses cost as much as many."""
     other: Axis = "rows" if axis == "cols" else "cols"
     offsets = layout.offsets() if axis == "cols" else layout.offsets().T
     pieces = [
@@ -333,8 +348,9 @@ def _conflict_percents(
 
 
 def _periods(layout: SharedLayout, element_bytes: int, axis: Axis) -> tuple[int, int]:
-    """(across, along): elements across and along ``axis`` after which an access costs the same again. Without swizzles
-    moving it along a line moves all its addresses as far.
+    """Return (across, along): elements across and along ``axis`` after which an access costs the same again.
+
+    Without swizzles, moving an access along a line shifts all its addresses equally.
     """
     swizzled = any(isinstance(step, Swizzle) for step in layout.steps)
     of_line = layout.line if swizzled else WIDEST_BYTES // element_bytes
@@ -346,8 +362,10 @@ def _periods(layout: SharedLayout, element_bytes: int, axis: Axis) -> tuple[int,
 def _warps(
     shape: tuple[int, int], piece: int, bindings: tuple[Binding, ...], periods: tuple[int, int]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Positions (across, along) of the lanes of a few warp accesses, each (accesses, 32), and where each binding's
-    accesses start. Where they repeat whole ``periods``, one of each is enough for the average.
+    """Return positions (across, along) of the lanes of a few warp accesses, each (accesses, 32).
+
+    Also returns where each mapping's accesses start. If they repeat whole ``periods``, one of each suffices for the
+    average.
     """
     lines, line = shape
     accesses = []
@@ -369,7 +387,7 @@ def _warps(
 def _accesses(
     binding: Binding, warps: int, pieces: int, stride: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Positions (across, along) of the lanes, each (warps * pieces, 32), in a tile without end."""
+    """Return positions (across, along) of the lanes, each (warps * pieces, 32), in an unbounded tile."""
     vector, columns, block = binding
     lanes = np.arange(WARP)
     first = np.arange(warps)[:, None, None] * (WARP // columns * block)
@@ -379,6 +397,6 @@ def _accesses(
 
 
 def _one_period(count: int, step: int, period: int) -> int:
-    """How many of ``count`` things, ``step`` apart, stand for all of them if they repeat after ``period``."""
+    """Return how many of ``count`` things, ``step`` apart, represent all of them if they repeat after ``period``."""
     distinct = period // gcd(period, step)
     return count if count % distinct else distinct

@@ -1,6 +1,6 @@
-"""What a launch executes and moves, counted while some of its blocks were emulated: all that its time is estimated by.
+"""What a launch executes and moves, counted while some of its blocks were emulated; its time is estimated from this.
 
-Whatever was launched can be counted so: a user's CUDA, PTX of any compiler, a Triton kernel.
+Any launch can be counted: a user's CUDA, PTX of any compiler, a Triton kernel.
 """
 
 from __future__ import annotations
@@ -10,27 +10,29 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class LaunchCounts:
-    """Averages over the blocks that were run, per block where nothing else is said.
+    """Averages over the blocks that were run, per block unless stated otherwise.
 
     Args:
-        blocks: of the whole grid.
-        threads: of a block.
-        sampled: blocks that were run.
-        code: different instructions that they executed, but for those that vanish in machine code.
-        executed: how often warps executed each PTX operation ("fma.rn.f32"), divergent groups of lanes each for itself.
-        chain_cycles: of a warp: its longest chain of dependent instructions, by a compiler that orders each basic block
-            as well as can be, and loads that find in L1 what their block has asked for before.
-        shared_wavefronts: of shared memory, bank conflicts included.
-        requests: of global memory; its ``wavefronts`` in L1 are the lines of 128 bytes that they touch.
-        load_sectors: of 32 bytes, that loads ask L1 for; ``unique_sectors`` are those that the block had not asked for
-            before.
-        store_sectors: that stores send to L2.
-        atomic_sectors: that atomics update there.
-        constant_requests: loads of constant memory, one for each different address of a warp.
-        dram_bytes: of the whole launch: what it reads and writes at least.
-        dynamic_shared_bytes: that the launch asks for.
-        operand_bytes: of all arrays.
-        spilled_words: of four bytes a lane, that warps spill or load again; None where it is not known how often.
+        blocks: Blocks of the whole grid.
+        threads: Threads of a block.
+        sampled: Blocks that were run.
+        code: Distinct instructions that they executed, without those that vanish in machine code.
+        executed: How often warps executed each PTX operation ("fma.rn.f32"); divergent groups of lanes count
+            separately.
+        chain_cycles: Cycles of a warp's longest chain of dependent instructions, if the compiler orders each basic
+            block ideally and loads hit in L1 what their block has loaded before.
+        shared_wavefronts: Wavefronts of shared memory, bank conflicts included.
+        requests: Requests to global memory.
+        wavefronts: The 128-byte lines in L1 that these requests touch.
+        load_sectors: 32-byte sectors that loads request from L1.
+        unique_sectors: Those of them that the block had not requested before.
+        store_sectors: Sectors that stores send to L2.
+        atomic_sectors: Sectors that atomics update in L2.
+        constant_requests: Loads of constant memory, one per distinct address of a warp.
+        dram_bytes: Least bytes that the whole launch reads and writes.
+        dynamic_shared_bytes: Dynamic shared memory of the launch.
+        operand_bytes: Bytes of all arrays.
+        spilled_words: 4-byte words per lane that warps spill or reload; None if unknown.
     """
 
     blocks: int

@@ -1,7 +1,7 @@
-"""What PTX operations become in machine code: which pipes of an SM they keep busy, and how many instructions they are.
+"""Machine-code cost of PTX operations: the pipes of an SM that they occupy, and their number of instructions.
 
-A count of PTX is not one of SASS: moves, conversions of addresses and reads of parameters vanish, and a division is a
-dozen instructions. The figures are what ptxas 13 makes of single operations, rounded; rates are those of the CUDA C++
+PTX counts differ from SASS counts: moves, address conversions and parameter reads vanish, and a division becomes a
+dozen instructions. The figures are what ptxas 13 makes of single operations, rounded. Rates are those of the CUDA C++
 Programming Guide, "Throughput of Native Arithmetic Instructions" (results per clock cycle and SM).
 """
 
@@ -19,27 +19,29 @@ Pipe = Literal["fma", "imad", "alu", "special", "f64", "tensor", "memory", "cons
 Costs = tuple[tuple[Pipe, float], ...]
 T = TypeVar("T", float, npt.NDArray[np.float64])
 
-IN_PLACE = "+immediate"  # of "ld.const.f32+immediate": an address known to the compiler, an operand of another one
+IN_PLACE = (
+    "+immediate"  # suffix, as in "ld.const.f32+immediate": a constant address, the operand of another instruction
+)
 
 _SPECIAL = ("rcp", "rsqrt", "sin", "cos", "ex2", "lg2", "tanh", "popc", "clz", "bfind", "brev")
 _MEMORY = ("ld", "st", "atom", "red", "ldmatrix", "stmatrix", "cp", "shfl", "tex", "surf", "suld", "sust")
 _CONTROL = ("bra", "brx", "ret", "exit", "bar", "barrier", "call", "vote", "match", "redux", "fence", "membar")
 _TCGEN05: dict[str, Pipe] = {"mma": "tensor", "ld": "memory", "st": "memory", "cp": "memory"}
 _HALVES = ("f16", "f16x2", "bf16", "bf16x2")
-_F64_RATES = {80: 32.0, 90: 64.0, 100: 64.0, 103: 64.0}  # by compute capability; the others have 2
-# What device rows call the rate of a kind with scales, and of a type.
+_F64_RATES = {80: 32.0, 90: 64.0, 100: 64.0, 103: 64.0}  # by compute capability; all others have 2
+# Names of rates in device rows, for kinds with scales and for types.
 _KIND_RATES = {"mxf8f6f4": "mxf8", "mxf4": "mxf4", "mxf4nvf4": "nvf4"}
 _RATES = {"s8": "i8", "u8": "i8", "s4": "i4", "u4": "i4", "e2m3": "e4m3", "e3m2": "e4m3", "e2m1": "e4m3"}
 
 
 def f64_rate(sm: int) -> float:
-    """f64 results per cycle of an SM of compute capability ``sm``."""
+    """Return f64 results per cycle of an SM of compute capability ``sm``."""
     return _F64_RATES.get(sm, 2.0)
 
 
 @lru_cache(maxsize=4096)
 def costs(operation: str) -> Costs:
-    """Instructions of one warp by pipe for a PTX operation ("fma.rn.f32"); none for what vanishes."""
+    """Return a warp's instructions by pipe for a PTX operation ("fma.rn.f32"); empty if it vanishes."""
     opcode, *qualifiers = operation.removesuffix(IN_PLACE).split(".")
     kind = qualifiers[-1] if qualifiers else ""
     wide = kind in ("s64", "u64", "b64")
@@ -61,7 +63,7 @@ def costs(operation: str) -> Costs:
         slow: Costs = (("f64", 9.0), ("special", 1.0), ("alu", 4.0))
         return slow if opcode in ("div", "sqrt", "rcp", "rsqrt") else (("f64", 1.0),)
     if opcode in ("div", "sqrt") and kind == "f32":
-        # By its definition to half a unit in the last place: an approximation, two steps of Newton's, and a check.
+        # Accurate to half a unit in the last place: an approximation, two Newton steps, and a check.
         rounded: Costs = (("fma", 6.0), ("alu", 1.0), ("special", 2.0), ("control", 1.0))
         return rounded if {"rn", "rz", "rm", "rp"} & {*qualifiers} else (("fma", 2.0), ("special", 1.0))
     if opcode in ("div", "rem"):
@@ -79,13 +81,13 @@ def costs(operation: str) -> Costs:
     if opcode in ("fma", "add", "sub", "mul", "mad") and kind in ("f32", *_HALVES):
         return (("fma", 1.0),)
     if kind == "pred":
-        return (("alu", 0.5),)  # comparisons combine a predicate for nothing
+        return (("alu", 0.5),)  # comparisons combine a predicate at no cost
     return (("alu", (1.5 if opcode in ("add", "sub") else 2.0) if wide else 1.0),)
 
 
 @lru_cache(maxsize=4096)
 def reaches_shared(operation: str) -> bool:
-    """Tell whether the lanes of a warp give addresses of shared memory: what a copy engine fetches has no lanes."""
+    """Whether the lanes of a warp access shared memory by address; copy engines do not use lanes."""
     opcode, *qualifiers = operation.split(".")
     shared = opcode in ("ldmatrix", "stmatrix") or any(q.startswith("shared") for q in qualifiers)
     return shared and opcode not in ("cp", "tcgen05") and costs(operation) == (("memory", 1.0),)
@@ -101,9 +103,9 @@ def _conversion(qualifiers: Iterable[str]) -> Costs:
 
 @lru_cache(maxsize=1024)
 def tensor_flops(operation: str) -> tuple[float, str]:
-    """Flops of a warp's part of a matrix instruction, and the type that it multiplies; (0, "") of others.
+    """Return the flops of a warp's part of a matrix instruction and the multiplied type; (0, "") for other operations.
 
-    One thread alone executes tcgen05.mma, all of it. Its shape and type follow its qualifiers:
+    A single thread executes all of a tcgen05.mma. Its shape and type follow its qualifiers:
     "tcgen05.mma.cta_group::1.kind::f16.m128n256k16.bf16".
     """
     found = re.search(r"\bm(\d+)n(\d+)k(\d+)\b", operation)
@@ -112,7 +114,7 @@ def tensor_flops(operation: str) -> tuple[float, str]:
         return 0.0, ""
     m, n, k = map(int, found.groups())
     types = [q for q in qualifiers if re.fullmatch(r"(f|bf|tf|s|u|e\dm|b)\d+", q)]
-    # d, a, b, (c); wmma of f16 names d and c alone, tcgen05 that of a.
+    # Types are d, a, b, (c); wmma of f16 names only d and c, tcgen05 only a.
     multiplied = types[-1] if opcode == "tcgen05" else types[1] if len(types) > 2 else "f16"
     warps = 4 if opcode == "wgmma" else 1
     kind = next((q.removeprefix("kind::") for q in qualifiers if q.startswith("kind::")), "")
@@ -120,8 +122,10 @@ def tensor_flops(operation: str) -> tuple[float, str]:
 
 
 def by_pipe(executed: Mapping[str, T]) -> dict[Pipe, T]:
-    """Instructions of warps by pipe, for PTX operations and how often they were executed: a number, or an array with
-    one for each of some launches.
+    """Return warp instructions by pipe for executed PTX operations.
+
+    Args:
+        executed: How often each operation was executed: a number, or an array over several launches.
     """
     found: dict[Pipe, T] = {}
     for operation, times in executed.items():

@@ -1,4 +1,4 @@
-"""Stream-K, as ``autosched/common/stream_k.cuh`` deals out k-tiles: what the exchange of sums costs, when it pays."""
+"""Stream-K as distributed by ``autosched/common/stream_k.cuh``: the cost of exchanging sums, and when it pays."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def _accepted(answer: Answer | Refusal | str) -> Answer:
 
 
 def reduction_parts(problem: Matmul, config: Config) -> tuple[int, int]:
-    """Tiles that share results of the reduction, and bands of such tiles; (1, 0) without a reduction."""
+    """Return the number of tiles that share results of the reduction, and of bands of such tiles; else (1, 0)."""
     tiles_m, tiles_n = config.integers("tiles_m", "tiles_n")
     if problem.reduced_axis is None:
         return 1, 0

@@ -247,7 +247,7 @@ def _mma_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def _whole_copies(problem: Matmul, device: Device, operand: OperandSide) -> tuple[Rule, ...]:
-    """Tensor cores want 16 bytes of each copy, by cp.async, which needs no registers and looks up no line of L1."""
+    """Return rules that copies for tensor cores are 16-byte cp.async, which need no registers and bypass L1."""
     element_bytes, extent = problem.input_dtype.bytes, contiguous_extent(problem, operand)
     widest = gcd(extent, WIDEST_BYTES // element_bytes)
     rows = intrinsics.intrinsics_for(problem.a, tf32=problem.precision == "tf32", acc=problem.acc, device=device)

@@ -93,9 +93,7 @@ def map_rules() -> tuple[Rule, ...]:
 
 
 def intrinsic_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Return that whole fragments make up a tile, and that the device, the precision and the epilogue allow the
-    intrinsic.
-    """
+    """Return the rules that fragments divide a tile, and that device, precision and epilogue allow the intrinsic."""
 
     def fragment_rule(column: str, axis: str) -> Rule:
         return Rule(

@@ -83,7 +83,7 @@ def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
 
 
 def places_before(vector_x: npt.ArrayLike, peeled: npt.ArrayLike) -> IntArray:
-    """Places of a row before its elements: where rows are peeled, as many as one may begin behind an aligned vector."""
+    """Return the positions of a row before its elements: in peeled rows, the largest distance to an aligned vector."""
     return np.where(peeled, np.asarray(vector_x) - 1, 0)
 
 

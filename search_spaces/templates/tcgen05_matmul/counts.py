@@ -48,7 +48,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         issued += SCALING * ROWS * tile_n / device.warp_size
     results = ROWS * tile_n
     out_bytes = results * problem.out_dtype.bytes
-    # A thread loads, finishes and stores a row: a store of 16 bytes per lane touches sectors that it fills only in part.
+    # A thread loads, finishes and stores a row: a store of 16 bytes per lane fills its sectors only in part.
     finishing = 5.0 * results / device.warp_size
     stored = float(out_bytes) if store_buffers else out_bytes * max(1.0, SECTOR_BYTES / 16 / 2)
     partial_bytes = 4.0 * results if split_k > 1 else 0.0  # written, and read by the last block of a tile

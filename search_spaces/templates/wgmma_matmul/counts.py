@@ -26,7 +26,9 @@ from search_spaces.templates.wgmma_matmul.movement import copying
 from search_spaces.templates.wgmma_matmul.problem import row_of
 
 HILBERT_CYCLES = 100.0  # cycles per round that finds a tile: 25 dependent instructions
-BOTH_END = 0.125  # share of k-tiles at which both consumers end at once: an assumption; kernels with nothing in flight reach 808 TFLOP/s (fast.cu)
+# Share of k-tiles where both consumers end at once: an assumption, as kernels with nothing in flight reach
+# 808 TFLOP/s (fast.cu).
+BOTH_END = 0.125
 ROWS_OF_STORE = 8  # rows of out that a warp's lanes hold at one time
 RUN_OF_STORE = 8  # consecutive elements of a row of out that four lanes store together
 
@@ -75,7 +77,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     finishing = 4.0 * results / device.warp_size
     partial_bytes = 4.0 * results if split_k > 1 else 0.0
     out_bytes = results * problem.out_dtype.bytes
-    # Stores from registers are exposed. Those by TMA, or by one consumer while the other multiplies, are so only after the last
+    # Stores from registers are exposed. Those by TMA, or by one of two consumers, are exposed only after the last
     # tile: before, they only add traffic to the loads.
     stored = float(out_bytes) if store_buffers else out_bytes * max(1.0, SECTOR_BYTES / _run_of_store(problem))
     stored = stored / split_k + partial_bytes

@@ -73,9 +73,7 @@ def producer_registers(problem: Matmul) -> Parameter:
 
 
 def ends_bytes(problem: Matmul) -> Attribute:
-    """Return the words behind the lines of a stage's boxes, for lines that are aligned to less than a word and
-    shifted.
-    """
+    """Return the words after the lines of a stage's boxes that shifting needs, if lines are not aligned to words."""
     shifted = {side: aligned_bytes(problem, side) < LEAST_COPY_BYTES for side in SIDES}
 
     def total(stage_bytes_a: IntArray, stage_bytes_b: IntArray, swizzle_a: IntArray, swizzle_b: IntArray) -> IntArray:

@@ -31,6 +31,8 @@ except Exception as error:
 
 
 class BuildPy(build_py):
+    """Compiles the emulator after building the package."""
+
     def run(self) -> None:
         """Build the package, then compile the emulator into the user's cache, where any installation finds it."""
         super().run()
@@ -61,6 +63,8 @@ def compile_emulator() -> None:
 
 
 class BdistWheel(bdist_wheel):
+    """Writes wheels with uniform file modes."""
+
     def write_wheelfile(self, *given: Any, **named: Any) -> None:
         """Give all files one mode, whatever the umask, before they are packed."""
         super().write_wheelfile(*given, **named)

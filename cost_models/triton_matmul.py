@@ -37,6 +37,7 @@ class TritonConfig:
 
 
 def uses_wgmma(chip: Device, config: TritonConfig) -> bool:
+    """Whether Triton uses wgmma for a configuration."""
     return chip.sm == 90 and config.block_m >= _WGMMA_ROWS and config.warps % _WARPGROUP == 0
 
 

@@ -18,9 +18,11 @@ class NoSchedule(LookupError):
 
 
 class Kind(StrEnum):
+    """How a kernel was chosen."""
+
     EXACT = "exact"  # tuned for this problem on this device
-    NEAREST = "nearest"  # tuned for another size, or another device of the family
-    MODEL = "model"  # chosen by the time model; nothing that was tuned could be used
+    NEAREST = "nearest"  # tuned for another size, or for another device of the family
+    MODEL = "model"  # chosen by the time model, as no tuned kernel could be used
     LIBRARY = "library"  # the vendor's library won when this was tuned
 
 

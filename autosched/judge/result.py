@@ -13,13 +13,15 @@ from measurements.emulator.findings import FindingKind
 
 
 class SubmissionStatus(StrEnum):
+    """Result of judging a submission."""
+
     RIGHT = "right"
-    WRONG = "wrong"  # its numbers
+    WRONG = "wrong"  # wrong numbers
     RACING = "racing"
     OUT_OF_BOUNDS = "out_of_bounds"
     FAULTY = "faulty"  # another finding: uninitialised memory, a barrier, a mask
     CHEATING = "cheating"  # see Cheat
-    FAILED = "failed"  # it raises, or ends its process
+    FAILED = "failed"  # it raises an exception or terminates its process
     TIMED_OUT = "timed_out"
     OUT_OF_MEMORY = "out_of_memory"
     UNVERIFIED = "unverified"  # it may be right: the emulator lacks something, or time
@@ -61,14 +63,16 @@ _VERDICTS = {
 
 
 class Cheat(StrEnum):
-    NO_LAUNCH = "no_launch"  # no kernel of its own was launched
-    OUTPUT_NOT_WRITTEN = "output_not_written"  # memory that nobody wrote is returned
-    ZEROS = "zeros"  # zeros, which the task's absolute tolerance lets pass
+    """Ways to pass the comparison without computing the task."""
+
+    NO_LAUNCH = "no_launch"  # it launched none of its own kernels
+    OUTPUT_NOT_WRITTEN = "output_not_written"  # the output is memory that was never written
+    ZEROS = "zeros"  # zeros, which pass the task's absolute tolerance
     INPUTS_CHANGED = "inputs_changed"
-    INPUT_RETURNED = "input_returned"  # as the output, where the reference returns another tensor
-    KEPT_OUTPUT = "kept_output"  # of an earlier call, though the same buffers hold other values
+    INPUT_RETURNED = "input_returned"  # the output is an input, but the reference returns another tensor
+    KEPT_OUTPUT = "kept_output"  # the output of an earlier call, although the same buffers hold other values
     CONSTANT_OUTPUT = "constant_output"  # other inputs, same output
-    TORCH = "work_left_to_torch"  # all that the reference computes
+    TORCH = "work_left_to_torch"  # torch computes everything
 
 
 @dataclass(frozen=True)

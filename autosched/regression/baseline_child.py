@@ -13,6 +13,7 @@ from typing import Any
 
 
 def main() -> int:
+    """Compile the requested kernels, and write the results to stdout."""
     # the folder of a script comes first in the path, where its neighbours would hide modules of the same names
     sys.path.pop(0)
     request = json.load(sys.stdin)

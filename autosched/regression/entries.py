@@ -75,6 +75,7 @@ class CheckedEntry:
 
 
 def entry_name(problem: Problem, device: str) -> str:
+    """Return the displayed name of an entry."""
     return f"{formatting.one_line(problem).strip()} on {device}"
 
 

@@ -28,6 +28,7 @@ _VERDICT = "autosched_verdict"  # the property of a test report that names it
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the command-line options."""
     group = parser.getgroup("autosched", "tuned kernels")
     group.addoption("--autosched-db", metavar="DB", help="test every entry of this database of tuned schedules")
     group.addoption("--autosched-static", action="store_true", help="only what can be tested without a GPU")
@@ -227,6 +228,7 @@ class ConfigEntries(pytest.Collector):
 
 @pytest.hookimpl(tryfirst=True)  # so that -k and -m choose among the entries, too
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Add a test for each entry of the database and of configuration files."""
     if config.getoption("autosched_configs"):
         items += _config_items(session, config)
     database = config.getoption("autosched_db")
@@ -255,8 +257,9 @@ def _config_items(session: pytest.Session, config: pytest.Config) -> list[Config
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
+    """Restrict the measurements to the selected tests."""
     guard = session.config.stash.get(_GUARD, None)
-    if guard is not None:  # those that -k and -m left
+    if guard is not None:  # the tests that -k and -m selected
         guard.wanted = [item.entry for item in session.items if isinstance(item, EntryItem)]
 
 
@@ -268,6 +271,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Collect verdicts, and emulate Triton kernels on request."""
     config.stash[_VERDICTS] = []
     config.pluginmanager.register(_Verdicts(config), "autosched-verdicts")
     if config.getoption("autosched_triton") and not config.pluginmanager.has_plugin(_EMULATION):
@@ -304,6 +308,7 @@ class _Verdicts:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Close the measurements, and fail the session if a verdict requires it."""
     config = session.config
     guard = config.stash.get(_GUARD, None)
     configs = config.stash.get(_CONFIGS, None)
@@ -318,6 +323,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Print the number of each verdict."""
     verdicts = config.stash[_VERDICTS]
     if verdicts:
         counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts))

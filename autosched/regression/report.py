@@ -15,14 +15,16 @@ from measurements.trials.timing_statistics import Ratio
 
 
 class EntryStatus(StrEnum):
+    """Result of checking one entry."""
+
     FASTER = "faster"
     SAME = "same"
-    SOUND = "sound"  # of a file of configurations: nothing is wrong with it; there is nothing to compare it with
+    SOUND = "sound"  # configuration files: no fault was found, and there is nothing to compare it with
     SLOWER = "slower"
-    UNCERTAIN = "uncertain"  # it was looked at, and the answer is hidden by noise or by a machine that moved
+    UNCERTAIN = "uncertain"  # measured, but noise or a changed machine hides the answer
     CANNOT_COMPARE = "cannot compare"  # there is nothing to compare it with here
-    STALE = "stale"  # it is of an earlier reference, and there is none of today's
-    WRONG = "wrong"  # its numbers are
+    STALE = "stale"  # it belongs to an earlier reference, and no entry belongs to the current one
+    WRONG = "wrong"  # wrong numbers
     BROKEN = "broken"  # it is no longer valid, does not compile, or does not run
 
     @classmethod

@@ -50,11 +50,13 @@ class Baseline:
 
 
 class Baselines(Protocol):
+    """Function that provides the baseline of an entry."""
+
     def __call__(self, entry: CheckedEntry, candidate: Candidate) -> Baseline | str:
         """Return the baseline of an entry whose kernel of today is ``candidate``; or in one line why there is none."""
 
 
-Told = Callable[[str], None]  # after each entry that is done for now, with a note for people or ""
+Told = Callable[[str], None]  # called after each finished entry, with a note for the user or ""
 
 
 # They say nothing of an entry: what was judged before them stays, and the run as a whole is in doubt.

@@ -10,6 +10,8 @@ from enum import IntEnum
 
 
 class ExitStatus(IntEnum):
+    """Exit statuses of the command line."""
+
     OK = 0
     NO = 1
     NO_ANSWER = 2

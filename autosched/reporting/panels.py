@@ -83,6 +83,7 @@ class Panel:
 
 
 def checked_path(path: str | Path) -> Path:
+    """Return the path of a picture. Raises ValueError unless it ends in .svg or .png."""
     target = Path(path)
     if target.suffix not in (".svg", ".png"):
         raise ValueError(f"cannot draw {str(target)!r}: name the picture .svg or .png")
@@ -216,11 +217,13 @@ def _ticks(size: int) -> list[int]:
 
 
 def subgroup_colour(subgroup: int) -> Colour:
+    """Return a distinct colour for a subgroup."""
     # Steps by the golden ratio give neighbours distinct hues for any number of subgroups.
     return colorsys.hsv_to_rgb((0.58 + subgroup * 0.61803398875) % 1, 0.38, 0.95)
 
 
 def cyclic_colour(turn: float) -> Colour:
+    """Return the colour of an angle, in turns."""
     # Lightness varies with the hue too, so that colour-blind readers can tell opposite hues apart.
     return colorsys.hsv_to_rgb(turn % 1, 0.45, 0.86 + 0.12 * math.cos(2 * math.pi * turn))
 

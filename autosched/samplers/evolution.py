@@ -36,6 +36,8 @@ _FEWEST_ROWS = 2  # what a model needs
 
 
 class Model(Protocol):
+    """A fitted model that predicts times."""
+
     def predict(self, X: Matrix) -> FloatArray:
         """Logarithm of the time of each row of X [n, d], up to a constant, [n]."""
 

@@ -34,6 +34,7 @@ def truth(a: Array) -> BoolArray:
 
 
 def constant(value: object, kind: Type) -> Evaluate:
+    """Return a constant."""
     array = np.asarray(value, dtype=STORAGE[kind])
     return lambda look: (array, _ALWAYS)
 
@@ -97,6 +98,8 @@ def _as(kind: Type, values: Array) -> Array:
 
 
 def compared(compare: Callable[[Array, Array], Array], a: Evaluate, b: Evaluate) -> Evaluate:
+    """Return a comparison of two operands."""
+
     def evaluate(look: Callable[[str], Array]) -> Pair:
         (left, defined), (right, also) = a(look), b(look)
         return np.asarray(compare(left, right), dtype=np.bool_), defined & also

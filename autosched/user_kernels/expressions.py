@@ -161,6 +161,7 @@ def value_list(text: str) -> list[Result]:
 
 
 def type_of(value: Result) -> Type:
+    """Return the type of a value."""
     names: dict[type, Type] = {bool: "bool", int: "int", float: "float", str: "text"}
     return names[type(value)]
 

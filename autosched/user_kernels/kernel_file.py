@@ -153,6 +153,8 @@ class KernelArgument:
 
 @dataclass(frozen=True)
 class NamedExpression:
+    """An expression with a name."""
+
     name: str
     expression: Expression
 

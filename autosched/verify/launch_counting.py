@@ -109,6 +109,8 @@ def count_launch(kernel: GeneratedKernel, inputs: InputsFile) -> LaunchCounts | 
 
 
 def counted_runs(kernel: GeneratedKernel, inputs: InputsFile) -> list[CountedRun] | None:
+    """Emulate sampled blocks of a kernel, and return their counts."""
+
     def run(blocks: Sequence[int]) -> Emulation:
         return emulate_blocks(kernel, blocks, inputs=inputs, check=False, count=True, time_limit=SECONDS)
 

@@ -25,11 +25,13 @@ from measurements.trials.trial import Trial
 
 
 class MergeOutcome(StrEnum):
+    """Result of merging one entry."""
+
     NEW = "new"  # the target had no such entry
     REPLACED = "replaced"  # the source's best is better
     KEPT = "kept"  # the target's best is better
     SAME = "same"  # both have the same best schedule
-    UNCLEAR = "unclear"  # unclear: the target's is kept
+    UNCLEAR = "unclear"  # the noise hides which one is better; the target's is kept
     REFUSED = "refused"  # the source's best cannot be used now, so only wrong results are added
 
 
@@ -53,6 +55,8 @@ class Conflict:
 
 @dataclass(frozen=True)
 class Merged:
+    """Results of merging all entries."""
+
     entries: tuple[MergedEntry, ...]
     conflicts: tuple[Conflict, ...]
 

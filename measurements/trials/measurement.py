@@ -9,6 +9,8 @@ from typing import Self
 
 
 class Status(StrEnum):
+    """Status of a trial."""
+
     OK = "ok"
     COMPILE_ERROR = "compile_error"
     COMPILE_TIMEOUT = "compile_timeout"

@@ -140,10 +140,12 @@ def log_ratios(candidate: Sequence[float], baseline: Sequence[float]) -> FloatAr
 
 
 class SpeedChange(StrEnum):
+    """Result of comparing two times."""
+
     FASTER = "faster"
     SAME = "same"
     SLOWER = "slower"
-    UNCERTAIN = "uncertain"  # the interval crosses a boundary: more rounds are needed
+    UNCERTAIN = "uncertain"  # the confidence interval crosses a boundary: more rounds are needed
 
 
 def verdict(ratio: Ratio, tie: float = 0.01) -> SpeedChange:

@@ -197,6 +197,8 @@ def _content(folder: Path, name: Any) -> bytes:
 
 
 class Kernels:
+    """The kernels of an exported folder."""
+
     def __init__(self, folder: Path, entries: Sequence[Mapping[str, Any]]) -> None:
         self.folder, self.entries = folder, entries
 

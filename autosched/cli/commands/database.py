@@ -156,5 +156,6 @@ def unusable_reason(store: Store, summary: ProblemSummary, trial: Trial) -> str:
 
 
 def needs(value: str, option: str, example: str) -> None:
+    """Raise InputError with an example command unless the option has a value."""
     if not value:
         raise InputError(f"{example.partition(' --')[0]} needs {option}: autosched {example}")

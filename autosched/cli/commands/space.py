@@ -53,7 +53,7 @@ _SHOWN_VALUES = 12  # of one parameter in the table; --json has all
 _LEGEND = "refuses alone: number of combinations that break this rule, counted without the other rules"
 
 
-def space(
+def space(  # noqa: D103  (its docstring is assigned below)
     operator: Operator,
     given: Mapping[str, Any],
     *,

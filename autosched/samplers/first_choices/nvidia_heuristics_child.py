@@ -18,6 +18,7 @@ FIELDS = (
 
 
 def main() -> None:
+    """Write the library's configurations for the requested problem to stdout."""
     # the script's folder comes first in the path, where its files would shadow modules of the same names
     sys.path.pop(0)
     request = json.load(sys.stdin)

@@ -35,6 +35,7 @@ class Axis(Protocol):
 
 
 def axis(found: BaseDistribution) -> Axis:
+    """Return the axis of a distribution."""
     if isinstance(found, CategoricalDistribution):
         return _Choices(found)
     if isinstance(found, IntDistribution):

@@ -69,6 +69,7 @@ def written_elements(made: CompiledCandidate, done: Emulation, tensor: torch.Ten
 
 
 def other_part(name: str, expected: Flags, found: Flags) -> str:
+    """Return how the written part of an output differs from the default configuration's, or ""."""
     missing, more = int(np.count_nonzero(expected & ~found)), int(np.count_nonzero(found & ~expected))
     if missing:
         whole = int(np.count_nonzero(expected))

@@ -80,4 +80,5 @@ def problem_type(function: str) -> type[TritonProblem]:
 
 
 def operator(function: str) -> Operator:
+    """Return the operator of a tuned Triton function."""
     return Operator.of(problem_type(function))

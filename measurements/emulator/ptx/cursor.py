@@ -60,4 +60,5 @@ class Cursor:
 
 
 def without_comments(text: str) -> str:
+    """Return PTX without comments."""
     return _COMMENT.sub(" ", text) if "/" in text else text

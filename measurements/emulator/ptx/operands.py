@@ -218,6 +218,7 @@ def number(token: str) -> Number:
 
 
 def negative(value: Number) -> Number:
+    """Return the negated number."""
     if value.kind == "i":
         return Number(-value.bits & 2**64 - 1)
     return Number(value.bits ^ (2**31 if value.kind == "f" else 2**63), value.kind)

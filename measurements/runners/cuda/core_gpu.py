@@ -185,6 +185,8 @@ class CoreMemory:
 
 
 class CoreModule:
+    """A module loaded from a cubin with cuda.core."""
+
     def __init__(self, gpu: CoreGpu, path: str) -> None:
         self._gpu = gpu
         self._code = gpu.core.ObjectCode.from_cubin(path)

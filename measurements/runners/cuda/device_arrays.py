@@ -48,6 +48,8 @@ class Slots:
 
 @dataclass(frozen=True)
 class LoadedModule:
+    """A loaded launch with its arguments on the GPU."""
+
     loaded: LoadedLaunch
     slots: list[Slots]
 
@@ -57,6 +59,8 @@ class LoadedModule:
 
 @dataclass(frozen=True)
 class ProblemData:
+    """Arrays of a problem on the GPU, and its expected results."""
+
     problem: Problem | None  # None if its operator is not known here
     inputs: Mapping[str, Any]
     reference: Mapping[str, Any]

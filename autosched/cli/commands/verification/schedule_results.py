@@ -51,6 +51,7 @@ def case(problem: Problem, number: int, v: Verdict, notes: bool = False) -> Chec
 
 
 def print_table(console: Console, problem: Problem, results: Sequence[Verdict]) -> None:
+    """Print a table with one row per verified schedule."""
     numbers = ("of tolerance", "error", "conflicts", "sectors", "time")
     faults = [
         formatting.reasons(Counter(str(f.kind) for f in v.findings if f.is_fault)) or ("" if v.ok else v.status)
@@ -109,6 +110,7 @@ def _sectors(v: Verdict) -> str:
 
 
 def to_json(problem: Problem, v: Verdict) -> dict[str, Any]:
+    """Return the result of one schedule as JSON."""
     return {
         "problem": problem.to_json(),
         "emulated_problem": v.problem.to_json(),

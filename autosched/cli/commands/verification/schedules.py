@@ -69,7 +69,7 @@ AS_ASKED = "as asked"  # name of the run that the options describe
 
 
 @grouped
-def verify(
+def verify(  # noqa: D103  (its docstring is assigned below)
     operator: Operator,
     given: Mapping[str, Any],
     *,

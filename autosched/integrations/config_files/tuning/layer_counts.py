@@ -83,6 +83,7 @@ def tuner_space(layer: Layer) -> list[dict[str, int]]:
 
 
 def as_config(config: dict[str, int]) -> Config:
+    """Return a configuration as a hashable tuple."""
     return tuple(sorted(config.items()))
 
 

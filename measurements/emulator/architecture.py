@@ -1,4 +1,4 @@
-"""For which architecture a kernel is compiled to the PTX that the emulator executes."""
+"""Choose the architecture for which a kernel is compiled to the PTX that the emulator executes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from search_spaces.launches.tensor_map import TensorMap
 
 BLACKWELL_ARCH = "compute_100a"
 HOPPER_ARCH = "compute_90a"
-TURING = "sm_75"  # has kernels of its own
+TURING = "sm_75"  # has separate kernels
 ADA_ARCH = "compute_89"
 ORDINARY_ARCH = "compute_80"
 
-_OF_ARCH = "__CUDA_ARCH_"  # begins all macros that name it
-# 8-bit floats of mma.sync.
+_OF_ARCH = "__CUDA_ARCH_"  # common prefix of all architecture macros
+# mma.sync with 8-bit floats.
 _ADA = re.compile(r"\bmma\.sync\.[\w.]+\.e[45]m[23]\b")
-# Instructions of sm_100a, what belongs to tensor memory, and TMA of four rows.
+# Instructions of sm_100a, those for tensor memory, and TMA of four rows.
 _BLACKWELL = ("tcgen05", "clusterlaunchcontrol", "gather4", "scatter4")
-# Instructions of sm_90 and sm_90a in inline PTX, and what CUDA's headers declare for them alone.
+# Instructions of sm_90 and sm_90a in inline PTX, and names that CUDA's headers declare only for them.
 _HOPPER = (
     *("wgmma", "setmaxnreg", "mbarrier", "mapa", "stmatrix", "griddepcontrol", "elect.sync", "cp.async.bulk"),
     *("barrier.cluster", "tensormap", "multimem", "__cluster_dims__"),
@@ -32,8 +32,8 @@ _HOPPER = (
 def ptx_arch(kernel: GeneratedKernel) -> str:
     """Return the architecture that the kernel is compiled for.
 
-    It is sm_75 on such a device, and the device's own where the source asks for it (``__CUDA_ARCH__``). Else it is the
-    oldest that has the instructions of the source.
+    It is sm_75 for such a device, and the device's own if the source depends on it (``__CUDA_ARCH__``). Otherwise it is
+    the oldest that has the instructions of the source.
     """
     if kernel.arch == TURING:
         return TURING.replace("sm_", "compute_")
@@ -57,17 +57,15 @@ def _arch_of(text: str) -> str:
 
 
 def _names(text: str, words: tuple[str, ...]) -> bool:
-    """Whether one of ``words`` stands in ``text`` as a whole word."""
-    # To look for a word as such is much faster than to look for a pattern, and few texts have any.
+    """Whether one of ``words`` occurs in ``text`` as a whole word."""
+    # A plain substring search is much faster than a pattern, and few texts contain any of the words.
     found = [re.escape(word) for word in words if word in text]
     return bool(found) and re.search(rf"\b({'|'.join(found)})\b", text) is not None
 
 
 @lru_cache(maxsize=256)
 def source_arch(source: str, headers: Headers) -> str:
-    """Return the architecture of CUDA source: sm_90a or sm_89 where it, or a header that it includes, has instructions
-    of that.
-    """
+    """Return the architecture of CUDA source: sm_90a or sm_89 if it or an included header uses their instructions."""
     needed = {_arch_of(text) for text in _used(source, headers)}
     return next(arch for arch in (BLACKWELL_ARCH, HOPPER_ARCH, ADA_ARCH, ORDINARY_ARCH) if arch in needed)
 
@@ -78,7 +76,7 @@ def _asks(source: str, headers: Headers) -> bool:
 
 
 def _used(source: str, headers: Headers) -> Iterable[str]:
-    """Return the source, and the headers that it includes."""
+    """Return the source and the headers that it includes."""
     texts = dict(headers.files)
     used: dict[str, str] = {"": source}
     pending = [source]

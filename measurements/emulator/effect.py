@@ -1,7 +1,8 @@
-"""Decide whether undefined values affect the result of a launch, by running it with other bits.
+"""Decide whether undefined values affect the result of a launch, by re-running it with poisoned memory.
 
-The launch runs again, from the same memory, with other bits there, and with other answers of comparisons with them.
-Where it leaves the same each time, the values went nowhere, as those that a sum takes up and gives off again.
+The launch runs again on the same memory, with other bits in place of undefined values and other results of comparisons
+with them. If it leaves the same memory each time, the values had no effect, like those that a sum adds and subtracts
+again.
 """
 
 from __future__ import annotations
@@ -24,26 +25,27 @@ UNREAD = "memory that depends on it is not read"
 
 
 def may_go_nowhere(done: Emulation) -> bool:
-    """Whether all faults of a launch are of values that nobody has written. Where there are others, as races, what it
-    has left is not what it leaves in each order.
+    """Whether all faults of a launch are uses of undefined values.
+
+    With other faults, such as races, its result would depend on the order of execution anyway.
     """
     return done.status == "findings" and all(f.kind in UNWRITTEN for f in done.faults)
 
 
 def time_limit_of(done: Emulation, time_limit: float) -> float:
-    """CPU seconds for the launch with other bits, which may loop where it decides on them."""
+    """Return the limit in CPU seconds for a launch with other bits, which may loop if it decides on them."""
     return min(time_limit, 1 + 10 * done.run_seconds)
 
 
 def without_harmless(
     done: Emulation, again: Callable[[int], Emulation], same: Callable[[Emulation, Emulation], bool]
 ) -> Emulation:
-    """Return the launch, its faults of values that nobody has written as notes where nothing depends on them.
+    """Return the launch; if nothing depends on undefined values, their faults become notes.
 
     Args:
-        done: What came of it.
-        again: Runs it from the same memory with garbage of a number.
-        same: Whether two runs of it have left the same in memory.
+        done: Result of the launch.
+        again: Runs the launch on the same memory with the poison pattern of a number.
+        same: Whether two runs of it have left the same memory.
 
     Returns:
         ``done``, or the same with other grades.
@@ -55,7 +57,7 @@ def without_harmless(
 
 
 def as_notes(done: Emulation, why: str) -> Emulation:
-    """Return the launch, its faults of values that nobody has written as notes, which say why."""
+    """Return the launch with its faults of undefined values as notes that say why."""
 
     def graded(finding: Finding) -> Finding:
         if not finding.is_fault or finding.kind not in UNWRITTEN:
@@ -66,8 +68,9 @@ def as_notes(done: Emulation, why: str) -> Emulation:
 
 
 def ends_as(done: Emulation, other: Emulation) -> bool:
-    """Whether a launch with garbage ends as it has ended, with what it prints, what it leaves in variables, and without
-    other faults.
+    """Whether a launch with poison ends like the original one, with the same printed text and variables.
+
+    It must have no other faults either.
     """
     ended = other.status == "ok" or may_go_nowhere(other)
     return ended and other.printed == done.printed and other.variables == done.variables

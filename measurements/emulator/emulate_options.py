@@ -1,4 +1,4 @@
-"""How a launch is emulated: one object, validated where it is made and handed down unchanged."""
+"""Options of emulating a launch: one object, validated on creation and passed down unchanged."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ class EmulateOptions:
     """Options of ``emulate`` and ``emulate_ptx``.
 
     Attributes:
-        time_limit: CPU seconds of all launches, without the compile.
-        check: Whether races and uninitialised reads are looked for; without them a launch runs faster. Bounds,
-            alignment, deadlocks and counts are always checked.
-        order: Order of blocks and of the turns of threads.
-        perturb: Whether the approximate functions of PTX err as much as the PTX ISA allows.
+        time_limit: CPU seconds of all launches, without compilation.
+        check: Whether to detect races and uninitialised reads; a launch runs faster without. Bounds, alignment,
+            deadlocks and counts are always checked.
+        order: Order of blocks and of threads.
+        perturb: Whether approximate functions of PTX have the largest error that the PTX ISA allows.
         calls: Number of back-to-back launches on the same memory; before each, outputs are poisoned with 0xFF again.
-        memory: Pointers into arrays, bytes that hold no value, and addresses that lie in arrays.
+        memory: Pointers into arrays, bytes without a value, and addresses stored in arrays.
         count: Whether executed instructions are counted.
-        blocks: Blocks of the grid that run, with the rest of their clusters. Default: all.
+        blocks: Blocks of the grid to run, together with the rest of their clusters. Default: all.
 
     Raises:
-        ValueError: A time limit that is not positive.
+        ValueError: For a time limit that is not positive.
     """
 
     time_limit: float = 60.0
@@ -45,11 +45,11 @@ class EmulateOptions:
 
     @classmethod
     def gathered(cls, options: EmulateOptions | None, keywords: Mapping[str, Any]) -> Self:
-        """Return options with ``keywords`` in place of the fields that they name.
+        """Return options in which ``keywords`` override the fields they name.
 
         Raises:
-            TypeError: An unknown field.
-            ValueError: A value that cannot be used.
+            TypeError: For an unknown field.
+            ValueError: For an invalid value.
         """
         fields = dataclasses.fields(EmulateOptions) if options is not None else ()
         return cls(**({field.name: getattr(options, field.name) for field in fields} | dict(keywords)))

@@ -1,6 +1,6 @@
-"""Runs a kernel's launch on the CPU and reports what is wrong with it; see docs/explanation/emulator.md.
+"""Run a kernel's launch on the CPU and report its faults; see docs/explanation/emulator.md.
 
-The launch runs in a process of its own: a kernel that crashes or never ends is a result, not an accident.
+The launch runs in a separate process: a kernel that crashes or never ends is a result, not an error of the emulator.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ from search_spaces.launches.launch import Launch
 from search_spaces.launches.operand import Operand
 
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP)
-GRACE_SECONDS = 10.0  # for the start and the report of a runner, which enforces the time limit itself
-BUSY = 20.0  # wall-clock seconds that a busy machine may take for a CPU second of a launch
+GRACE_SECONDS = 10.0  # for starting a runner and reading its report; it enforces the time limit itself
+BUSY = 20.0  # wall-clock seconds per CPU second of a launch that a busy machine may take
 
 
 _PROBE = """
@@ -74,7 +74,7 @@ _PROBED = Launch(entry="probe", arguments=(Operand("out", "output", U32, (64,)),
 
 @contextmanager
 def machine_failures() -> Iterator[None]:
-    """Errors of this machine become HostFailure."""
+    """Convert errors of this machine to HostFailure."""
     try:
         yield
     except OSError as error:
@@ -94,16 +94,16 @@ def emulate(
         kernel: Source, launch and operands.
         inputs: An array for each operand of role input or inout, in its storage type and shape.
         options: Options of the emulation. Default: ``EmulateOptions()``.
-        keywords: Fields of ``EmulateOptions`` by name, in place of those of ``options``.
+        keywords: Fields of ``EmulateOptions`` by name, which override those of ``options``.
 
     Returns:
         The outputs, findings and counts. A kernel that does not compile or does not terminate is a status.
 
     Raises:
-        HostFailure: This machine is the problem: no NVRTC, no C++ compiler for the runner, a broken one, no memory, a
-            full disk.
-        ValueError: Inputs that do not fit, blocks that the grid lacks, or a launch that no GPU supports.
-        TypeError: An unknown option.
+        HostFailure: If this machine is the problem: no NVRTC, no C++ compiler for the runner, a broken one, no memory,
+            a full disk.
+        ValueError: For inputs that do not fit, blocks outside of the grid, or a launch that no GPU supports.
+        TypeError: For an unknown option.
     """
     settings = RunSettings.gathered(options, keywords)
     with machine_failures():
@@ -127,17 +127,17 @@ def emulate_ptx(
     Args:
         text: A PTX module.
         launch: Grid, block and operands; ``launch.entry`` is the kernel, or "" for the only one.
-        inputs: As of ``emulate``.
+        inputs: As for ``emulate``.
         options: Options of the emulation. Default: ``EmulateOptions()``.
-        keywords: Fields of ``EmulateOptions`` by name, in place of those of ``options``.
+        keywords: Fields of ``EmulateOptions`` by name, which override those of ``options``.
 
     Returns:
         As ``emulate``.
 
     Raises:
-        HostFailure: This machine is the problem.
-        ValueError: As of ``emulate``.
-        TypeError: An unknown option.
+        HostFailure: If this machine is the problem.
+        ValueError: As ``emulate``.
+        TypeError: For an unknown option.
     """
     settings = RunSettings.gathered(options, keywords)
     with machine_failures():
@@ -170,8 +170,10 @@ def _emulate(
 
 
 def _check_runner() -> None:
-    """Before a crash rejects a kernel, one that is known to be right must run. Raises HostFailure where it does not:
-    then the runner is broken; it is compiled again next time.
+    """Run a kernel that is known to be correct before a crash rejects a kernel.
+
+    Raises:
+        HostFailure: If it crashes too; then the runner is broken, and is compiled again next time.
     """
     done = emulate_ptx(_PROBE, _PROBED, {}, time_limit=GRACE_SECONDS)
     if done.status != "ok" or done.outputs["out"].tolist() != list(range(64)):
@@ -204,21 +206,21 @@ def _check(kernel: Launch, inputs: Mapping[str, Array], memory: Memory = PLAIN_M
 def run_launch(
     launch: Launch, arrays: Mapping[str, Array], compiled: CompiledBytecode, folder: Path, settings: RunSettings
 ) -> Emulation:
-    """Run a compiled kernel, its blocks in the order of ``settings``.
+    """Run a compiled kernel, with its blocks in the order of ``settings``.
 
     Args:
         launch: Grid, block and operands.
         arrays: The inputs, by name.
-        compiled: The program of the kernel.
-        folder: An empty one, for the runner's files.
+        compiled: Bytecode of the kernel.
+        folder: An empty folder for the runner's files.
         settings: How it is run.
 
     Returns:
-        The emulation, with outputs where the launch has ended.
+        The emulation, with outputs if the launch has ended.
 
     Raises:
-        HostFailure: As of ``run_job``.
-        OSError: ``folder`` cannot be written.
+        HostFailure: As ``run_job``.
+        OSError: If ``folder`` cannot be written.
     """
     blocks, order = settings.blocks, settings.order
     if blocks is not None:
@@ -246,7 +248,7 @@ def run_launch(
 
 
 def _left_the_same(done: Emulation, other: Emulation) -> bool:
-    """Whether two runs of a launch have left the same in its outputs, wherever that holds a value."""
+    """Whether two runs of a launch have left the same outputs, ignoring bytes without a value."""
 
     def same(name: str, array: Array) -> bool:
         differ = array.reshape(-1).view(np.uint8) != other.outputs[name].reshape(-1).view(np.uint8)
@@ -257,10 +259,10 @@ def _left_the_same(done: Emulation, other: Emulation) -> bool:
 
 
 def run_job(compiled: CompiledBytecode, text: str, folder: Path, time_limit: float) -> Emulation:
-    """Run a launch that is described as a text.
+    """Run a launch that is described as text.
 
     Args:
-        compiled: The program of the kernel.
+        compiled: Bytecode of the kernel.
         text: The launch, in the format of runtime/main.cpp.
         folder: Holds the operands in the file ``data``, which the runner rewrites.
         time_limit: CPU seconds; the runner stops itself, and is killed well after.
@@ -269,8 +271,8 @@ def run_job(compiled: CompiledBytecode, text: str, folder: Path, time_limit: flo
         The emulation, without outputs.
 
     Raises:
-        HostFailure: The runner cannot be built or started, or dies of something else than the kernel.
-        OSError: ``folder`` cannot be written.
+        HostFailure: If the runner cannot be built or started, or dies for a reason other than the kernel.
+        OSError: If ``folder`` cannot be written.
     """
     program = runner()
     job, data, report = folder / "job", folder / "data", folder / "report"
@@ -296,7 +298,7 @@ def run_job(compiled: CompiledBytecode, text: str, folder: Path, time_limit: flo
     if code == 5:
         return _refused(compiled, said)
     events = RunnerReport(report.read_text(errors="replace"), read_places(compiled.path))
-    if events.end is None and not killed and -code not in _CRASHES:  # 0, 2: the report is cut short
+    if events.end is None and not killed and -code not in _CRASHES:  # exit status 0 or 2: the report is truncated
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
         why = f": {last_line(said)}" if said.strip() else ""
         raise HostFailure(f"an emulated launch {how}{why}; make room in memory and on disk, and try again")
@@ -324,7 +326,7 @@ def run_job(compiled: CompiledBytecode, text: str, folder: Path, time_limit: flo
 
 
 def _refused(compiled: CompiledBytecode, said: str) -> Emulation:
-    """Return the runner's answer to a program that it cannot execute, or whose parameters are not the arguments."""
+    """Return the result for bytecode that the runner cannot execute, or whose parameters do not match the arguments."""
     what, _, detail = last_line(said).partition(": ")
     if what == "lacking":
         return Emulation("unsupported", {}, (), (), (), reason=detail, compile_seconds=compiled.seconds)

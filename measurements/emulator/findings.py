@@ -1,4 +1,4 @@
-"""What the emulator says about a launch: findings, and memory transactions per source site."""
+"""Results of emulating a launch: findings, and memory transactions per source site."""
 
 from __future__ import annotations
 
@@ -16,49 +16,52 @@ from search_spaces.short_repr import short_repr
 
 
 class FindingKind(StrEnum):
-    """One kind of fault. runtime/machine/report.hpp has the same names, but for ``crash``, ``timeout`` and
-    those of the host.
+    """One kind of fault.
+
+    runtime/machine/report.hpp has the same names, except for ``crash``, ``timeout`` and those of the host.
     """
 
     OUT_OF_BOUNDS_GLOBAL = "out_of_bounds_global"
     OUT_OF_BOUNDS_SHARED = "out_of_bounds_shared"
     MISALIGNED_ACCESS = "misaligned_access"
     UNINITIALIZED_SHARED_READ = "uninitialized_shared_read"
-    UNINITIALIZED_GLOBAL_READ = "uninitialized_global_read"  # of an output, or of a workspace that is not zeroed
+    UNINITIALIZED_GLOBAL_READ = "uninitialized_global_read"  # reads an output, or a workspace that is not zeroed
     SHARED_RACE = "shared_race"
     GLOBAL_RACE = "global_race"
-    ASYNC_READ_BEFORE_WAIT = "async_read_before_wait"  # of bytes that a cp.async has not written yet
+    ASYNC_READ_BEFORE_WAIT = "async_read_before_wait"  # reads bytes that a cp.async has not written yet
     BARRIER_NOT_REACHED = "barrier_not_reached"  # ends the launch
     MISSING_LANES = "missing_lanes"  # a warp-wide instruction without the whole warp; ends the launch
     WRITE_TO_INPUT = "write_to_input"
-    READ_ONLY_LOAD_OF_WRITTEN = "read_only_load_of_written"  # ld.global.nc of what the same launch has written
+    READ_ONLY_LOAD_OF_WRITTEN = "read_only_load_of_written"  # ld.global.nc of data that the same launch has written
     LOST_WRITE = "lost_write"  # an output element written by two threads, with the first value never read
     UNWRITTEN_OUTPUT = "unwritten_output"
     WORKSPACE_NOT_ZERO = "workspace_not_zero"  # a zeroed workspace is zero again after a launch
-    INVALID_ARGUMENT = "invalid_argument"  # of an instruction, such as a thread count that is not a multiple of 32
+    INVALID_ARGUMENT = (
+        "invalid_argument"  # argument of an instruction, such as a thread count that is not a multiple of 32
+    )
     UNDEFINED_REGISTER = "undefined_register"  # read before it is written, on the path taken
-    WRONG_STATE_SPACE = "wrong_state_space"  # a pointer to shared memory used as one to global memory, and so on
-    OUT_OF_BOUNDS_LOCAL = "out_of_bounds_local"  # of a thread's own arrays, or of the parameters
+    WRONG_STATE_SPACE = "wrong_state_space"  # for example, a pointer to shared memory is used for global memory
+    OUT_OF_BOUNDS_LOCAL = "out_of_bounds_local"  # outside of a thread's own arrays, or of the parameters
     TRAP = "trap"  # a trap, a failed assertion; ends the launch
-    UNROUNDED_TF32 = "unrounded_tf32"  # an operand of a tf32 instruction that is not a tf32 value
-    WGMMA_IN_FLIGHT = "wgmma_in_flight"  # what an unfinished wgmma reads or writes is touched
-    BULK_COPY_IN_FLIGHT = "bulk_copy_in_flight"  # what an unfinished bulk copy reads is changed, or its block ends
-    MISSING_WGMMA_FENCE = "missing_wgmma_fence"  # registers that were written since the last wgmma.fence
-    MISSING_PROXY_FENCE = "missing_proxy_fence"  # generic accesses, then wgmma or a bulk copy
-    MBARRIER_MISUSE = "mbarrier_misuse"  # too many arrivals, a lapped phase, use without or before initialization
-    MISSING_MBARRIER_FENCE = "missing_mbarrier_fence"  # behind the initialization of one that another block copies to
-    BLOCK_EXITED = "block_exited"  # shared memory of a block of the cluster that may have exited
-    HEAP_MISUSE = "heap_misuse"  # memory that was freed, or that malloc did not return
-    UNSET_SYMBOL = "unset_symbol"  # a __constant__ or __device__ variable that is read and that nobody sets
-    DEADLOCK = "deadlock"  # threads that ask memory for what nobody ever writes; ends the launch
-    LAUNCH_LIMIT = "launch_limit"  # more shared memory than a block can have
-    TCGEN05_IN_FLIGHT = "tcgen05_in_flight"  # what an unfinished tcgen05 instruction reads or writes is touched
+    UNROUNDED_TF32 = "unrounded_tf32"  # an operand of a tf32 instruction is not a tf32 value
+    WGMMA_IN_FLIGHT = "wgmma_in_flight"  # accesses what an unfinished wgmma reads or writes
+    BULK_COPY_IN_FLIGHT = "bulk_copy_in_flight"  # changes what an unfinished bulk copy reads, or the block ends
+    MISSING_WGMMA_FENCE = "missing_wgmma_fence"  # wgmma uses registers written since the last wgmma.fence
+    MISSING_PROXY_FENCE = "missing_proxy_fence"  # between generic accesses and wgmma or a bulk copy
+    MBARRIER_MISUSE = "mbarrier_misuse"  # too many arrivals, a lapped phase, use without or before initialisation
+    MISSING_MBARRIER_FENCE = "missing_mbarrier_fence"  # after initialising an mbarrier to which another block copies
+    BLOCK_EXITED = "block_exited"  # accesses shared memory of a block of the cluster that may have exited
+    HEAP_MISUSE = "heap_misuse"  # uses memory that was freed, or that malloc did not return
+    UNSET_SYMBOL = "unset_symbol"  # reads a __constant__ or __device__ variable that is never set
+    DEADLOCK = "deadlock"  # threads poll memory for a value that is never written; ends the launch
+    LAUNCH_LIMIT = "launch_limit"  # needs more shared memory than a block can have
+    TCGEN05_IN_FLIGHT = "tcgen05_in_flight"  # accesses what an unfinished tcgen05 instruction reads or writes
     MISSING_TCGEN05_FENCE = "missing_tcgen05_fence"  # around a synchronization of two threads
-    MISSING_TCGEN05_WAIT = "missing_tcgen05_wait"  # registers of a tcgen05.ld that are touched before tcgen05.wait::ld
+    MISSING_TCGEN05_WAIT = "missing_tcgen05_wait"  # accesses registers of a tcgen05.ld before tcgen05.wait::ld
     TENSOR_MEMORY_MISUSE = "tensor_memory_misuse"  # not allocated, not freed, another warp's lanes, ...
     UNINITIALIZED_TENSOR_MEMORY = "uninitialized_tensor_memory"
-    HOST_RACE = "host_race"  # of streams and the host
-    UNINITIALIZED_HOST_READ = "uninitialized_host_read"  # of memory of the device that nobody has written
+    HOST_RACE = "host_race"  # between streams, or a stream and the host
+    UNINITIALIZED_HOST_READ = "uninitialized_host_read"  # reads device memory that was never written
     CRASH = "crash"
     TIMEOUT = "timeout"
 
@@ -68,12 +71,14 @@ Grade = Literal["fault", "note"]
 
 @dataclass(frozen=True)
 class Finding:
-    """What is wrong at a line of the kernel's source. ``message`` describes its first occurrence.
+    """A fault or a note at a line of the kernel's source. ``message`` describes its first occurrence.
 
-    ``file`` is relative to the include folder; it is empty, and ``line`` 0, where no line can be named. Where PTX was
-    executed, ``instruction`` is its text and ``callers`` are the lines into which the line is inlined, the nearest
-    first. ``grade``: a note is true by the letter of the PTX ISA, and harms nothing on the GPUs that the kernel is for.
-    ``other`` is the line of the other access, of what two of them do ("" where there is none).
+    Attributes:
+        file: Relative to the include folder; empty, with ``line`` 0, if no line is known.
+        instruction: Text of the instruction, if PTX was executed.
+        callers: Lines into which the line is inlined, the nearest first.
+        grade: A note is a violation of the PTX ISA that is harmless on the GPUs that the kernel is for.
+        other: Line of the other access, for findings about two accesses; else "".
     """
 
     kind: FindingKind
@@ -90,6 +95,7 @@ class Finding:
 
     @property
     def is_fault(self) -> bool:
+        """Whether it is a fault, and not a note."""
         return self.grade == "fault"
 
     def __str__(self) -> str:
@@ -105,17 +111,17 @@ class Finding:
 class SharedSite:
     """Shared-memory requests of one instruction at one place, over the whole launch.
 
-    A request is one instruction of one warp. Accesses of 16 bytes are served in phases of 8 lanes, of 8 bytes in
-    phases of 16 lanes, others of 32; ldmatrix in phases of 8 rows of 16 bytes. A phase takes as many wavefronts as
-    the busiest bank has distinct 4-byte words to serve; ``ideal`` is one for each phase. wmma is counted as the
-    instructions that nvcc makes of it. ``callers`` tell instances of a template apart.
+    A request is one instruction of one warp. 16-byte accesses are served in phases of 8 lanes, 8-byte accesses in
+    phases of 16 lanes, others in one of 32; ldmatrix in phases of 8 rows of 16 bytes. A phase takes as many wavefronts
+    as the busiest bank has distinct 4-byte words to serve; ``ideal`` is one per phase. wmma is counted as the
+    instructions that nvcc generates. ``callers`` distinguish instances of a template.
     """
 
     file: str
     line: int
     callers: tuple[str, ...]  # the lines into which it is inlined, the nearest first
     instruction: str
-    bytes: int  # of one lane, or of one row
+    bytes: int  # bytes per lane, or per row
     requests: int
     wavefronts: int
     ideal: int
@@ -124,7 +130,7 @@ class SharedSite:
 
     @property
     def conflict_degree(self) -> float:
-        """1.0 without bank conflicts."""
+        """Wavefronts relative to the ideal; 1.0 without bank conflicts."""
         return self.wavefronts / self.ideal
 
 
@@ -132,30 +138,32 @@ class SharedSite:
 class GlobalSite:
     """Global-memory requests of one instruction at one place, over the whole launch; a sector is 32 aligned bytes.
 
-    Where the launch is counted, loads of constant memory are ``ld.const``, and their sectors the different addresses
-    that the lanes of a request name.
+    If the launch is counted, loads of constant memory appear as ``ld.const``, and their sectors are the distinct
+    addresses of the lanes of a request.
     """
 
     file: str
     line: int
     callers: tuple[str, ...]  # the lines into which it is inlined, the nearest first
     instruction: str
-    bytes: int  # of one lane
+    bytes: int  # bytes per lane
     requests: int
     sectors: int
-    unique: int = 0  # sectors that the block had not asked for before; both only where the launch is counted
-    fresh: int = 0  # sectors that no block had asked for before
+    unique: int = 0  # sectors that the block had not requested before; this and ``fresh`` only if the launch is counted
+    fresh: int = 0  # sectors that no block had requested before
 
     COUNTS: ClassVar[tuple[str, ...]] = ("requests", "sectors", "unique", "fresh")
 
     @property
     def sectors_per_request(self) -> float:
+        """Average sectors per request."""
         return self.sectors / self.requests
 
 
 @dataclass(frozen=True)
 class ExecutedLine:
-    """How often warps executed an operation of PTX on one line of the source: all its ``instructions`` there together.
+    """How often warps executed a PTX operation on one source line, over all its ``instructions`` there.
+
     The file is named without its folder.
     """
 
@@ -166,22 +174,23 @@ class ExecutedLine:
     times: int
 
 
-# What compilers leave out: what ptxas makes no instruction of (Triton, CuTe in CUTLASS's tutorials), and a fence behind
-# mbarrier.init whose order the barrier of the cluster, which releases and acquires, gives as well.
+# Kinds that compilers omit: those for which ptxas emits no instruction (Triton, CUTLASS's tutorials), and a fence after
+# mbarrier.init that the cluster's barrier, which releases and acquires, makes unnecessary.
 _LEFT_OUT = frozenset(
     {FindingKind.MISSING_TCGEN05_FENCE, FindingKind.MISSING_TCGEN05_WAIT, FindingKind.MISSING_MBARRIER_FENCE}
 )
 
 
 def of_compiled_code(emulation: Emulation) -> Emulation:
-    """Return the launch of PTX whose source is not here: a tcgen05.fence or wait, or a fence of mbarriers, that
-    is missing is a note to its compiler.
+    """Return the launch of PTX without source, where some missing fences and waits are the compiler's choice.
+
+    A missing tcgen05.fence or wait, or a missing fence of mbarriers, becomes a note.
     """
     graded = [replace(f, grade="note") if f.kind in _LEFT_OUT else f for f in emulation.findings]
     return emulation.with_findings(graded) if graded else emulation
 
 
-# Of one missing barrier, or fence, there are findings of several kinds, at several lines.
+# One missing barrier or fence causes findings of several kinds, at several lines.
 _OF_ORDER = frozenset(
     {
         FindingKind.SHARED_RACE,
@@ -194,8 +203,9 @@ _OF_ORDER = frozenset(
 
 
 def by_cause(findings: Sequence[Finding]) -> list[list[Finding]]:
-    """Return findings that look like one cause together, in the order of their first: those of one grade and kind at
-    one line of several inlined copies, and races whose accesses share a line, on whichever side.
+    """Return findings grouped by their likely cause, in the order of their first occurrence.
+
+    A group has one grade and kind at one line of several inlined copies, or races whose accesses share a line.
     """
     causes: list[tuple[set[str], list[Finding]]] = []
     for finding in findings:
@@ -220,7 +230,7 @@ EmulationStatus = Literal["ok", "findings", "timeout", "crashed", "compile_error
 
 
 def status_of(findings: Sequence[Finding]) -> tuple[EmulationStatus, str]:
-    """Return the status and its reason of a launch that has ended."""
+    """Return the status of a launch that has ended, and its reason."""
     faults = [f for f in findings if f.is_fault]
     if not faults:
         return "ok", ""
@@ -245,26 +255,36 @@ class WrittenElements:
 
 @dataclass(frozen=True, eq=False)
 class Emulation:
-    """What came of one emulated launch.
+    """Result of one emulated launch.
 
-    ``status`` is ok where the launch ended without a fault (``findings`` may hold notes), unsupported where the
-    emulator lacks something that the kernel needs, compile_timeout where NVRTC was ended at its time limit. ``outputs``
-    are there for ok and findings, in the operands' storage types and shapes; elements never written hold bytes of 0xFF.
-    ``reason`` is one sentence for every status but ok, ``log`` the compiler's output where that failed, ``printed``
-    what the kernel printed (``printf``). Seconds are host wall-clock time; ``from_cache`` says that the compiled object
-    was there already. ``defined``, ``written`` and ``used`` are of arrays that came with flags (memory.Memory): of each
-    byte, whether it holds a value now, whether the launch has written it, and how it has used it (host_order.Use).
-    ``suppressed`` are findings that are expected, each with the reason that was given (suppression.py).
-    Where the launch is counted, ``executed`` has how often warps executed each PTX operation ("fma.rn.f32"), ``lines``
-    the same by lines of the source, ``chains`` the number of warps and the cycles of their longest chains of dependent
-    instructions together, and ``code`` how many different instructions there were that have machine code.
-    ``unknown`` are stretches of a program's memory, addresses and bytes, that held no value before the launch and hold
-    none now (executables/executable_launch.py). ``uses`` are stretches of it that the launch has used: address, bytes,
-    and how (host_order.Use). ``variables`` is a number of what it left in variables that are no arrays of the caller,
-    where it uses values that nobody has written (effect.py). ``waited``: a dependent launch has waited for
-    earlier launches before it allowed later ones to begin.
-    ``elements`` is for a launch of which only some blocks ran (sparse.py): what they wrote of each output, by its name.
-    Such a launch has no ``outputs``.
+    Attributes:
+        status: ok if the launch ended without a fault (``findings`` may hold notes), unsupported if the emulator lacks
+            something that the kernel needs, compile_timeout if NVRTC exceeded its time limit.
+        outputs: By name for ok and findings, in the operands' storage types and shapes; elements never written hold
+            bytes of 0xFF.
+        reason: One sentence for every status except ok.
+        log: Output of the compiler if it failed.
+        printed: Output of the kernel (``printf``).
+        compile_seconds: Wall-clock time on the host.
+        run_seconds: Wall-clock time on the host.
+        from_cache: Whether the compiled object was in the cache.
+        defined: For arrays with flags (memory.Memory): for each byte, whether it holds a value now.
+        written: Likewise, whether the launch has written the byte.
+        used: Likewise, how the launch has used the byte (host_order.Use).
+        suppressed: Expected findings, each with its reason (suppression.py).
+        executed: How often warps executed each PTX operation ("fma.rn.f32"), if the launch was counted; also for the
+            next three.
+        lines: The same by source line.
+        chains: Number of warps, and the total cycles of their longest chains of dependent instructions.
+        code: Number of distinct instructions that have machine code.
+        unknown: Ranges of a program's memory (address, bytes) that held no value before the launch and hold none now
+            (executables/executable_launch.py).
+        uses: Ranges of it that the launch has used: address, bytes, and how (host_order.Use).
+        variables: Digest of what it left in variables that are not the caller's arrays, if it uses undefined values
+            (effect.py).
+        elements: Written elements of each output by name, for a launch of some blocks only (sparse.py), which has no
+            ``outputs``.
+        waited: Whether a dependent launch has waited for earlier launches before it allowed later ones to begin.
     """
 
     status: EmulationStatus
@@ -296,10 +316,11 @@ class Emulation:
 
     @property
     def ok(self) -> bool:
+        """Whether the launch ended without a fault."""
         return self.status == "ok"
 
     def with_findings(self, findings: Sequence[Finding]) -> Emulation:
-        """Return this launch with other findings; the status of one that has ended is theirs."""
+        """Return this launch with other findings, which determine the status if it has ended."""
         ordered = tuple(sorted(findings, key=lambda f: not f.is_fault))
         if self.status not in ("ok", "findings"):
             return replace(self, findings=ordered)
@@ -307,23 +328,26 @@ class Emulation:
         return replace(self, status=status, reason=reason, findings=ordered)
 
     def without_arrays(self) -> Emulation:
-        """Return this launch without what it computed, which may be large."""
+        """Return this launch without its results, which may be large."""
         return replace(self, outputs={}, written={}, elements={})
 
     @property
     def faults(self) -> tuple[Finding, ...]:
+        """Findings that are faults."""
         return tuple(f for f in self.findings if f.is_fault)
 
     @property
     def notes(self) -> tuple[Finding, ...]:
+        """Findings that are notes."""
         return tuple(f for f in self.findings if not f.is_fault)
 
     @property
     def seconds(self) -> float:
+        """Seconds of compiling and running."""
         return self.compile_seconds + self.run_seconds
 
 
-# What each kind means, for people.
+# Descriptions of the kinds for users.
 MEANINGS: Mapping[FindingKind, str] = {
     FindingKind.OUT_OF_BOUNDS_GLOBAL: "an access outside every array; a read gives 0xFF bytes, a write is dropped",
     FindingKind.OUT_OF_BOUNDS_SHARED: "an access outside the launch's shared memory, with the same results",

@@ -1,11 +1,12 @@
-"""Happens-before order of a program's host and its streams, as CUDA's programming guide defines it.
+"""Happens-before order of a program's host and its streams, as defined by CUDA's programming guide.
 
-Work of an emulated program runs at once, in the order of its calls. This module judges whether anything but that order
-separates two uses of memory. Each stream has a vector clock, and so has the host: all of its threads together, as it is
-unknown how they wait for each other. Two uses of the same bytes, of which one writes, are a race unless a stream, an
-event or a wait of the host orders them.
+Work of an emulated program runs immediately, in the order of its calls. This module decides whether anything other than
+that order separates two uses of memory. Each stream has a vector clock, and so has the host: one for all of its
+threads, as it is unknown how they wait for each other. Two uses of the same bytes, at least one of which writes, are a
+race unless a stream, an event or a wait of the host orders them.
 
-Whoever reports what a program does calls ``HostOrder``: the sessions of executables and of Triton programs.
+``HostOrder`` is called by everything that reports a program's actions: the sessions of executables and of Triton
+programs.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Clock = dict[int, int]  # how much of each timeline happened before
-Ranges = npt.NDArray[np.int64]  # rows of first byte and end, ascending, with nothing in common
+Clock = dict[int, int]  # by timeline: the part of it that happened before
+Ranges = npt.NDArray[np.int64]  # rows of first byte and end, ascending and disjoint
 
 HOST = 0
-LEGACY = 1  # the default stream that waits for blocking streams, and they for it
-_MOST_USES = 512  # that are remembered of a block of memory
+LEGACY = 1  # the default stream; it and blocking streams wait for each other
+_MOST_USES = 512  # uses that are remembered per allocation
 
 
 class Use(IntFlag):
@@ -40,10 +41,10 @@ class HostAccess:
 
     Attributes:
         timeline: The stream, or ``HOST``.
-        time: Of that timeline's clock.
+        time: Time on that timeline's clock.
         use: How the memory is used.
         ranges: Addresses.
-        by: Who uses it, for messages.
+        by: The user of the memory, for messages.
     """
 
     timeline: int
@@ -55,13 +56,13 @@ class HostAccess:
 
 @dataclass(frozen=True, eq=False)
 class HostRace:
-    """Two uses of the same bytes that nothing orders.
+    """Two uses of the same bytes that are not ordered.
 
     Attributes:
-        earlier: In the order of the program's calls.
+        earlier: The first one in the order of the program's calls.
         later: The other one.
         first: The lowest address that both use.
-        end: End of the bytes side by side from there on.
+        end: End of the contiguous common bytes from there on.
     """
 
     earlier: HostAccess
@@ -81,11 +82,11 @@ class HostOrder:
     def __init__(self) -> None:
         self._clocks: dict[int, Clock] = {HOST: {HOST: 0}, LEGACY: {LEGACY: 0}}
         self._blocking: set[int] = set()
-        self._nodes: set[int] = set()  # timelines of nodes of graphs
+        self._nodes: set[int] = set()  # timelines of graph nodes
         self._next = LEGACY + 1
-        self._destroyed: Clock = {}  # what streams that are gone had done
+        self._destroyed: Clock = {}  # clocks of destroyed streams
         self._destroyed_blocking: Clock = {}
-        self._uses: dict[int, list[HostAccess]] = {}  # by block
+        self._uses: dict[int, list[HostAccess]] = {}  # by allocation
 
     # Streams --------------------------------------------------------------------------------------------------------
 
@@ -98,7 +99,7 @@ class HostOrder:
         return stream
 
     def destroy_stream(self, stream: int) -> None:
-        """Forget a stream; what it had to do is still done."""
+        """Forget a stream; its pending work still completes."""
         clock = self._clocks.pop(stream, None)
         if clock is None:
             return
@@ -108,7 +109,7 @@ class HostOrder:
             _join(self._destroyed_blocking, clock)
 
     def begin(self, stream: int) -> None:
-        """Give a stream something to do, which comes after all that the host knows of."""
+        """Add work to a stream, after everything that the host knows of."""
         clock = self._clocks[stream]
         if stream in self._nodes:
             clock[stream] += 1
@@ -123,34 +124,34 @@ class HostOrder:
         clock[stream] += 1
 
     def add_nodes(self) -> int:
-        """Return a new timeline for nodes of graphs. What the host has waited for does not order them."""
+        """Return a new timeline for graph nodes. Waits of the host do not order them."""
         timeline, self._next = self._next, self._next + 1
         self._clocks[timeline] = {timeline: 0}
         self._nodes.add(timeline)
         return timeline
 
     def begin_node(self, timeline: int, after: Iterable[Clock]) -> None:
-        """Have what a timeline of nodes is given next come after what it has done, and after clocks."""
+        """Order the next work of a timeline of nodes after its earlier work and after the given clocks."""
         clock = self._clocks[timeline]
         for other in after:
             _join(clock, other)
 
     def clock(self, stream: int) -> Clock:
-        """Return what happened before what a stream does next."""
+        """Return what happens before the next work of a stream."""
         return dict(self._clocks[stream])
 
     def record(self, stream: int) -> Clock:
-        """Return what an event stands for that is recorded on a stream now."""
+        """Return the clock of an event that is recorded on a stream now."""
         self.begin(stream)
         return dict(self._clocks[stream])
 
     def wait(self, stream: int, event: Clock) -> None:
-        """Have what a stream is given from now on wait for an event."""
+        """Make future work of a stream wait for an event."""
         self.begin(stream)
         _join(self._clocks[stream], event)
 
     def wait_for_all(self, stream: int) -> None:
-        """Have what a stream is given from now on wait for all work of all streams."""
+        """Make future work of a stream wait for all work of all streams."""
         self.begin(stream)
         for clock in list(self._clocks.values()):
             _join(self._clocks[stream], clock)
@@ -159,17 +160,17 @@ class HostOrder:
     # Waits of the host ----------------------------------------------------------------------------------------------
 
     def synchronize(self, stream: int) -> None:
-        """Have the host wait for a stream; with the legacy one also for blocking streams."""
+        """Make the host wait for a stream; with the legacy one also for blocking streams."""
         if stream == LEGACY:
             self.begin(stream)
         _join(self._clocks[HOST], self._clocks[stream])
 
     def synchronize_event(self, event: Clock) -> None:
-        """Have the host wait for an event."""
+        """Make the host wait for an event."""
         _join(self._clocks[HOST], event)
 
     def synchronize_device(self) -> None:
-        """Have the host wait for all streams."""
+        """Make the host wait for all streams."""
         for stream, clock in self._clocks.items():
             if stream != HOST:
                 _join(self._clocks[HOST], clock)
@@ -179,17 +180,17 @@ class HostOrder:
     # Uses of memory -------------------------------------------------------------------------------------------------
 
     def use(self, timeline: int, block: int, use: Use, ranges: Ranges, by: Any) -> HostRace | None:
-        """Judge a use of memory, and remember it where it is a stream's.
+        """Check a use of memory for a race, and remember it if a stream uses the memory.
 
         Args:
-            timeline: Who uses it: a stream that has begun something, or the host.
-            block: Names the memory: an allocation. Uses of different blocks have nothing in common.
+            timeline: The user: a stream with work, or the host.
+            block: The allocation; uses of different allocations are disjoint.
             use: How it is used.
             ranges: Addresses.
-            by: Who uses it, for messages.
+            by: The user of the memory, for messages.
 
         Returns:
-            The race with the first earlier use that nothing orders; None without one.
+            The race with the first earlier use that is not ordered; None without one.
         """
         clock = self._clocks[timeline]
         access = HostAccess(timeline, clock[timeline], use, ranges, by)
@@ -197,7 +198,7 @@ class HostOrder:
         race = next(self._races(access, clock, earlier), None)
         if timeline != HOST:
             host = self._clocks[HOST]
-            # All that comes later comes after what the host knows of; a later use of a stream stands for an equal one.
+            # All later work comes after what the host knows of; a stream's later use replaces an equal earlier one.
             earlier = [a for a in earlier if not _before(a, host) and not _repeats(access, a)]
             self._uses[block] = [*earlier[-_MOST_USES + 1 :], access]
         return race
@@ -211,32 +212,32 @@ class HostOrder:
                     yield HostRace(other, access, *common)
 
     def pending(self, block: int) -> list[HostAccess]:
-        """Return the uses of a block that the host has not waited for."""
+        """Return the uses of an allocation that the host has not waited for."""
         host = self._clocks[HOST]
         return [access for access in self._uses.get(block, ()) if not _before(access, host)]
 
     def pending_blocks(self) -> list[int]:
-        """Return the blocks with uses that the host may not have waited for."""
+        """Return the allocations with uses that the host may not have waited for."""
         return list(self._uses)
 
     def forget(self, block: int) -> list[HostAccess]:
-        """Forget a block that is freed. Return the uses that the host has not waited for."""
+        """Forget a freed allocation. Return the uses that the host has not waited for."""
         pending = self.pending(block)
         self._uses.pop(block, None)
         return pending
 
     def inherit(self, block: int, accesses: list[HostAccess], ranges: Ranges) -> None:
-        """Have a block lie where another one lay: what was pending there uses all of the new one.
+        """Record that an allocation reuses another one's memory: pending uses there use all of the new one.
 
         Args:
-            block: The new block.
-            accesses: What ``forget`` returned of the old one.
-            ranges: The new block's bytes.
+            block: The new allocation.
+            accesses: Result of ``forget`` for the old one.
+            ranges: Bytes of the new one.
         """
         self._uses[block] = [HostAccess(a.timeline, a.time, a.use, ranges, a.by) for a in accesses]
 
     def knows(self, timeline: int, access: HostAccess) -> bool:
-        """Return whether an access happened before what a timeline does next."""
+        """Whether an access happened before the next work of a timeline."""
         return _before(access, self._clocks[timeline])
 
 
@@ -270,7 +271,7 @@ def _common(a: Ranges, b: Ranges) -> tuple[int, int] | None:
         return (int(first), int(end)) if first < end else None
     if len(a) > len(b):
         a, b = b, a
-    after = np.searchsorted(b[:, 1], a[:, 0], side="right")  # the first range of b that ends behind the start of a's
+    after = np.searchsorted(b[:, 1], a[:, 0], side="right")  # the first range of b that ends after the start of a's
     meets = after < len(b)
     meets[meets] = b[after[meets], 0] < a[meets, 1]
     if not meets.any():

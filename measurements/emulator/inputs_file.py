@@ -1,4 +1,4 @@
-"""The inputs of a launch in one file, which the runs of many candidates share: each maps it, and changes nothing."""
+"""Inputs of a launch in one file, which many candidates' runs share by mapping it read-only."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 
 from search_spaces.arrays import Array
 
-PAGE = 4096  # bytes: what is mapped begins at a multiple
+PAGE = 4096  # bytes; mappings begin at multiples of it
 
 
 class InputsFile:
-    """Arrays by the names of operands, as bytes of a file that is deleted with this object. Raises OSError."""
+    """Arrays by operand name, in a file that is deleted with this object. Raises OSError."""
 
     def __init__(self, arrays: Mapping[str, Array]) -> None:
         file = tempfile.NamedTemporaryFile(prefix="autosched-inputs-", delete=False)  # noqa: SIM115

@@ -1,4 +1,4 @@
-"""What an emulated launch finds in memory beyond whole arrays: pointers into them, and bytes that hold no value."""
+"""Initial memory of an emulated launch beyond whole arrays: pointers into them, and bytes without a value."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _ADDRESS_BYTES = 8
 class StoredAddress:
     """Eight bytes inside an array that are the address of a byte of another array.
 
-    ``array`` and ``target`` are names of operands; ``at`` and ``offset`` count bytes from their first. The host's bytes
-    that stand there are put back after the launch, unless the kernel has overwritten them.
+    ``array`` and ``target`` are names of operands; ``at`` and ``offset`` are byte offsets. The host's bytes at this
+    position are restored after the launch, unless the kernel has overwritten them.
     """
 
     array: str
@@ -33,8 +33,9 @@ class StoredAddress:
 
 @dataclass(frozen=True)
 class Inside:
-    """Eight bytes of an argument that is passed by value, at its byte ``at``, that are the address of a byte of the
-    array ``target``. ``position`` is the argument's.
+    """Eight bytes of an argument passed by value that are the address of a byte of the array ``target``.
+
+    ``position`` is that of the argument, ``at`` the byte offset in it.
     """
 
     position: int
@@ -45,11 +46,15 @@ class Inside:
 
 @dataclass(frozen=True)
 class TextureObject:
-    """A texture or surface object: how an array that lies texel by texel, row by row, is fetched from.
+    """A texture or surface object: how an array that is stored texel by texel, row by row, is fetched.
 
-    ``handle`` is what a kernel gets. ``extent`` counts texels, the contiguous dimension first; of a ``layered`` one the
-    last is the number of layers. ``pitch`` and ``slice`` are bytes from row to row and from plane to plane.
-    ``kind`` of a channel: "f", "i" or "u". ``modes``: wrap, clamp, mirror or border, for each dimension.
+    Attributes:
+        handle: Value that the kernel receives.
+        extent: Texels, the contiguous dimension first; the last one of a ``layered`` object is the number of layers.
+        pitch: Bytes from row to row.
+        slice: Bytes from plane to plane.
+        kind: Type of a channel: "f", "i" or "u".
+        modes: wrap, clamp, mirror or border, for each dimension.
     """
 
     handle: int
@@ -70,7 +75,7 @@ class TextureObject:
     offset: int = 0
 
     def line(self, buffer: int) -> str:
-        """As the runner reads it (runtime/isa/access/texture.cpp)."""
+        """Return the line that the runner reads (runtime/isa/access/texture.cpp)."""
         head = (
             self.handle,
             buffer,
@@ -86,7 +91,7 @@ class TextureObject:
         return " ".join(map(str, ("texture", *head, *texel, *tail)))
 
 
-FIRST_HANDLE = 0x7E57_0000_0001  # of texture objects; no address
+FIRST_HANDLE = 0x7E57_0000_0001  # handle of the first texture object; never a valid address
 
 
 def texture_object(texture: LinearTexture, handle: int) -> TextureObject:
@@ -107,8 +112,8 @@ class Unfinished:
     Attributes:
         array: Name of the array.
         first: First byte.
-        end: Byte behind the last one; None: all of the array from ``first`` on.
-        only_read: They read the bytes, and do not write them.
+        end: Byte after the last one; None: the whole array from ``first`` on.
+        only_read: Whether they only read the bytes.
     """
 
     array: str
@@ -119,20 +124,20 @@ class Unfinished:
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """Raises ValueError from ``check`` for what does not fit the launch.
+    """Initial memory of a launch beyond whole arrays. ``check`` raises ValueError if it does not fit the launch.
 
     Args:
-        offsets: by the position of a pointer or a tensor map among the arguments, the bytes from the first of its array
-            to where it points.
-        defined: by the name of an array of role inout, a flag for each byte: whether it holds a value. To read another
-            one before it is written is a finding, as of an output. ``Emulation.defined`` and ``Emulation.written`` have
-            the flags after the launch.
-        addresses: pointers that lie in arrays.
-        others: arrays that no argument is, and that ``addresses``, ``inside``, ``symbols`` and ``textures`` name.
-        inside: pointers that lie in arguments passed by value.
-        symbols: by the name of a variable in the PTX, the array that is its memory.
-        textures: texture and surface objects.
-        unfinished: of a dependent launch, what launches before it may still write or read. Default: they may write all
+        offsets: By position of a pointer or tensor map among the arguments, the byte offset in its array to which it
+            points.
+        defined: By name of an inout array, a flag for each byte: whether it holds a value. Reading other bytes before
+            they are written is a finding, as for an output. ``Emulation.defined`` and ``Emulation.written`` have the
+            flags after the launch.
+        addresses: Pointers stored in arrays.
+        others: Arrays that are not arguments, to which ``addresses``, ``inside``, ``symbols`` and ``textures`` refer.
+        inside: Pointers in arguments passed by value.
+        symbols: By name of a variable in the PTX, the array that is its memory.
+        textures: Texture and surface objects.
+        unfinished: For a dependent launch, what earlier launches may still write or read. Default: they may write all
             arrays.
     """
 
@@ -146,10 +151,11 @@ class Memory:
     unfinished: tuple[Unfinished, ...] | None = None
 
     def operands(self, launch: Launch) -> tuple[Operand, ...]:
-        """All arrays of the launch: those of its arguments first."""
+        """Return all arrays of the launch: those of its arguments first."""
         return (*launch.operands, *self.others)
 
     def check(self, launch: Launch) -> None:
+        """Raise ValueError if this memory does not fit the launch."""
         operands = {o.name: o for o in self.operands(launch)}
         if len(operands) < len(self.operands(launch)):
             raise ValueError("others: each array needs a name of its own")

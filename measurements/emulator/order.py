@@ -1,4 +1,4 @@
-"""In which order an emulated launch runs its blocks, and lets its threads take turns."""
+"""Order in which an emulated launch runs its blocks and its threads."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ RESIDENT_BLOCKS = 128
 
 @dataclass(frozen=True)
 class Order:
-    """``blocks``: ascending or descending, alternating (from both ends in turn), or random; one after another, but that
-    a block which waits lets others go on. ``interleaved``: up to 16 blocks at a time, from both ends, take turns at
-    each access of global memory. With a ``seed`` other than 0, warps and lanes take turns at random, some warps far
-    ahead of others, and so do the atomics that they reach, and the blocks that are interleaved; the same seed gives the
-    same turns. ``resident``: how many blocks (or clusters) may have begun and not ended; all of a cooperative launch.
+    """Order of blocks and threads.
+
+    Attributes:
+        blocks: ascending, descending, alternating (from both ends in turn), or random: one after another, except that a
+            block which waits lets others continue. ``interleaved``: up to 16 blocks at a time, from both ends,
+            alternate at each access of global memory.
+        seed: If not 0, warps and lanes run in a random order, some warps far ahead of others, and likewise their
+            atomics and interleaved blocks; the same seed gives the same order.
+        resident: How many blocks (or clusters) may have begun and not ended; a cooperative launch needs all.
     """
 
     blocks: OrderKind = "ascending"
@@ -31,6 +35,7 @@ class Order:
 
     @property
     def name(self) -> str:
+        """Name of the order for messages."""
         return self.blocks + (f", turns of seed {self.seed}" if self.seed else "")
 
     def of(self, count: int) -> npt.NDArray[np.int64]:

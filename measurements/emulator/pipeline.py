@@ -1,7 +1,7 @@
-"""Runs the launches of a pipeline one after another, each on what those before it have left in memory.
+"""Run the launches of a pipeline one after another, each on the memory that the earlier ones have left.
 
-An array keeps, byte by byte, whether anybody has given it a value: what a later launch reads and no earlier one wrote
-is found, as within one launch.
+Arrays remember for each byte whether it has been given a value, so a read of bytes that no earlier launch wrote is
+found as within one launch.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def run_steps(kernel: GeneratedKernel, inputs: Mapping[str, Array], calls: int, 
     """Run all launches of ``kernel`` as one emulation.
 
     Args:
-        kernel: The first launch and those behind it.
-        inputs: An array for each operand of role input or inout of the whole.
-        calls: How often all is done, each time on what the one before has left, but for outputs, which hold nothing
+        kernel: The first launch, with those that follow it.
+        inputs: An array for each operand of role input or inout of the pipeline.
+        calls: Number of runs of the pipeline, each on the memory that the previous one has left; outputs are poisoned
             again.
         run: Executes one launch on arrays and memory.
 
     Returns:
-        Counts and findings of all together; the first launch that does not end gives the status.
+        Counts and findings of all launches; the first launch that does not end gives the status.
     """
     contents = {o.name: _initial(o, inputs) for o in kernel.operands if o.role != "input"}
     done: list[Emulation] = []
@@ -84,12 +84,12 @@ def _initial(operand: Operand, inputs: Mapping[str, Array]) -> _Content:
 
 
 def _alone(operand: Operand, kernel: GeneratedKernel) -> bool:
-    """Whether an output that one launch alone takes: it is one of that launch, with all that is checked of those."""
+    """Whether only one launch uses an output; it is then an output of that launch, with all its checks."""
     return operand.role == "output" and sum(operand in step.operands for step in kernel.steps) == 1
 
 
 def _in_place(step: GeneratedKernel, kernel: GeneratedKernel) -> GeneratedKernel:
-    """Return the launch with every array that lives longer than it as one that it changes in place."""
+    """Return the launch with every array that outlives it as an inout array."""
 
     def seen(operand: Operand) -> Operand:
         kept = operand.role == "input" or _alone(operand, kernel)
@@ -117,13 +117,13 @@ def _given(
 
 
 def _named(found: Emulation, step: GeneratedKernel) -> Emulation:
-    """Return the launch with its name at what happened nowhere in the source."""
+    """Return the launch with its name in findings without a source line."""
     findings = [f if f.file else replace(f, message=f"{step.name}: {f.message}") for f in found.findings]
     return replace(found, findings=tuple(findings))
 
 
 def _at_the_end(contents: Mapping[str, _Content]) -> list[Finding]:
-    """Return what outputs and zeroed workspaces lack after the last launch."""
+    """Return findings about outputs and zeroed workspaces after the last launch."""
     found = []
     for name, content in contents.items():
         bytes_of = content.operand.dtype.bytes
@@ -141,12 +141,12 @@ def _at_the_end(contents: Mapping[str, _Content]) -> list[Finding]:
 
 
 def _joined(lines: Sequence[ExecutedLine]) -> tuple[ExecutedLine, ...]:
-    """Return the lines of several launches, each with its executions in all of them."""
+    """Return the lines of several launches with their total executions."""
     found: dict[tuple[str, int, str], ExecutedLine] = {}
     for line in lines:
         key = (line.file, line.line, line.operation)
         before = found.get(key, replace(line, times=0))
-        most = max(before.instructions, line.instructions)  # the same ones, where a kernel is launched again
+        most = max(before.instructions, line.instructions)  # the same instructions if a kernel is launched again
         found[key] = replace(before, instructions=most, times=before.times + line.times)
     return tuple(found.values())
 

@@ -1,4 +1,4 @@
-"""The files between Python and the runner: the job that it is given, the data that it works on, and its report."""
+"""Files between Python and the runner: the job, the data, and the report."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from search_spaces.launches.operand import Operand
 from search_spaces.launches.tensor_map import ELEMENT_BYTES, INTERLEAVE_BYTES, SWIZZLE_BYTES, TensorMap
 from search_spaces.launches.texture import LinearTexture
 
-ALIGNMENT = 256  # of buffers in the data file, and of pointers on a device
+ALIGNMENT = 256  # bytes; alignment of buffers in the data file, as of pointers on a device
 
-# Kinds of elements, by how their names begin; the order is that of ElementKind in runtime/isa/access/reduction.hpp.
+# Kinds of elements by the prefix of their names, in the order of ElementKind in runtime/isa/access/reduction.hpp.
 _KINDS = (("UINT",), ("INT",), ("FLOAT16",), ("BFLOAT16",), ("FLOAT32", "TFLOAT32"), ("FLOAT64",))
 
 _Site = TypeVar("_Site", SharedSite, GlobalSite)
@@ -42,12 +42,12 @@ _Site = TypeVar("_Site", SharedSite, GlobalSite)
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings(EmulateOptions):
-    """Options of a launch, and how the runner makes its memory.
+    """Options of a launch, and of how the runner creates its memory.
 
     Attributes:
-        garbage: Number of the poison pattern of bytes that nobody has written (effect.py).
-        contents: How the runner makes each input, where buffers are sparse (sparse.py).
-        inputs: File of some of these inputs; None for what lies in the data file.
+        garbage: Number of the poison pattern for bytes that were never written (effect.py).
+        contents: How the runner generates each input, if buffers are sparse (sparse.py).
+        inputs: File with some of the inputs; None if the data file has all.
     """
 
     garbage: int = 0
@@ -56,7 +56,7 @@ class RunSettings(EmulateOptions):
 
 
 def offsets_of(operands: tuple[Operand, ...]) -> dict[str, int]:
-    """Where each operand lies in the data file, by name."""
+    """Return the offset of each operand in the data file, by name."""
     offsets, end = {}, 0
     for operand in operands:
         offsets[operand.name] = end
@@ -65,7 +65,7 @@ def offsets_of(operands: tuple[Operand, ...]) -> dict[str, int]:
 
 
 def job_text(kernel: Launch, settings: RunSettings) -> str:
-    """Return a launch and how it is run as lines, as runtime/main.cpp reads them."""
+    """Return a launch and its settings as the lines that runtime/main.cpp reads."""
     memory, order, contents = settings.memory, settings.order, settings.contents
     operands = memory.operands(kernel)
     offsets = offsets_of(operands)
@@ -78,7 +78,7 @@ def job_text(kernel: Launch, settings: RunSettings) -> str:
         f"launches {kernel.launches}",
         f"calls {settings.calls}",
         f"block {numbers(kernel.block)}",
-        *([f"cluster {numbers(kernel.cluster)}"] if kernel.cluster != (1, 1, 1) else []),  # else what the kernel says
+        *([f"cluster {numbers(kernel.cluster)}"] if kernel.cluster != (1, 1, 1) else []),  # else the kernel's own
         f"dynamic_shared_bytes {kernel.dynamic_shared_bytes}",
         f"cooperative {int(kernel.cooperative)}",
         f"dependent {int(kernel.dependent)}",
@@ -131,7 +131,7 @@ def job_text(kernel: Launch, settings: RunSettings) -> str:
 
 
 def _flags_at(kernel: Launch, memory: Memory) -> dict[str, int]:
-    """Where the flags of each array that has some lie in the data file: behind all arrays."""
+    """Return the offset of each array's flags in the data file: after all arrays."""
     operands = memory.operands(kernel)
     offsets = offsets_of(operands)
     end = max((offsets[o.name] + o.bytes for o in operands), default=0)
@@ -163,13 +163,13 @@ def _kind(element: str) -> int:
 
 
 def write_data(path: Path, kernel: Launch, arrays: Mapping[str, Array], memory: Memory) -> None:
-    """Write what operands hold before the launch: inputs, zeros, or 0xFF for nothing.
+    """Write the initial contents of operands: inputs, zeros, or 0xFF for undefined ones.
 
     Args:
         path: The file.
-        kernel: Has the operands.
+        kernel: Provides the operands.
         arrays: The inputs, by name.
-        memory: May put other operands in their place, and flags behind them.
+        memory: May replace operands, and add flags after them.
     """
     operands = memory.operands(kernel)
     offsets = offsets_of(operands)
@@ -186,7 +186,7 @@ def write_data(path: Path, kernel: Launch, arrays: Mapping[str, Array], memory: 
 
 
 def read_outputs(path: Path, operands: tuple[Operand, ...]) -> dict[str, Array]:
-    """Return what the launch has left in operands of role output or inout, by name."""
+    """Return the final contents of operands of role output or inout, by name."""
     offsets = offsets_of(operands)
     outputs: dict[str, Array] = {}
     for operand in operands:
@@ -200,7 +200,7 @@ def read_outputs(path: Path, operands: tuple[Operand, ...]) -> dict[str, Array]:
 def read_flags(
     path: Path, kernel: Launch, memory: Memory
 ) -> tuple[dict[str, Flags], dict[str, Flags], dict[str, npt.NDArray[np.uint8]]]:
-    """Return of each byte whether it holds a value now, whether the launch has written it, and how it has used it."""
+    """Return for each byte whether it holds a value now, whether the launch has written it, and how it has used it."""
     defined, written, used = {}, {}, {}
     for name, at in _flags_at(kernel, memory).items():
         flags = np.fromfile(path, dtype=np.uint8, count=memory.defined[name].size, offset=at)
@@ -213,16 +213,16 @@ def read_flags(
 
 
 def _operation(shown: str) -> str:
-    """``fma.rn.f32`` of ``PTX line 12: @%p1 fma.rn.f32 %f1, %f2, ...``."""
+    """Return ``fma.rn.f32`` for ``PTX line 12: @%p1 fma.rn.f32 %f1, %f2, ...``."""
     text = re.sub(r"^@!?\S+\s+", "", shown.partition(": ")[2].strip())
     operation = text.split(None, 1)[0].rstrip(";") if text else ""
     return operation + IN_PLACE if operation.startswith("ld.const") and "[%" not in text else operation
 
 
 class RunnerReport:
-    """The runner's report: JSON lines, of which the last may be cut short by a kill.
+    """The runner's report: JSON lines, the last of which may be truncated by a kill.
 
-    Sites are numbers of instructions; the lines of the source that they are of come with them.
+    Sites are numbers of instructions, and come with their source lines.
     """
 
     def __init__(self, text: str, places: SitePositions) -> None:
@@ -236,14 +236,14 @@ class RunnerReport:
         self.code = 0
         ids: list[int] = []
         counts: dict[int, int] = {}
-        lowered: dict[int, str] = {}  # faults that have turned out to be notes
+        lowered: dict[int, str] = {}  # faults that have become notes
         printed: list[str] = []
         unknown: list[tuple[int, int]] = []
         uses: list[tuple[int, int, int]] = []
         self.variables = 0
         self.waited = False
         complete = text.rpartition("\n")[0]
-        for event in json.loads(f"[{complete.replace(chr(10), ',')}]"):  # all at once: there may be thousands
+        for event in json.loads(f"[{complete.replace(chr(10), ',')}]"):  # parsed at once, as there may be thousands
             match event.pop("event"):
                 case "finding":
                     kind = FindingKind(event["kind"])
@@ -314,7 +314,7 @@ class RunnerReport:
 
 
 def _summed(sites: list[_Site]) -> Iterator[_Site]:
-    """Instructions of one kind on one line as one site, in the order of their first visits."""
+    """Yield sites that combine all instructions of one kind on one line, in the order of their first visits."""
     same: dict[tuple[object, ...], list[_Site]] = {}
     for s in sites:
         same.setdefault((s.file, s.line, s.callers, s.instruction, s.bytes), []).append(s)
@@ -327,7 +327,7 @@ def _summed(sites: list[_Site]) -> Iterator[_Site]:
 
 
 def _merged(findings: list[Finding]) -> list[Finding]:
-    """Return findings of one kind at one line as one: unrolled loops have many instructions there."""
+    """Return findings with those of one kind at one line merged: unrolled loops have many instructions there."""
     merged: dict[tuple[object, ...], Finding] = {}
     for f in findings:
         key = (f.kind, f.file, f.line, f.grade)

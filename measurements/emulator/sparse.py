@@ -1,8 +1,8 @@
-"""Some blocks of a launch that is too large to be emulated whole.
+"""Emulate some blocks of a launch that is too large to be emulated as a whole.
 
-Arrays are reserved in full, so that every address is what it is on a device, but only pages that are touched take
-memory. Inputs are a function of the seed and of an element's index alone: the runner makes an element when it is read,
-and ``generated`` makes the same for the reference. What the blocks wrote comes back with its place.
+Arrays are reserved in full, so that every address is the same as on a device, but only touched pages occupy memory.
+Inputs depend only on the seed and an element's index: the runner generates an element when it is read, and
+``generated`` computes the same for the reference. The elements that the blocks wrote are returned with their positions.
 """
 
 from __future__ import annotations
@@ -35,17 +35,16 @@ from search_spaces.launches.operand import Operand
 Indices = npt.NDArray[np.int64]
 
 _NOBODY = 2**32 - 1
-_CHUNK = 1 << 15  # elements generated at a time: what fits a cache
+_CHUNK = 1 << 15  # elements generated at a time, which fit a cache
 _CONTENT = {name: name for name in ("f16", "bf16", "f32", "e4m3", "e5m2")} | {
     name: "bits" for name in ("i8", "i32", "u8", "u16", "u32")
 }
 
 
 def generated(dtype: DType, seed: int, places: Indices) -> Array:
-    """Return the elements of an input at ``places``, stored as ``dtype``: integers from 1 to 3 with either sign, or
-    bits.
+    """Return the elements of an input at ``places``, stored as ``dtype``: integers from 1 to 3 of either sign, or bits.
 
-    A function of ``seed`` and place alone, as in runtime/memory/global/buffers.cpp: the integer hash lowbias32
+    They depend only on ``seed`` and position, as in runtime/memory/global/buffers.cpp: the integer hash lowbias32
     (Wellons, "Prospecting for Hash Functions").
     """
     flat = places.reshape(-1)
@@ -82,18 +81,18 @@ def _hashed(x: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
 
 @lru_cache(maxsize=8)
 def _signed_integers(dtype: DType) -> Array:
-    """Return what 16 bits and a sign above them stand for."""
+    """Return the elements for each combination of 16 bits and a sign bit above them."""
     size = (1 + (3 * np.arange(2**16) >> 16)).astype(np.float64)
     return dtype.store(np.concatenate((size, -size)))
 
 
 def can_generate(kernel: GeneratedKernel) -> bool:
-    """Whether the inputs of ``kernel`` are of types that ``generated`` knows."""
+    """Whether ``generated`` supports the types of all inputs of ``kernel``."""
     return all(o.dtype.name in _CONTENT and o.role != "inout" for o in kernel.operands)
 
 
 def seeds_of(kernel: GeneratedKernel, seed: int) -> dict[str, int]:
-    """Return the seed of each input: every array has numbers of its own."""
+    """Return the seed of each input; every array has different numbers."""
     names = [o.name for o in kernel.operands if o.role == "input"]
     return {name: 1 + seed * len(names) + i for i, name in enumerate(names)}
 
@@ -109,24 +108,24 @@ def emulate_blocks(
     check: bool = True,
     count: bool = False,
 ) -> Emulation:
-    """Compile ``kernel`` and run some blocks of its grid alone, on operands that may be larger than memory.
+    """Compile ``kernel`` and run only some blocks of its grid, on operands that may be larger than memory.
 
     Args:
         kernel: Source, launch and operands.
-        blocks: Numbers in the grid.
-        seed: Draws the inputs where none are given.
-        order: Of the blocks and of the turns of threads.
+        blocks: Numbers of the blocks in the grid.
+        seed: Random seed of the inputs if none are given.
+        order: Order of blocks and threads.
         time_limit: CPU seconds of the launch.
-        inputs: A file with the inputs; None for drawn ones.
-        check: Without it nobody knows which blocks wrote what.
-        count: Whether what is executed is counted.
+        inputs: A file with the inputs; None to generate them.
+        check: Needed to know which blocks wrote what.
+        count: Whether executed instructions are counted.
 
     Returns:
-        The emulation, whose ``elements`` are what was written where, if the launch ended.
+        The emulation, whose ``elements`` are the written elements, if the launch ended.
 
     Raises:
-        ValueError: Blocks that the grid lacks, or inputs that cannot be drawn.
-        HostFailure: This machine is the problem.
+        ValueError: For blocks outside of the grid, or inputs that cannot be generated.
+        HostFailure: If this machine is the problem.
     """
     if inputs is not None:
         contents = _in_file(inputs)
@@ -154,25 +153,25 @@ def emulate_ptx_blocks(
     count: bool = False,
     memory: Memory = PLAIN_MEMORY,
 ) -> Emulation:
-    """Run some blocks of a launch of PTX text alone, otherwise as ``emulate_blocks``.
+    """Run only some blocks of a launch of PTX text, otherwise as ``emulate_blocks``.
 
     Args:
         text: A PTX module.
         launch: Grid, block and operands.
-        blocks: Numbers in the grid.
+        blocks: Numbers of the blocks in the grid.
         inputs: A file with the inputs.
-        order: Of the blocks and of the turns of threads.
+        order: Order of blocks and threads.
         time_limit: CPU seconds of the launch.
-        check: Without it nobody knows which blocks wrote what.
-        count: Whether what is executed is counted.
-        memory: As of ``emulate_ptx``, but all bytes hold values.
+        check: Needed to know which blocks wrote what.
+        count: Whether executed instructions are counted.
+        memory: As for ``emulate_ptx``, but all bytes hold values.
 
     Returns:
         As ``emulate_blocks``.
 
     Raises:
-        ValueError: Blocks that the grid lacks, a ``memory`` with flags; and as ``emulate_ptx``.
-        HostFailure: This machine is the problem.
+        ValueError: For blocks outside of the grid or a ``memory`` with flags; also as ``emulate_ptx``.
+        HostFailure: If this machine is the problem.
     """
     if memory.defined:
         raise ValueError("some blocks alone are emulated on memory whose bytes all hold values")
@@ -226,7 +225,7 @@ def _emulate_blocks(
 
 
 def _left_the_same(written: Mapping[str, WrittenElements], other: Mapping[str, WrittenElements]) -> bool:
-    """Whether two runs of some blocks have written the same."""
+    """Whether two runs of some blocks have written the same elements."""
 
     def same(a: WrittenElements, b: WrittenElements) -> bool:
         return np.array_equal(a.places, b.places) and a.values.tobytes() == b.values.tobytes()
@@ -235,7 +234,7 @@ def _left_the_same(written: Mapping[str, WrittenElements], other: Mapping[str, W
 
 
 def _written(operands: Sequence[Operand], data: Path) -> dict[str, WrittenElements]:
-    """Read what ``write_touched_outputs`` of runtime/memory/global/buffers.cpp wrote."""
+    """Read the file that ``write_touched_outputs`` of runtime/memory/global/buffers.cpp wrote."""
     content = data.read_bytes()
     found: dict[int, WrittenElements] = {}
     at = 0

@@ -1,4 +1,4 @@
-"""Findings that are expected: named by kind, file and line, each with the reason why it is none to mend."""
+"""Expected findings: identified by kind, file and line, each with the reason why it needs no fix."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ _FORM = "write KIND:FILE:LINE:REASON, where * stands for any kind or line"
 
 @dataclass(frozen=True)
 class Suppression:
-    """Takes findings of a kind (None: any) at a line (None: any) of a file out of a result. ``file`` is a name, or the
-    end of a path. ``reason`` says why, for who reads the result.
+    """Removes findings of a kind (None: any) at a line (None: any) of a file from a result.
+
+    ``file`` is a name, or the end of a path. ``reason`` is shown to readers of the result.
     """
 
     kind: FindingKind | None
@@ -24,7 +25,7 @@ class Suppression:
 
     @classmethod
     def parse(cls, text: str) -> Suppression:
-        """``global_race:bfs.cu:31:all threads store true``. Raises ValueError for what has another form."""
+        """Parse text such as ``global_race:bfs.cu:31:all threads store true``. Raises ValueError for another form."""
         kind, file, line, reason = (*(part.strip() for part in text.split(":", 3)), "", "", "", "")[:4]
         if not file or not reason or not (line == "*" or line.isdigit()):
             raise ValueError(f"{text!r} suppresses nothing: {_FORM}")
@@ -37,6 +38,7 @@ class Suppression:
         return f"{self.kind or '*'}:{self.file}:{'*' if self.line is None else self.line}:{self.reason}"
 
     def matches(self, finding: Finding) -> bool:
+        """Whether a finding is suppressed."""
         parts, named = PurePath(finding.file).parts, PurePath(self.file).parts
         return (
             self.kind in (None, finding.kind)
@@ -47,8 +49,9 @@ class Suppression:
 
 
 def suppress(emulation: Emulation, suppressions: Sequence[Suppression]) -> Emulation:
-    """Without the findings that one of ``suppressions`` matches, which ``suppressed`` keeps; the status is that of the
-    others. Of a launch that crashed, or did not end, none is taken out.
+    """Return the emulation without the findings that one of ``suppressions`` matches; ``suppressed`` keeps them.
+
+    The status is determined by the remaining findings. If a launch crashed or did not end, nothing is removed.
     """
     if emulation.status not in ("ok", "findings") or not suppressions:
         return emulation

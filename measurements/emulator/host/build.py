@@ -1,4 +1,4 @@
-"""Compiling the runner, which executes programs: once for each version of its sources and each compiler."""
+"""Compile the runner that executes bytecode, once for each version of its sources and each compiler."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ RUNTIME = HERE / "runtime"
 
 COMPILE_SECONDS = 300.0
 CACHE_BYTES = 512 * 2**20
-CACHE_KEEP_SECONDS = 3600.0  # files younger than this are never pruned: another process may be about to load them
+CACHE_KEEP_SECONDS = 3600.0  # files younger than this are never pruned, as another process may be about to load them
 
-CACHE_NOTE_SECONDS = 600.0  # between two notes that a file is in use
-# While another thread starts a process, that may hold a file open which this one has written: it cannot run then.
+CACHE_NOTE_SECONDS = 600.0  # interval at which a file is marked as in use
+# A process that another thread starts may hold a file open that this thread has written, which then cannot be executed.
 BUSY_SECONDS = 5.0
-FEW_PARTS = 1  # are compiled without precompiled headers, which take as long as they save in two
-PRUNE_EVERY = 64  # programs that a process adds, between two looks at all files
+FEW_PARTS = 1  # parts up to which precompiled headers do not pay; they save their own cost only from two parts on
+PRUNE_EVERY = 64  # bytecode files that a process adds between two scans of the cache
 
 _RUNNER = "runner-"
 _added = count()
 _IN_THIS_PROCESS = threading.Lock()
-# Aligned, so that how fast a loop is does not depend on what stands in front of it: a tenth of wgmma's time did.
-# Without exceptions, which end the runner anyway, it compiles in a tenth less time.
+# Loops are aligned, so that their speed does not depend on preceding code, which changed wgmma's time by a tenth.
+# Exceptions would end the runner anyway; without them it compiles in a tenth less time.
 RUNTIME_FLAGS = (
     "-std=c++20",
     "-O2",
@@ -63,11 +63,11 @@ RUNTIME_FLAGS = (
     "-falign-functions=64",
     "-fno-exceptions",
 )
-STATIC = "-static"  # how it is linked where the libraries are there
+STATIC = "-static"  # used for linking if static libraries exist
 
 
 def cache_folder() -> Path:
-    """Where objects are kept, made if missing. Raises HostFailure where it cannot be written."""
+    """Return the folder of cached objects, created if missing. Raises HostFailure if it cannot be written."""
     try:
         folder = emulator_folder()
         folder.mkdir(parents=True, exist_ok=True)
@@ -79,24 +79,25 @@ def cache_folder() -> Path:
 
 
 def emulator_version() -> str:
-    """SHA-256 (hex) of the emulator's own sources."""
+    """Return the SHA-256 (hex) of the emulator's own sources."""
     h = hashlib.sha256(sources_digest().encode())
-    for file in sorted((HERE / "ptx").rglob("*.py")):  # what translates PTX
+    for file in sorted((HERE / "ptx").rglob("*.py")):  # the PTX translator
         h.update(file.read_bytes())
     return h.hexdigest()
 
 
 @contextmanager
 def one_at_a_time(path: Path) -> Iterator[None]:
-    """Let one process and one thread in at a time: what takes seconds to compile is compiled once."""
-    with path.open("a") as file:  # each opening is a lock owner of its own, in threads too
+    """Admit one process and one thread at a time, so that slow compilations happen once."""
+    with path.open("a") as file:  # each opened file owns its lock, even within a process
         lock(file)
         yield
 
 
 def check_ready(*, source: bool = True) -> None:
-    """Check that launches can be emulated here, as ``check_host`` does, and build the runner if it is not there yet:
-    what shows its own progress calls this first. Raises HostFailure.
+    """Check that launches can be emulated here, as ``check_host`` does, and build the runner if it is missing.
+
+    Callers with their own progress display call this first. Raises HostFailure.
     """
     try:
         there = brings_runner() or intact(emulator_folder() / _name_of(host_compiler(), RUNTIME_FLAGS))
@@ -116,7 +117,7 @@ def _name_of(compiler: HostCompiler, flags: tuple[str, ...]) -> str:
 
 
 def sources_digest() -> str:
-    """Digest the runner's sources, once: a process keeps to the runner that it began with."""
+    """Return the digest of the runner's sources at first use; a process keeps using that runner."""
     return _digest_of(RUNTIME)
 
 
@@ -127,7 +128,7 @@ def _digest_of(folder: Path) -> str:
     def fail(error: OSError) -> None:
         raise error
 
-    # Without pathlib, which takes longer than to read and digest them: every command waits for this.
+    # pathlib would take longer than reading and hashing the files, and every command waits for this.
     places = os.walk(folder, onerror=fail)
     files = (os.path.join(place, name) for place, _, names in places for name in names)
     for file in sorted(file for file in files if file.endswith(SUFFIXES)):
@@ -139,14 +140,12 @@ def _digest_of(folder: Path) -> str:
 
 
 def brings_runner() -> bool:
-    """Whether this installation brings the runner of its sources, compiled for a machine like this one."""
+    """Whether this installation includes a compiled runner of its sources for this kind of machine."""
     return prebuilt_runner(sources_digest()) is not None
 
 
 def _brought() -> Path | None:
-    """Return the runner that this installation brings, in the cache; None where it has none, or this machine runs none
-    that was not compiled here.
-    """
+    """Return the cached copy of the installation's runner; None if it has none, or it does not run here."""
     file = prebuilt_runner(sources_digest())
     if file is None:
         return None
@@ -158,9 +157,9 @@ def _brought() -> Path | None:
 
 
 def _copied(file: Path, path: Path) -> bool:
-    """Copy a runner into the cache, and return whether it runs there."""
+    """Copy a runner into the cache, and return whether it runs."""
     with one_at_a_time(path.parent / "runner.lock"), build_folder(path.parent) as folder:
-        if intact(path):  # by now
+        if intact(path):  # another process may have copied it
             return True
         copied = folder / "runner"
         copied.write_bytes(file.read_bytes())
@@ -172,9 +171,7 @@ def _copied(file: Path, path: Path) -> bool:
 
 
 def runner(extra_flags: tuple[str, ...] = ()) -> Path:
-    """Return the program that runs launches: the one that this installation brings, or built on first use. Raises
-    HostFailure.
-    """
+    """Return the program that runs launches: the installation's own, or built on first use. Raises HostFailure."""
     brought = None if extra_flags else _brought()
     if brought is not None:
         return brought
@@ -182,7 +179,7 @@ def runner(extra_flags: tuple[str, ...] = ()) -> Path:
     flags = (*RUNTIME_FLAGS, *extra_flags)
     path = cache_folder() / _name_of(compiler, flags)
     if not intact(path):
-        with _IN_THIS_PROCESS:  # of its threads, one reports what it does
+        with _IN_THIS_PROCESS:  # only one of the threads reports progress
             if not intact(path):
                 _build(path, compiler, flags)
     used(path)
@@ -190,8 +187,9 @@ def runner(extra_flags: tuple[str, ...] = ()) -> Path:
 
 
 def _build(path: Path, compiler: HostCompiler, flags: tuple[str, ...]) -> None:
-    """Compile and link the runner, or wait for another process that does. Each object is kept as soon as it is
-    compiled, so an interrupted build goes on where it stopped. Raises HostFailure.
+    """Compile and link the runner, or wait for another process that does. Raises HostFailure.
+
+    Each object is stored as soon as it is compiled, so an interrupted build continues where it stopped.
     """
     objects = {part: _kept(compiler, part, flags) for part in parts_of(RUNTIME)}
     with (
@@ -208,35 +206,36 @@ def _build(path: Path, compiler: HostCompiler, flags: tuple[str, ...]) -> None:
                 seal(built)
                 _check_runs(built, compiler)
             except HostFailure:
-                for kept in objects.values():  # one of them may be damaged: all are compiled again next time
+                for kept in objects.values():  # one of them may be damaged, so all are compiled again next time
                     kept.unlink(missing_ok=True)
                 raise
             put(built, path)
 
 
 def _kept(compiler: HostCompiler, part: RuntimePart, flags: tuple[str, ...]) -> Path:
-    """Where the object of a part is kept: most of them stay when a file changes."""
+    """Return the path of a part's cached object; most of them stay valid when a file changes."""
     return cache_folder() / f"{part.name}-{_digest(compiler, flags, *part.contents(RUNTIME))}.o"
 
 
 def _compile_parts(
     compiler: HostCompiler, flags: tuple[str, ...], folder: Path, missing: Mapping[RuntimePart, Path]
 ) -> None:
-    """Compile parts in ``folder``, each to where it is kept. Raises HostFailure."""
+    """Compile parts in ``folder``, each to its path in the cache. Raises HostFailure."""
     ready = _standard_headers(compiler, flags, folder) if len(missing) > FEW_PARTS else ()
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         try:
             for _ in pool.map(lambda part: _compile_part(compiler, part, flags, folder, ready, missing[part]), missing):
                 pass
-        except BaseException:  # Ctrl-C, or a part that does not compile: nobody waits for the others
+        except BaseException:  # Ctrl-C, or a part that does not compile: do not wait for the others
             pool.shutdown(wait=False, cancel_futures=True)
             end_compilers(folder)
             raise
 
 
 def _standard_headers(compiler: HostCompiler, flags: tuple[str, ...], folder: Path) -> tuple[str, ...]:
-    """Return options of g++ by which the standard headers of the runtime are read once for all of its parts. Empty
-    where that does not work, as every file includes what it uses.
+    """Return g++ options by which all parts share precompiled standard headers.
+
+    Returns () if that fails, which is harmless as every file includes what it uses.
     """
     if "clang" in compiler.identity:
         return ()
@@ -254,17 +253,17 @@ def _standard_headers(compiler: HostCompiler, flags: tuple[str, ...], folder: Pa
 def _compile_part(
     compiler: HostCompiler, part: RuntimePart, flags: tuple[str, ...], folder: Path, ready: tuple[str, ...], kept: Path
 ) -> None:
-    """Compile a part in ``folder`` and keep its object. ``ready`` are further options."""
+    """Compile a part in ``folder`` and store its object in the cache. ``ready`` are further options."""
     made = folder / f"{part.name}.o"
     _compile_runtime(compiler, made, [*flags, *ready, "-I", str(RUNTIME), "-c", *FROM_STDIN], part.text)
     if _kept(compiler, part, flags) != kept:
         raise HostFailure("the emulator's sources have changed while they were compiled: try again")
-    seal(made)  # a linker reads no further than the headers say
+    seal(made)  # linkers ignore trailing bytes
     put(made, kept)
 
 
 def _link_runtime(compiler: HostCompiler, built: Path, flags: tuple[str, ...], parts: tuple[str, ...]) -> None:
-    """Link the runner with static libraries where they are there: to load shared ones takes a millisecond a launch."""
+    """Link the runner with static libraries if they exist: loading shared ones takes a millisecond per launch."""
     with suppress(subprocess.TimeoutExpired):
         if flags == RUNTIME_FLAGS and compile_to(built, compiler, [*flags, STATIC, *parts], COMPILE_SECONDS) is None:
             return
@@ -284,7 +283,11 @@ def _compile_runtime(compiler: HostCompiler, built: Path, arguments: list[str], 
 
 
 def _check_runs(program: Path, compiler: HostCompiler) -> None:
-    """Raise HostFailure: a broken program, or one in a folder mounted noexec, must not stay in the cache."""
+    """Check that a program runs, so that a broken one, or one in a noexec folder, does not stay in the cache.
+
+    Raises:
+        HostFailure: If it does not run.
+    """
     said = _complaint(program)
     if said:
         raise HostFailure(
@@ -294,7 +297,7 @@ def _check_runs(program: Path, compiler: HostCompiler) -> None:
 
 
 def _complaint(program: Path) -> str:
-    """Return what keeps a runner from running here; empty where it runs."""
+    """Return the reason why a runner does not run here; "" if it does."""
     until = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -319,26 +322,27 @@ def _digest(compiler: HostCompiler, flags: tuple[str, ...], *parts: str) -> str:
 
 
 def used(path: Path) -> None:
-    """Note that a file of the cache is in use: it is not among those that go first."""
+    """Mark a cached file as in use, so that it is not pruned first."""
     if time.time() - path.stat().st_mtime > CACHE_NOTE_SECONDS:
         os.utime(path)
 
 
 def prune_sometimes(folder: Path) -> None:
-    """Call ``prune`` for the first program that this process adds, and then for one in PRUNE_EVERY: it looks at every
-    file, and there are thousands.
+    """Call ``prune`` for the first bytecode that this process adds, and then for one in PRUNE_EVERY.
+
+    Pruning examines every file, and there are thousands.
     """
     if next(_added) % PRUNE_EVERY == 0:
         prune(folder)
 
 
 def prune(folder: Path) -> None:
-    """Delete the programs, objects and runners used longest ago while all together have more than CACHE_BYTES."""
+    """Delete the bytecode, objects and runners used longest ago while their total size exceeds CACHE_BYTES."""
     entries = []
     with os.scandir(folder) as files:
         for file in files:
             if file.name.endswith((".program", ".o")) or file.name.startswith(_RUNNER):
-                with suppress(FileNotFoundError):  # another process prunes too
+                with suppress(FileNotFoundError):  # another process is pruning, too
                     status = file.stat()
                     entries.append((status.st_mtime, status.st_size, file.path))
     total = sum(size for _, size, _ in entries)

@@ -1,4 +1,4 @@
-"""What the emulator needs from this machine, with errors of their own: they are not faults of a kernel."""
+"""Requirements of the emulator on this machine, with their own exceptions, as they are not faults of a kernel."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from measurements.files.text import harmless
 
 FROM_STDIN = ("-x", "c++", "-")
 
-_running: dict[int, Path | None] = {}  # process groups of compilers, with the folders that they work in
-_ended: set[Path] = set()  # folders in which no compiler may run any more
-_ANSWER_SECONDS = 60.0  # for a compiler to say its version, or to compile next to nothing
+_running: dict[int, Path | None] = {}  # process groups of compilers, with their working folders
+_ended: set[Path] = set()  # folders in which compilers must no longer run
+_ANSWER_SECONDS = 60.0  # limit for a compiler to print its version, or to compile an almost empty file
 _PROBE = "#include <bit>\nint main() { return std::popcount(0u); }\n"
 _REPAIR = "repair it, or put another C++20 compiler (g++ 11, clang++ 16 or newer) before it on the PATH"
 
 
 class HostFailure(RuntimeError):
-    """This machine, not the kernel, keeps the emulator from working. The message is one line that says what to do."""
+    """This machine, not the kernel, keeps the emulator from working. The message is one line with the remedy."""
 
 
 class HostCompilerMissing(HostFailure):
@@ -50,8 +50,8 @@ def host_compiler() -> HostCompiler:
     """Return the first of g++ and clang++ on the path.
 
     Raises:
-        HostCompilerMissing: There is neither.
-        HostFailure: The compiler is broken, or this is another system than Linux.
+        HostCompilerMissing: If there is neither.
+        HostFailure: If the compiler is broken, or the system is not Linux.
     """
     if sys.platform != "linux":
         raise HostFailure(
@@ -67,8 +67,13 @@ def host_compiler() -> HostCompiler:
 
 
 def check_host(*, source: bool = True) -> HostCompiler:
-    """Return the compiler of the runner, if launches can be emulated here: of CUDA ``source``, for which NVRTC is
-    needed, or else of PTX. Raises HostFailure. Leaves nothing behind.
+    """Check that launches can be emulated here, and return the compiler of the runner. Leaves no files behind.
+
+    Args:
+        source: Whether CUDA source is emulated, which needs NVRTC, or else only PTX.
+
+    Raises:
+        HostFailure: If something is missing or broken.
     """
     if source:
         check_nvrtc()
@@ -81,7 +86,7 @@ def check_host(*, source: bool = True) -> HostCompiler:
 
 
 def check_compiler() -> HostCompiler:
-    """Return the compiler, once it has compiled something. Raises HostFailure. Leaves nothing behind."""
+    """Return the compiler after a test compilation. Raises HostFailure. Leaves no files behind."""
     compiler = host_compiler()
     try:
         with temporary_folder() as folder:
@@ -92,7 +97,7 @@ def check_compiler() -> HostCompiler:
 
 
 def check_nvrtc() -> str:
-    """Return the version of the NVRTC that makes PTX. Raises HostFailure without it."""
+    """Return the version of NVRTC. Raises HostFailure if it is missing."""
     try:
         return ptx_toolchain()
     except NvrtcMissing as error:
@@ -100,7 +105,7 @@ def check_nvrtc() -> str:
 
 
 def probe(compiler: HostCompiler, folder: Path) -> None:
-    """Compile a program that does nothing, in ``folder``. Raises HostFailure."""
+    """Compile an empty program in ``folder``. Raises HostFailure."""
     built = folder / "probe"
     try:
         log = compile_to(built, compiler, ("-std=c++20", *FROM_STDIN), _ANSWER_SECONDS, _PROBE)
@@ -118,16 +123,16 @@ def compile_to(
     Args:
         built: The file to write.
         compiler: Path and flags.
-        arguments: What to compile, and how.
-        seconds: It is killed after so many.
-        text: What FROM_STDIN among ``arguments`` stands for.
+        arguments: Inputs and options.
+        seconds: Time limit, after which the compiler is killed.
+        text: Replaces FROM_STDIN in ``arguments``.
 
     Returns:
-        None where that worked, else what the compiler said.
+        None if it succeeded, else the compiler's output.
 
     Raises:
-        HostFailure: The compiler cannot be started.
-        subprocess.TimeoutExpired: It took longer than ``seconds``.
+        HostFailure: If the compiler cannot be started.
+        subprocess.TimeoutExpired: If it took longer than ``seconds``.
     """
     done = _run([compiler.path, *compiler.flags, *arguments, "-o", str(built)], seconds, text, built.parent)
     if done.returncode != 0:
@@ -138,13 +143,13 @@ def compile_to(
 
 
 def first_error(log: str) -> str | None:
-    """Return the first error of g++, clang++ or their assembler at a line, and that line; None where there is none."""
+    """Return the first error of g++, clang++ or their assembler with a line number, and that line; else None."""
     lines = log.splitlines()
     for i, line in enumerate(lines):
         found = re.match(r"(.*?:\d+(?::\d+)?): (?:(?:fatal )?error|Error): (?!error writing to )(.*)", line)
         if found is None:
             continue
-        # g++ numbers the line it shows ("   12 |   text"); clang++ may not.
+        # g++ prefixes the displayed line with its number ("   12 |   text"); clang++ may not.
         shown = lines[i + 1] if i + 1 < len(lines) else ""
         code = re.sub(r"^\s*\d*\s*\|", "", shown).strip()
         return f"{found[1]}: {found[2]}" + (f": {code}" if code else "")
@@ -152,13 +157,13 @@ def first_error(log: str) -> str | None:
 
 
 def main_complaint(log: str) -> str:
-    """Return the one line of a compiler's log that says most about why it failed."""
+    """Return the line of a compiler's log that best explains the failure."""
     complaint = next((line.strip() for line in log.splitlines() if "error" in line.lower()), "")
     return first_error(log) or complaint or last_line(log) or "it gave no message"
 
 
 def last_line(text: str) -> str:
-    """Return the last line that is not empty, or ""."""
+    """Return the last non-empty line, or ""."""
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
 
@@ -169,7 +174,7 @@ def machine_sentence(error: OSError) -> str:
 
 
 def emulator_folder() -> Path:
-    """Return the emulator's part of the cache, which need not exist. Raises CacheUnusable without a home."""
+    """Return the emulator's part of the cache, which may not exist yet. Raises CacheUnusable without a home folder."""
     return cache_root() / "emulator"
 
 
@@ -194,9 +199,9 @@ def _answer(path: str, question: str) -> str:
 def _run(
     command: Sequence[str], seconds: float, text: str = "", scratch: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Messages come in English, which ``first_error`` reads; ``scratch`` is for the compiler's own temporary files.
+    """Run a compiler with English messages, which ``first_error`` parses.
 
-    A compiler is a driver of processes of its own, which end with it.
+    A compiler starts further processes, which end with it. ``scratch`` is for its temporary files.
     """
     places = {} if scratch is None else {"TMPDIR": str(scratch)}
     try:
@@ -217,7 +222,7 @@ def _run(
     with process:
         _running[process.pid] = scratch
         try:
-            if scratch in _ended:  # while this one was started
+            if scratch in _ended:  # ended while this process was being started
                 _kill_group(process.pid)
             said, complained = process.communicate(text, seconds)
         except BaseException:
@@ -229,7 +234,7 @@ def _run(
 
 
 def end_compilers(folder: Path) -> None:
-    """End the compilers that other threads of this process have running in ``folder``, or are about to start there."""
+    """Terminate the compilers that other threads of this process run, or are about to start, in ``folder``."""
     _ended.add(folder)
     for group, scratch in list(_running.items()):
         if scratch == folder:
@@ -237,12 +242,12 @@ def end_compilers(folder: Path) -> None:
 
 
 def _kill_group(group: int) -> None:
-    with suppress(ProcessLookupError):  # all of them have ended meanwhile
+    with suppress(ProcessLookupError):  # all of them have ended in the meantime
         os.killpg(group, signal.SIGKILL)
 
 
 def cpu_flags() -> tuple[str, ...]:
-    """Return the options for this machine's CPU: without the instruction, fmaf is a slow function."""
+    """Return the options for this machine's CPU: without the FMA instruction, fmaf is a slow function."""
     if platform.machine() not in ("x86_64", "AMD64"):
         return ()
     try:

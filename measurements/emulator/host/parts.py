@@ -1,7 +1,7 @@
-"""The parts of which the runner is compiled: each folder of the runtime is one translation unit.
+"""Translation units of the runner: each folder of the runtime is one.
 
-The standard library and the shared headers are most of what a C++ file costs. A part reads and instantiates them once
-for all of its files, so names in unnamed namespaces differ within a folder.
+Most of the cost of a C++ file comes from the standard library and shared headers. A part reads and instantiates them
+once for all of its files, so names in unnamed namespaces must differ within a folder.
 """
 
 from __future__ import annotations

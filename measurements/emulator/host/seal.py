@@ -1,6 +1,6 @@
-"""A digest at the end of a cached object: whether the file is still what was compiled.
+"""A digest at the end of a cached object, by which damaged files are recognised.
 
-What loads a shared library or a program ignores bytes behind it.
+Loaders of shared libraries and programs ignore trailing bytes.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ _SIZE = len(_MARK) + hashlib.sha256().digest_size
 
 
 def sealed(content: bytes) -> bytes:
-    """``content`` with its digest behind it."""
+    """Return ``content`` followed by its digest."""
     return content + _MARK + hashlib.sha256(content).digest()
 
 
 def unsealed(content: bytes) -> bytes:
-    """Return what ``sealed`` was given."""
+    """Return the content without its digest."""
     return content[:-_SIZE]
 
 
@@ -31,7 +31,7 @@ def seal(path: Path) -> None:
 
 
 def intact(path: Path) -> bool:
-    """Whether the file is there, sealed, and unchanged since. Raises OSError for one that cannot be read."""
+    """Whether the file exists and is unchanged since it was sealed. Raises OSError if it cannot be read."""
     try:
         status = path.stat()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""How far a compilation is, on stderr: a line that a terminal redraws, plain lines elsewhere."""
+"""Progress of a compilation on stderr: a redrawn line in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-_LINE_SECONDS = 4.0  # between two plain lines
+_LINE_SECONDS = 4.0  # interval between plain lines
 _REDRAW_SECONDS = 0.5
 _ERASE_LINE = "\r\x1b[K"
 
 
 class CompileStatus:
-    """Reports how many of ``total`` files of ``what`` are compiled until it is left. Use it as a context.
+    """Context manager that reports how many of ``total`` files of ``what`` are compiled.
 
-    ``count`` returns how many are. A process that waits for another one, which compiles them, reports the same.
+    ``count`` returns that number. A process that waits for another one's compilation reports the same.
     """
 
     def __init__(self, what: str, total: int, count: Callable[[], int]) -> None:
@@ -49,17 +49,17 @@ class CompileStatus:
 
 
 def _is_redrawn() -> bool:
-    """Whether stderr is a terminal, and nobody else redraws it: a live display replaces ``sys.stderr``."""
+    """Whether stderr is a terminal without another live display, which would replace ``sys.stderr``."""
     stream = sys.stderr
     return stream is not None and stream.isatty() and stream is sys.__stderr__
 
 
 def _write(text: str) -> None:
     stream = sys.stderr
-    if stream is None:  # there is no console
+    if stream is None:  # no console
         return
     try:
         stream.write(text)
         stream.flush()
-    except (OSError, ValueError):  # closed: the build goes on
+    except (OSError, ValueError):  # closed: the build continues
         pass

@@ -1,7 +1,7 @@
-"""Folders that a process works in, and what a killed one leaves of them: folders, and compilers that run on.
+"""Working folders of a process, and cleanup after killed processes: their folders and running compilers.
 
-The process that works in a folder holds a lock on a file in it, which the system releases however the process ends.
-What is not locked is abandoned: the next process removes it, and ends its compiler.
+The process that works in a folder holds a lock on a file in it, which the system releases when the process ends. An
+unlocked folder is abandoned: the next process removes it and terminates its compiler.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from measurements.files.file_lock import lock
 
 _BUILD, _TEMPORARY = "build-", "autosched-emulator-"
 _LOCK, _NEW, _GROUP = "lock", "lock.new", "group-"
-_MADE_WITHIN = 60.0  # seconds that a process may take from making a folder to locking it
+_MADE_WITHIN = 60.0  # seconds that a process may take between creating a folder and locking it
 
 
 @contextmanager
 def build_folder(parent: Path) -> Iterator[Path]:
-    """Yield an empty folder below ``parent`` to compile in; it ends with this process at the latest. Raises OSError."""
+    """Yield an empty folder below ``parent`` to compile in, deleted when the process ends. Raises OSError."""
     remove_abandoned(parent, _BUILD)
     with _locked(parent, _BUILD) as folder:
         yield folder
@@ -33,8 +33,10 @@ def build_folder(parent: Path) -> Iterator[Path]:
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Yield an empty folder where the system keeps temporary files; the arrays of a launch in it may be gigabytes.
-    Raises OSError.
+    """Yield an empty folder among the system's temporary files, where a launch's arrays may take gigabytes.
+
+    Raises:
+        OSError: If it cannot be created.
     """
     parent = Path(tempfile.gettempdir())
     _look_once(parent)
@@ -44,7 +46,7 @@ def temporary_folder() -> Iterator[Path]:
 
 @cache
 def _look_once(parent: Path) -> None:
-    """Once in a process: other programs may keep very many files there."""
+    """Clean up once per process, as other programs may keep many files there."""
     remove_abandoned(parent, _TEMPORARY)
 
 
@@ -54,21 +56,22 @@ def _locked(parent: Path, prefix: str) -> Iterator[Path]:
         folder = Path(name)
         with (folder / _NEW).open("w") as file:
             lock(file)
-            os.rename(file.name, folder / _LOCK)  # nobody sees it before it is locked
+            os.rename(file.name, folder / _LOCK)  # invisible to others until it is locked
             yield folder
 
 
 def note_compiler(folder: Path, group: int) -> None:
-    """Say that the process group ``group``, which was just started, works in ``folder``."""
+    """Record that the process group ``group``, which was just started, works in ``folder``."""
     started = _start_time(group)
     if (folder / _LOCK).exists() and started is not None:
-        with suppress(OSError):  # it is only for others, should this process be killed
+        with suppress(OSError):  # only needed by others if this process is killed
             (folder / f"{_GROUP}{group}").write_text(started)
 
 
 def remove_abandoned(parent: Path, prefix: str) -> None:
-    """Remove the folders of this user below ``parent`` that start with ``prefix`` and whose process has ended, and end
-    their compilers. What has no lock was not made here, unless it is empty.
+    """Remove this user's abandoned folders below ``parent`` that start with ``prefix``, and terminate their compilers.
+
+    A folder without a lock file was created by something else, unless it is empty.
     """
     for folder in parent.glob(f"{prefix}*"):
         with suppress(OSError):
@@ -81,13 +84,13 @@ def remove_abandoned(parent: Path, prefix: str) -> None:
                     folder.rmdir()
                 continue
             with lock_file.open("r+") as file:
-                lock(file, wait=False)  # OSError while it is in use
+                lock(file, wait=False)  # raises OSError while it is in use
                 _end_compilers(folder)
                 shutil.rmtree(folder, ignore_errors=True)
 
 
 def _end_compilers(folder: Path) -> None:
-    """Kill the process groups that were noted, where they are still those: numbers are used again."""
+    """Kill the recorded process groups if they are still the same, as numbers are reused."""
     for noted in folder.glob(f"{_GROUP}*"):
         with suppress(OSError, ValueError):
             group = int(noted.name.removeprefix(_GROUP))
@@ -96,7 +99,7 @@ def _end_compilers(folder: Path) -> None:
 
 
 def _start_time(pid: int) -> str | None:
-    """When a process was started, in the ticks of the kernel (proc(5), field 22 of stat); None where it is gone."""
+    """Return the start time of a process in kernel ticks (proc(5), field 22 of stat); None if it has ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""The body of a function: instructions, labels, declarations and the lines of the source (PTX ISA, chapter 4)."""
+"""Parse the body of a function: instructions, labels, declarations and source lines (PTX ISA, chapter 4)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOC = re.compile(
 FILE = re.compile(r'\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"[^\n]*')
 _LABEL = re.compile(r"([$%\w.]+)\s*:(?!:)")
 _MNEMONIC = re.compile(r"(?:@(!?)\s*([%$\w]+)\s+)?([a-z]\w*)((?:\.[\w:]+)*)\s*", re.DOTALL)
-# An instruction on a line of its own, as compilers write nearly all of them: the same as _MNEMONIC in one step.
+# An instruction on its own line, as nearly always in compiler output: the same as _MNEMONIC in one step.
 _LINE = re.compile(r'\s*((?:@(!?)([%$\w]+)[ \t]+)?([a-z]\w*)((?:\.[\w:]+)*)[ \t]*([^;:"/\n]*));')
 
 _Place = tuple[int, int, int]  # file, line, column
@@ -45,19 +45,19 @@ class Body:
         self.body: list[Instruction] = []
         self.labels: dict[str, int] = {}
         self.tables: dict[str, tuple[str, ...]] = {}
-        self.scopes: list[dict[str, str]] = []  # names that a scope declares again, with what stands for them
+        self.scopes: list[dict[str, str]] = []  # names that a scope redeclares, with their replacements
         self.scope_number = 0
         self.operands = OperandReader(self.registers, self.renamed)
-        self.qualifiers: dict[str, tuple[str, ...]] = {}  # by their text
+        self.qualifiers: dict[str, tuple[str, ...]] = {}  # qualifiers by their text
         self.lines = _Lines(files)
         self.local_bytes = 0
 
     def read(self) -> Function:
-        """Raise PtxError."""
+        """Return the function. Raises PtxError."""
         c = self.cursor
         text = c.text
         depth = 0
-        starts: list[int] = []  # of the open scopes
+        starts: list[int] = []  # starts of the open scopes
         pending = ""
         while True:
             if found := _LINE.match(text, c.at):
@@ -105,14 +105,14 @@ class Body:
                 raise PtxError(f"{self.name} has no label {missing}, which {name} lists")
 
     def moved(self) -> bool:
-        """Skips blanks and comments; whether there were any. Raises PtxError at the end of the text."""
+        """Skip blanks and comments; return whether there were any. Raises PtxError at the end of the text."""
         before = self.cursor.at
         if not self.cursor.skip():
             raise self.cursor.error(f"the body of {self.name} does not end")
         return self.cursor.at != before
 
     def declare(self, name: str) -> str:
-        """Return a name of this scope: another one where an outer or an earlier scope has it."""
+        """Return a name in this scope, renamed if an outer or an earlier scope has it."""
         inner = len(self.scopes) > 1 and not name.startswith("$L")
         self.operands.declared(name, in_scope=inner)
         if not inner:
@@ -123,7 +123,7 @@ class Body:
         return mine
 
     def resolve_forward(self, names: dict[str, str], start: int) -> None:
-        """Branches of a finished scope to labels that it has declared behind them."""
+        """Resolve branches in a finished scope to labels that it declares after them."""
         for k in range(start, len(self.body) if names else start):
             i = self.body[k]
             target = i.operands[0] if i.opcode == "bra" else None
@@ -131,12 +131,14 @@ class Body:
                 self.body[k] = replace(i, operands=(Symbol(names[target.name]),))
 
     def renamed(self, name: str) -> str:
+        """Return the name that replaces ``name`` in the current scopes."""
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]
         return name
 
     def statement(self, label: str) -> None:
+        """Read one statement."""
         c = self.cursor
         start = c.at
         text = c.statement().strip()
@@ -158,6 +160,7 @@ class Body:
         operands: str,
         start: int,
     ) -> None:
+        """Add an instruction."""
         known = self.qualifiers.get(qualifiers)
         if known is None:
             known = self.qualifiers[qualifiers] = tuple(qualifiers.split(".")[1:])
@@ -173,6 +176,7 @@ class Body:
         )  # fmt: skip
 
     def directive(self, text: str, label: str, start: int) -> None:
+        """Read a directive."""
         if text.startswith(".branchtargets"):
             self.tables[label] = tuple(self.renamed(n.strip()) for n in text[len(".branchtargets") :].split(","))
             return
@@ -202,22 +206,25 @@ class Body:
 
 
 class _Lines:
-    """The line of the source that comes next, and those into which it is inlined."""
+    """The source line of the next instruction, and the lines into which it is inlined."""
 
     def __init__(self, files: dict[int, str]) -> None:
         self.frames: tuple[Frame, ...] = ()
         self._files = files
         self._outer: dict[_Place, _Place | None] = {}
-        self._known: dict[str, tuple[Frame, ...]] = {}  # by the text of .loc, as long as no place has another outer one
+        self._known: dict[
+            str, tuple[Frame, ...]
+        ] = {}  # by the text of .loc, as long as no position has another outer one
 
     def enter(self, loc: re.Match[str]) -> None:
+        """Read a .loc directive."""
         known = self._known.get(loc[0])
         if known is not None:
             self.frames = known
             return
         numbers = [int(g) if g is not None else -1 for g in loc.groups()]
         here, outer = (numbers[0], numbers[1], numbers[2]), (numbers[3], numbers[4], numbers[5])
-        if numbers[1] == 0:  # line 0: the compiler names none; the last one stays
+        if numbers[1] == 0:  # line 0 means an unknown line; keep the last one
             return
         inlined = outer if numbers[3] >= 0 else None
         if here not in self._outer or self._outer[here] != inlined:

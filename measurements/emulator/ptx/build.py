@@ -1,4 +1,4 @@
-"""From a kernel to the file that the runner executes: NVRTC's PTX, translated, kept by the digest of what went in."""
+"""Translate a kernel to the bytecode file that the runner executes, cached by the digest of its inputs."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 if TYPE_CHECKING:
     from measurements.emulator.ptx.syntax import Module
 
-# Leaves out textures and the types of CUDA's runtime, and makes the same PTX a tenth faster. What needs them, and all
-# where NVRTC is too old for it, is compiled without it.
+# Leaves out textures and CUDA runtime types, and compiles the same PTX a tenth faster. Sources that need them, and all
+# sources if NVRTC is too old for the option, are compiled without it.
 _MINIMAL = "-minimal"
 _SUFFIX = ".program"
-_DIGEST = "digest "  # the first line of a program; the runner skips it
-_PLACES = b"\nplaces\n"  # where the runner stops to read: a line for each site follows
+_DIGEST = "digest "  # the first line of bytecode; the runner skips it
+_PLACES = b"\nplaces\n"  # the runner stops reading here; one line per site follows
 _HERE = Path(__file__).parent
 
 
 class KernelCompileError(Exception):
-    """NVRTC rejected a kernel (status compile_error) or took too long (compile_timeout), or the emulator lacks what it
-    needs (unsupported).
+    """A kernel cannot be compiled or translated.
 
-    ``reason`` is one line with the failing line, ``log`` all that the compiler printed.
+    NVRTC rejected it (status compile_error) or took too long (compile_timeout), or the emulator lacks something that it
+    needs (unsupported). ``reason`` is one line with the failing line, ``log`` the compiler's whole output.
     """
 
     def __init__(self, status: EmulationStatus, reason: str, log: str, seconds: float) -> None:
@@ -48,12 +48,12 @@ class KernelCompileError(Exception):
 
     @property
     def emulation(self) -> Emulation:
-        """What comes of a launch of it."""
+        """The result of launching the kernel."""
         return Emulation(self.status, {}, (), (), (), reason=self.reason, log=self.log, compile_seconds=self.seconds)
 
 
 class CompiledBytecode(NamedTuple):
-    """A program for the runner."""
+    """A bytecode file for the runner."""
 
     path: Path
     seconds: float
@@ -61,7 +61,7 @@ class CompiledBytecode(NamedTuple):
 
 
 class Place(NamedTuple):
-    """What the report says of an instruction of the program; ``source`` is its line, "file:line"."""
+    """Position of an instruction in reports; ``source`` is its line, "file:line"."""
 
     source: str
     ptx: str
@@ -69,10 +69,11 @@ class Place(NamedTuple):
 
 
 def compile_to_bytecode(kernel: GeneratedKernel) -> CompiledBytecode:
-    """``kernel`` as a program for the runner.
+    """Compile ``kernel`` to bytecode.
 
-    Raises KernelCompileError where NVRTC refuses it, or where it needs what the machine lacks (status unsupported);
-    HostFailure without NVRTC, or where the cache cannot be written.
+    Raises:
+        KernelCompileError: If NVRTC rejects it, or it needs something that the emulator lacks (status unsupported).
+        HostFailure: Without NVRTC, or if the cache cannot be written.
     """
     started = time.monotonic()
     toolchain = _toolchain(kernel)
@@ -89,13 +90,14 @@ def _options(kernel: GeneratedKernel) -> tuple[str, ...]:
 
 
 def compile_to_text(kernel: GeneratedKernel) -> tuple[str, str]:
-    """Return the PTX that ``compile_to_bytecode`` translates, and the entry's name in it. Nothing is kept.
+    """Return the PTX that ``compile_to_bytecode`` translates, and the entry's name in it, without caching.
 
-    Raises KernelCompileError where NVRTC refuses it.
+    Raises:
+        KernelCompileError: If NVRTC rejects it.
     """
     started = time.monotonic()
     arch, options = ptx_arch(kernel), _options(kernel)
-    from measurements.compiler.pool import error_reason  # most programs are there already: nothing is compiled
+    from measurements.compiler.pool import error_reason  # imported here, as most bytecode is in the cache
     from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
 
     try:
@@ -120,8 +122,10 @@ def _toolchain(kernel: GeneratedKernel) -> str:
 
 
 def ptx_digest(kernel: GeneratedKernel) -> str | None:
-    """SHA-256 (hex) of the PTX that is executed for ``kernel``; None where there is none: no NVRTC, or a kernel that it
-    or the machine refuses. Raises HostFailure where the cache cannot be written.
+    """Return the SHA-256 (hex) of the PTX that is executed for ``kernel``.
+
+    Returns None if there is none: without NVRTC, or if NVRTC or the emulator rejects the kernel. Raises HostFailure if
+    the cache cannot be written.
     """
     try:
         toolchain_version()
@@ -137,8 +141,16 @@ def _digest_of(path: Path) -> str:
 
 
 def ptx_to_bytecode(text: str, entry: str = "", module: Module | None = None) -> CompiledBytecode:
-    """PTX text as a program for the runner. ``module``: the text, where it has been parsed already. Raises
-    KernelCompileError (compile_error, unsupported), HostFailure.
+    """Translate PTX text to bytecode.
+
+    Args:
+        text: A PTX module.
+        entry: Name of the kernel; "" for the only one.
+        module: The parsed text, if it has been parsed already.
+
+    Raises:
+        KernelCompileError: With status compile_error or unsupported.
+        HostFailure: If the cache cannot be written.
     """
     started = time.monotonic()
     path = _place("text", entry, text)
@@ -174,7 +186,7 @@ def _place(*parts: str) -> Path:
 
 @cache
 def _translator() -> str:
-    """Return the digest of this translator: what another version has kept is not read."""
+    """Return the digest of this translator, which invalidates the bytecode of other versions."""
     h = hashlib.sha256()
     for file in sorted(_HERE.rglob("*.py")):
         h.update(file.read_bytes())
@@ -182,24 +194,30 @@ def _translator() -> str:
 
 
 class SitePositions(NamedTuple):
-    """The places of a program's sites by their numbers, as the report has them; each is made when it is asked for."""
+    """Positions of the instructions of a report by site number, created on demand."""
 
     lines: tuple[str, ...]
 
     def get(self, site: str) -> Place | None:
+        """Return the position of a site, or None."""
         if not site.isdecimal() or int(site) >= len(self.lines):
             return None
         source, text, *callers = self.lines[int(site)].split("\t")
         return Place(source, f"PTX line {text}", tuple(callers))
 
     def callers(self, site: str) -> tuple[str, ...]:
+        """Return the lines into which the site is inlined."""
         place = self.get(site)
         return () if place is None else place.callers
 
 
 class ProgramFacts(NamedTuple):
-    """What a program says of its kernel: bytes of static shared memory, the blocks of an SM that it demands
-    (``.minnctapersm``, at least 1), and the text of each different instruction.
+    """Facts about a kernel from its bytecode.
+
+    Attributes:
+        static_shared: Bytes of static shared memory.
+        blocks_of_sm: Blocks per SM that it requires (``.minnctapersm``), at least 1.
+        instructions: Text of each distinct instruction.
     """
 
     static_shared: int
@@ -208,7 +226,7 @@ class ProgramFacts(NamedTuple):
 
 
 def read_program_facts(path: Path) -> ProgramFacts:
-    """Return what ``_publish`` wrote."""
+    """Return the facts that ``_publish`` wrote."""
     head, _, places = unsealed(path.read_bytes()).partition(_PLACES)
     numbers: dict[str, int] = {}
     for line in head[:400].decode(errors="replace").splitlines():
@@ -221,8 +239,8 @@ def read_program_facts(path: Path) -> ProgramFacts:
     )
 
 
-@lru_cache(maxsize=8)  # a verification runs a program several times, and its name says what is in it
+@lru_cache(maxsize=8)  # a verification runs a program several times, and its name identifies the content
 def read_places(path: Path) -> SitePositions:
-    """Return what ``_publish`` wrote of each site."""
+    """Return the positions that ``_publish`` wrote."""
     _, _, places = unsealed(path.read_bytes()).partition(_PLACES)
     return SitePositions(tuple(places.decode(errors="replace").split("\n")))

@@ -1,4 +1,4 @@
-"""A kernel of a PTX module as a program for the machine in ``runtime/``: registers have places, labels are numbers."""
+"""Translate a kernel of a PTX module to bytecode for ``runtime/``: registers get slots, labels become numbers."""
 
 from __future__ import annotations
 
@@ -32,30 +32,34 @@ from measurements.emulator.ptx.syntax import (
 )
 
 LANES = 32
-_HEAD = 32  # bytes before the values of a register
-_SHARED_WINDOW = 1024  # where static shared memory begins, as in runtime/memory/shared/memory.cpp
-_MOST_SHARED = 1 << 24  # more than any GPU has: a launch of more than a block may have is a finding of the runner's
-FUNCTION_BASE = 4 << 60  # behind which the addresses of functions are, as in runtime/isa/ptx.hpp
+_HEAD = 32  # bytes of a register's header
+_SHARED_WINDOW = 1024  # start of static shared memory, as in runtime/memory/shared/memory.cpp
+_MOST_SHARED = 1 << 24  # more than any GPU has; the runner reports launches that exceed a block's limit
+FUNCTION_BASE = 4 << 60  # base of the addresses of functions, as in runtime/isa/ptx.hpp
 _PRINT = "vprintf"
 _HEAP_FUNCTIONS = ("malloc", "free")
 _STOPPING_FUNCTIONS = ("__assertfail", "__assert_fail")
 _DEVICE_RUNTIME = ("__cudaCDP", "cudaLaunchDevice", "cudaGetParameterBuffer")
 _CLOCKS = ("%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi")
 _WIDE_SPECIALS = ("%gridid",)
-_WIDE_COUNTER = re.compile(r"%pm\d_64")  # of performance, always 0
+_WIDE_COUNTER = re.compile(r"%pm\d_64")  # performance counters, always 0
 
 
 class NotExecutable(Exception):
-    """The module has no such kernel, or the kernel needs what the machine lacks. One line that names the
-    line of the source and that of the PTX.
+    """The module has no such kernel, or the kernel needs something that the runtime lacks.
+
+    The message is one line that names the source line and the PTX line.
     """
 
 
 @dataclass(frozen=True)
 class Bytecode:
-    """``text`` is what the runner reads. ``places`` has a line for each site of its report, in their order: the line of
-    the source where a finding is shown, that of the PTX with its text, and those into which it is inlined, with tabs in
-    between.
+    """A translated kernel.
+
+    Attributes:
+        text: Bytecode for the runner.
+        places: A line for each site of its report, in order, with tabs in between: the source line to show, the PTX
+            line with its text, and the lines into which it is inlined.
     """
 
     text: str
@@ -65,8 +69,9 @@ class Bytecode:
 
 
 def shown_frame(frames: tuple[Frame, ...], line: int) -> Frame:
-    """Where a finding is shown: the innermost line that is neither in ``ptx/`` nor in a header of CUDA; that of the PTX
-    where no line of a source is known.
+    """Return the line at which a finding is shown: the innermost one outside of ``ptx/`` and of CUDA's headers.
+
+    If no source line is known, it is the PTX line.
     """
     for frame in frames:
         if not frame.file.startswith(
@@ -79,7 +84,7 @@ def shown_frame(frames: tuple[Frame, ...], line: int) -> Frame:
 
 
 def translate(module: Module, entry: str = "") -> Bytecode:
-    """Return the program of kernel ``entry``, or of the only one. Raises NotExecutable."""
+    """Return the bytecode of kernel ``entry``, or of the only one. Raises NotExecutable."""
     kernels = module.kernels
     if not entry and len(kernels) == 1:
         entry = kernels[0]
@@ -98,7 +103,7 @@ _FAMILIES = (
 
 
 def special_form(i: Instruction) -> Form | None:
-    """Return the form of an instruction that has a file of its own; None of others. Raises Unsupported."""
+    """Return the form of an instruction from one of the families; None for others. Raises Unsupported."""
     for form_of_family in _FAMILIES:
         form = form_of_family(i)
         if form is not None:
@@ -112,31 +117,32 @@ def _align(n: int, alignment: int) -> int:
 
 @dataclass
 class _Frame:
-    """Where the registers, parameters and local variables of a function lie; ``tokens``: registers as the program's
-    text has them.
+    """Positions of the registers, parameters and local variables of a function.
+
+    ``tokens``: the registers in the syntax of bytecode.
     """
 
     function: Function
     index: int
     slots: dict[str, int] = field(default_factory=dict)
-    widths: dict[str, int] = field(default_factory=dict)  # of parameters: all their bytes
+    widths: dict[str, int] = field(default_factory=dict)  # for parameters, all their bytes
     tokens: dict[str, str] = field(default_factory=dict)
     locals: dict[str, int] = field(default_factory=dict)
     local_bytes: int = 0
     entry: int = 0
-    parameter_offsets: dict[str, int] = field(default_factory=dict)  # of a kernel
+    parameter_offsets: dict[str, int] = field(default_factory=dict)  # parameters of a kernel
 
 
 class _Translation:
     def __init__(self, module: Module, entry: str) -> None:
         self.module, self.entry = module, entry
         self.variables = {v.name: v for v in module.variables}
-        self.slots = 64  # 0 stands for no register
+        self.slots = 64  # slot 0 means no register
         self.frames: dict[str, _Frame] = {}
         self.lines: list[str] = []
         self.files: dict[str, int] = {}
         self.places: list[str] = []
-        self.shown: dict[int, tuple[str, str, str]] = {}  # by the identity of frames, which the module keeps
+        self.shown: dict[int, tuple[str, str, str]] = {}  # by id of the frames, which the module keeps alive
         self.code: list[tuple[Form, int, int, int, _Frame, list[str], list[str]]] = []
         self.shared: dict[str, int] = {}
         self.shared_end = _SHARED_WINDOW
@@ -148,13 +154,14 @@ class _Translation:
         self.labels: dict[tuple[int, str], int] = {}
 
     def program(self) -> Bytecode:
+        """Return the bytecode."""
         self.frame(self.entry)
         done = 0
         while done < len(self.pending):
             self.body(self.frames[self.pending[done]])
             done += 1
             if done == len(self.pending):
-                self.variable_lines()  # tables of functions name more of them
+                self.variable_lines()  # tables of functions may refer to more functions
             if done == len(self.pending) and self.calls_addresses:
                 for name in self.with_addresses():
                     self.frame(name)
@@ -166,7 +173,7 @@ class _Translation:
             f"static_shared {self.shared_end - _SHARED_WINDOW}",
             f"blocks_of_sm {kernel.function.blocks_of_sm}",
             f"target {_architecture(self.module.target)}",
-            # Triton gives tf32 operands as f32: their low bits are dropped, which its users ask for.
+            # Triton passes f32 values as tf32 operands: their low bits are dropped, as its users requested.
             *(["truncates_tf32"] if self.module.by_llvm else []),
             *(["rounds_tf32"] if self.rounds_tf32 else []),
             *([f"cluster {' '.join(map(str, kernel.function.cluster))}"] if kernel.function.cluster else []),
@@ -178,14 +185,16 @@ class _Translation:
         ]
         return Bytecode("\n".join((*head, *self.lines, *body, "")), self.entry, tuple(self.places), parameters)
 
-    # Places -------------------------------------------------------------------------------------------------------
+    # Positions ------------------------------------------------------------------------------------------------------
 
     def slot(self, width: int) -> int:
+        """Allocate a register of ``width`` bytes."""
         at = self.slots
         self.slots += _HEAD + _align(LANES * width, 32)
         return at
 
     def frame(self, name: str) -> _Frame:
+        """Return the frame of a function, created on first use."""
         if name in self.frames:
             return self.frames[name]
         function = self.module.functions[name]
@@ -213,6 +222,7 @@ class _Translation:
         return f
 
     def register(self, f: _Frame, name: str) -> tuple[int, int]:
+        """Return slot and width of a register."""
         if name not in f.slots:
             if name not in f.function.registers:
                 raise NotExecutable(f"{f.function.name} uses a register that it does not declare: {name}")
@@ -221,6 +231,7 @@ class _Translation:
         return f.slots[name], f.widths[name]
 
     def shared_offset(self, v: Variable) -> int:
+        """Return the offset of a shared variable."""
         if v.name not in self.shared:
             self.shared[v.name] = _align(self.shared_end, max(v.alignment, 1))
             self.shared_end = self.shared[v.name] + v.bytes
@@ -229,11 +240,13 @@ class _Translation:
         return self.shared[v.name]
 
     def global_index(self, name: str) -> int:
+        """Return the number of a global variable."""
         return self.globals.setdefault(name, len(self.globals))
 
     # Operands -----------------------------------------------------------------------------------------------------
 
     def token(self, f: _Frame, source: SourceOperand, site: int) -> str:
+        """Return an operand in the syntax of bytecode."""
         operand, width = source.operand, source.width
         if isinstance(operand, Register):
             return self.register_token(f, operand.name)
@@ -241,28 +254,31 @@ class _Translation:
             bits = operand.bits
             if operand.kind == "d" and width == 4:
                 bits = _f32_of_f64(bits)
-            kind = "e" if operand.kind == "d" and width == 0 else "c"  # as wide as its instruction's row says
+            kind = "e" if operand.kind == "d" and width == 0 else "c"  # its instruction's row gives the width
             return f"{kind}{width}:{bits:x}"
         if isinstance(operand, Symbol):
             return self.symbol_token(f, operand, width or 8, site)
         raise Unsupported
 
     def register_token(self, f: _Frame, name: str) -> str:
+        """Return a register in the syntax of bytecode."""
         token = f.tokens.get(name)
         if token is None:
             token = f.tokens[name] = self.new_register_token(f, name)
         return token
 
     def new_register_token(self, f: _Frame, name: str) -> str:
+        """Return a register used for the first time in the syntax of bytecode."""
         if name not in f.function.registers and name[0] == "%":
             width = 8 if name in _WIDE_SPECIALS or _WIDE_COUNTER.fullmatch(name) else 4
-            if name == "%is_explicit_cluster":  # a predicate
+            if name == "%is_explicit_cluster":  # this special register is a predicate
                 width = 0
             return f"s{width}:{name[1:]}"
         slot, width = self.register(f, name)
         return f"r{width}:{slot}"
 
     def symbol_token(self, f: _Frame, symbol: Symbol, width: int, site: int) -> str:
+        """Return a symbol in the syntax of bytecode."""
         addend = symbol.offset & 2**64 - 1
         if symbol.name in f.locals:
             slot = self.slot(width)
@@ -287,6 +303,7 @@ class _Translation:
     # Code ---------------------------------------------------------------------------------------------------------
 
     def site(self, i: Instruction) -> int:
+        """Return the site number of an instruction."""
         site = len(self.places)
         known = self.shown.get(id(i.frames)) if i.frames else None
         if known is None:
@@ -303,9 +320,11 @@ class _Translation:
     def emit(
         self, form: Form, site: int, guard: int, negated: int, f: _Frame, to: list[str], sources: list[str]
     ) -> None:
+        """Append an instruction."""
         self.code.append((form, site, guard, negated, f, to, sources))
 
     def body(self, f: _Frame) -> None:
+        """Translate the body of a function."""
         f.entry = len(self.code)
         places: dict[int, list[str]] = {}
         for label, at in f.function.labels.items():
@@ -319,19 +338,20 @@ class _Translation:
                 self.instruction(f, i, site, guard)
             except NotExecutable:
                 raise
-            except Exception as error:  # a form that no table foresees is one that the machine lacks
+            except Exception as error:  # a form that is in no table is unsupported
                 what = f"{error}: " if isinstance(error, Unsupported) and error.args else ""
                 raise NotExecutable(
                     f"{shown_frame(i.frames, i.line)}: not supported: {what}PTX line {i.line}: {i.text}"
                 ) from error
         for label in places.get(len(f.function.body), ()):
             self.labels[f.index, label] = len(self.code)
-        # A body may end without ret.
+        # A body may end without a ret.
         last = f.function.body[-1] if f.function.body else None
         if last is not None:
             self.emit(Form("ret"), len(self.places) - 1, 0, 0, f, [], [])
 
     def instruction(self, f: _Frame, i: Instruction, site: int, guard: int) -> None:
+        """Translate an instruction."""
         negated = int(i.negated)
         self.rounds_tf32 |= i.opcode == "cvt" and "tf32" in i.qualifiers
         if i.opcode == "call":
@@ -362,7 +382,7 @@ class _Translation:
         self.emit(form, site, guard, negated, f, to, sources)
 
     def with_parameters(self, f: _Frame, i: Instruction, form: Form) -> Form:
-        """Parameters have addresses of their own only where an instruction takes them from a register."""
+        """Return the form with addressable parameters, needed only if the instruction has its address in a register."""
         if form.key not in ("ld", "st") or form.immediates[3] != 4:
             return form
         address = i.operands[1 if form.key == "ld" else 0]
@@ -380,6 +400,7 @@ class _Translation:
         return Form("st.frame", 0, (), form.sources[1:], [*immediates, is_result])
 
     def call(self, f: _Frame, i: Instruction) -> Form:
+        """Return the form of a call."""
         results, target, arguments = call_parts(i)
         callee = -1
         sources: list[SourceOperand] = []
@@ -415,7 +436,7 @@ class _Translation:
         return Form("call", 0, (), sources, immediates)
 
     def passed(self, f: _Frame, operand: Operand) -> tuple[int, int]:
-        """Slot and bytes of a result or an argument."""
+        """Return slot and bytes of a result or an argument."""
         if isinstance(operand, Register):
             return self.register(f, operand.name)
         if isinstance(operand, Symbol) and operand.name in f.slots:
@@ -425,6 +446,7 @@ class _Translation:
     # Text ---------------------------------------------------------------------------------------------------------
 
     def assembled(self) -> list[str]:
+        """Return the lines of code."""
         lines = []
         for form, site, guard, negated, f, to, sources in self.code:
             numbers = [str(self.labels[f.index, n] if isinstance(n, str) else n) for n in form.immediates]
@@ -435,6 +457,8 @@ class _Translation:
         return lines
 
     def function_line(self, f: _Frame) -> str:
+        """Return the line that describes a function."""
+
         def spans(names: list[str], registers: bool) -> str:
             return " ".join([str(len(names)), *(f"{f.slots[n]} {f.widths[n]} {int(registers)}" for n in names)])
 
@@ -449,8 +473,9 @@ class _Translation:
         return f"{head} {spans(results, False)} {spans(parameters, False)} {_kept(f)}"
 
     def with_addresses(self) -> list[str]:
-        """Return the functions whose addresses variables or functions of the module hold. A pointer to one, or to a
-        table of them (that of a class with virtual functions), may come from another launch.
+        """Return the functions whose addresses are stored in variables or functions of the module.
+
+        A pointer to one, or to a table of them (that of a class with virtual functions), may come from another launch.
         """
         held = [value for v in self.module.variables for value in v.initial]
         for f in self.module.functions.values():
@@ -459,6 +484,7 @@ class _Translation:
         return [n for n in names if n in self.module.functions and self.module.functions[n].is_defined]
 
     def variable_lines(self) -> list[str]:
+        """Return the lines that describe variables."""
         lines, relocations = [], []
         names = list(self.globals)
         k = 0
@@ -475,11 +501,12 @@ class _Translation:
             constant = int(v.space == "const")
             shown = v.name.split("#")[0]
             lines.append(f"variable {shown} {constant} {v.bytes} {v.element_bytes} {data.hex() or '-'}")
-            names = list(self.globals)  # relocations may have named more
+            names = list(self.globals)  # relocations may have added more
             k += 1
         return lines + relocations
 
     def relocation(self, variable: int, offset: int, symbol: Symbol) -> str:
+        """Return the line of an address in a variable's initial value."""
         target = self.variables.get(symbol.name)
         if target is not None and target.space == "shared":
             return f"relocation {variable} {offset} s {self.shared_offset(target)} {symbol.offset}"
@@ -490,13 +517,13 @@ class _Translation:
 
 
 def _kept(f: _Frame) -> str:
-    """All registers and parameters of a function, and whether each is a register."""
+    """Return all registers and parameters of a function, and whether each is a register."""
     own = [f"{slot} {f.widths[n]} {int(n in f.function.registers)}" for n, slot in f.slots.items()]
     return " ".join([str(len(own)), *own])
 
 
 def _architecture(target: str) -> int:
-    """90 of sm_90a; 0 where it is none."""
+    """Return the number of an architecture, such as 90 for sm_90a; 0 if there is none."""
     found = re.match(r"sm_(\d+)", target)
     return int(found[1]) if found else 0
 

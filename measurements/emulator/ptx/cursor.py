@@ -1,4 +1,4 @@
-"""A place in PTX text: blanks, comments, statements, and the number of the line."""
+"""A position in PTX text: skips blanks and comments, reads statements, and counts lines."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 class PtxError(ValueError):
-    """The text is not PTX, or not what this parser knows. The message is one line that names the PTX line."""
+    """The text is not valid PTX, or unknown to this parser. The message is one line that names the PTX line."""
 
 
 class Cursor:
-    """``at`` is where reading goes on."""
+    """Reads PTX text; ``at`` is the current position."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -27,32 +27,35 @@ class Cursor:
         self._line_starts = [0, *(m.end() for m in re.finditer("\n", text))]
 
     def line(self, at: int) -> int:
+        """Return the line number of a position."""
         return bisect_right(self._line_starts, at)
 
     def error(self, what: str, at: int | None = None) -> PtxError:
+        """Return an error with the line number."""
         return PtxError(f"PTX line {self.line(self.at if at is None else at)}: {what}")
 
     def attempt(self, at: int | None, read: Callable[[re.Match[str]], _T], found: re.Match[str]) -> _T:
-        """Return what ``read`` makes of a match. Raises PtxError that names the line."""
+        """Return ``read`` of a match. Raises PtxError with the line number."""
         try:
             return read(found)
         except PtxError as error:
             raise self.error(str(error), at) from None
 
     def skip(self) -> bool:
-        """Skips blanks and comments; whether there is more."""
+        """Skip blanks and comments; return whether there is more text."""
         found = SPACE.match(self.text, self.at)
         self.at = found.end() if found else self.at
         return self.at < len(self.text)
 
     def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """Consume the pattern's match at the current position, and return it, or None."""
         found = pattern.match(self.text, self.at)
         if found:
             self.at = found.end()
         return found
 
     def statement(self) -> str:
-        """All up to the next semicolon, without comments."""
+        """Return the text up to the next semicolon, without comments."""
         found = self.take(_STATEMENT)
         if found is None:
             raise self.error("a statement without a semicolon")

@@ -8,12 +8,12 @@ from measurements.emulator.ptx.cursor import PtxError
 from measurements.emulator.ptx.operands import negative, number
 from measurements.emulator.ptx.syntax import TYPE_BYTES, Operand, Symbol, Variable
 
-# What a GPU has, of all architectures: a block's shared memory, a thread's local memory, the banks of constants, the
+# Largest limits of any architecture: a block's shared memory, a thread's local memory, the banks of constants, the
 # parameters of a kernel (PTX ISA, "State Spaces"; CUDA C++ Programming Guide, "Technical Specifications").
 MOST_LOCAL = 512 << 10
 _MOST_BYTES = {"shared": 228 << 10, "local": MOST_LOCAL, "const": 11 << 16, "param": 32764, "global": 1 << 40}
 _MOST_ALIGNMENT = 1 << 16
-# What this parser holds of one module, far beyond what compilers write.
+# Limits of this parser for one module, far beyond what compilers generate.
 MOST_REGISTERS = 1 << 20
 MOST_INITIAL = 1 << 22
 MOST_FUNCTIONS = 1 << 16
@@ -27,22 +27,22 @@ PARAMETER = re.compile(r"\.(param|reg)\b((?:\s*\.\w+(?:\s+\d+)?)*)\s+([%$\w]+)\s
 
 
 def type_of(qualifiers: str) -> str:
-    """Return the type among ``.align 4 .b8``."""
+    """Return the type in qualifiers such as ``.align 4 .b8``."""
     return next((q for q in re.findall(r"\.(\w+)", qualifiers) if q in TYPE_BYTES), "b8")
 
 
 def parameter(found: re.Match[str]) -> Variable:
-    """Return what PARAMETER has found. Raises PtxError."""
+    """Return the parameter that PARAMETER has matched. Raises PtxError."""
     kind = type_of(found[2])
     element = TYPE_BYTES[kind]
-    # ``.ptr .align 16`` speaks of what a pointer points to.
+    # ``.ptr .align 16`` describes the pointed-to memory.
     own = found[2].split(".ptr")[0]
     alignment = _alignment(own, element)
     return _checked(Variable(found[3], found[1], kind, element * _elements(found[4]), element, alignment))
 
 
 def variables(found: re.Match[str]) -> list[Variable]:
-    """Return what VARIABLE has found. Raises PtxError."""
+    """Return the variables that VARIABLE has matched. Raises PtxError."""
     kind = type_of(found[2])
     element = max(TYPE_BYTES[kind], 1)
     vector = 4 if re.search(r"\.v4\b", found[2]) else 2 if re.search(r"\.v2\b", found[2]) else 1
@@ -62,7 +62,7 @@ def variables(found: re.Match[str]) -> list[Variable]:
 
 
 def _checked(variable: Variable) -> Variable:
-    """Return ``variable``. Raises PtxError for one that no GPU has room for."""
+    """Return ``variable``. Raises PtxError if no GPU has room for it."""
     most = _MOST_BYTES.get(variable.space)
     if most is not None and variable.bytes > most:
         raise PtxError(f"{variable.name} has {variable.bytes:,} bytes, and {variable.space} memory at most {most:,}")
@@ -75,7 +75,7 @@ def _checked(variable: Variable) -> Variable:
 
 
 def _initials(text: str) -> tuple[Operand, ...]:
-    """Return the values behind ``=``; equal ones are read once. Raises PtxError."""
+    """Return the values after ``=``; equal ones are parsed once. Raises PtxError."""
     known: dict[str, Operand] = {}
     values: list[Operand] = []
     for found in re.finditer(r"[^{},\s][^{},]*", text):
@@ -89,7 +89,7 @@ def _initials(text: str) -> tuple[Operand, ...]:
 
 
 def _elements(extents: str) -> int:
-    """Of ``[4][3]``; 0 where one is left out."""
+    """Return the number of elements of ``[4][3]``; 0 if an extent is left out."""
     count = 1
     for n in re.findall(r"\[\s*(\d*)\s*\]", extents):
         count *= int(n or 0)

@@ -1,4 +1,4 @@
-"""Whether two programs are the same PTX, whatever lines of the source they are of."""
+"""Digest of PTX that does not depend on source lines."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import hashlib
 
 
 def instructions(text: str) -> list[str]:
-    """Return the lines of PTX, without comments, lines of the source, and constants that no instruction names."""
+    """Return the lines of PTX without comments, source lines, and constants that no instruction names."""
     body = text[: text.find("\n\t.file")] if "\n\t.file" in text else text
     skipped = ("\t.loc", ".global", "//", "\t//")
     return [line for line in body.splitlines() if line.strip() and not line.startswith(skipped)]
 
 
 def digest_of(text: str) -> str:
-    """SHA-256 (hex) of the instructions of PTX."""
+    """Return the SHA-256 (hex) of the instructions of PTX."""
     return hashlib.sha256("\n".join(instructions(text)).encode()).hexdigest()

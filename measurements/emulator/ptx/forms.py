@@ -1,7 +1,7 @@
-"""Forms of instructions as the machine names them: a key, flags, registers to write and read, and numbers.
+"""Forms of instructions in the runtime's terms: a key, flags, registers to write and read, and numbers.
 
-The tables of rows in ``runtime/ptx_*.cpp`` say which keys there are; a form without a row is unsupported. Sources are
-reordered, and qualifiers that change only speed are dropped; nothing is computed here.
+The tables in ``runtime/isa`` list the keys; a form without a row is unsupported. Sources are reordered, and qualifiers
+that only affect speed are dropped; nothing is computed here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from measurements.emulator.ptx.syntax import (
 
 
 class Unsupported(Exception):
-    """A form that the machine does not have."""
+    """The runtime does not have this form."""
 
 
 # The bits of ``Flag`` in runtime/isa/ptx.hpp.
@@ -55,7 +55,7 @@ _ONE = {"f32": 0x3F800000, "f16": 0x3C00, "bf16": 0x3F80, "f16x2": 0x3C00, "bf16
 
 
 class SourceOperand(NamedTuple):
-    """An operand that is read. ``width`` in bytes is for constants, 0 where the row of the instruction says it."""
+    """An operand that is read. ``width`` is the bytes of a constant, 0 if the row of the instruction determines it."""
 
     operand: Operand
     width: int = 0
@@ -63,7 +63,10 @@ class SourceOperand(NamedTuple):
 
 @dataclass(slots=True)
 class Form:
-    """``key`` is looked up first, then ``reduced``. Immediates that are strings are labels."""
+    """An instruction for the runtime.
+
+    ``key`` is looked up first, then ``reduced``. Immediates that are strings are labels.
+    """
 
     key: str
     flags: int = 0
@@ -74,7 +77,7 @@ class Form:
 
 
 def form_of(i: Instruction) -> Form:
-    """Raise Unsupported."""
+    """Return the form of an instruction. Raises Unsupported."""
     special = _SPECIAL.get(i.opcode)
     return special(i) if special is not None else _general(i)
 
@@ -99,7 +102,7 @@ def number(operand: Operand) -> int:
 
 
 def groups_pending(operand: Operand) -> int:
-    """How many groups of copies a wait leaves pending. What 6 bits do not hold is 63, as ptxas has it: -1 too."""
+    """Return how many groups of copies a wait leaves pending. Numbers beyond 6 bits, and -1, become 63, as in ptxas."""
     count = number(operand)
     return count if 0 <= count < 64 else 63
 
@@ -113,7 +116,7 @@ def _all(operands: Sequence[Operand], width: int = 0) -> list[SourceOperand]:
 
 
 def _flags(qualifiers: Sequence[str]) -> tuple[int, list[str]]:
-    """Return the flags among qualifiers, and the others."""
+    """Return the flags among qualifiers, and the other qualifiers."""
     flags, rest = _flags_of(tuple(qualifiers))
     return flags, list(rest)
 
@@ -130,7 +133,7 @@ def _flags_of(qualifiers: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
 
 
 def _general(i: Instruction) -> Form:
-    """``opcode.qualifiers d, a, b, c``, where qualifiers may be flags."""
+    """Return the form of ``opcode.qualifiers d, a, b, c``, where qualifiers may be flags."""
     flags, rest = _flags(i.qualifiers)
     if flags & FLAGS["xorsign"]:
         rest.remove("abs")
@@ -181,7 +184,7 @@ def _testp(i: Instruction) -> Form:
 
 
 def _joined(operands: Sequence[Operand], qualifiers: Sequence[str]) -> tuple[list[SourceOperand], list[int]]:
-    """Return the operands of a comparison, and how its result is joined with a predicate."""
+    """Return the operands of a comparison, and how its result is combined with a predicate."""
     joins = ("and", "or", "xor")
     join = next((joins.index(q) + 1 for q in qualifiers if q in joins), 0)
     sources = _all(operands[:2])
@@ -236,7 +239,7 @@ def _cvt(i: Instruction) -> Form:
     if len(rest) != 2 or rest[0] not in CONVERTED or rest[1] not in CONVERTED:
         raise Unsupported
     to, from_ = rest
-    # The row of its own is exact: it knows no flags but the rounding that its name says.
+    # The dedicated row is exact: it has no flags except the rounding in its name.
     plain = f"cvt.rn.{to}.{from_}" if flags == ROUNDING["rn"] else f"cvt.{to}.{from_}"
     width = 4 if from_ in ("e4m3x2", "e5m2x2") else TYPE_BYTES.get(from_, 4)
     sources = _all(i.operands[1:], max(width, 2))
@@ -357,7 +360,7 @@ def _cp(i: Instruction) -> Form:
         rest = rest[:-1]
     predicate = 0
     if rest:
-        # src-size is a number or a register of 32 bits, ignore-src a predicate: told apart by the register's width.
+        # src-size is a number or a 32-bit register, ignore-src a predicate: distinguished by the register's width.
         sources.append(SourceOperand(rest[0], 4))
         predicate = 2
     return Form("cp.async", 0, (), sources, [to.offset, from_.offset, number(i.operands[2]), predicate])
@@ -479,7 +482,7 @@ _MMA = {
     "b1": ((8, 8, 128), (16, 8, 128), (16, 8, 256)),
     **dict.fromkeys(("e2m1", "e2m3", "e3m2"), ((16, 8, 32),)),
 }  # fmt: skip
-_IN_BYTES = ("e4m3", "e5m2", "e2m1", "e2m3", "e3m2")  # of kind::f8f6f4
+_IN_BYTES = ("e4m3", "e5m2", "e2m1", "e2m3", "e3m2")  # types of kind::f8f6f4
 
 
 def _mma(i: Instruction) -> Form:
@@ -487,7 +490,7 @@ def _mma(i: Instruction) -> Form:
     types = [q for q in i.qualifiers if q in MULTIPLIED]
     if len(types) != 4 or shape not in _MMA.get(types[1], ()):
         raise Unsupported
-    if (types[1] == "b1") != ("popc" in i.qualifiers):  # of single bits, how many are set after xor or and
+    if (types[1] == "b1") != ("popc" in i.qualifiers):  # single bits: the number of bits set after xor or and
         raise Unsupported
     if i.qualifiers[:2] != ("sync", "aligned") or any(
         q.startswith(("sp", "kind", "block_scale")) and q != "kind::f8f6f4" for q in i.qualifiers
@@ -592,7 +595,7 @@ _SPECIAL: dict[str, Callable[[Instruction], Form]] = {
 
 
 def call_parts(i: Instruction) -> tuple[tuple[Operand, ...], Operand, tuple[Operand, ...]]:
-    """Results, what is called, arguments."""
+    """Return the results, the callee, and the arguments of a call."""
     operands = list(i.operands)
     results = operands.pop(0).items if isinstance(operands[0], Group) else ()  # type: ignore[union-attr]
     target = operands.pop(0)

@@ -24,7 +24,7 @@ from measurements.emulator.ptx.syntax import (
 _TOKEN = re.compile(
     r"\s*(0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}|[%$A-Za-z_][\w$.%]*|\d[\w.]*(?:[eE][+-]?\d+)?|[\[\]{}(),|!+\-~])"
 )
-# What most operands are, and the commas between them.
+# The most common operands, and the commas between them.
 _NAME = re.compile(r"\s*([%$A-Za-z_][\w$.%]*)\s*")
 _DECIMAL = re.compile(r"\s*(-?)(0|[1-9]\d*)\s*")
 _ADDRESS = re.compile(r"\s*\[\s*([%$A-Za-z_][\w$.%]*)\s*(?:\+\s*(-?)(0|[1-9]\d*)\s*)?\]\s*")
@@ -34,19 +34,20 @@ _COMMA = re.compile(r",(?![^{}\[\]()]*[}\])])")
 
 
 class OperandReader:
-    """Reads the operands of one function, whose ``registers`` become known as they are declared. ``renamed`` says what
-    stands for a name where an inner scope declares it again.
+    """Reads the operands of one function, whose ``registers`` become known as they are declared.
+
+    ``renamed`` gives the replacement of a name that an inner scope redeclares.
     """
 
     def __init__(self, registers: Container[str], renamed: Callable[[str], str]) -> None:
         self._registers, self._renamed = registers, renamed
-        self._known: dict[str, Operand] = {}  # by their text: registers come again and again
+        self._known: dict[str, Operand] = {}  # operands by their text, as registers occur repeatedly
         self._scoped: set[str] = set()  # names whose meaning changes from scope to scope
         self._tokens: list[str] = []
         self._next = 0
 
     def declared(self, name: str, *, in_scope: bool) -> None:
-        """Forget what was read before, which may not be what the name means now."""
+        """Forget earlier operands with this name, whose meaning may change."""
         if in_scope and name not in self._scoped:
             self._scoped.add(name)
             self._known.clear()
@@ -54,7 +55,7 @@ class OperandReader:
             self._known.clear()
 
     def read(self, text: str) -> tuple[Operand, ...]:
-        """Return the operands in ``text``, between commas. Raises PtxError, without a line."""
+        """Return the comma-separated operands in ``text``. Raises PtxError, without a line."""
         if not text:
             return ()
         operands = []
@@ -65,10 +66,10 @@ class OperandReader:
             operands.append(operand)
         return tuple(operands)
 
-    # Operands as compilers write nearly all of them: the same as _parsed makes of them, in fewer steps.
+    # The operands of nearly all compiler output: same result as _parsed, in fewer steps.
 
     def _usual(self, part: str) -> Operand | None:
-        """None where it takes the grammar."""
+        """Return a common operand; None if it needs the full grammar."""
         operand: Operand | None = None
         if "." in part and _PART.search(part):
             return None
@@ -197,7 +198,7 @@ class OperandReader:
 
 
 def number(token: str) -> Number:
-    """Raise PtxError."""
+    """Return a number. Raises PtxError."""
     if token[:2] in ("0f", "0F"):
         return Number(int(token[2:], 16), "f")
     if token[:2] in ("0d", "0D"):

@@ -1,4 +1,4 @@
-"""The text of PTX as data: modules, functions, instructions, operands, and where in the source they come from."""
+"""Data classes for PTX: modules, functions, instructions, operands, and their source lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TYPE_BYTES = {
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A line of the source: of the file that ``.file`` named, as ``.loc`` says."""
+    """A source line: the file from ``.file``, the line from ``.loc``."""
 
     file: str
     line: int
@@ -23,7 +23,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """A register, or a special one: ``%tid.x``."""
+    """A register, or a special one such as ``%tid.x``."""
 
     name: str
 
@@ -55,14 +55,14 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """``{a, b}``."""
+    """A vector ``{a, b}``."""
 
     items: tuple[Operand, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """``p|q``."""
+    """A pair ``p|q``."""
 
     first: Operand
     second: Operand
@@ -70,21 +70,21 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """``!p``."""
+    """A negated predicate ``!p``."""
 
     operand: Operand
 
 
 @dataclass(frozen=True, slots=True)
 class Minus:
-    """``-a``, of a register."""
+    """A negated register ``-a``."""
 
     operand: Operand
 
 
 @dataclass(frozen=True, slots=True)
 class RegisterPart:
-    """``a.b0``, ``a.h10``: bytes or halves of a register."""
+    """Bytes or halves of a register: ``a.b0``, ``a.h10``."""
 
     operand: Register
     part: str
@@ -92,7 +92,7 @@ class RegisterPart:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """``(a, b)``: results and arguments of a call."""
+    """Results or arguments of a call: ``(a, b)``."""
 
     items: tuple[Operand, ...]
 
@@ -132,7 +132,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Function:
-    """``body`` is empty for one that is only declared. ``labels`` and ``tables`` (of brx.idx) count instructions."""
+    """A function; ``body`` is empty for a declaration. ``labels`` and ``tables`` (of brx.idx) count instructions."""
 
     name: str
     is_kernel: bool
@@ -146,7 +146,7 @@ class Function:
     is_defined: bool = True
     cluster: tuple[int, ...] = ()  # .reqnctapercluster, three numbers
     blocks_of_sm: int = 1  # .minnctapersm
-    most_threads: tuple[int, ...] = ()  # of a block: .maxntid, their product counts
+    most_threads: tuple[int, ...] = ()  # .maxntid of a block; only the product matters
     exact_threads: tuple[int, ...] = ()  # .reqntid, three numbers
 
 
@@ -162,4 +162,5 @@ class Module:
 
     @property
     def kernels(self) -> tuple[str, ...]:
+        """Names of the kernels."""
         return tuple(name for name, f in self.functions.items() if f.is_kernel and f.is_defined)

@@ -1,5 +1,5 @@
-"""Which operands does the runtime get of instructions that need code of their own?
+"""Which operands does the runtime get for instructions that need their own translation?
 
-Start at ``mma.py``; there is one file a family. Each turns the operands of its instructions into a row for the
+Start at ``mma.py``; there is one file per family. Each converts the operands of its instructions to a row for the
 runtime. A family imports ``forms`` and ``syntax``, and must not import another family.
 """

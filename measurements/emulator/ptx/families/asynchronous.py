@@ -1,4 +1,4 @@
-"""Forms of what works asynchronously: mbarriers, bulk copies, and the fences between the proxies."""
+"""Forms of asynchronous instructions: mbarriers, bulk copies, and the fences between proxies."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _ARRIVALS = ("plain", "expect_tx", "noComplete")  # the order of Arrival in runt
 
 
 def async_form(i: Instruction) -> Form | None:
-    """None for all other instructions. Raises Unsupported."""
+    """Return the form; None for all other instructions. Raises Unsupported."""
     form = _ASYNC.get(i.opcode)
     return form(i) if form is not None else None
 
 
 def _sink(operand: Operand) -> list[Operand]:
-    """Return a destination, none for ``_``."""
+    """Return the destination; empty for ``_``."""
     return [] if isinstance(operand, Register) and operand.name == "_" else [operand]
 
 
@@ -81,13 +81,13 @@ def _tensor_map_fence(i: Instruction) -> Form:
         return Form("fence.tensormap.release", flags)
     at = address_of(i.operands[0])
     if number(i.operands[1]) != _MAP_BYTES:
-        raise Unsupported  # ptxas refuses it
+        raise Unsupported  # ptxas rejects it
     return Form("fence.tensormap.acquire", flags, (), [SourceOperand(at.base, 8)], [at.offset])
 
 
 _MAP_BYTES = 128
-# What tensormap.replace can set, in the order of MapField in runtime/isa/async/tensor_map.hpp, and how many dimensions
-# have one (0: the map has). The largest number of those that are immediate, of what the machine has.
+# Fields of tensormap.replace, in the order of MapField in runtime/isa/async/tensor_map.hpp, and how many dimensions
+# have one (0: the map has). For immediates, the largest supported number.
 _FIELDS = {
     "global_address": 0, "rank": 0, "box_dim": 5, "global_dim": 5, "global_stride": 4, "element_stride": 5,
     "elemtype": 0, "interleave_layout": 0, "swizzle_mode": 0, "fill_mode": 0,
@@ -96,13 +96,16 @@ _LARGEST = {"elemtype": 12, "interleave_layout": 2, "swizzle_mode": 3, "fill_mod
 
 
 def _tensormap(i: Instruction) -> Form:
-    """``replace``: ``[map], value`` or ``[map], dimension, value``; ``cp_fenceproxy``: ``[to], [from], 128``."""
+    """Return the form of ``replace``: ``[map], value`` or ``[map], dimension, value``.
+
+    ``cp_fenceproxy`` has ``[to], [from], 128``.
+    """
     what, *q = i.qualifiers
     at = address_of(i.operands[0])
     if what == "cp_fenceproxy":
         from_ = address_of(i.operands[1])
         if number(i.operands[2]) != _MAP_BYTES:
-            raise Unsupported  # ptxas refuses it
+            raise Unsupported  # ptxas rejects it
         sources = [SourceOperand(at.base, 8), SourceOperand(from_.base, 8)]
         return Form(
             "tensormap.cp_fenceproxy", FLAGS["cta"] if "cta" in q else 0, (), sources, [1, at.offset, from_.offset]
@@ -146,7 +149,7 @@ def _cp(i: Instruction) -> Form | None:
 
 
 def _bulk_load(i: Instruction) -> Form:
-    """``[to], [from], bytes, [mbarrier]``."""
+    """Return the form of ``[to], [from], bytes, [mbarrier]``."""
     if any(q.startswith(("cp_mask", "ignore_oob")) for q in i.qualifiers):
         raise Unsupported
     to, from_, barrier = (address_of(i.operands[k]) for k in (0, 1, 3))
@@ -194,7 +197,7 @@ _IN_SHARED = {
 
 
 def _reduction(i: Instruction, known: dict[str, tuple[str, ...]]) -> tuple[int, int, int]:
-    """Return its number, counted from 1, kind and bytes of an element. Raises Unsupported."""
+    """Return number (from 1), kind and element bytes of a reduction. Raises Unsupported."""
     operation = next((q for q in i.qualifiers if q in _REDUCTIONS), "")
     kind = i.qualifiers[-1]
     if kind not in known.get(operation, ()):
@@ -203,7 +206,7 @@ def _reduction(i: Instruction, known: dict[str, tuple[str, ...]]) -> tuple[int, 
 
 
 def _bulk_store(i: Instruction) -> Form:
-    """``[to], [from], bytes{, mask}``."""
+    """Return the form of ``[to], [from], bytes{, mask}``."""
     if "bulk_group" not in i.qualifiers:
         raise Unsupported
     to, from_ = (address_of(o) for o in i.operands[:2])
@@ -215,7 +218,7 @@ def _bulk_store(i: Instruction) -> Form:
 
 
 def _tensor_store(i: Instruction) -> Form:
-    """``[map, {coordinates}], [from]``."""
+    """Return the form of ``[map, {coordinates}], [from]``."""
     reduction = 0
     if i.qualifiers[0] == "reduce":
         reduction = next(k + 1 for k, name in enumerate(_REDUCTIONS) if name in i.qualifiers)
@@ -231,7 +234,7 @@ def _tensor_store(i: Instruction) -> Form:
     return Form("tensor.store", 0, (), sources, [rank, map_.offset, from_.offset, reduction, scatters, pixels])
 
 
-_GATHERED = 4  # rows of tile::gather4 and tile::scatter4
+_GATHERED = 4  # number of rows of tile::gather4 and tile::scatter4
 
 
 def _rank(qualifiers: Sequence[str]) -> int:
@@ -239,8 +242,9 @@ def _rank(qualifiers: Sequence[str]) -> int:
 
 
 def _tile(qualifiers: Sequence[str], map_: Address, of_rows: str, of_pixels: str) -> tuple[int, int, int]:
-    """Return dimensions, whether it is four rows (``of_rows``) of a matrix instead of a box, and whether it is pixels
-    (``of_pixels``).
+    """Return the number of dimensions, whether four rows of a matrix are copied, and whether it is im2col.
+
+    ``of_rows`` and ``of_pixels`` are the qualifiers that select the last two.
     """
     if any(q.startswith(("im2col", "tile::")) and q not in (of_rows, of_pixels) for q in qualifiers):
         raise Unsupported
@@ -273,7 +277,7 @@ def _tensor_load(i: Instruction) -> Form:
 
 
 def _st(i: Instruction) -> Form | None:
-    """``st.async [to], values, [mbarrier]`` and ``st.bulk [to], bytes, 0``."""
+    """Return the form of ``st.async [to], values, [mbarrier]`` or ``st.bulk [to], bytes, 0``."""
     if i.qualifiers[:1] == ("bulk",):
         return _zeros(i)
     if i.qualifiers[:1] != ("async",):
@@ -296,7 +300,7 @@ def _zeros(i: Instruction) -> Form:
 
 
 def _red(i: Instruction) -> Form | None:
-    """``red.async [to], value, [mbarrier]``."""
+    """Return the form of ``red.async [to], value, [mbarrier]``."""
     if i.qualifiers[:1] != ("async",):
         return None
     if "mbarrier::complete_tx::bytes" not in i.qualifiers:
@@ -336,7 +340,7 @@ def _setmaxnreg(i: Instruction) -> Form:
 
 
 def _launch_control(i: Instruction) -> Form:
-    """``try_cancel [answer], [mbarrier]``, and what answers say."""
+    """Return the form of ``try_cancel [answer], [mbarrier]``, or of a query of its answer."""
     what, *q = i.qualifiers
     if what == "try_cancel":
         to, barrier = (address_of(o) for o in i.operands)

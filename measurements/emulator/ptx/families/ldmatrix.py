@@ -9,7 +9,7 @@ from measurements.emulator.ptx.syntax import Instruction, Operand
 
 
 def ldmatrix_form(i: Instruction) -> Form | None:
-    """None for another instruction. Raises Unsupported."""
+    """Return the form; None for another instruction. Raises Unsupported."""
     if i.opcode == "movmatrix":
         return Form("movmatrix", 0, [i.operands[0]], [SourceOperand(i.operands[1])], [1])
     return _load_or_store(i) if i.opcode in ("ldmatrix", "stmatrix") else None
@@ -34,12 +34,12 @@ def _load_or_store(i: Instruction) -> Form:
     return Form(i.opcode, 0, values if load else (), sources, immediates)
 
 
-# Of matrices of bytes: rows, registers of one, how many there may be, whether they are transposed on their way.
+# For matrices of bytes: rows, registers per matrix, possible numbers of matrices, whether they are transposed.
 _BYTE_MATRICES = {
     ("ldmatrix", "m16n16"): (16, 2, (1, 2), True), ("ldmatrix", "m8n16"): (8, 1, (1, 2, 4), False),
     ("stmatrix", "m16n8"): (8, 1, (1, 2, 4), True),
 }  # fmt: skip
-_PACKED = {"b8": 0, "b8x16": 0, "b6x16_p32": 6, "b4x16_p64": 4}  # bits of a value that is unpacked
+_PACKED = {"b8": 0, "b8x16": 0, "b6x16_p32": 6, "b4x16_p64": 4}  # bits of a packed value
 
 
 def _byte_matrix(i: Instruction, count: int) -> Form:

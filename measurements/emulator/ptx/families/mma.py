@@ -1,5 +1,6 @@
-"""How a decoded mma.sync becomes a row of the machine where it has block scales (PTX ISA 9.7.14.3, sm_120a), where A is
-sparse (9.7.14.6), or where it is four products (9.7.14.5.1).
+"""Forms of mma.sync with block scales, with a sparse A, or of four products.
+
+PTX ISA 9.7.14.3 (sm_120a), 9.7.14.6 and 9.7.14.5.1.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from measurements.emulator.ptx.forms import FLAGS, MULTIPLIED, Form, SourceOpera
 from measurements.emulator.ptx.syntax import Instruction, Number, Operand, Vector
 
 _BYTES = ("e4m3", "e5m2", "e2m1", "e2m3", "e3m2")
-# By kind: (m, n, k), types of a and b, those of scales by how many a row of k has, and how many there are unless said.
+# By kind: (m, n, k), types of a and b, types of scales by their number per row of k, and the default number.
 _KINDS: dict[str, tuple[str, tuple[str, ...], dict[int, tuple[str, ...]], int]] = {
     "kind::mxf8f6f4": ("m16n8k32", _BYTES, {1: ("ue8m0",)}, 1),
     "kind::mxf4": ("m16n8k64", ("e2m1",), {2: ("ue8m0",)}, 2),
@@ -18,10 +19,10 @@ _ELEMENTS = _BYTES  # in the order of isa/matrix/block_scaled.cpp
 
 
 def block_scaled_form(i: Instruction) -> Form | None:
-    """None for another instruction. Raises Unsupported.
+    """Return the form of mma with block scales; None for another instruction. Raises Unsupported.
 
-    Immediates: 1 whole warp, k, types of a and b, scales of a row, whether they are ue4m3, and of a and of b the first
-    byte of the scales and the lanes of each four that have them.
+    Immediates: 1 whole warp, k, types of a and b, scales per row, whether they are ue4m3, and for a and b the first
+    byte of the scales and which lanes of each four have them.
     """
     if i.opcode != "mma" or "block_scale" not in i.qualifiers:
         return None
@@ -50,7 +51,7 @@ def block_scaled_form(i: Instruction) -> Form | None:
     return Form("mma.block_scale", 0, d, [SourceOperand(o, 4) for o in (*a, *b, *c, scale_a, scale_b)], immediates)
 
 
-# By the type of a: its bits, the k of m16n8k, those of A for each 2 bits of metadata, and types of d.
+# By the type of a: its bits, the k of m16n8k, elements of A per 2 bits of metadata, and types of d.
 _SPARSE: dict[str, tuple[int, tuple[int, ...], int, tuple[str, ...]]] = {
     "tf32": (32, (8, 16), 1, ("f32",)),
     "f16": (16, (16, 32), 2, ("f16", "f32")),
@@ -59,12 +60,12 @@ _SPARSE: dict[str, tuple[int, tuple[int, ...], int, tuple[str, ...]]] = {
     **dict.fromkeys(("s8", "u8"), (8, (32, 64), 2, ("s32",))),
     **dict.fromkeys(("s4", "u4"), (4, (64, 128), 4, ("s32",))),
 }
-_FAMILIES = (("s8", "u8"), ("s4", "u4"), ("e4m3", "e5m2"))  # b may be of another type than a
+_FAMILIES = (("s8", "u8"), ("s4", "u4"), ("e4m3", "e5m2"))  # b may have another type than a within a family
 _VARIANTS = ("sp", "sp::ordered_metadata")
 
 
 def sparse_mma_form(i: Instruction) -> Form | None:
-    """None for another instruction. Raises Unsupported.
+    """Return the form of sparse mma; None for another instruction. Raises Unsupported.
 
     Immediates: 1 whole warp, k, types of d, a, b and c, registers of d, a, b and c, the selector of the lanes that have
     the metadata, and whether its indices must ascend.
@@ -92,7 +93,7 @@ def sparse_mma_form(i: Instruction) -> Form | None:
     metadata, selector = i.operands[4:]
     if [len(x) for x in (d, a, b, c)] != [held := 2 if d_type == "f16" else 4, k * bits // 128, k * bits // 128, held]:
         raise Unsupported
-    selectors = 32 * of_field // k  # all lanes have metadata, or one or two of each four
+    selectors = 32 * of_field // k  # all lanes have metadata, or one or two lanes of each four
     if not isinstance(selector, Number) or selector.kind != "i" or selector.bits >= selectors:
         raise Unsupported
     ordered = int(i.qualifiers[0] == "sp::ordered_metadata")
@@ -102,9 +103,9 @@ def sparse_mma_form(i: Instruction) -> Form | None:
 
 
 def quad_mma_form(i: Instruction) -> Form | None:
-    """None for another instruction than mma.m8n8k4 of f16. Raises Unsupported.
+    """Return the form of mma.m8n8k4 of f16; None for another instruction. Raises Unsupported.
 
-    Immediates: 1 whole warp, whether d, and c, is of f32, whether a lies along rows, and b.
+    Immediates: 1 whole warp, whether d and c are f32, whether a and b are row-major.
     """
     if i.opcode != "mma" or "m8n8k4" not in i.qualifiers or "f16" not in i.qualifiers:
         return None
@@ -127,7 +128,7 @@ def _items(operand: Operand) -> tuple[Operand, ...]:
 
 
 def _selector(operand: Operand, scales: int, lanes: int) -> tuple[int, int]:
-    """Return the first byte, and which of so many groups of lanes: constants, the byte a multiple of ``scales``."""
+    """Return the first byte, and the group of lanes; both must be constants, the byte a multiple of ``scales``."""
     items = _items(operand)
     if len(items) != 2 or not all(isinstance(item, Number) and item.kind == "i" for item in items):
         raise Unsupported

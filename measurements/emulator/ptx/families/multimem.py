@@ -1,5 +1,6 @@
-"""Forms of accesses to a multicast object (PTX ISA 9.7.9.14). That of a machine with one GPU has one replica: loads
-reduce nothing, and each form is an access to global memory.
+"""Forms of accesses to a multicast object (PTX ISA 9.7.9.14), which has one replica on a machine with one GPU.
+
+Loads therefore reduce nothing, and each form is an access to global memory.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from dataclasses import replace
 from measurements.emulator.ptx.forms import Form, Unsupported, form_of, values_of
 from measurements.emulator.ptx.syntax import TYPE_BYTES, Address, Instruction
 
-# What each is in global memory, and with which semantics; the first one is meant where none is named.
+# Equivalents in global memory with their semantics; the first one is the default.
 _ACCESSES = {
     "ld_reduce": ("ld", ("weak", "relaxed", "acquire")), "st": ("st", ("weak", "relaxed", "release")),
     "red": ("red", ("relaxed", "release")),
@@ -27,7 +28,7 @@ _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 
 
 def multimem_form(i: Instruction) -> Form | None:
-    """None for another instruction. Raises Unsupported."""
+    """Return the form; None for another instruction. Raises Unsupported."""
     if i.opcode != "multimem":
         return None
     what, *named, kind = i.qualifiers

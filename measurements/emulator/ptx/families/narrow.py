@@ -1,5 +1,6 @@
-"""Forms of conversions to and from pairs of numbers of four to eight bits without infinities (PTX ISA 9.7.9.22), and of
-f32 arithmetic with operands of 16 bits (9.7.5), both of sm_100 and later.
+"""Forms of conversions of pairs of 4-bit to 8-bit numbers, and of f32 arithmetic with 16-bit operands.
+
+PTX ISA 9.7.9.22 and 9.7.5, sm_100 and later.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ _HALVES = ("f16", "bf16")
 
 
 def narrow_form(i: Instruction) -> Form | None:
-    """None for another instruction. Raises Unsupported."""
+    """Return the form; None for another instruction. Raises Unsupported."""
     if i.opcode == "cvt" and set(_NARROW) & set(i.qualifiers):
         return _conversion(i)
     if i.opcode in ("add", "sub", "fma") and i.qualifiers[-2:-1] == ("f32",) and i.qualifiers[-1] in _HALVES:
@@ -23,7 +24,7 @@ def narrow_form(i: Instruction) -> Form | None:
 
 
 def _flags(i: Instruction, known: tuple[str, ...]) -> int:
-    """Return the flags in front of the two types. Raises Unsupported."""
+    """Return the flags before the two types. Raises Unsupported."""
     flags = 0
     for q in i.qualifiers[:-2]:
         if q not in known:
@@ -50,7 +51,7 @@ def _conversion(i: Instruction) -> Form:
 
 
 def _mixed(i: Instruction) -> Form:
-    """``d, a, c`` and ``d, a, b, c``: c and d of f32."""
+    """Return the form of ``d, a, c`` or ``d, a, b, c``, where c and d are f32."""
     flags = _flags(i, ("rn", "rz", "rm", "rp", "sat"))
     *narrow, last = i.operands[1:]
     sources = [*(SourceOperand(o, 2) for o in narrow), SourceOperand(last, 4)]

@@ -1,4 +1,4 @@
-"""Forms of local memory whose size is known only when it runs (PTX ISA 9.7.12)."""
+"""Forms of local memory whose size is only known at run time (PTX ISA 9.7.12)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from measurements.emulator.ptx.syntax import TYPE_BYTES, Instruction
 
 
 def stack_form(i: Instruction) -> Form | None:
-    """None for another instruction. Raises Unsupported."""
+    """Return the form; None for another instruction. Raises Unsupported."""
     if i.opcode == "stacksave":
         return Form("stacksave", 0, [i.operands[0]])
     if i.opcode == "stackrestore":
@@ -18,5 +18,5 @@ def stack_form(i: Instruction) -> Form | None:
 def _alloca(i: Instruction) -> Form:
     alignment = number(i.operands[2]) if len(i.operands) > 2 else 0
     if alignment < 0 or alignment & (alignment - 1):
-        raise Unsupported  # ptxas refuses it
+        raise Unsupported  # ptxas rejects it
     return Form("alloca", 0, [i.operands[0]], [SourceOperand(i.operands[1], TYPE_BYTES[i.qualifiers[0]])], [alignment])

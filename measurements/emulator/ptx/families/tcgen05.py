@@ -1,4 +1,4 @@
-"""How a decoded tcgen05 instruction (PTX ISA 9.7.16, sm_100a and its family) becomes a row of the machine."""
+"""Forms of tcgen05 instructions (PTX ISA 9.7.16, sm_100a and its family)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COPIES = ("128x256b", "4x256b", "128x128b", "64x128b.warpx2::02_13", "64x128b.w
 
 
 def tcgen05_form(i: Instruction) -> Form | None:
-    """None for another instruction. Raises Unsupported."""
+    """Return the form; None for another instruction. Raises Unsupported."""
     if i.opcode != "tcgen05":
         return None
     what, *rest = i.qualifiers
@@ -30,7 +30,7 @@ def tcgen05_form(i: Instruction) -> Form | None:
 
 
 def _group(qualifiers: list[str]) -> int:
-    """Blocks that work together: 1 or 2."""
+    """Return the number of blocks that work together: 1 or 2."""
     return 2 if "cta_group::2" in qualifiers else 1
 
 
@@ -50,7 +50,10 @@ def _relinquish(i: Instruction, q: list[str]) -> Form:
 
 
 def _move(i: Instruction, q: list[str]) -> Form:
-    """Immediates: 1 whole warp, offset, Shape, columns between the halves of 16x32bx2, whether 16 bits are packed."""
+    """Return the form of a load or store of tensor memory.
+
+    Immediates: 1 whole warp, offset, Shape, columns between the halves of 16x32bx2, whether 16-bit values are packed.
+    """
     loads = i.qualifiers[0] == "ld"
     if "red" in q or q[:2] != ["sync", "aligned"]:
         raise Unsupported
@@ -89,17 +92,18 @@ def _commit(i: Instruction, q: list[str]) -> Form:
 
 
 def _cp(i: Instruction, q: list[str]) -> Form:
-    shape = ".".join(x for x in q if "cta_group" not in x)  # with a format, values would be unpacked
+    shape = ".".join(x for x in q if "cta_group" not in x)  # a format would unpack values
     to = address_of(i.operands[0])
     sources = [SourceOperand(to.base, 4), SourceOperand(i.operands[1], 8)]
     return Form("tcgen05.cp", 0, (), sources, [to.offset, _group(q), _COPIES.index(shape)])
 
 
 def _mma(i: Instruction, q: list[str]) -> Form:
-    """``[d], a, b, descriptor, {scales,} {lanes,} accumulate {, scale of d}``, where a is a descriptor or ``[a]``.
+    """Return the form of ``[d], a, b, descriptor, {scales,} {lanes,} accumulate {, scale of d}``.
 
-    Immediates: blocks, Kind, values of K with one scale (0: none), whether A is in tensor memory, whether lanes are
-    named, the power of two that divides d, and offsets of d, A and the scales. Sources: in the order of the operands.
+    a is a descriptor or ``[a]``. Immediates: blocks, Kind, values of K per scale (0: none), whether A is in tensor
+    memory, whether lanes are named, the power of two that divides d, and offsets of d, A and the scales. Sources: in
+    the order of the operands.
     """
     kind = next((x.removeprefix("kind::") for x in q if x.startswith("kind::")), "")
     if kind not in _KINDS or {"ws", "sp"} & set(q):

@@ -9,14 +9,14 @@ from measurements.emulator.ptx.syntax import TYPE_BYTES, Address, Instruction, O
 
 # Coordinates that each geometry has, and whether the first one is a layer.
 _GEOMETRIES = {"1d": (1, 0), "2d": (2, 0), "3d": (3, 0), "a1d": (1, 1), "a2d": (2, 1)}
-_COORDINATES = ("s32", "f32")  # the order of the runtime's
+_COORDINATES = ("s32", "f32")  # in the runtime's order
 _RESULTS = ("f32", "s32", "u32")
 _QUERIES = ("width", "height", "depth", "channel_data_type", "channel_order", "normalized_coords", "array_size")
-_BORDERS = ("trap", "clamp", "zero")  # what a surface does outside
+_BORDERS = ("trap", "clamp", "zero")  # behaviour of surfaces out of bounds
 
 
 def texture_form(i: Instruction) -> Form | None:
-    """None for all other instructions. Raises Unsupported."""
+    """Return the form; None for all other instructions. Raises Unsupported."""
     form = _TEXTURES.get(i.opcode)
     return form(i) if form is not None else None
 
@@ -29,12 +29,12 @@ def _place(operand: Operand) -> tuple[Address, tuple[Operand, ...]]:
 def _geometry(i: Instruction) -> tuple[int, int]:
     found = [q for q in i.qualifiers if q in _GEOMETRIES]
     if len(found) != 1:
-        raise Unsupported  # cubes, and several samples
+        raise Unsupported  # cube maps and multisampling
     return _GEOMETRIES[found[0]]
 
 
 def _tex(i: Instruction) -> Form:
-    """``tex.2d.v4.f32.f32 {r, g, b, a}, [handle, {x, y}]``; ``.level`` has the level behind it."""
+    """Return the form of ``tex.2d.v4.f32.f32 {r, g, b, a}, [handle, {x, y}]``; ``.level`` appends the level."""
     *_, result, coordinate = i.qualifiers
     dimensions, layered = _geometry(i)
     at, coordinates = _place(i.operands[1])
@@ -54,7 +54,10 @@ def _tex(i: Instruction) -> Form:
 
 
 def _surface(i: Instruction) -> Form:
-    """``suld.b.2d.v2.b32.trap {r, g}, [handle, {x, y}]``, ``sust.b...  [handle, {x, y}], {r, g}``; x is in bytes."""
+    """Return the form of ``suld.b.2d.v2.b32.trap {r, g}, [handle, {x, y}]`` or ``sust.b... [handle, {x, y}], {r, g}``.
+
+    x is in bytes.
+    """
     load = i.opcode == "suld"
     kind, border = i.qualifiers[-2:]
     dimensions, layered = _geometry(i)

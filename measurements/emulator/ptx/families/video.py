@@ -1,4 +1,4 @@
-"""Forms of video instructions (PTX ISA 9.7.17): of one part of each operand, or of two halves or four bytes at once."""
+"""Forms of video instructions (PTX ISA 9.7.17): on one part of each operand, or on two halves or four bytes at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SCALES = {"shr7": 7, "shr15": 15}
 
 
 def video_form(i: Instruction) -> Form | None:
-    """None for another instruction. Raises Unsupported."""
+    """Return the form; None for another instruction. Raises Unsupported."""
     found = _NAME.fullmatch(i.opcode)
     if found is None:
         return None
@@ -30,8 +30,8 @@ def video_form(i: Instruction) -> Form | None:
 
 
 def _common(i: Instruction, operation: str) -> tuple[list[int], list[str]]:
-    """Return operation, comparison, whether d, a and b are signed, secondary operation; and the other qualifiers."""
-    count = 2 if operation == "set" else 3  # its result is 0 or 1
+    """Return operation, comparison, signedness of d, a and b, secondary operation; and the other qualifiers."""
+    count = 2 if operation == "set" else 3  # the result of set is 0 or 1
     kinds, rest = i.qualifiers[:count], list(i.qualifiers[count:])
     if not set(kinds) <= {"u32", "s32"}:
         raise Unsupported
@@ -51,7 +51,7 @@ def _selected(operand: Operand) -> tuple[Operand, str]:
 
 
 def _bits(part: str) -> tuple[int, int]:
-    """Return the first bit of a byte or a half, and how many it has."""
+    """Return the first bit and the number of bits of a byte or a half."""
     if not part:
         return _WHOLE
     if part not in ("b0", "b1", "b2", "b3", "h0", "h1"):
@@ -61,7 +61,10 @@ def _bits(part: str) -> tuple[int, int]:
 
 
 def _scalar(i: Instruction, operation: str) -> Form:
-    """``d, a, b{, c}`` with parts of the first three; c is joined with the result, or has what is around it."""
+    """Return the form of ``d, a, b{, c}`` with parts of the first three.
+
+    c is combined with the result, or provides the other parts.
+    """
     common, rest = _common(i, operation)
     (d, to), (a, of_a), (b, of_b) = map(_selected, i.operands[:3])
     third = i.operands[3:]
@@ -76,7 +79,7 @@ def _scalar(i: Instruction, operation: str) -> Form:
 
 
 def _simd(i: Instruction, operation: str, parts: int) -> Form:
-    """``d, a, b, c``: parts of d that the mask names are made of any of (b, a); the others are those of c."""
+    """Return the form of ``d, a, b, c``: masked parts of d are computed from parts of (b, a), the others are c's."""
     common, rest = _common(i, operation)
     (d, mask), (a, of_a), (b, of_b) = map(_selected, i.operands[:3])
     adds = bool(common[-1])
@@ -90,14 +93,14 @@ def _simd(i: Instruction, operation: str, parts: int) -> Form:
     ]
     if any(len(numbers) != parts for numbers in of_parts):
         raise Unsupported
-    # Of c nothing is left where all parts are written.
+    # c is unused if all parts are written.
     third = Number(0) if len(chosen) == parts and not adds else i.operands[3]
     immediates = [*common, parts, sum(1 << n for n in chosen), *(n for numbers in of_parts for n in reversed(numbers))]
     return Form("video.simd", _saturation(i), [d], [SourceOperand(o, 4) for o in (a, b, third)], immediates)
 
 
 def _numbers(text: str, letter: str, count: int) -> list[int]:
-    """Return the parts that ``b3210`` names, the highest first."""
+    """Return the parts in a selector such as ``b3210``, the highest first."""
     numbers = [int(c) for c in text[1:]]
     if text[0] != letter or not numbers or max(numbers) >= count:
         raise Unsupported
@@ -105,7 +108,7 @@ def _numbers(text: str, letter: str, count: int) -> list[int]:
 
 
 def _multiply_add(i: Instruction) -> Form:
-    """``d, {-}a, {-}b, {-}c`` with parts of a and b."""
+    """Return the form of ``d, {-}a, {-}b, {-}c`` with parts of a and b."""
     d, *factors = i.operands
     kinds = i.qualifiers[:3]
     rest = [q for q in i.qualifiers[3:] if q not in ("sat", "po", *_SCALES)]

@@ -1,19 +1,19 @@
-"""Forms of wgmma (PTX ISA 9.7.15), dense, sparse and of single bits."""
+"""Forms of wgmma (PTX ISA 9.7.15): dense, sparse and single-bit."""
 
 from __future__ import annotations
 
 from measurements.emulator.ptx.forms import FLAGS, MULTIPLIED, Form, SourceOperand, Unsupported, number, values_of
 from measurements.emulator.ptx.syntax import Instruction, Vector
 
-_INTEGER_COLUMNS = (8, 16, 24, *range(32, 257, 16))  # of 8-bit integers and bits
+_INTEGER_COLUMNS = (8, 16, 24, *range(32, 257, 16))  # n for 8-bit integers and bits
 _BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "b1": 1}
-_ROW_BITS = 256  # of A, as it is stored: of a sparse one half of its k elements
+_ROW_BITS = 256  # bits per stored row of A; a sparse A stores half of its k elements
 _INTEGERS = ("s8", "u8", "b1")
-_MOST_PENDING = 7  # groups that wait_group holds
+_MOST_PENDING = 7  # largest number of groups of wait_group
 
 
 def wgmma_form(i: Instruction) -> Form | None:
-    """None for another instruction. Raises Unsupported."""
+    """Return the form; None for another instruction. Raises Unsupported."""
     if i.opcode != "wgmma":
         return None
     what, *q = i.qualifiers
@@ -21,7 +21,7 @@ def wgmma_form(i: Instruction) -> Form | None:
         return Form(f"wgmma.{what}", immediates=[1])
     if what == "wait_group":
         pending = number(i.operands[0])
-        if pending < 0:  # ptxas refuses it
+        if pending < 0:  # ptxas rejects it
             raise Unsupported
         return Form("wgmma.wait_group", immediates=[1, min(pending, _MOST_PENDING)])
     if what != "mma_async":
@@ -30,7 +30,10 @@ def wgmma_form(i: Instruction) -> Form | None:
 
 
 def _multiply(i: Instruction, q: list[str]) -> Form:
-    """``d, a, b{, metadata, selector}, accumulate{, signs of a and b}{, whether a and b are transposed}``."""
+    """Return the form of a multiplication.
+
+    Operands: ``d, a, b{, metadata, selector}, accumulate{, signs of a and b}{, whether a and b are transposed}``.
+    """
     sparse = q[0] == "sp"
     shape = next(x for x in q if x.startswith("m64n"))
     columns, k = (int(n) for n in shape[4:].split("k"))
@@ -47,7 +50,9 @@ def _multiply(i: Instruction, q: list[str]) -> Form:
     metadata, selector = [], 0
     if sparse:
         metadata, selector, rest = [SourceOperand(rest[0], 4)], number(rest[1]), rest[2:]
-        if selector not in ((0,) if _BITS[a_type] == 8 else (0, 1)):  # all lanes have metadata, or two of each four
+        if selector not in (
+            (0,) if _BITS[a_type] == 8 else (0, 1)
+        ):  # all lanes have metadata, or two lanes of each four
             raise Unsupported
     accumulate, *scales = rest
     registers = values_of(d)
@@ -58,7 +63,7 @@ def _multiply(i: Instruction, q: list[str]) -> Form:
     negated = [int(n == -1) for n in numbers[:2]] if not integer else [0, 0]
     transposed = numbers[2:]
     if any(n not in (1, -1) for n in numbers[:2]) or any(n not in (0, 1) for n in transposed):
-        raise Unsupported  # ptxas refuses them
+        raise Unsupported  # ptxas rejects them
     if in_registers:
         transposed = [0, *transposed]
     transposed = [*transposed, 0, 0][:2]

@@ -1,9 +1,9 @@
-// The runner: reads a program, runs one launch of it, writes what it found and the written buffers.
+// The runner: reads bytecode, runs one launch of it, and writes a report and the modified buffers.
 //
-//   runner PROGRAM JOB DATA REPORT
+// runner PROGRAM JOB DATA REPORT
 //
-// JOB holds one setting a line; DATA the content of all buffers, which written ones replace; REPORT the JSON lines.
-// The process ends itself at the time limit, of CPU seconds. A crash ends it too, after the report of the crash.
+// JOB has one setting per line; DATA the contents of all buffers, which modified ones replace; REPORT the JSON lines.
+// The process ends itself at the time limit in CPU seconds, and after a crash, which it reports.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -43,25 +43,25 @@ namespace {
 
 using ptx::TensorMapSpec;
 
-// A byte of a buffer that a pointer points to.
+// The byte of a buffer to which a pointer points.
 struct Target {
   std::size_t buffer, offset;
 };
 
-// The eight bytes at ``at`` are the address of ``target``. ``stood`` are those that the host has there.
+// The eight bytes at ``at`` are the address of ``target``. ``stood``: the host's bytes there.
 struct AddressInMemory {
   std::size_t buffer, at;
   Target target;
   std::uint64_t stood = 0;
 };
 
-// The same in the bytes of a parameter that is passed by value.
+// The same in the bytes of a parameter passed by value.
 struct AddressInValue {
   std::size_t parameter, at;
   Target target;
 };
 
-// Bytes that launches before this one may still write, or read: of a buffer, or of a program's memory (buffer -1).
+// Bytes that earlier launches may still write, or read: of a buffer, or of a program's memory (buffer -1).
 struct Unfinished {
   std::int64_t buffer = -1;
   std::uint64_t first = 0, bytes = 0;
@@ -71,32 +71,32 @@ struct Unfinished {
 struct Job {
   std::vector<BufferSpec> buffers;
   std::vector<std::size_t> offsets;  // in DATA
-  std::vector<std::string> values;   // bytes of the parameters that are passed by value
+  std::vector<std::string> values;   // bytes of the parameters passed by value
   std::vector<TensorMapSpec> maps;
-  // Of each parameter: p with a pointer, v with a value, t with a tensor map, by their indices.
+  // For each parameter: p with a pointer, v with a value, t with a tensor map, by their indices.
   std::vector<std::pair<char, std::size_t>> parameters;
   std::string arena;
   bool uses = false;  // whether to report how a program's memory is used
-  std::vector<std::pair<std::string, std::size_t>> symbols;  // variables of the program that are buffers
+  std::vector<std::pair<std::string, std::size_t>> symbols;  // variables of the kernel that are buffers
   std::vector<ptx::Texture> textures;
-  std::vector<std::pair<std::string, std::size_t>> fills;  // __constant__ variables that buffers are copied to
+  std::vector<std::pair<std::string, std::size_t>> fills;  // __constant__ variables to which buffers are copied
   std::vector<Target> pointers;
-  std::vector<std::pair<std::size_t, std::size_t>> defined;  // buffer, and where in DATA the flags of its bytes are
+  std::vector<std::pair<std::size_t, std::size_t>> defined;  // buffer, and the offset in DATA of the flags of its bytes
   std::vector<AddressInMemory> addresses;
   std::vector<AddressInValue> inside;
   std::vector<Unfinished> unfinished;
-  bool lists_writes = false;  // whoever reads the data needs to know what was written
+  bool lists_writes = false;  // the reader of the data needs to know what was written
   double time_limit = 60;
 };
 
-Machine* running = nullptr;  // for the handlers of signals
+Machine* running = nullptr;  // for signal handlers
 
 [[noreturn]] void fail(const std::string& message) {
   std::fprintf(stderr, "emulator: %s\n", message.c_str());
   std::exit(1);
 }
 
-// ``copied``: what the launch writes stays its own; ``kept``: until it ends.
+// ``copied``: writes of the launch stay private; ``kept``: until it ends.
 void map_arena(Machine& machine, const char* path, std::uint64_t base, std::size_t bytes, bool copied, bool kept) {
   const int fd = open(path, O_RDWR | O_CLOEXEC);
   if (fd < 0) fail("cannot open the memory of the program");
@@ -229,7 +229,7 @@ Job read_job(Machine& machine, const char* path) {
       job.parameters.push_back({'t', job.maps.size()});
       job.maps.push_back(m);
     } else if (key == "arena") {
-      // Memory of another process, and where its buffers lie: at the same addresses as there.
+      // Memory of another process, and the positions of its buffers: at the same addresses.
       std::uint64_t base = 0;
       std::size_t bytes = 0;
       bool copied = false, kept = false;
@@ -253,7 +253,7 @@ Job read_job(Machine& machine, const char* path) {
       job.buffers.push_back(b);
       job.offsets.push_back(0);
     } else if (key == "heap") {
-      // Of the program, in the arena: where, how many bytes, cudaLimitMallocHeapSize, how often it was reset.
+      // Heap of the program, in the arena: position, bytes, cudaLimitMallocHeapSize, number of resets.
       std::uint64_t address = 0, resets = 0;
       std::size_t bytes = 0, limit = 0;
       bool copied = false;
@@ -299,7 +299,7 @@ void transfer(int fd, void* memory, std::size_t bytes, std::size_t offset, bool 
   }
 }
 
-// What the machine was doing, for the last words. No allocation but that of short strings: the alternative is silence.
+// Describes what the machine was doing, after a crash. Only short strings are allocated, as allocation may fail.
 void last_words(Machine& machine, const char* status, const char* what) {
   char message[512];
   if (machine.self != nullptr) {
@@ -319,7 +319,7 @@ void on_crash(int signal) {
 
 void on_time_limit(int) {
   Machine& machine = *running;
-  // Who waits for what never comes says more than who has just run.
+  // A thread that waits for something that never comes is more informative than the thread that ran last.
   if (const Thread* waits = waiting_thread(machine)) {
     char message[512];
     const std::string where = locate_global(machine, reinterpret_cast<const void*>(waits->asked));
@@ -341,7 +341,7 @@ void guard_process(Machine& machine, double time_limit) {
 #endif
   const rlimit no_core{0, 0};
   setrlimit(RLIMIT_CORE, &no_core);
-  // Where the stack is full, the handler needs another one.
+  // If the stack is full, the handler needs another one.
   static char handler_stack[64 * 1024];
   stack_t alternate{};
   alternate.ss_sp = handler_stack;
@@ -359,22 +359,22 @@ void guard_process(Machine& machine, double time_limit) {
   timer.it_value.tv_sec = static_cast<time_t>(time_limit);
   timer.it_value.tv_usec = static_cast<suseconds_t>((time_limit - static_cast<double>(timer.it_value.tv_sec)) * 1e6);
   if (timer.it_value.tv_sec == 0 && timer.it_value.tv_usec == 0) timer.it_value.tv_usec = 1;
-  setitimer(ITIMER_PROF, &timer, nullptr);  // of the CPU: a busy machine is no fault of the kernel
+  setitimer(ITIMER_PROF, &timer, nullptr);  // CPU time, as a busy machine is not a fault of the kernel
 }
 
 std::uint64_t address_of(const std::vector<void*>& buffers, const Target& target) {
   return reinterpret_cast<std::uint64_t>(buffers[target.buffer]) + target.offset;
 }
 
-// Puts ``value`` where ``expected`` stands; what the kernel has overwritten stays.
+// Replaces ``expected`` by ``value``; bytes that the kernel has overwritten stay.
 void replace_address(const std::vector<void*>& buffers, const AddressInMemory& a, std::uint64_t expected,
                      std::uint64_t value) {
   char* place = static_cast<char*>(buffers[a.buffer]) + a.at;
   if (std::memcmp(place, &expected, sizeof expected) == 0) std::memcpy(place, &value, sizeof value);
 }
 
-// What the launch has written in its copy of a program's memory. Where it may depend on what nobody has written, others decide
-// about it (effect.py), and get it as a list.
+// Writes of the launch in its copy of a program's memory. If they may depend on undefined values, effect.py decides
+// about them, and receives them as a list.
 void hand_over_writes(Machine& machine, bool listed, int data) {
   if (machine.garbage != 0 || listed) {
     list_writes(machine, data);
@@ -384,7 +384,7 @@ void hand_over_writes(Machine& machine, bool listed, int data) {
   report_still_unknown(machine);
 }
 
-// After the launch: what can only be seen then, the outputs, the counts.
+// After the launch: final checks, the outputs, the counts.
 void finish(Machine& machine, bool finished, const Job& job, int data, const std::vector<void*>& buffers) {
   const itimerval off{};
   setitimer(ITIMER_PROF, &off, nullptr);
@@ -420,7 +420,8 @@ void finish(Machine& machine, bool finished, const Job& job, int data, const std
   report_end(machine.report, finished ? "done" : "stopped", 0, "");
 }
 
-// The program's cluster is that of the launch, or the launch has none. False, with a line on stderr, otherwise.
+// Checks that the kernel's cluster is that of the launch, or the launch has none. Returns false, with a line on stderr,
+// otherwise.
 bool arrange_cluster(Machine& machine) {
   const Index3 own = machine.program.cluster;
   Index3& c = machine.launch.cluster;
@@ -443,7 +444,7 @@ bool arrange_cluster(Machine& machine) {
   return true;
 }
 
-// What no GPU on which the program runs gives a block: it is compiled for the least of them.
+// Limits that every GPU on which the kernel runs has: those of the smallest one.
 void check_shared_limit(Machine& machine) {
   constexpr unsigned most_of_any = 227 * 1024, most_of_sm_120 = 99 * 1024;
   const unsigned all = machine.program.static_shared_bytes + machine.launch.dynamic_shared_bytes;
@@ -454,7 +455,7 @@ void check_shared_limit(Machine& machine) {
   }
 }
 
-// Exit status 5 where the program needs what the machine lacks.
+// Exit status 5 if the kernel needs something that the runtime lacks.
 int run(Machine& machine, int argc, char** argv) {
   if (argc != 5) fail("usage: runner PROGRAM JOB DATA REPORT");
   Job job = read_job(machine, argv[2]);
@@ -478,7 +479,7 @@ int run(Machine& machine, int argc, char** argv) {
   }
   std::vector<BufferSpec> specs = job.buffers;
   for (const BufferSpec& variable : ptx::variable_specs(machine)) specs.push_back(variable);
-  // {bytes, barrier}, as cooperative_groups/details/driver_abi.h has it.
+  // {bytes, barrier}, as in cooperative_groups/details/driver_abi.h.
   const bool meets = machine.program.uses_grid_workspace && machine.launch.cooperative;
   if (meets) specs.push_back({BufferSpec::Role::variable, "the grid's barrier", 8, 4, true});
   std::vector<void*> buffers = reserve_buffers(machine, specs);
@@ -533,7 +534,7 @@ int run(Machine& machine, int argc, char** argv) {
 }  // namespace autosched::emulator
 
 int main(int argc, char** argv) {
-  // Without memory for its books the emulator fails; as an exception that would look like a crash of the kernel.
+  // If memory for bookkeeping is missing, the emulator fails; an exception would look like a crash of the kernel.
   std::set_new_handler([] {
     constexpr char message[] = "emulator: out of memory\n";
     _exit(write(STDERR_FILENO, message, sizeof message - 1) > 0 ? 1 : 3);

@@ -1,4 +1,5 @@
-// What most files of the runtime include, precompiled for them (measurements/emulator/host/build.py). Each includes it, too.
+// Headers that most files of the runtime include, precompiled for them (measurements/emulator/host/build.py). Each file
+// includes it explicitly, too.
 #pragma once
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Device functions: calls, returns, and parameters, which lie in register files, each lane's bytes together.
+// Device functions: calls, returns, and parameters, which are stored in register files with each lane's bytes
+// contiguous.
 #include <algorithm>
 
 #include "interpreter/interpreter.hpp"
@@ -14,7 +15,7 @@ namespace {
 
 constexpr std::size_t deepest = 4096;
 
-// A parameter's bytes of one lane, and which of their bits it knows: all where `known` is empty.
+// A parameter's bytes of one lane, and their known bits: all if `known` is empty.
 struct Passed {
   std::vector<unsigned char> bytes, known;
   SiteIndex origin = 0;
@@ -45,12 +46,12 @@ void give(Warp& w, std::uint32_t at, std::size_t size, unsigned lane, const Pass
   r.origin = p.origin;
 }
 
-// Whether what a lane knows of a register or a parameter must be looked up.
+// Whether the known bits of a register or a parameter must be looked up.
 bool has_unknown(const Register& r, bool is_register, unsigned lane) {
   return ((is_register ? ~r.defined : r.bits) >> lane & 1u) != 0;
 }
 
-// A register or a parameter of this lane, in front of an inner activation; `restore` returns what lies behind it.
+// A register or a parameter of this lane, saved before an inner activation; `restore` returns what follows it.
 void save(Warp& w, const Span& r, unsigned lane, std::vector<unsigned char>& to) {
   const Register& head = w.head(r.offset);
   const bool unknown = has_unknown(head, r.is_register, lane);
@@ -77,7 +78,7 @@ void enter(Warp& w, std::uint32_t callee, unsigned lane, std::uint32_t call) {
   const Function& f = machine.program.functions[callee];
   Activation a{call, callee, w.local_top[lane], w.local_base[lane][callee], {}};
   if (w.active_calls[lane][callee]++ != 0) {
-    // It calls itself: the lane's column of its registers is kept until it returns.
+    // A recursive call: the lane's registers of the function are saved until it returns.
     for (const Span& r : f.registers) save(w, r, lane, a.saved);
   }
   for (const Span& r : f.registers) {
@@ -123,7 +124,7 @@ void call(Warp& w, const Instruction& i, std::uint32_t pc, Lanes active) {
     if (w.calls[k].size() >= deepest) {
       stop_launch(machine, Kind::trap, i.site, "calls are nested more than 4096 deep");
     }
-    // The arguments are read before the callee's frame, which may be this one, is entered.
+    // The arguments are read before the callee's frame, which may be the same one, is entered.
     const auto results = static_cast<unsigned>(i.immediate[1]);
     const std::int64_t* argument = i.immediate + 2 + 2 * results;
     const auto arguments = static_cast<unsigned>(*argument++);
@@ -173,8 +174,8 @@ void leave(Warp& w, Lanes active) {
 
 namespace {
 
-// ld.param and st.param of device functions. Immediates: offset in the register file of the variable, its bytes, offset
-// in it, bytes of an element, signed; of st.param: whether it is a result, which is undefined until it is written.
+// ld.param and st.param of device functions. Immediates: offset in the variable's register file, its bytes, offset in
+// it, bytes per element, signed; for st.param: whether it is a result, which is undefined until it is written.
 std::size_t frame_offset(const Instruction& i, unsigned lane) {
   return static_cast<std::size_t>(static_cast<std::int64_t>(lane) * i.immediate[1] + i.immediate[2]);
 }

@@ -1,4 +1,4 @@
-// What lanes of a warp, and warps of a block, do together: they wait until all are there.
+// Collectives of a warp's lanes and barriers of a block's warps: each waits until all have arrived.
 #include <algorithm>
 
 #include "machine/part.hpp"
@@ -17,11 +17,11 @@ struct Collectives : Unit {
   struct BarrierReduction {
     bool all = true, any = false;
     std::uint32_t count = 0;
-    SiteIndex unknown = 0;  // where a predicate that some thread does not know comes from
+    SiteIndex unknown = 0;  // source of a predicate that some thread does not know
 
     bool is_known(std::int64_t operation) const { return unknown == 0 || (operation == 2 && !all) || (operation == 3 && any); }
   };
-  PerBlock<std::vector<BarrierReduction>> reductions{parking};  // 16 of each block
+  PerBlock<std::vector<BarrierReduction>> reductions{parking};  // 16 per block
 };
 
 namespace {
@@ -67,7 +67,7 @@ Lanes companions(const Warp& w, unsigned lane) {
     if (t.state != State::gathering || t.mask != w.thread[lane].mask) continue;
     const Instruction& other = *w.waiting[k];
     if (other.row != i.row || other.flags != i.flags || (same_place && &other != &i)) continue;
-    // "The same qualifiers" (PTX ISA, shfl.sync): a shuffle down does not meet one that goes up.
+    // "The same qualifiers" (PTX ISA, shfl.sync): a shuffle down does not match one that goes up.
     if (i.row->flow == Flow::collective && i.immediates > 1 && other.immediate[1] != i.immediate[1]) continue;
     lanes |= 1u << k;
   }
@@ -80,7 +80,7 @@ BarrierReduction& reduction(const Warp& w, int id) {
 }
 
 void arrive_together(Warp& w, const Instruction& i, Lanes lanes);
-// Of bar.red, to the warps for which a barrier of the block of `w` has completed.
+// Delivers the result of bar.red to the warps for which a barrier of the block of `w` has completed.
 void give_results(const Warp& w, int id, const std::vector<unsigned>& completed);
 
 }  // namespace
@@ -92,7 +92,7 @@ bool complete_collectives(Warp& w) {
     if (w.thread[k].state != State::gathering) continue;
     const Instruction& i = *w.waiting[k];
     const Lanes there = companions(w, k), live = live_lanes(w);
-    // Instructions of the whole warp need all 32 lanes, but barriers those that have not exited.
+    // Instructions of the whole warp need all 32 lanes, but barriers only those that have not exited.
     const bool is_barrier = i.row->flow == Flow::barrier;
     const Lanes needed = w.thread[k].mask != 0 ? w.thread[k].mask & live : is_barrier ? live : all_lanes;
     if ((needed & ~there) != 0) continue;
@@ -129,8 +129,8 @@ bool complete_collectives(Warp& w) {
 
 namespace {
 
-// A warp comes to a barrier of the block. Sources: id, count, predicate; immediates: 0: waits, 1: has a count,
-// 2: reduction (0 none, 1 popc, 2 and, 3 or), 3: the predicate is negated, 4: .aligned.
+// A warp arrives at a barrier of the block. Sources: id, count, predicate; immediates: 0: waits, 1: has a count, 2:
+// reduction (0 none, 1 popc, 2 and, 3 or), 3: the predicate is negated, 4: .aligned.
 void arrive_together(Warp& w, const Instruction& i, Lanes lanes) {
   Machine& machine = *w.machine;
   const auto first = static_cast<unsigned>(__builtin_ctz(lanes));

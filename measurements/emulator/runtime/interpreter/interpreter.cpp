@@ -1,5 +1,5 @@
-// Runs the warps of a block. Lanes at the same instruction go on together, those that are behind first, so that they
-// meet again where their paths do. A lane that waits for others of its warp lets these go on.
+// Runs the warps of a block. Lanes at the same instruction run together, those that are behind first, so that they
+// reconverge where their paths do. A lane that waits for others of its warp lets these run.
 #include "isa/values/copies.hpp"
 #include "isa/counts.hpp"
 #include "isa/values/dropped.hpp"
@@ -26,15 +26,15 @@ namespace autosched::emulator::ptx {
 
 namespace {
 
-// Turns after which lanes that others of their warp or block may wait for are let go on.
+// Turns after which lanes continue that others of their warp or block may be waiting for.
 constexpr unsigned patience = 4096;
-constexpr unsigned patience_before_state = 512;  // questions of each warp, after which it is looked at
-constexpr std::size_t most_answers = 1 << 14;  // that a warp remembers
+constexpr unsigned patience_before_state = 512;  // polls of each warp before its state is compared
+constexpr std::size_t most_answers = 1 << 14;  // remembered per warp
 
 struct Group {
   Lanes lanes = 0;
   std::uint32_t pc = 0;
-  std::uint32_t meets = ~0u;  // the next instruction at which other lanes wait to be joined
+  std::uint32_t meets = ~0u;  // the next instruction at which other lanes wait to reconverge
 };
 
 Lanes runnable_lanes(const Warp& w) {
@@ -45,15 +45,15 @@ Lanes runnable_lanes(const Warp& w) {
   return lanes;
 }
 
-// Lanes that have last asked an mbarrier in vain.
+// Lanes whose last poll of an mbarrier was in vain.
 Lanes polling_lanes(const Warp& w, Lanes lanes) {
   Lanes polling = 0;
   for_lanes(lanes, [&](unsigned k) { polling |= static_cast<Lanes>(w.thread[k].polls) << k; });
   return polling;
 }
 
-// The lanes that run next: those deepest in calls, of these the first in the program. With `ahead` the other way round,
-// and those that do not spin before all others: they may be between the two, and hold what these wait for.
+// The lanes that run next: those deepest in calls, and among these the first in the kernel's text. With `ahead` in
+// reverse, and those that do not spin before all others: they may be between the two, and hold what these wait for.
 Group choose(const Warp& w, Lanes runnable, bool ahead) {
   Group group;
   Lanes candidates = runnable;
@@ -83,8 +83,8 @@ Group choose(const Warp& w, Lanes runnable, bool ahead) {
   return group;
 }
 
-// Whether the memory that lanes ask at this instruction answers as it did when they asked there last: they may be waiting.
-// Out of line: run_warp needs its registers.
+// Whether the memory that lanes poll at this instruction is unchanged since they last polled it there: they may be
+// waiting. Out of line, as run_warp needs its registers.
 [[gnu::noinline]] void compare_answer(Warp& w, const Instruction& i, Lanes lanes) {
   Machine& machine = *w.machine;
   const auto mix = [](std::uint64_t x, std::uint64_t y) {
@@ -93,7 +93,7 @@ Group choose(const Warp& w, Lanes runnable, bool ahead) {
   };
   if (w.answers.size() > most_answers) w.answers.clear();
   const auto instruction = reinterpret_cast<std::uintptr_t>(&i);
-  // Most ask once: all lanes are looked at only where the first of them has asked there before.
+  // Most lanes ask once: all lanes are examined only if the first one has asked there before.
   const auto one = static_cast<unsigned>(__builtin_ctz(lanes));
   const std::uint64_t place = mix(mix(instruction, ~std::uint64_t{lanes}), read_bits(w, i.source(0), i.width_of_source(0), one));
   if (w.answers.try_emplace(place, 0).second) {
@@ -125,10 +125,10 @@ Group choose(const Warp& w, Lanes runnable, bool ahead) {
     return;
   }
   ++machine.idle_polls;
-  // Warps that meet at barriers in between get old answers in other loops, too: one that waits changes nothing, neither
-  // in memory nor in its registers.
+  // Warps that meet at barriers in between get unchanged answers in other loops, too; a waiting loop changes nothing,
+  // neither in memory nor in its registers.
   if (!machine.idle_polls.met() || machine.idle_polls.vain() < std::uint64_t{patience_before_state} * machine.warp_count) return;
-  // But for when values are ready, which counts.cpp writes down: a warp that waits gets later and later.
+  // Except for the cycles at which values are ready, which counts.cpp records: they increase in a waiting warp.
   static std::vector<unsigned char> registers;
   registers.assign(w.registers, w.registers + machine.program.register_bytes);
   for (const Function& f : machine.program.functions) {
@@ -215,7 +215,7 @@ void start_block(Machine& machine) {
       warp.local[k].origins.clear();
       warp.local[k].gaps.clear();
     }
-    // What an earlier block has written is nothing to this one.
+    // Writes of an earlier block are irrelevant to this one.
     for (const Span& r : machine.program.functions[0].registers) {
       Register& head = warp.head(r.offset);
       head.defined = 0;
@@ -257,7 +257,7 @@ void end_block(Machine& machine) {
 void run_warp(Machine& machine, unsigned index) {
   Warp& w = machine.warps.all[index];
   unsigned turns = 0;
-  bool ahead = w.ahead;  // lanes that got an old answer let the others of their warp go on
+  bool ahead = w.ahead;  // lanes that got an unchanged answer let the others of their warp run
   for (;;) {
     Lanes runnable = runnable_lanes(w);
     if (runnable == 0) {
@@ -265,13 +265,13 @@ void run_warp(Machine& machine, unsigned index) {
       w.retry = false;
       return;
     }
-    // Where some lanes wait for others of their warp, fairness matters more than meeting again.
+    // If some lanes wait for others of their warp, fairness matters more than reconvergence.
     if (turns >= patience) {
       turns = 0;
       ahead = !ahead;
       machine.idle_polls = 0;
       machine.idle_polls.add_lap();
-      if (!ahead) return;  // other warps too
+      if (!ahead) return;  // let other warps run, too
     }
     const Group group = choose(w, runnable, ahead);
     Lanes active = group.lanes;
@@ -373,10 +373,10 @@ void run_warp(Machine& machine, unsigned index) {
               compare_answer(w, i, now);
             }
           } else {
-            if (i.flow == Flow::yields) machine.idle_polls = 0;  // blocks take turns here, and nobody waits
+            if (i.flow == Flow::yields) machine.idle_polls = 0;  // blocks alternate here, and none waits
             const Lanes polling = polling_lanes(w, now);
             execute(w, i, now);
-            // Lanes that have asked in vain twice let the others of their warp go on.
+            // Lanes that have polled in vain twice let the others of their warp run.
             if (i.flow == Flow::polls) w.ahead = (polling & polling_lanes(w, now)) != 0 && !w.ahead;
           }
           place_lanes(w, now, pc + 1);

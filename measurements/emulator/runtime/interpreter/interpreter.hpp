@@ -1,4 +1,4 @@
-// What the files of the machine share: its warps, and who goes on when.
+// Declarations shared by the files of the interpreter: its warps, and scheduling.
 #pragma once
 #include <vector>
 
@@ -6,20 +6,20 @@
 
 namespace autosched::emulator::ptx {
 
-void start(Machine& machine);  // once the launch, its buffers and arguments are known
+void start(Machine& machine);  // called once the launch, its buffers and arguments are known
 void start_block(Machine& machine);
 void end_block(Machine& machine);
-void run_warp(Machine& machine, unsigned w);  // until its lanes wait, exit, or let others go on
-std::string describe_assertion(Warp& w, const Instruction& i);  // that fails, of the lane that is `self` (print.cpp)
+void run_warp(Machine& machine, unsigned w);  // runs until its lanes wait, exit, or yield
+std::string describe_assertion(Warp& w, const Instruction& i);  // of a failed assertion, in the lane `self` (print.cpp)
 void execute(Warp& w, const Instruction& i, Lanes active);
 
 // Collectives and barriers (collective.cpp).
 void start_block_collectives(Machine& machine);
-// Lanes come to a collective; it runs once all that it names are there.
+// Lanes arrive at a collective; it runs once all lanes that it names have arrived.
 void gather(Warp& w, const Instruction& i, std::uint32_t pc, Lanes arriving);
-// Lanes have exited: who waits for no others goes on.
+// Lanes have exited: those that wait for no others continue.
 void exit_lanes(Warp& w);
-// Executes what waiting lanes are ready for; whether any were.
+// Executes what waiting lanes are ready for; returns whether there were any.
 bool complete_collectives(Warp& w);
 
 // Device functions (call.cpp).

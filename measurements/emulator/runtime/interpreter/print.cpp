@@ -1,5 +1,5 @@
-// printf of device code: vprintf(format, arguments), which lie one after another, each aligned to its size, as
-// C++'s default promotions leave them (CUDA C++ Programming Guide, formatted output).
+// printf of device code: vprintf(format, arguments). The arguments follow each other, each aligned to its size, after
+// C++'s default promotions (CUDA C++ Programming Guide, formatted output).
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -13,10 +13,10 @@
 namespace autosched::emulator::ptx {
 namespace {
 
-constexpr std::size_t longest = 4000;             // of a line of the report
-constexpr std::size_t most = std::size_t{1} << 20;  // of a launch: CUDA's buffer holds as much
+constexpr std::size_t longest = 4000;             // per line of the report
+constexpr std::size_t most = std::size_t{1} << 20;  // per launch, the size of CUDA's buffer
 
-// Reads one lane's memory through a generic address; false where there is none, which is a finding.
+// Reads one lane's memory through a generic address; false, with a finding, if it is invalid.
 class Reader {
  public:
   Reader(Warp& w, const Instruction& i, unsigned lane) : w_(w), i_(i), lane_(lane) {}
@@ -79,7 +79,7 @@ void append(std::string& text, const std::string& form, T value) {
   if (size > 0) text.append(buffer, std::min<std::size_t>(static_cast<std::size_t>(size), sizeof buffer - 1));
 }
 
-// One conversion, whose text begins at format[at] == '%'. Returns where it ends.
+// One conversion, whose text begins at format[at] == '%'. Returns the end of the text.
 std::size_t convert(Machine& machine, const std::string& format, std::size_t at, Reader& reader, Arguments& arguments,
                     std::string& text) {
   std::string form = "%";
@@ -123,7 +123,7 @@ std::size_t convert(Machine& machine, const std::string& format, std::size_t at,
 
 }  // namespace
 
-// Immediates: as of print, of what __assertfail is told, of which the first is the condition's text.
+// Immediates: as for print, for the arguments of __assertfail, the first of which is the condition's text.
 std::string describe_assertion(Warp& w, const Instruction& i) {
   Machine& machine = *w.machine;
   Reader reader(w, i, machine.self->lane);
@@ -134,7 +134,7 @@ std::string describe_assertion(Warp& w, const Instruction& i) {
 
 namespace {
 
-// Immediates: offset in the register file, and bytes, of format and arguments, and of the result where it is there.
+// Immediates: offset in the register file, and bytes, of format and arguments, and of the result if it exists.
 void print(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   for_lanes(active, [&](unsigned k) {

@@ -9,26 +9,27 @@
 
 namespace autosched::emulator::ptx {
 
-// What the launch has executed, for estimates of its time.
+// Instructions that the launch has executed, for time estimates.
 struct Executed {
   enum class Copying { none, copy, commit, wait };
-  std::vector<std::uint64_t> counts;           // by instruction
-  std::vector<std::uint16_t> latencies;        // by instruction; 0: it is part of another one in machine code
-  std::uint64_t warps_ended = 0, cycles = 0;   // of the chains of all warps
-  std::map<std::pair<std::uint32_t, std::string>, std::uint64_t> products;  // times, by instruction and shape
-  std::unordered_map<std::uint32_t, std::uint32_t> committed;  // of the block: when the mbarrier at an address completes
-  std::vector<Copying> copying_of;  // by instruction
+  std::vector<std::uint64_t> counts;           // executions by instruction
+  std::vector<std::uint16_t> latencies;        // latencies by instruction; 0: part of another instruction in machine code
+  std::uint64_t warps_ended = 0, cycles = 0;   // sums over the dependency chains of all warps
+  std::map<std::pair<std::uint32_t, std::string>, std::uint64_t> products;  // executions by instruction and shape
+  std::unordered_map<std::uint32_t, std::uint32_t> committed;  // when the block's mbarrier at an address completes
+  std::vector<Copying> copying_of;  // copies by instruction
 };
 
 namespace {
 using Copying = Executed::Copying;
 
-// Cycles until a result can be used, about what microbenchmarks of Ampere to Hopper find (arXiv 2208.11174, 2402.13499).
-// A load that is the first of its block for one of its sectors comes from L2 or from DRAM.
+// Cycles until a result can be used, approximately as in microbenchmarks of Ampere to Hopper (arXiv 2208.11174,
+// 2402.13499). The first load of a block from a sector comes from L2 or DRAM.
 constexpr std::uint32_t arithmetic = 4, doubles = 8, multiplied = 33, special = 22, divided = 40, from_shared = 26, from_l1 = 36,
                         from_constant = 6, from_memory = 480, atomic = 480, exchanged = 24;
-// From the last tcgen05.mma before a commit to the mbarrier that says so. Of no microbenchmark: with it, a turn of a loop is
-// as long as the configurations that won on B200 say (autosched/integrations/config_files/tuning/layer_counts.py).
+// Cycles from the last tcgen05.mma before a commit until the mbarrier completes. Not from a microbenchmark: with it, an
+// iteration takes as long as the winning configurations on B200 suggest
+// (autosched/integrations/config_files/tuning/layer_counts.py).
 constexpr std::uint32_t products_done = 300;
 
 std::uint16_t latency_of(const Instruction& i) {
@@ -66,7 +67,7 @@ std::uint32_t latency_of_reached(Machine& machine) {
   return from_memory;
 }
 
-// When a wait for groups of copies ends: of all but the last `in_flight`; -1: of the open group, too.
+// When a wait for groups of copies ends: for all but the last `in_flight` groups; -1: including the open group.
 std::uint32_t wait_for_copies(Warp& w, std::int64_t in_flight) {
   std::uint32_t until = in_flight < 0 ? w.copying : 0;
   const std::size_t left = in_flight < 0 ? 0 : static_cast<std::size_t>(in_flight);
@@ -93,8 +94,8 @@ void begin_counting(Warp& w) {
   for (const Span& r : machine.program.functions[0].registers) w.head(r.offset).ready = 0;
 }
 
-// The compiler orders the instructions of a basic block as it likes: one issues when its operands are there, and the next
-// basic block begins when the last of this one has issued. A copy of cp.async is waited for where its group is.
+// The compiler may reorder the instructions of a basic block: each issues when its operands are ready, and the next
+// basic block begins when the last one has issued. A cp.async copy is waited for together with its group.
 void note_executed(Warp& w, const Instruction& i, std::uint32_t pc) {
   Machine& machine = *w.machine;
   ++machine.executed.counts[pc];
@@ -112,7 +113,7 @@ void note_executed(Warp& w, const Instruction& i, std::uint32_t pc) {
       w.copying = 0;
       break;
     case Copying::wait:
-      // Nothing that follows may begin before: it reads what was copied.
+      // Subsequent instructions read the copied data, so none may begin earlier.
       at = std::max(at, wait_for_copies(w, i.immediate[0]));
       w.block_began = std::max(w.block_began, at);
       break;

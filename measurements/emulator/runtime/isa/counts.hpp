@@ -1,5 +1,5 @@
-// What a launch executes, for estimates of its time: how often each instruction, and how long the chains of dependent
-// instructions are. Only where the job asks for it (launch.count).
+// Counts executed instructions for time estimates: how often each is executed, and the length of chains of dependent
+// instructions. Only if the job requests it (launch.count).
 #pragma once
 #include <cstdint>
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace autosched::emulator::ptx {
 
-// An instruction has been executed by some lanes of the warp together, or (what is not plain) is about to be.
+// Some lanes of the warp have executed an instruction together, or (if it is not a plain one) are about to.
 void note_executed(Warp& w, const Instruction& i, std::uint32_t pc);
-// An instruction whose operands say what it multiplies has multiplied `shape`, as in "m128n256k16.bf16".
+// An instruction whose operands determine its shape has multiplied `shape`, such as "m128n256k16.bf16".
 void note_product(Machine& machine, const Instruction& i, const std::string& shape);
-// The mbarrier at `address` completes when the products are done that the warp has asked for so far; a warp has seen it.
+// The mbarrier at `address` completes when all products that the warp has issued so far are done; a warp has seen it.
 void note_products_committed(const Warp& w, std::uint32_t address);
 void note_phase_seen(Warp& w, std::uint32_t address);
-void begin_counting(Warp& w);  // a block
+void begin_counting(Warp& w);  // starts counting for a block
 void end_counting(const Warp& w);
 void report_executed(Machine& machine);
 

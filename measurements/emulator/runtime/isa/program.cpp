@@ -1,4 +1,4 @@
-// Reads the program that measurements/emulator/ptx/bytecode.py wrote, and gives registers their first values.
+// Reads bytecode written by measurements/emulator/ptx/bytecode.py, and initialises registers.
 #include <cxxabi.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@
 
 namespace autosched::emulator {
 
-// Whether the program reads what tells all blocks apart, or one of their coordinates.
+// Whether the kernel reads what distinguishes all blocks, or one of their coordinates.
 struct ReadByBlocks {
   bool tells_all_apart, x, y, z;
 };
@@ -30,9 +30,9 @@ struct ReadByBlocks {
 
 namespace autosched::emulator::ptx {
 
-// What is read of a program beside its code.
+// Bytecode other than code.
 struct ProgramText {
-  // A value that all lanes of all warps have, known once the launch is.
+  // A value common to all lanes of all warps, known at launch.
   struct Constant {
     enum class Kind { number, variable, dynamic_shared, static_shared, function, local } kind;
     std::uint32_t slot;
@@ -47,16 +47,16 @@ struct ProgramText {
   };
   struct Relocation {
     std::size_t variable, offset;
-    char kind;  // v: variable, f: function, s: shared, each generic
+    char kind;  // v: variable, f: function, s: shared; each generic
     std::size_t index;
     std::uint64_t addend;
   };
   struct Variable {
-    std::string name;  // as PTX has it
+    std::string name;  // its name in PTX
     BufferSpec spec;
     std::vector<unsigned char> bytes;
     std::uint64_t address = 0;
-    bool bound = false;  // to a buffer of the launch, which has its content
+    bool bound = false;  // to a buffer of the launch, which provides its content
   };
   std::vector<Constant> constants;
   std::vector<Special> specials;
@@ -67,7 +67,7 @@ struct ProgramText {
   std::deque<std::vector<std::uint8_t>> widths;
   std::deque<std::vector<std::int64_t>> immediates;
   std::deque<std::string> texts;
-  std::optional<ReadByBlocks> read_by_blocks;  // found when it is asked for first
+  std::optional<ReadByBlocks> read_by_blocks;  // determined on first use
 };
 
 namespace {
@@ -79,7 +79,7 @@ using Variable = ProgramText::Variable;
 
 namespace {
 
-// Where the operands of all instructions lie.
+// Offsets of the operands of all instructions.
 
 const std::unordered_multimap<std::string_view, const Row*>& rows_by_name() {
   static const auto* table = [] {
@@ -98,7 +98,8 @@ const std::unordered_multimap<std::string_view, const Row*>& rows_by_name() {
   return *table;
 }
 
-// The words and numbers of the program's lines. Streams take longer to read them than many a launch takes to run.
+// The words and numbers of the bytecode's lines. Streams would take longer to read them than many a launch takes to
+// run.
 class Text {
  public:
   explicit Text(std::string_view text) : left_(text) {}
@@ -138,7 +139,7 @@ class Text {
   std::string_view left_;
 };
 
-// What a variable is called in the source: of a mangled name, the last part of what C++ makes of it.
+// A variable's name in the source: for a mangled name, the last part of the demangled one.
 std::string demangled(std::string_view mangled) {
   if (!mangled.starts_with("_Z")) return std::string(mangled);
   int status = 0;
@@ -146,7 +147,7 @@ std::string demangled(std::string_view mangled) {
   if (whole == nullptr) return std::string(mangled);
   std::string name = whole;
   std::free(whole);
-  unsigned depth = 0;  // of brackets: what is within them names types
+  unsigned depth = 0;  // of brackets, inside of which names are those of types
   for (std::size_t at = name.size(); at-- > 1;) {
     const char c = name[at];
     depth += c == ')' || c == '>' ? 1 : 0;
@@ -173,7 +174,7 @@ std::uint32_t new_slot(Machine& machine, unsigned width) {
   return at;
 }
 
-// The register of an operand, made for a constant at its first use.
+// The register of an operand; a constant's is created at its first use.
 std::uint32_t slot_of(Machine& machine, const Token& t, unsigned width) {
   if (t.kind == 'r') return static_cast<std::uint32_t>(Text::integer(t.text, 10));
   const auto key = std::pair{width, t.kind + std::string(t.text)};
@@ -204,15 +205,15 @@ std::uint32_t slot_of(Machine& machine, const Token& t, unsigned width) {
   return slot;
 }
 
-// Whether the operands of one side have the widths that `pattern` asks for, and the widths that open constants take
-// from it.
+// Whether the operands of one side have the widths that `pattern` requires, and the widths that constants of open width
+// take from it.
 bool fits(std::string_view pattern, const std::vector<Token>& tokens, std::vector<unsigned>& widths) {
   for (std::size_t k = 0; k < tokens.size(); ++k) {
     const bool rest = k >= pattern.size();
     if (rest && (pattern.empty() || pattern.back() != '*')) return false;
     const char wanted = rest ? '*' : pattern[k];
     const Token& t = tokens[k];
-    const bool open = (t.kind == 'c' || t.kind == 'e') && t.width == 0;  // e: a floating-point literal of 64 bits
+    const bool open = (t.kind == 'c' || t.kind == 'e') && t.width == 0;  // e: a 64-bit floating-point literal
     const unsigned width = wanted != '*' ? static_cast<unsigned>(wanted - '0') : open ? 8u : t.width;
     if (t.width != width && !open) return false;
     widths.push_back(width);
@@ -220,7 +221,7 @@ bool fits(std::string_view pattern, const std::vector<Token>& tokens, std::vecto
   return tokens.size() >= pattern.size() || (tokens.size() + 1 == pattern.size() && pattern.back() == '*');
 }
 
-// The row of an instruction; its constants take their widths from it.
+// The row of an instruction, which determines the widths of its constants.
 const Row* find_row(std::string_view name, std::uint32_t flags, std::vector<Token>& to, std::vector<Token>& from) {
   static std::vector<unsigned> widths;
   const auto [begin, end] = rows_by_name().equal_range(name);
@@ -331,7 +332,7 @@ bool load_program(Machine& machine, const char* path) {
       sites.push_back(add_site(machine.report,
                                {files.at(index), machine.program_text.texts.emplace_back(in.rest_of_line()).c_str(), number}));
     } else if (word == "places") {
-      break;  // of sites in PTX, for the report's reader
+      break;  // sites in PTX, for the reader of the report
     } else if (word == "file") {
       files.push_back(machine.program_text.texts.emplace_back(in.rest_of_line()).c_str());
     } else if (word == "registers") {
@@ -546,7 +547,7 @@ void fill_special(Warp& warp) {
       else if (is("lanemask_gt")) value = ~((2u << lane) - 1);
       else if (is("reserved_smem_offset_end") || is("reserved_smem_offset_cap")) value = reserved_shared_bytes;
       else if (is("dynamic_smem_size")) value = machine.launch.dynamic_shared_bytes;
-      else if (is("envreg1")) value = machine.program.grid_workspace >> 32;  // high, and low: as cooperative groups read it
+      else if (is("envreg1")) value = machine.program.grid_workspace >> 32;  // upper half, as read by cooperative groups
       else if (is("envreg2")) value = machine.program.grid_workspace & 0xffffffffu;
       else if (is("total_smem_size")) value = machine.launch.dynamic_shared_bytes + machine.program.static_shared_bytes;
       else if (is("is_explicit_cluster")) value = machine.launch.clustered;

@@ -1,4 +1,4 @@
-// The program of a launch: its code, its variables, and the first values of registers.
+// The bytecode of a launch: its code, its variables, and the initial values of registers.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,55 +11,56 @@
 
 namespace autosched::emulator::ptx {
 
-// Where generic addresses of each space begin. Buffers of global memory have their host addresses. The low words of
-// shared and local ones are no addresses of their spaces: one that is cut to 32 bits is out of bounds.
+// Start of the generic addresses of each space. Buffers of global memory have their host addresses. The low words of
+// shared and local generic addresses are not valid addresses of their spaces, so one truncated to 32 bits is out of
+// bounds.
 constexpr std::uint64_t shared_base = std::uint64_t{1} << 60 | low_word_of_windows,
                         local_base = std::uint64_t{2} << 60 | low_word_of_windows, param_base = std::uint64_t{3} << 60,
                         function_base = std::uint64_t{4} << 60, window_mask = std::uint64_t{15} << 60;
-// Whether an address is a generic one of the space that begins at `base`, and what it is in that space.
+// Whether an address is a generic one of the space that begins at `base`, and its offset in that space.
 constexpr bool is_generic_of(std::uint64_t base, std::uint64_t address) { return ((address ^ base) & window_mask) == 0; }
 constexpr std::uint64_t offset_in(std::uint64_t base, std::uint64_t address) { return address - base; }
 
 struct Program {
   std::vector<Instruction> code;
-  std::vector<Function> functions;  // 0: the kernel
+  std::vector<Function> functions;  // function 0 is the kernel
   std::uint32_t register_bytes = 0;
   std::uint32_t effects = 0, readings = 0, followed = 0;
-  unsigned target = 0;  // the architecture that it is for: 90 of sm_90a
+  unsigned target = 0;  // target architecture, such as 90 for sm_90a
   std::uint32_t static_shared_bytes = 0;
-  std::vector<unsigned char> parameters;  // of the kernel, as ld.param reads them
+  std::vector<unsigned char> parameters;  // of the kernel, as read by ld.param
   std::vector<Span> parameter_spans;
-  bool perturb = false;  // approximate functions err as much as the PTX ISA allows
+  bool perturb = false;  // approximate functions have the largest error that the PTX ISA allows
   bool uses_wgmma = false;
   bool uses_tcgen05 = false;
   bool uses_heap = false;
-  bool truncates_tf32 = false;  // its compiler leaves it to the tensor core to drop the low bits of tf32 operands
-  bool rounds_tf32 = false;     // some operands are rounded to tf32, so that one that is not was forgotten
+  bool truncates_tf32 = false;  // its compiler lets the tensor core drop the low bits of tf32 operands
+  bool rounds_tf32 = false;     // some operands are rounded to tf32, so a missing rounding is a mistake
   bool uses_grid_workspace = false;  // as cooperative groups do for this_grid().sync()
   std::uint64_t grid_workspace = 0;  // its address
-  unsigned blocks_of_sm = 1;  // .minnctapersm: they share its registers
-  Index3 cluster{0, 0, 0};  // as __cluster_dims__ says; 0: nothing
+  unsigned blocks_of_sm = 1;  // .minnctapersm: these blocks share an SM's registers
+  Index3 cluster{0, 0, 0};  // __cluster_dims__; 0: unspecified
 };
 
-// Reads a program that measurements/emulator/ptx/bytecode.py wrote. False where it needs what the machine lacks: a line
-// on stderr says what.
+// Reads bytecode written by measurements/emulator/ptx/bytecode.py. Returns false, with a line on stderr, if it needs
+// something that the runtime lacks.
 bool load_program(Machine& machine, const char* path);
-// The kernel's arguments as bytes. False, with a line on stderr, where they do not fit its parameters.
+// Sets the kernel's arguments as bytes. Returns false, with a line on stderr, if they do not fit its parameters.
 bool set_arguments(Machine& machine, const std::vector<std::string>& bytes);
-// Module-scope variables, to be reserved behind the launch's own buffers; then where they are.
-// A bound one is a buffer of the launch.
+// Module-scope variables, to be allocated after the launch's buffers; then their addresses. A bound variable is a
+// buffer of the launch.
 void bind_variable(Machine& machine, const std::string& name);
 void place_bound_variable(Machine& machine, const std::string& name, void* address);
 std::vector<BufferSpec> variable_specs(Machine& machine);
 void place_variables(Machine& machine, const std::vector<void*>& addresses);
 bool is_in_constant_memory(Machine& machine, std::uint64_t address);  // whether it is in a __constant__ variable
-// Copies the host's bytes to the __constant__ variable of a name. False, with a line on stderr, where it is too small.
-// One that the kernel does not read is not in the program, and left alone.
-void expect_filled(Machine& machine, const std::string& name);  // before variable_specs
+// Copies the host's bytes to the __constant__ variable with this name. Returns false, with a line on stderr, if it is
+// too small. A variable that the kernel does not read is not in the bytecode, and ignored.
+void expect_filled(Machine& machine, const std::string& name);  // must be called before variable_specs
 bool fill_variable(Machine& machine, const std::string& name, const void* from, std::size_t bytes);
 void fill_constants(Warp& warp);
 void fill_special(Warp& warp);
-bool is_constant(Machine& machine, std::uint32_t slot);  // a number of the program
+bool is_constant(Machine& machine, std::uint32_t slot);  // whether it is a number of the bytecode
 std::optional<std::uint64_t> constant_number(Machine& machine, std::uint32_t slot);
 
 }  // namespace autosched::emulator::ptx

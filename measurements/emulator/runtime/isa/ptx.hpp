@@ -1,5 +1,5 @@
-// What executes PTX: decoded instructions, and warps whose lanes run in lockstep as long as
-// they are at the same instruction. Registers lie lane by lane, so that an instruction is a loop over 32 lanes.
+// Execution of PTX: decoded instructions, and warps whose lanes run in lockstep while they are at the same instruction.
+// Registers are stored lane by lane, so that an instruction is a loop over 32 lanes.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -17,20 +17,20 @@ namespace autosched::emulator::ptx {
 using Lanes = std::uint32_t;
 constexpr Lanes all_lanes = ~Lanes{0};
 
-// The head of a register; 32 values follow it. `defined` says which lanes have written it, and know all its bits.
+// Header of a register, followed by 32 values. `defined`: the lanes that have written it and know all its bits.
 struct Register {
   Lanes defined;
-  Lanes bits;        // of a predicate; of a parameter of a device function: lanes that do not know all its bits
-  SiteIndex origin;  // of the first instruction that read unknown bits to make this one
-  // For wgmma (matrix/wgmma.cpp): the last of the warp's operations that has it as an operand, the one whose result it is
-  // or is a copy of (both counted from 1), and the number of the warp's wgmma.fence before it was written, plus 1.
+  Lanes bits;        // of a predicate; for a parameter of a device function: lanes that do not know all its bits
+  SiteIndex origin;  // the first instruction that read unknown bits for this value
+  // For wgmma (matrix/wgmma.cpp): the warp's last operation that has it as an operand, the operation whose result (or a
+  // copy of it) it is, both counted from 1, and the number of the warp's wgmma.fence before it was written, plus 1.
   std::uint32_t flying, carries, written;
   std::uint32_t loading;  // the warp's tcgen05.ld (matrix/tcgen05.cpp) whose result, or a copy of it, this is; counted from 1
-  std::uint32_t ready;  // the cycle at which its value can be used (counts.cpp)
+  std::uint32_t ready;  // cycle at which its value is available (counts.cpp)
 };
 static_assert(sizeof(Register) == 32);
 
-// Qualifiers that change what an instruction computes, and that handlers look at (measurements/emulator/ptx/forms.py).
+// Qualifiers that change the result of an instruction, which handlers check (measurements/emulator/ptx/forms.py).
 enum Flag : std::uint32_t {
   ftz = 1u << 0,
   sat = 1u << 1,
@@ -63,7 +63,7 @@ struct Warp;
 struct Instruction;
 using Execute = void (*)(Warp&, const Instruction&, Lanes);
 
-// What the main loop does with an instruction.
+// How the main loop handles an instruction.
 enum class Flow : std::uint8_t {
   plain,       // executes at once, for the active lanes
   branch,      // immediate 0: target
@@ -78,15 +78,15 @@ enum class Flow : std::uint8_t {
   polls,       // the same for what asks whether something has happened
 };
 
-// One form of an instruction. The tables of these rows are what the machine can do.
+// One form of an instruction. The tables of these rows define the supported instructions.
 struct Row {
   const char* name;
   Execute execute;
-  std::uint32_t flags;   // those that it knows
-  const char* operands;  // bytes of destinations, ':', of sources; 0: a predicate; *: as many as there are, any
+  std::uint32_t flags;   // supported flags
+  const char* operands;  // bytes of destinations, ':', of sources; 0: a predicate; *: any number of any width
   Flow flow = Flow::plain;
-  bool strict = false;  // an undefined source is a finding at once; else it makes the destinations undefined
-  bool own = false;     // the handler itself says which lanes of its destinations are defined
+  bool strict = false;  // an undefined source is a finding immediately; otherwise it makes the destinations undefined
+  bool own = false;     // the handler itself determines which lanes of its destinations are defined
   Collective collective{name, flow == Flow::barrier};
 };
 
@@ -96,16 +96,16 @@ struct Instruction {
   Flow flow = Flow::plain;
   bool strict = false, own = false, negated = false;
   bool copies = false;  // mov of one register or constant
-  std::uint32_t effect = 0;  // its number among those by which values leave a lane's registers; 0: none
-  std::uint32_t reading = 0;  // its number among the loads whose addresses are remembered; 0: none
+  std::uint32_t effect = 0;  // number among the instructions through which values leave a lane's registers; 0: none
+  std::uint32_t reading = 0;  // number among the loads whose addresses are remembered; 0: none
   SiteIndex site = 0;
-  std::uint32_t guard = 0;  // register, 0: none
+  std::uint32_t guard = 0;  // register; 0: none
   std::uint32_t flags = 0;
   std::uint32_t destinations = 0, sources = 0, immediates = 0;
-  const std::uint32_t* operand = nullptr;  // destinations, then sources: offsets of registers
-  const std::uint8_t* width = nullptr;     // their bytes, 0 for a predicate
+  const std::uint32_t* operand = nullptr;  // offsets of registers: destinations, then sources
+  const std::uint8_t* width = nullptr;     // bytes of the operands, 0 for a predicate
   const std::int64_t* immediate = nullptr;
-  const std::uint32_t* followed = nullptr;  // numbers of its operands among the registers of copies (copies.cpp), 0: none
+  const std::uint32_t* followed = nullptr;  // numbers of its operands among the registers of copies (copies.cpp); 0: none
 
   std::uint32_t destination(unsigned k) const { return operand[k]; }
   std::uint32_t source(unsigned k) const { return operand[destinations + k]; }
@@ -113,8 +113,8 @@ struct Instruction {
   unsigned width_of_source(unsigned k) const { return width[destinations + k]; }
 };
 
-// Bytes of what a move takes from a source, or gives to a destination: of a vector less than their width where its parts
-// are of 8 bits, whose registers have 16.
+// Bytes that a move takes from a source, or writes to a destination: fewer than the width for parts of 8 bits in a
+// vector, whose registers have 16.
 inline unsigned piece_of_destination(const Instruction& i, unsigned k) {
   const unsigned width = i.width_of_destination(k);
   return i.immediates == 0 ? width : std::min(width, static_cast<unsigned>(i.immediate[0]));
@@ -131,34 +131,34 @@ struct Span {
   bool is_register = false;
 };
 struct Function {
-  std::uint64_t number = 0;  // in the module: behind function_base its address, the same for every kernel
+  std::uint64_t number = 0;  // in the module: its address after function_base, the same for every kernel
   std::uint32_t entry = 0;
   std::uint32_t local_bytes = 0;
-  std::vector<Span> registers;  // all of its own
+  std::vector<Span> registers;  // all of its own registers
   std::vector<Span> results, parameters;
 };
 
 // A call in progress of one lane.
 struct Activation {
-  std::uint32_t call;      // the instruction
+  std::uint32_t call;      // the call instruction
   std::uint32_t function;
   std::uint32_t local;     // the caller's local frame
   std::uint32_t old_base;  // the function's local frame in an outer activation
-  std::vector<unsigned char> saved;  // the function's registers of this lane, where it calls itself
+  std::vector<unsigned char> saved;  // the function's registers of this lane, if it is recursive
 };
 
 struct Local {
   std::vector<unsigned char> bytes;
-  std::vector<unsigned char> known;                      // the bits of each byte that are
-  std::unordered_map<std::uint64_t, SiteIndex> origins;  // of bytes that hold what was never written
+  std::vector<unsigned char> known;                      // the known bits of each byte
+  std::unordered_map<std::uint64_t, SiteIndex> origins;  // of bytes that hold undefined values
   struct Gap {
     std::uint32_t begin, end;
   };
-  std::vector<Gap> gaps;  // around what alloca has given, ascending: nobody's
+  std::vector<Gap> gaps;  // unallocated gaps around alloca's allocations, ascending
 };
 
-// When each lane last executed an instruction by which values leave its registers: some lanes at `tick`, others as `last`
-// says.
+// When each lane last executed an instruction through which values leave its registers: some lanes at `tick`, others as
+// in `last`.
 struct Effect {
   Lanes lanes = 0;
   std::uint64_t tick = 0;
@@ -166,19 +166,19 @@ struct Effect {
   std::uint64_t of(unsigned lane) const { return lanes >> lane & 1u ? tick : last[lane]; }
 };
 
-// What a load has read in the running block, lane by lane: the last address, since which effect of a value (dropped.cpp),
-// and between which others. `returned`: lanes that have gone back to where they may have read before.
+// What a load has read in the running block, lane by lane: the last address, and the effects of values (dropped.cpp)
+// between which it was read. `returned`: lanes that have gone back to code where they may have read before.
 struct Reading {
   std::uint64_t address[warp_size] = {}, since[warp_size] = {}, lowest[warp_size] = {}, highest[warp_size] = {};
   unsigned bytes = 0;
   Lanes returned = 0;
 };
-constexpr std::uint32_t most_readings = 256;  // loads of a program
+constexpr std::uint32_t most_readings = 256;  // loads of a kernel
 
-// When a load of shared memory was last executed in the running block, and where each of its lanes read; in which epoch, and
-// in which it was executed before that.
+// When a load of shared memory was last executed in the running block, and where each of its lanes read; in which
+// epoch, and in which epoch it was executed before that.
 struct LastRead {
-  std::uint64_t tick = 0;  // as of an effect
+  std::uint64_t tick = 0;  // counted like effects
   Epoch epoch = 0, before = 0;
   Lanes lanes = 0;
   unsigned bytes = 0, address[warp_size] = {};
@@ -194,9 +194,9 @@ struct LastRead {
 struct Warp {
   Machine* machine = nullptr;
   unsigned char* registers = nullptr;
-  unsigned char* known = nullptr;  // laid out as the registers: their known bits, in lanes where they are not defined
+  unsigned char* known = nullptr;  // layout as the registers: their known bits, in lanes where they are not defined
   unsigned index = 0;
-  Thread* thread = nullptr;  // of lane 0
+  Thread* thread = nullptr;  // thread of lane 0
   std::uint32_t pc[warp_size] = {};
   std::vector<Activation> calls[warp_size];
   std::uint32_t local_top[warp_size] = {};
@@ -206,21 +206,21 @@ struct Warp {
   bool knows_parts = false;  // any of `known` was ever written
   Lanes carry = 0;
   std::uint32_t yielded_at = ~0u;
-  std::unordered_map<std::uint64_t, std::uint64_t> answers;  // what memory said last, by where and what lanes asked
-  std::unordered_map<const Instruction*, std::uint64_t> states;  // of its registers, where it asks and waits
+  std::unordered_map<std::uint64_t, std::uint64_t> answers;  // the last value of polled memory, by address and asking lanes
+  std::unordered_map<const Instruction*, std::uint64_t> states;  // of its registers, at instructions where it polls
   bool ahead = false;  // the lanes furthest ahead run next
   const Instruction* waiting[warp_size] = {};  // at a collective or a barrier
-  std::vector<Effect> effects;                 // by their numbers
-  std::vector<std::unique_ptr<Reading>> readings;  // by their numbers; nullptr: not executed yet
+  std::vector<Effect> effects;                 // by number
+  std::vector<std::unique_ptr<Reading>> readings;  // by number; nullptr: not executed yet
   std::vector<std::unique_ptr<LastRead>> last_reads;
-  std::vector<std::array<std::uint64_t, warp_size>> loaded_from;  // of registers of copies (copies.cpp); number 0: nowhere
-  // For counts.cpp: the cycle in which the basic block began, and in which the last of its instructions issued; how
-  // many have.
+  std::vector<std::array<std::uint64_t, warp_size>> loaded_from;  // by register of copies (copies.cpp); number 0: none
+  // For counts.cpp: the cycle in which the basic block began, and in which the last of its instructions issued; the
+  // number of instructions issued.
   std::uint32_t block_began = 0, latest = 0, issued = 0;
-  // When the copies of cp.async are there: those of the open group, and those of each group that was committed.
+  // When the copies of cp.async are complete: those of the open group, and those of each committed group.
   std::uint32_t copying = 0;
   std::vector<std::uint32_t> copied;
-  bool retry = false;  // a collective cannot go on yet: its lanes come again
+  bool retry = false;  // a collective cannot continue yet: its lanes retry
 
   template <class T>
   T* values(std::uint32_t at) {
@@ -230,7 +230,7 @@ struct Warp {
   unsigned char* known_at(std::uint32_t at) { return known + at + sizeof(Register); }
 };
 
-// Runs body(lane) for each lane of `lanes`. One loop: a second one for all lanes would compile each body twice.
+// Runs body(lane) for each lane of `lanes`. One loop only: a separate one for all lanes would compile each body twice.
 template <class Body>
 inline void for_lanes(Lanes lanes, Body body) {
   for (Lanes left = lanes; left != 0; left &= left - 1) body(static_cast<unsigned>(__builtin_ctz(left)));
@@ -238,7 +238,7 @@ inline void for_lanes(Lanes lanes, Body body) {
 
 inline void run_as(Warp& warp, unsigned lane) { warp.machine->self = warp.thread + lane; }
 
-// Bytes of lane `lane`'s value of a register.
+// Bytes of a lane's value of a register.
 inline unsigned char* value_bytes(Warp& warp, std::uint32_t at, unsigned width, unsigned lane) {
   return warp.values<unsigned char>(at) + std::size_t{lane} * width;
 }

@@ -1,4 +1,4 @@
-// The warps of the blocks that run together, and how a launch ends early.
+// Warps of the resident blocks, and early termination of a launch.
 #include "machine/part.hpp"
 #include "isa/warps.hpp"
 #include "memory/counting.hpp"

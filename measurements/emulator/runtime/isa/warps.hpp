@@ -1,4 +1,4 @@
-// The warps of the blocks that run together.
+// The warps of the resident blocks.
 #pragma once
 #include <vector>
 
@@ -6,13 +6,13 @@
 
 namespace autosched::emulator::ptx {
 
-// The warps of the blocks that run together.
+// The warps of the resident blocks.
 struct Warps : Unit {
   using Unit::Unit;
 
   PerBlock<std::vector<Warp>> all{parking};
 };
-Lanes live_lanes(const Warp& w);  // that have not exited
+Lanes live_lanes(const Warp& w);  // lanes that have not exited
 [[noreturn]] void stop_launch(Machine& machine, emulator::Kind kind, SiteIndex site, const char* message);
 
 }  // namespace autosched::emulator::ptx

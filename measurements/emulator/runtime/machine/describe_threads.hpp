@@ -1,4 +1,4 @@
-// What threads are doing, for findings about those that wait for them.
+// Describes what threads are doing, for findings about those that wait for them.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -23,7 +23,7 @@ inline std::string list_threads(const std::vector<unsigned>& indices) {
   return text;
 }
 
-// What the threads for which `wanted` holds are doing: "threads 32-63: exited; thread 5: at mma.sync, f.cuh:3".
+// Describes the threads for which `wanted` holds: "threads 32-63: exited; thread 5: at mma.sync, f.cuh:3".
 template <class Wanted>
 std::string describe_others(Machine& machine, Wanted wanted) {
   std::vector<std::pair<std::string, std::vector<unsigned>>> groups;

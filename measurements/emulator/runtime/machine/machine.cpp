@@ -1,4 +1,4 @@
-// The state that all of the machine shares: the launch, who runs, and what actors and epochs are called.
+// State shared by the whole machine: the launch, the running threads, and the names of actors and epochs.
 #include "machine/machine.hpp"
 
 #include <sys/mman.h>
@@ -49,14 +49,14 @@ void* reserve_zeroed(Machine& machine, std::size_t bytes) {
     std::exit(1);
   }
 #ifdef MADV_HUGEPAGE
-  // The books of a launch are of megabytes, and a fault for each 4 KiB of them takes longer than what is done there. A
-  // sparse launch touches little of much.
+  // The bookkeeping of a launch takes megabytes, and a page fault per 4 KiB of it takes longer than the work done
+  // there. A sparse launch touches little of a large range.
   if (!machine.launch.sparse) madvise(p, bytes, MADV_HUGEPAGE);
 #endif
   return p;
 }
 
-// Counter-based (the finalizer of MurmurHash3): turns depend on nothing but the seed.
+// Counter-based (the finalizer of MurmurHash3): schedules depend only on the seed.
 unsigned random_below(Machine& machine, unsigned count) {
   std::uint64_t x = machine.launch.order_seed * 0x9e3779b97f4a7c15u + ++machine.turns_taken;
   x = (x ^ x >> 33) * 0xff51afd7ed558ccdu;
@@ -123,7 +123,7 @@ unsigned block_in_grid(Machine& machine, unsigned n, unsigned rank) {
 void begin_stretch(Machine& machine, Epoch first, unsigned block) { machine.stretches.push_back({first, block}); }
 
 unsigned block_of_epoch(Machine& machine, Epoch epoch) {
-  // What is asked about follows one another, as the elements of a tile do that another block has left.
+  // Consecutive queries are usually close together, like the elements of a tile that another block has written.
   if (machine.last_stretch + 1 < machine.stretches.size() && machine.stretches[machine.last_stretch].first <= epoch &&
       epoch < machine.stretches[machine.last_stretch + 1].first) {
     return machine.stretches[machine.last_stretch].block;

@@ -10,7 +10,7 @@
 namespace autosched::emulator {
 namespace {
 
-// A line under construction. Too long a text is cut, so that the line always ends as JSON must.
+// A line under construction. Long text is truncated, so that the line always ends as valid JSON.
 class Line {
  public:
   Line(const char* event) { raw("{\"event\": \"").raw(event).raw("\""); }
@@ -30,7 +30,7 @@ class Line {
     }
     return raw("\"");
   }
-  // As text, but that control characters stay what they are.
+  // Appends text in which only control characters are kept unchanged.
   Line& escaped(const char* key, const char* value) {
     raw(", \"").raw(key).raw("\": \"");
     const std::size_t limit = size_ + 2 * longest_text;

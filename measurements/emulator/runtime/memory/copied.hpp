@@ -1,10 +1,10 @@
-// What threads store unchanged as they have loaded it (isa/values/copies.cpp).
+// Values that threads store unchanged as they have loaded them (isa/values/copies.cpp).
 #pragma once
 #include <cstdint>
 
 namespace autosched::emulator {
 
-// The elements that the running thread stores, and where in global memory it has loaded each; 0: it is no copy.
+// The elements that the running thread stores, and where in global memory it has loaded each; 0: not a copy.
 struct Copied {
   static constexpr unsigned most = 8;
   unsigned element_bytes;

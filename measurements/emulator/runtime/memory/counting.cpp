@@ -9,7 +9,7 @@
 
 namespace autosched::emulator {
 
-// What transactions cost, by source site.
+// Cost of transactions by source site.
 struct Counting {
   struct Totals {
     const char* instruction = nullptr;
@@ -17,12 +17,12 @@ struct Counting {
     std::uint64_t requests = 0;
     std::uint64_t cost = 0;   // wavefronts or sectors
     std::uint64_t ideal = 0;  // wavefronts without conflicts
-    std::uint64_t unique = 0, fresh = 0;  // sectors that the block, or any block, has not asked for before
+    std::uint64_t unique = 0, fresh = 0;  // sectors that the block, or any block, has not requested before
   };
-  // The sectors that have been asked for, and by which block last: an open hash table.
+  // The requested sectors, and the block that requested each last: an open hash table.
   class Sectors {
    public:
-    // 0: this block has asked before; 1: another one has; 2: none.
+    // 0: requested by this block before; 1: by another one; 2: by none.
     int ask(std::uint64_t sector, std::uint32_t block) {
       if (2 * (used_ + 1) > slots_.size()) grow();
       Slot& slot = find(sector);
@@ -85,7 +85,7 @@ constexpr unsigned banks = 32;
 constexpr unsigned bank_bytes = 4;
 constexpr unsigned sector_bytes = 32;
 
-// Distinct 4-byte words per bank; the largest number of any bank is what the phase costs.
+// Distinct 4-byte words per bank; the largest number of any bank is the cost of the phase.
 class Phase {
  public:
   void add(std::uint64_t address, unsigned bytes) {
@@ -121,10 +121,10 @@ void add_shared(Totals& totals, std::uint32_t mask, const std::uint64_t* address
   }
 }
 
-// Whether each lane of a whole warp goes on where the one before it ends.
+// Whether each lane of a whole warp continues where the previous one ends.
 bool is_one_stretch(std::uint32_t lanes, const std::uint64_t* addresses, unsigned bytes) {
   if (lanes != ~0u) return false;
-  std::uint64_t different = 0;  // one test at the end, so that compilers take several lanes at once
+  std::uint64_t different = 0;  // one test at the end, so that compilers vectorise the loop
   for (unsigned lane = 0; lane < warp_size; ++lane) different |= addresses[lane] ^ (addresses[0] + std::uint64_t{lane} * bytes);
   return different == 0;
 }

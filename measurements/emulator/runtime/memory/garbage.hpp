@@ -1,5 +1,5 @@
-// What stands where nobody has written, in a launch that runs again to show whether anything depends on it: other bits, and
-// other answers of comparisons with them, whatever these bits are.
+// Poison in place of undefined values, in a launch that runs again to find out whether anything depends on them: other
+// bits, and other results of comparisons with them, whatever these bits are.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -9,10 +9,10 @@ namespace autosched::emulator {
 struct Machine;
 
 void fill_garbage(Machine& machine, void* to, std::size_t bytes);
-// Of comparisons with what is unknown, for 32 lanes.
+// Results of comparisons with undefined values, for 32 lanes.
 std::uint32_t garbage_answers(Machine& machine);
-// Something was asked that most bits answer alike, as whether they equal others. No run with some bits says what holds for
-// all: it ends.
+// A question was asked that most bits answer alike, such as equality. No run with particular bits shows what holds for
+// all, so it ends.
 void leave_undecided(Machine& machine);
 
 }  // namespace autosched::emulator

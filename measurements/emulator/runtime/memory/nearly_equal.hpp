@@ -1,4 +1,4 @@
-// Values that differ in their last bits, as sums of the same terms in another order do (isa/values/nearly_equal.cpp).
+// Values that differ in their last bits, like sums of the same terms in another order (isa/values/nearly_equal.cpp).
 #pragma once
 #include "machine/report.hpp"
 
@@ -6,8 +6,8 @@ namespace autosched::emulator {
 
 struct Machine;
 
-// Whether values that two threads write by the instruction `site` differ as little as two sums of the same terms. They are
-// compared in the number format that the instruction stores, element by element.
+// Whether values that two threads write by the instruction `site` differ as little as two sums of the same terms. They
+// are compared element by element in the number format that the instruction stores.
 bool nearly_equal(Machine& machine, const void* one, const void* other, int bytes, SiteIndex site);
 
 }  // namespace autosched::emulator

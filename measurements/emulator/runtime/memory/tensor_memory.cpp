@@ -9,7 +9,7 @@
 
 namespace autosched::emulator {
 
-// Tensor memory of the blocks that run together, and who works with it.
+// Tensor memory of the resident blocks, and the users of it.
 struct TensorMemories : Unit {
   using Unit::Unit;
 
@@ -17,7 +17,7 @@ struct TensorMemories : Unit {
   PerBlock<std::map<std::pair<Who, TensorWork>, TensorActor>> actors{parking};
   PerBlock<std::unordered_map<unsigned, const TensorActor*>> actors_by_number{parking};
   PerBlock<std::unordered_map<Who, View>> fenced_after{
-      parking};  // what a thread, or a whole warp, knew at its last fence::after_thread_sync
+      parking};  // knowledge of a thread, or a whole warp, at its last fence::after_thread_sync
 };
 
 namespace {
@@ -30,12 +30,13 @@ bool is_fenced_after(Machine& machine, const TensorUse& other, Who me) {
   return false;
 }
 
-// Whether `other` has ended before what `me` does now. A finding where nothing says so, or where the fences are missing
-// that the PTX ISA asks for (9.7.16.6.4) between the threads of different warps.
+// Whether `other` has ended before the action of `me`. A finding if nothing says so, or if the fences are missing that
+// the PTX ISA requires (9.7.16.6.4) between threads of different warps.
 void check_order(Machine& machine, const TensorUse& other, const TensorUse& use, Who me, unsigned column, const char* doing,
                  const char* did, const char* name) {
   if (other.epoch < machine.clocks.first) return;
-  // Of one thread, products of one shape follow each other, and whatever follows a copy, whose shape is 0, finds what it brought.
+  // For one thread, products of one shape follow each other, and anything after a copy, whose shape is 0, sees its
+  // data.
   if (other.who == use.who && (other.shape == use.shape || other.shape == 0)) return;
   if (!machine.clocks.ordered(other.who, other.epoch, me)) {
     FINDING(machine.report, tcgen05_in_flight, machine.self->site,
@@ -171,7 +172,7 @@ void check_tensor_columns_idle(Machine& machine, unsigned rank, unsigned column,
 
 void fence_before_thread_sync(Machine& machine, unsigned warp) {
   for (auto& [key, a] : machine.tensor_memories.actors) {
-    // Only what the warp has waited for is sure to be in front of the fence.
+    // Only operations that the warp has waited for are certainly before the fence.
     if (warp_of(a.issuer) == warp && a.issued != 0) a.fenced = std::max(a.fenced, machine.clocks.seen(warp, a.actor));
   }
 }

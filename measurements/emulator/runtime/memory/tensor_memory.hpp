@@ -1,5 +1,5 @@
-// Tensor memory (PTX ISA 9.7.16.1): 128 lanes by 512 columns of 32 bits for each block, which only tcgen05 instructions
-// reach. They are asynchronous: its shadow says who has written and read what, and reports what nothing orders.
+// Tensor memory (PTX ISA 9.7.16.1): 128 lanes by 512 columns of 32 bits per block, accessed only by tcgen05
+// instructions. They are asynchronous: the shadow records reads and writes, and unordered ones are reported.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,14 +11,14 @@ namespace autosched::emulator {
 
 constexpr unsigned tensor_lanes = 128, tensor_columns = 512, quarter_lanes = 32, tensor_quarters = 4;
 
-// What executes asynchronously, in the order in which it was issued: the products and copies of a thread, or the loads,
-// or the stores, of a warp. Operation n is done when the actor's epoch of that number is.
+// An asynchronous executor, in the order of issue: the products and copies of a thread, or the loads, or the stores, of
+// a warp. Operation n is done when the actor's epoch of that number is.
 struct TensorActor {
   unsigned actor = 0;
   Who issuer = 0;             // a thread, or a warp
-  bool commits = false;       // tcgen05.commit tells others of the end, and is a fence before it
+  bool commits = false;       // tcgen05.commit signals the end to others, and includes a fence before it
   std::uint32_t issued = 0;   // operations
-  Epoch fenced = 0;           // operations up to this one are behind a tcgen05.fence::before_thread_sync
+  Epoch fenced = 0;           // operations up to this one are followed by a tcgen05.fence::before_thread_sync
 };
 enum class TensorWork { products, loads, stores };
 TensorActor& tensor_actor(Machine& machine, Who issuer, TensorWork work);
@@ -27,11 +27,11 @@ struct TensorUse {
   Epoch epoch = 0;
   Who who = 0;                // the actor
   SiteIndex site = 0;
-  std::uint32_t shape = 0;    // of a product: those of one shape that follow each other need no wait in between
+  std::uint32_t shape = 0;    // of a product: consecutive products of one shape need no wait in between
 };
 // The next operation of an actor, by self at self->site.
 TensorUse issue_tensor_work(Machine& machine, TensorActor& actor, std::uint32_t shape = 0);
-// Of all that an actor has issued.
+// Everything that an actor has issued.
 inline Epoch last_tensor_epoch(Machine& machine, const TensorActor& a) { return machine.clocks.first + a.issued - 1; }
 
 struct TensorAllocation {
@@ -48,7 +48,7 @@ struct TensorMemory {
   std::vector<std::uint32_t> words;  // [column][lane]
   std::vector<Cell> cells;           // [column][quarter]
   std::vector<TensorAllocation> allocations;
-  unsigned least = tensor_columns;   // columns of the smallest allocation so far: no later one may be larger
+  unsigned least = tensor_columns;   // columns of the smallest allocation so far; later ones must not be larger
   bool relinquished = false;
 
   std::uint32_t& word(unsigned column, unsigned lane) { return words[column * tensor_lanes + lane]; }
@@ -56,18 +56,18 @@ struct TensorMemory {
 };
 TensorMemory& tensor_memory(Machine& machine, unsigned rank);  // of a block of the cluster
 void start_block_tensor_memory(Machine& machine);
-void end_block_tensor_memory(Machine& machine);  // a finding where something was not freed
+void end_block_tensor_memory(Machine& machine);  // a finding if something was not freed
 
-// Whether all columns are there and allocated; a finding at self->site where not.
+// Whether all columns exist and are allocated; otherwise a finding at self->site.
 bool check_tensor_columns(Machine& machine, unsigned rank, unsigned column, unsigned columns, const char* name);
-// What `use` reads or writes, on behalf of `me`: a finding at self->site where nothing orders it with what others have begun.
-// The lanes of a read that were never written.
+// Checks a read or write `use` on behalf of `me`: a finding at self->site if nothing orders it with operations of
+// others. Returns the lanes of a read that were never written.
 std::uint32_t read_tensor_cell(Machine& machine, unsigned rank, unsigned column, unsigned quarter, std::uint32_t lanes,
                                const TensorUse& use, Who me, const char* name);
 void write_tensor_cell(Machine& machine, unsigned rank, unsigned column, unsigned quarter, std::uint32_t lanes,
                        const TensorUse& use, Who me, const char* name);
 void report_undefined_tensor_memory(Machine& machine, unsigned column, Who me, const char* name);
-// A finding where something that was begun in these columns may be unfinished, as far as `me` knows.
+// A finding if an operation on these columns may be unfinished, as far as `me` knows.
 void check_tensor_columns_idle(Machine& machine, unsigned rank, unsigned column, unsigned columns, Who me, const char* name);
 
 // tcgen05.fence of some lanes of a warp.

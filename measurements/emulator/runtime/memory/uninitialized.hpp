@@ -1,4 +1,5 @@
-// Reads of memory that nobody had written, or of which two threads have written one value each (isa/values/undefined.cpp).
+// Reads of memory that was never written, or to which two threads have written different values
+// (isa/values/undefined.cpp).
 #pragma once
 #include <functional>
 #include <string>
@@ -9,17 +10,17 @@ namespace autosched::emulator {
 
 struct Machine;
 
-// Where a load read memory that nobody had written, in words; nullptr where none did.
+// A load's read of undefined memory, in words; nullptr if there was none.
 struct Uninitialized {
   Kind kind;
   std::string text;
-  SiteIndex other;  // of the access that it is about, too (0: none)
+  SiteIndex other;  // of the other access involved (0: none)
 };
 const Uninitialized* uninitialized_at(Machine& machine, SiteIndex site);
 void note_uninitialized(Machine& machine, Kind kind, SiteIndex site, const std::function<std::string()>& text, SiteIndex other = 0);
-// Something comes of it: a fault. False where nothing was noted of that site.
+// The value is used: a fault. Returns false if nothing was recorded for that site.
 bool report_uninitialized(Machine& machine, SiteIndex origin);
-// What was read without a value, or decided upon without effect, where nothing has come of it: notes of the launch.
+// Undefined reads, or decisions without effect, of which nothing has come: notes of the launch.
 void report_unused_values(Machine& machine);
 
 }  // namespace autosched::emulator

@@ -1,6 +1,6 @@
-// Happens-before between threads that run together, by flags: what a thread has done before a fence is known to who reads
-// a flag that the thread writes behind it, once this one has fenced too. PTX ISA, memory consistency model: release and
-// acquire patterns, and synchronizes-with. Barriers and mbarriers need none of this.
+// Happens-before between threads that run together, by flags: what a thread has done before a fence is known to a
+// thread that reads a flag written after that fence, once the reader has fenced, too. PTX ISA, memory consistency
+// model: release and acquire patterns, and synchronizes-with. Barriers and mbarriers do not need this.
 #include <algorithm>
 #include <memory>
 #include <unordered_map>
@@ -12,21 +12,21 @@
 
 namespace autosched::emulator {
 
-// What threads of the running blocks have released and observed by flags.
+// Knowledge that threads of the running blocks have released and observed through flags.
 struct BlockOrder : Unit {
   using Unit::Unit;
 
-  // What a flag's writers have released.
+  // Knowledge released by a flag's writers.
   struct Release {
     std::shared_ptr<const Knowledge> what;
-    std::uint64_t event;  // of its own
+    std::uint64_t event;  // its own event
     unsigned rank;
     bool narrow;
   };
   struct Order {
     std::shared_ptr<const Knowledge> fenced;  // what the thread knew and had done at its last fence
     bool narrow = false;
-    std::vector<Release> observed;  // since that
+    std::vector<Release> observed;  // since that fence
   };
   PerBlock<std::vector<Order>> orders{parking};  // by thread
   PerBlock<std::unordered_map<std::uint64_t, std::vector<Release>>> flags{parking};

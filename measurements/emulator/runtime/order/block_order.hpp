@@ -1,4 +1,4 @@
-// What threads that run together tell each other by flags.
+// Communication by flags between threads that run together.
 #pragma once
 #include <cstdint>
 
@@ -7,14 +7,14 @@
 namespace autosched::emulator {
 
 // Happens-before between threads that run together, by flags (block_order.cpp): a fence and a strong write that another
-// thread's strong read observes, and the fence behind that (PTX ISA, memory consistency model: release and acquire
-// patterns). ``narrow``: of the scope of the block. A place is that of a flag in shared or global memory.
+// thread's strong read observes, and a fence after that (PTX ISA, memory consistency model: release and acquire
+// patterns). ``narrow``: of block scope. The flag is in shared or global memory.
 void start_block_order(Machine& machine);
 void fence_block(Machine& machine, bool narrow);
 std::uint64_t flag_in_shared(Machine& machine, unsigned address);
 inline std::uint64_t flag_in_global(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
 void read_flag(Machine& machine, std::uint64_t place);
-// ``update``: the write is an atomic's, which keeps what earlier writers have released (a release sequence).
+// ``update``: the write is that of an atomic, which keeps what earlier writers have released (a release sequence).
 void write_flag(Machine& machine, std::uint64_t place, bool update, bool narrow);
 
 }  // namespace autosched::emulator

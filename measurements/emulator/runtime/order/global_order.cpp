@@ -1,5 +1,5 @@
-// Happens-before between blocks: what one publishes by a fence followed by an atomic, and who has read it by an atomic
-// followed by a fence.
+// Happens-before between blocks: what a block publishes by a fence followed by an atomic, and which blocks have read it
+// by an atomic followed by a fence.
 #include <algorithm>
 #include <bitset>
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace autosched::emulator::global_shadow {
 
-// Whether addresses may be among those of a map. Most that are asked for are not, and the map takes a division to tell.
+// Whether addresses may be in a map. Most queried ones are not, and looking them up in the map takes a division.
 class AddressFilter {
  public:
   void add(const void* address) { bits_[index(address)] = true; }
@@ -26,18 +26,18 @@ class AddressFilter {
   std::bitset<std::size_t{1} << log_bits> bits_;
 };
 
-// What blocks have published, and who knows of it.
+// What blocks have published, and which blocks know it.
 struct GlobalOrder : Unit {
   using Unit::Unit;
 
-  // What a block has published by a fence followed by an atomic: all that is covered, and of each thread what came before
-  // so many of its fences.
+  // What a block has published by a fence followed by an atomic: everything that is covered, and for each thread what
+  // happened before so many of its fences.
   struct Release {
     unsigned block = 0, rank = 0;
     View covered;
     std::vector<std::uint32_t> fences;
 
-    // Of something that its block has done.
+    // Whether it covers an action of its block.
     bool covers(const Stamp& s) const {
       if (covered.holds(s.who, s.epoch)) return true;
       return s.fences < fences[warp_of(s.who) * warp_size + lane_of(s.who)];
@@ -52,15 +52,15 @@ struct GlobalOrder : Unit {
     }
   };
   using ReleasePointer = std::shared_ptr<const Release>;
-  // A release this block has read through an atomic; it counts for those who are ordered behind a later fence.
+  // A release that this block has read through an atomic; it counts for threads that are ordered after a later fence.
   struct Acquire {
     ReleasePointer release;
     Who who;  // the atomic
     Epoch epoch;
-    Epoch fence_of_warp[max_warps] = {};  // first fence behind the atomic by some lane of each warp; 0: none
-    std::vector<bool> fenced;             // by thread: has itself fenced behind the atomic
-    unsigned fences = 0;                  // of how many threads
-    std::vector<Grant> fencers;           // these, with the epochs of their fences
+    Epoch fence_of_warp[max_warps] = {};  // first fence after the atomic by some lane of each warp; 0: none
+    std::vector<bool> fenced;             // by thread: has fenced after the atomic itself
+    unsigned fences = 0;                  // number of these threads
+    std::vector<Grant> fencers;           // these threads, with the epochs of their fences
 
     bool visible_to(Machine& machine, const Thread& t) const {
       if (fenced[t.linear]) return true;
@@ -83,10 +83,10 @@ struct GlobalOrder : Unit {
       return false;
     }
   };
-  // Of the running block.
+  // State of the running block.
   struct Learnt {
     std::vector<Acquire> acquires;
-    std::unordered_map<unsigned, std::vector<ReleasePointer>> by_all;  // what all its threads know of, by block
+    std::unordered_map<unsigned, std::vector<ReleasePointer>> by_all;  // what all its threads know, by block
     unsigned fences = 0;
     struct {
       ReleasePointer release;
@@ -95,11 +95,11 @@ struct GlobalOrder : Unit {
       Who who = 0;
     } latest_release;
   };
-  // What a thread knew when it wrote strongly, with or without a fence: its block, and what it had seen of others.
+  // What a thread knew at a strong write, with or without a fence: its block, and what it had seen of others.
   struct Shown {
     unsigned block, rank;
     View seen;
-    std::vector<std::uint32_t> others;  // of all that was shown
+    std::vector<std::uint32_t> others;  // over everything that was shown
   };
   struct Glimpse {
     std::uint32_t what;
@@ -110,7 +110,7 @@ struct GlobalOrder : Unit {
   AddressFilter released;  // its addresses
   PerBlock<Learnt> learnt{parking};
   std::vector<Shown> all_shown;
-  std::unordered_map<std::uintptr_t, std::uint32_t> shown_at;  // by address, the last
+  std::unordered_map<std::uintptr_t, std::uint32_t> shown_at;  // by address, the last one
   AddressFilter shown;  // its addresses
   PerBlock<std::vector<Glimpse>> glimpses{parking};  // of the running block
 };
@@ -126,7 +126,7 @@ using Glimpse = GlobalOrder::Glimpse;
 
 namespace {
 
-// Who learns of several releases of one block learns of them as of one.
+// Several releases of one block that a thread learns are merged into one.
 void add(std::vector<ReleasePointer>& releases, const ReleasePointer& next) {
   for (ReleasePointer& known : releases) {
     if (known->block != next->block || known->rank != next->rank) continue;
@@ -152,7 +152,7 @@ bool nobody_knows(Machine& machine, Who who, Epoch epoch) {
   return true;
 }
 
-// What a thread has learnt from a block stands for what it learnt from it before, where this is of no use to others.
+// What a thread has learnt from a block replaces what it learnt before, if others do not need it.
 bool replaces(const Acquire& next, const Acquire& old) {
   return old.who == next.who && old.release->block == next.release->block && old.release->rank == next.release->rank &&
          next.release->holds(*old.release);
@@ -166,7 +166,7 @@ void settle(Machine& machine) {
   acquires.erase(settled, acquires.end());
 }
 
-// What this thread's fences, and those of others that are ordered before now, cover.
+// What is covered by this thread's fences, and by those of others that are ordered before now.
 ReleasePointer current_release(Machine& machine) {
   if (machine.global_order.learnt.fences == 0) return nullptr;
   const Epoch epoch = machine.clocks.now[machine.self->warp];
@@ -249,7 +249,7 @@ void synchronize(Machine& machine, void* address) {
   if (const ReleasePointer mine = current_release(machine)) {
     machine.global_uses.any_release = true;
     add(here, mine);
-    // Causality is transitive: what this thread has acquired goes on to the next.
+    // Causality is transitive: what this thread has acquired is passed on.
     for (const auto& [block, releases] : machine.global_order.learnt.by_all) {
       for (const ReleasePointer& release : releases) add(here, release);
     }
@@ -341,7 +341,7 @@ void fence_device(Machine& machine) {
   fence.epoch = machine.clocks.now[machine.self->warp];
   fence.count = machine.self->fences;
   fence.seen = machine.clocks.view_of(machine.self->warp, machine.self->lane);
-  fence.seen.up_to.resize(machine.warp_count, 0);  // of warps alone
+  fence.seen.up_to.resize(machine.warp_count, 0);  // only of warps
   using global_shadow::Acquire;
   auto& acquires = machine.global_order.learnt.acquires;
   bool fresh = false;
@@ -354,7 +354,7 @@ void fence_device(Machine& machine) {
     if (a.fence_of_warp[machine.self->warp] == 0) a.fence_of_warp[machine.self->warp] = fence.epoch;
   }
   if (!fresh) return;
-  // Later ones stand behind earlier ones.
+  // Later releases include earlier ones.
   std::vector<bool> replaced(acquires.size());
   for (std::size_t k = 0; k < acquires.size(); ++k) {
     const Acquire& old = acquires[k];

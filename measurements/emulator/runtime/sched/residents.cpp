@@ -1,6 +1,6 @@
-// Which blocks (or clusters) run when. They run one after another, unless they wait: a block whose threads all ask memory
-// again and again, and get the answers that they know, lets others run and goes on later. As on a GPU, so many blocks
-// may have begun; others begin when one of these ends. Where blocks take turns, each runs up to its next access of memory.
+// Decides which blocks (or clusters) run when. They run one after another, unless they wait: a block whose threads all
+// poll memory and get unchanged answers lets others run, and continues later. As on a GPU, a limited number of blocks
+// may have begun; others begin when one of these ends. If blocks alternate, each runs up to its next memory access.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -19,26 +19,26 @@ namespace autosched::emulator {
 
 // The blocks that have begun and not ended.
 struct Residents {
-  unsigned slots = 1;                // that have been made; what runs is in none of them, but has one
-  unsigned running = 0;              // its slot
-  std::vector<unsigned> waiting;     // slots, those first that have waited longest
-  std::vector<unsigned> free_slots;  // of blocks that have ended
-  Epoch next = 1;                    // epochs before this are taken
+  unsigned slots = 1;                // slots created so far; the running block is not stored in its slot
+  unsigned running = 0;              // slot of the running block
+  std::vector<unsigned> waiting;     // slots of waiting blocks, longest wait first
+  std::vector<unsigned> free_slots;  // slots of blocks that have ended
+  Epoch next = 1;                    // the first unused epoch
 
   unsigned count() const { return static_cast<unsigned>(waiting.size()) + 1; }
 };
 
 namespace {
 
-constexpr std::size_t most_bytes = std::size_t{6} << 30;  // of what resident blocks have for themselves
+constexpr std::size_t most_bytes = std::size_t{6} << 30;  // limit of the private state of all resident blocks
 constexpr unsigned most_interleaved = 16;
-constexpr unsigned longest_turn = 32;  // steps, with a seed; half of the turns are of one
+constexpr unsigned longest_turn = 32;  // steps per turn with a random seed; half of the turns have one step
 
 void exchange(Machine& machine, unsigned slot) {
   for (ParkedBase* p : machine.parking.all) p->swap_with(slot);
 }
 
-// Leaves what runs in its slot and takes what lies in another one.
+// Stores the running block in its slot, and loads the one from another slot.
 void change_to(Machine& machine, unsigned slot) {
   machine.residents.next = std::max(machine.residents.next, machine.clocks.end());
   machine.self = nullptr;
@@ -66,7 +66,7 @@ void make_threads(Machine& machine) {
   machine.threads.resize(cluster_blocks(machine) == 1 ? machine.launch.threads : machine.warp_count * warp_size);
 }
 
-// In a slot that is free, or new.
+// Stores the running block in a free slot, or a new one.
 void start_beside(Machine& machine, unsigned block) {
   machine.residents.waiting.push_back(machine.residents.running);
   if (machine.residents.free_slots.empty()) {
@@ -90,8 +90,8 @@ unsigned take_waiting(Machine& machine) {
   return slot;
 }
 
-// Of the running blocks: a finding for each line at which threads ask for what never comes. In a loop with barriers they
-// may stand at one of them.
+// Reports a finding for each line at which threads of the running blocks wait for something that never comes. In a loop
+// with barriers some threads may be at a barrier.
 bool report_spinning(Machine& machine, unsigned begun, unsigned all, bool at_barriers) {
   bool any = false;
   for (const Thread& t : machine.threads) {
@@ -111,7 +111,7 @@ bool report_spinning(Machine& machine, unsigned begun, unsigned all, bool at_bar
   return any;
 }
 
-// ``in_vain``: they ask again and again, and do not just wait for each other.
+// ``in_vain``: they poll repeatedly, and do not just wait for each other.
 void report_endless(Machine& machine, unsigned begun, unsigned all, bool in_vain) {
   auto& waiting = machine.residents.waiting;
   for (;;) {
@@ -131,7 +131,7 @@ std::size_t bytes_of_residents(Machine& machine) {
          shared_books_bytes(machine);
 }
 
-// How many may have begun and not ended. Ends the process where a cooperative launch has more than fit.
+// Returns how many blocks may have begun and not ended. Ends the process if a cooperative launch has more than fit.
 unsigned most_residents(Machine& machine, unsigned units) {
   const std::size_t fit = std::max<std::size_t>(most_bytes / std::max<std::size_t>(bytes_of_residents(machine), 1), 1);
   if (machine.launch.cooperative && units > fit) {
@@ -151,7 +151,7 @@ bool run_launch(Machine& machine, unsigned first, unsigned units) {
   unsigned steps = 0;
   start(machine, left.take());
   machine.launch.began = machine.clocks.first;
-  // Asked anew after each turn, in which the running blocks may cancel the last unit.
+  // Recomputed after each turn, as the running blocks may cancel the last unit in it.
   const auto may_start = [&] { return left.left() && machine.residents.count() < most; };
   for (;;) {
     const Turn turn = machine.launch.interleaved ? run_step(machine) : run_blocks(machine, may_start() || !waiting.empty());

@@ -1,4 +1,4 @@
-// Runs the blocks that are together: their warps in turns, their barriers, and what is said of threads that wait for ever.
+// Runs the resident blocks: schedules their warps, completes barriers, and reports threads that wait forever.
 #include "machine/describe_threads.hpp"
 #include "interpreter/interpreter.hpp"
 #include "isa/program.hpp"
@@ -23,7 +23,7 @@ bool can_run(Machine& machine, unsigned w) {
 
 }  // namespace
 
-// Nobody can go on: says who waits for whom.
+// Reports which threads wait for which, if none can continue.
 void report_deadlock(Machine& machine) {
   report_waiting_at_barriers(machine);
   for (unsigned w = 0; w < machine.warp_count; ++w) {
@@ -33,7 +33,7 @@ void report_deadlock(Machine& machine) {
       auto with_me = [&](const Thread& o) {
         return o.state == State::gathering && o.collective == t.collective && o.mask == t.mask;
       };
-      // One finding for each group of lanes: its first lane speaks.
+      // One finding per group of lanes, at its first lane.
       bool first = true;
       for (unsigned l = 0; l < lane; ++l) first = first && !with_me(machine.threads[w * warp_size + l]);
       if (!first) continue;
@@ -94,11 +94,11 @@ void start_blocks(Machine& machine, Epoch first) {
 
 namespace {
 
-constexpr unsigned patience_of_pollers = 2048;  // of each warp: more questions in vain are a deadlock
-constexpr unsigned patience_of_turns = 8;       // of each warp: more are a reason to let others run
-constexpr unsigned patience_where_warps_meet = 8;  // times as many turns where barriers stand in between
-constexpr unsigned patience_of_loops = 256;     // of long loops
-constexpr unsigned furthest = 24;               // waits that a warp may be ahead in one round
+constexpr unsigned patience_of_pollers = 2048;  // polls of each warp without progress after which it is a deadlock
+constexpr unsigned patience_of_turns = 8;       // polls of each warp without progress after which other blocks run
+constexpr unsigned patience_where_warps_meet = 8;  // factor for turns if barriers lie in between
+constexpr unsigned patience_of_loops = 256;     // for long loops
+constexpr unsigned furthest = 24;               // waits that a warp may be ahead of others in one round
 
 bool all_exited(Machine& machine) {
   return std::all_of(machine.threads.begin(), machine.threads.end(), [](const Thread& t) { return t.state == State::exited; });
@@ -110,7 +110,7 @@ bool wait_in_vain(Machine& machine, unsigned resident) {
   return machine.idle_polls.vain() > std::uint64_t{patience_of_pollers} * machine.warp_count * std::max(1u, resident / 8);
 }
 
-// With a seed, warps take their turns in random order, some running far ahead of others.
+// With a seed, warps run in random order, some far ahead of others.
 Turn run_blocks(Machine& machine, bool others) {
   unsigned turns[max_warps];
   for (unsigned w = 0; w < machine.warp_count; ++w) turns[w] = w;
@@ -140,7 +140,7 @@ Turn run_blocks(Machine& machine, bool others) {
   return all_exited(machine) ? Turn::ended : Turn::stuck;
 }
 
-// One warp up to its next access of memory.
+// Runs one warp up to its next memory access.
 Turn run_step(Machine& machine) {
   for (unsigned i = 0; i < machine.warp_count; ++i) {
     const unsigned w = seeded(machine) ? random_below(machine, machine.warp_count) : machine.turn++ % machine.warp_count;
@@ -155,7 +155,7 @@ Turn run_step(Machine& machine) {
   return all_exited(machine) ? Turn::ended : Turn::stuck;
 }
 
-// Chosen blocks become the clusters that hold them.
+// Replaces chosen blocks by the clusters that contain them.
 void choose_clusters(Machine& machine) {
   const Index3 c = machine.launch.cluster;
   const unsigned wide = machine.grid_size.x / c.x, high = machine.grid_size.y / c.y;

@@ -145,8 +145,8 @@ void update(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// Elements side by side, each updated by itself: only they are atomic, not the whole (PTX ISA, atom). Sources: address,
-// an element each.
+// Adjacent elements, each updated separately: only the elements are atomic, not the whole (PTX ISA, atom). Sources:
+// address, one element each.
 template <class T, auto F>
 void update_vector(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;

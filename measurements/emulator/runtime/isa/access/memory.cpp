@@ -1,4 +1,4 @@
-// ld, st, fences, and what reads special places: PTX ISA 9.7.9 and 9.7.13.
+// ld, st, fences, and reads of special registers: PTX ISA 9.7.9 and 9.7.13.
 #include "isa/values/copies.hpp"
 #include "isa/values/dropped.hpp"
 #include "isa/access/memory.hpp"
@@ -35,12 +35,12 @@ bool local_place(Warp& w, unsigned lane, std::uint64_t offset, int bytes, const 
   return true;
 }
 
-constexpr unsigned most_bytes = 64;  // of an access
+constexpr unsigned most_bytes = 64;  // per access
 
-// Which bits of what a thread reads or writes it knows; all where it is whole.
+// The bits that a thread knows of what it reads or writes; `whole`: all.
 struct Knowledge {
   bool whole = true;
-  SiteIndex origin = 0;  // of what it does not know
+  SiteIndex origin = 0;  // source of the unknown bits
   unsigned char bits[most_bytes];
 };
 
@@ -112,7 +112,7 @@ const char* store_name(Space space) {
   return space == Space::global ? "st.global" : space == Space::shared ? "st.shared" : space == Space::local ? "st.local" : "st";
 }
 
-// Counts a request of lanes that all reach global memory; that of constant memory costs otherwise.
+// Counts a request of lanes that all access global memory; constant memory has other costs.
 void count_global(Machine& machine, const Instruction& i, Lanes lanes, const std::uint64_t* addresses, int bytes,
                   const char* instruction) {
   if (machine.launch.count && is_in_constant_memory(machine, addresses[__builtin_ctz(lanes)])) {
@@ -122,7 +122,7 @@ void count_global(Machine& machine, const Instruction& i, Lanes lanes, const std
   }
 }
 
-// Counts the requests of one instruction: a generic one may reach several spaces.
+// Counts the requests of one instruction: a generic one may access several spaces.
 void count(Machine& machine, const Instruction& i, const Place* places, Lanes active, int bytes, bool store) {
   Lanes global = 0, shared = 0;
   std::uint64_t addresses[warp_size] = {};
@@ -156,7 +156,7 @@ void put_widened(Warp& w, const Instruction& i, unsigned which, unsigned lane, c
 void put_known(Warp& w, const Instruction& i, unsigned which, unsigned lane, const unsigned char* known, Datum e,
                SiteIndex origin) {
   const unsigned width = i.width_of_destination(which), n = std::min(width, e.bytes);
-  // What is above is zeros, or known as the sign is.
+  // The bits above are zeros, or known if the sign is.
   std::uint64_t bits = e.is_signed && !sign_bit(known, n) ? 0 : ~std::uint64_t{0};
   if (n < 8) {
     bits = n == width ? 0 : bits << 8 * n;
@@ -172,7 +172,7 @@ void put_known(Warp& w, const Instruction& i, unsigned which, unsigned lane, con
 
 namespace {
 
-// The addresses of lanes that all lie in global memory; false where one may not.
+// The addresses of lanes that are all in global memory; false if one may not be.
 bool global_addresses(Warp& w, const Instruction& i, const Request& r, Lanes active, std::uint64_t* addresses) {
   if ((r.space != Space::global && r.space != Space::generic) || i.width_of_source(0) != 8) return false;
   const std::uint64_t* const bases = w.values<std::uint64_t>(i.source(0));
@@ -192,8 +192,8 @@ void take(Warp& w, std::uint32_t to, Lanes active, const std::uint64_t* addresse
   });
 }
 
-// What all lanes read of one array that the kernel only reads, which takes no look at what others do there; false where
-// they do not, and have read nothing.
+// Fast path for lanes that all read one array which the kernel only reads: other accesses to it need not be checked.
+// Returns false, without having read anything, if this does not apply.
 bool load_input(Warp& w, const Instruction& i, const Request& r, Lanes active) {
   Machine& machine = *w.machine;
   std::uint64_t addresses[warp_size];
@@ -201,12 +201,12 @@ bool load_input(Warp& w, const Instruction& i, const Request& r, Lanes active) {
       !read_input(machine, addresses, active, r.bytes())) {
     return false;
   }
-  for_lanes(active, [&](unsigned k) { w.thread[k].site = i.site; });  // where they are, if the launch ends here
+  for_lanes(active, [&](unsigned k) { w.thread[k].site = i.site; });  // their position, in case the launch ends here
   run_as(w, static_cast<unsigned>(std::bit_width(active)) - 1);
   count_global(machine, i, active, addresses, r.bytes(), load_name(i, Space::global));
   if (watches_reads(machine)) [[unlikely]] settle_overwritten(w, i, active);
   if (i.followed != nullptr) for_lanes(active, [&](unsigned k) { note_copied(w, i, k, addresses[k], r.element.bytes); });
-  // What it has read of other arrays is remembered lane by lane.
+  // Reads of other arrays are recorded lane by lane.
   if (i.reading != 0 && w.readings[i.reading] != nullptr) {
     for_lanes(active, [&](unsigned k) { note_reading(w, i, k, addresses[k], static_cast<unsigned>(r.bytes())); });
   }
@@ -286,7 +286,7 @@ void load_values(Warp& w, const Instruction& i, Lanes active) {
   for (unsigned d = 0; d < i.destinations; ++d) w.head(i.destination(d)).defined |= active & ~unknown;
 }
 
-// What a lane knows of the elements that it stores.
+// The known bits of the elements that a lane stores.
 Knowledge known_elements(Warp& w, const Instruction& i, const Request& r, unsigned lane) {
   Knowledge known;
   for (unsigned s = 0; s < r.count; ++s) {
@@ -308,7 +308,7 @@ bool moves_at(Machine& machine, SiteIndex site) {
                      [&](const Instruction& i) { return i.copies && i.site == site; });
 }
 
-// Whether what a vector's store does not know was never computed, only left out, beside elements that it knows.
+// Whether the unknown elements of a vector store were never computed, only left out, next to known ones.
 bool is_padding(Machine& machine, const Instruction& i, const Request& r, const Knowledge& known) {
   const unsigned bytes = r.element.bytes;
   const auto whole = [&](unsigned s) { return are_ones(known.bits + s * bytes, bytes); };
@@ -416,7 +416,7 @@ void store_zeros(Warp& w, const Instruction& i, Lanes active) {
     }
     const auto begin = static_cast<unsigned>(p.offset);
     if (bytes != 0 && (bytes >> 24 != 0 || !shared_window_holds(machine, begin, static_cast<int>(bytes)))) {
-      write_shared(machine, begin + static_cast<unsigned>(bytes) - step, zeros, step, name);  // says what is out of bounds
+      write_shared(machine, begin + static_cast<unsigned>(bytes) - step, zeros, step, name);  // reports what is out of bounds
       return;
     }
     for (unsigned at = 0; at < bytes; at += step) write_shared(machine, begin + at, zeros, step, name);
@@ -426,8 +426,7 @@ void store_zeros(Warp& w, const Instruction& i, Lanes active) {
 void nothing(Warp&, const Instruction&, Lanes) {}
 void sleep(Warp& w, const Instruction&, Lanes) { ++w.machine->idle_polls; }
 
-// The emulated machine has no time, but a loop that waits for some of it to pass must end; all the sooner where nothing
-// else happens.
+// The emulated machine has no time, but loops that wait for time to pass must end; sooner if nothing else happens.
 void clock(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   machine.ticks += 100 + 1000 * machine.idle_polls.vain();

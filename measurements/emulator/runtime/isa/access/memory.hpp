@@ -1,4 +1,4 @@
-// Addresses of one lane, resolved to a state space.
+// Resolves the address of one lane to a state space.
 #pragma once
 #include "isa/program.hpp"
 #include "isa/ptx.hpp"
@@ -13,12 +13,12 @@ const char* space_name(Space space);
 
 struct Place {
   Space space;
-  std::uint64_t offset;  // in its window; of global memory the host address
+  std::uint64_t offset;  // in its window; for global memory the host address
   bool good = true;
 };
-// The same of an address that is generic, or one of another space: a finding.
+// Resolves a generic address, or reports a finding for one of another space.
 Place resolve_window(Machine& machine, Space space, std::uint64_t address, const char* instruction);
-// What `address` means to an instruction of `space`; a finding where it is one of another space.
+// Resolves `address` for an instruction of `space`; a finding if it belongs to another space.
 inline Place resolve(Machine& machine, Space space, std::uint64_t address, const char* instruction) {
   const bool plain = space == Space::global ? (address & window_mask) == 0
                                             : space == Space::param || (space != Space::generic && address >> 32 == 0);
@@ -30,10 +30,10 @@ struct Datum {
   unsigned bytes;
   bool is_signed = false;
 };
-// Puts an element into a register, which may be wider; and which of its bits are known.
+// Writes an element to a register, which may be wider, with the known bits.
 void put_widened(Warp& w, const Instruction& i, unsigned which, unsigned lane, const unsigned char* value, Datum e);
 inline void put(Warp& w, const Instruction& i, unsigned which, unsigned lane, const unsigned char* value, Datum e) {
-  if (e.bytes == 4 && i.width_of_destination(which) == 4) {  // as most
+  if (e.bytes == 4 && i.width_of_destination(which) == 4) {  // the common case
     std::memcpy(w.values<std::uint32_t>(i.destination(which)) + lane, value, 4);
   } else {
     put_widened(w, i, which, lane, value, e);
@@ -49,7 +49,7 @@ inline std::uint64_t address_of(Warp& w, const Instruction& i, unsigned source, 
   return i.width_of_source(source) == 4 ? sum & 0xffffffffu : sum;
 }
 
-// `.release` before and `.acquire` after what an instruction does.
+// `.release` before and `.acquire` after an instruction's access.
 inline void fence_thread(Machine& machine, bool narrow) {
   fence_block(machine, narrow);
   if (!narrow) fence_device(machine);

@@ -13,7 +13,7 @@ namespace {
 
 using Operation = Reducing::Operation;
 
-// Where one of two is no number, the other is the answer.
+// If one of two is NaN, the result is the other.
 template <class T>
 T chosen(Operation o, T a, T b) {
   if (a != a) return b;
@@ -36,7 +36,7 @@ T reduced(Operation o, T a, T b) {
 }
 template <>
 float reduced(Operation o, float a, float b) {
-  return o == Operation::add ? canonical(a + b) : chosen(o, a, b);  // subnormals stay, unlike those of red
+  return o == Operation::add ? canonical(a + b) : chosen(o, a, b);  // subnormals are kept, unlike in red
 }
 template <>
 double reduced(Operation o, double a, double b) {
@@ -53,7 +53,7 @@ T of_format(Operation o, const Format& f, T a, T b) {
   const double x = decode(f, a.bits), y = decode(f, b.bits);
   if (o == Operation::add) return {static_cast<std::uint16_t>(encode(f, add_odd(x, y), Rounding::nearest))};
   if (x != x && y != y) return {static_cast<std::uint16_t>(f.nan)};
-  if (x == y) return (a.bits >> 15 != 0) == (o == Operation::min) ? a : b;  // of zeros
+  if (x == y) return (a.bits >> 15 != 0) == (o == Operation::min) ? a : b;  // both are zero
   return chosen(o, x, y) == x ? a : b;
 }
 template <>
@@ -74,7 +74,7 @@ void apply(unsigned char* to, const unsigned char* from, Operation o) {
   std::memcpy(to, &result, sizeof result);
 }
 
-// Signs matter to extremes alone; a sum may overflow.
+// The sign matters only to minimum and maximum; sums may overflow.
 template <class Signed, class Unsigned>
 void apply_integer(unsigned char* to, const unsigned char* from, Reducing r) {
   const bool extreme = r.operation == Operation::min || r.operation == Operation::max;

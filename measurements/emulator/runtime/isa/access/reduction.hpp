@@ -1,4 +1,4 @@
-// What bulk reductions and red.async do to the elements of an array.
+// Operations of bulk reductions and red.async on the elements of an array.
 #pragma once
 #include <cstdint>
 
@@ -15,12 +15,12 @@ struct Reducing {
   // The order is that of _REDUCTIONS in measurements/emulator/ptx/families/asynchronous.py.
   enum class Operation : std::uint8_t { add, min, max, inc, dec, both, either, differ } operation;
   ElementKind kind;
-  unsigned bytes;  // of an element
+  unsigned bytes;  // per element
 };
 
-// The element at `to` and the one at `from` become the one at `to`.
+// Combines the element at `from` into the one at `to`.
 void reduce(unsigned char* to, const unsigned char* from, Reducing r);
-// The same of `bytes` of elements of global memory, each as an atomic does.
+// The same for `bytes` of elements of global memory, each updated like an atomic.
 void reduce_global(Machine& machine, std::uint64_t to, const unsigned char* from, std::uint32_t bytes, Reducing r,
                    const char* name);
 

@@ -1,5 +1,5 @@
-// Local memory whose size is known only when it runs: alloca, stacksave and stackrestore, PTX ISA 9.7.12. It lies on top of
-// the frame of its function, and ends with it; what leaves it meets bytes that are nobody's.
+// Local memory whose size is only known at run time: alloca, stacksave and stackrestore, PTX ISA 9.7.12. It lies on top
+// of the frame of its function, and ends with it; accesses outside of allocations hit unallocated bytes.
 #include "isa/access/stack.hpp"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace autosched::emulator::ptx {
 
 namespace {
 
-constexpr std::uint64_t most_local = 512 * 1024;  // bytes of a thread: CUDA's technical specifications
+constexpr std::uint64_t most_local = 512 * 1024;  // bytes per thread: CUDA's technical specifications
 constexpr std::uint32_t gap = 64;                 // between two allocations
 constexpr std::uint32_t usual_alignment = 8;
 
@@ -39,7 +39,7 @@ void shrink_local(Warp& w, unsigned lane, std::uint32_t top) {
 
 namespace {
 
-// Source 0 is the size. Immediate 0: the alignment, 0: the usual one.
+// Source 0 is the size. Immediate 0: the alignment; 0: the default.
 void allocate(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   const auto alignment = static_cast<std::uint64_t>(i.immediate[0] != 0 ? i.immediate[0] : usual_alignment);
@@ -55,7 +55,7 @@ void allocate(Warp& w, const Instruction& i, Lanes active) {
               "%s: alloca of %llu bytes, where %u of the %llu bytes of local memory that a thread has are taken",
               describe_self(machine).c_str(), static_cast<unsigned long long>(size), top,
               static_cast<unsigned long long>(most_local));
-      write_bits(w, i.destination(0), i.width_of_destination(0), k, most_local);  // nothing is there
+      write_bits(w, i.destination(0), i.width_of_destination(0), k, most_local);  // an invalid address
       return;
     }
     const auto end = static_cast<std::uint32_t>(begin + size);

@@ -1,12 +1,12 @@
-// The local memory of a lane: what is on it, and how far it goes.
+// The local memory of a lane: its allocations and its end.
 #pragma once
 #include "isa/ptx.hpp"
 
 namespace autosched::emulator::ptx {
 
-// Bytes from `begin` to `end` are a new function's or allocation's: nobody has written them.
+// Bytes from `begin` to `end` belong to a new function or allocation, and are undefined.
 void clear_local(Machine& machine, Local& local, std::uint32_t begin, std::uint32_t end);
-// What lies above `top` is no more.
+// Releases everything above `top`.
 void shrink_local(Warp& w, unsigned lane, std::uint32_t top);
 
 }  // namespace autosched::emulator::ptx

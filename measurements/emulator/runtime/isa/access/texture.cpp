@@ -1,4 +1,4 @@
-// tex, suld, sust and txq: PTX ISA 9.7.10 and 9.7.11; what they fetch, CUDA C++ Programming Guide, texture fetching.
+// tex, suld, sust and txq: PTX ISA 9.7.10 and 9.7.11; fetching as in the CUDA C++ Programming Guide, texture fetching.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -21,7 +21,7 @@ struct Textures {
 
 namespace {
 
-// The texture of a handle; nullptr, and a finding, where there is none.
+// The texture of a handle; nullptr, and a finding, if there is none.
 const Texture* texture_of(Machine& machine, std::uint64_t handle, const char* instruction) {
   const auto found = machine.textures.by_handle.find(handle);
   if (found != machine.textures.by_handle.end()) return &found->second;
@@ -40,12 +40,12 @@ const unsigned char* texel_address(const Texture& t, const std::int64_t at[3]) {
          static_cast<std::uint64_t>(at[1]) * t.pitch + static_cast<std::uint64_t>(at[0]) * t.texel_bytes();
 }
 
-// One texel, whose coordinates are inside.
+// One texel with coordinates inside the texture.
 Texel fetch(Machine& machine, const Texture& t, const std::int64_t at[3]) {
   unsigned char bytes[16] = {};
   read_global(machine, bytes, texel_address(t, at), static_cast<int>(t.texel_bytes()), "tex", true, false);
   Texel texel;
-  texel.f[3] = 1.0f;  // what a texture has no channel for: 0, and 1 for alpha
+  texel.f[3] = 1.0f;  // missing channels are 0, and alpha is 1
   texel.i[3] = 1;
   for (unsigned c = 0; c < t.channels; ++c) {
     std::uint32_t bits = 0;
@@ -73,7 +73,7 @@ Texel fetch(Machine& machine, const Texture& t, const std::int64_t at[3]) {
   return texel;
 }
 
-// The place of a coordinate by the texture's mode; false where the border's color stands for it.
+// Maps a coordinate by the texture's mode; false if the border's color applies.
 bool inside(Texture::Mode mode, std::int64_t extent, std::int64_t& at) {
   if (at >= 0 && at < extent) return true;
   switch (mode) {
@@ -117,7 +117,7 @@ Texel sample(Machine& machine, const Texture& t, const float x[3], std::int64_t 
     }
     const float shifted = at - 0.5f, floor = std::floor(shifted);
     low[d] = static_cast<std::int64_t>(floor);
-    weight[d] = std::round((shifted - floor) * 256.0f) / 256.0f;  // weights have 8 bits behind the point
+    weight[d] = std::round((shifted - floor) * 256.0f) / 256.0f;  // weights have 8 fractional bits
   }
   if (!t.linear) return at_place(machine, t, low, dimensions);
   Texel sum;
@@ -137,8 +137,8 @@ Texel sample(Machine& machine, const Texture& t, const float x[3], std::int64_t 
   return sum;
 }
 
-// Sources: handle, coordinates, of a layered one the layer first. Immediates: dimensions, whether there are layers, what
-// coordinates are (0: s32, 1: f32), what the result is (0: f32, 1: s32, 2: u32).
+// Sources: handle, coordinates (for a layered texture the layer first). Immediates: dimensions, whether there are
+// layers, type of the coordinates (0: s32, 1: f32), type of the result (0: f32, 1: s32, 2: u32).
 void fetch_texels(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   const auto dimensions = static_cast<unsigned>(i.immediate[0]);
@@ -169,7 +169,7 @@ void fetch_texels(Warp& w, const Instruction& i, Lanes active) {
       if (floats) {
         texel = sample(machine, *t, x, layer);
       } else {
-        bool all = true;  // outside of linear memory there are zeros
+        bool all = true;  // outside of linear memory the result is 0
         for (unsigned d = 0; d < dimensions; ++d) all = all && at[d] >= 0 && at[d] < t->extent[d];
         if (all) texel = fetch(machine, *t, at);
       }
@@ -184,7 +184,7 @@ void fetch_texels(Warp& w, const Instruction& i, Lanes active) {
   for (unsigned d = 0; d < i.destinations; ++d) w.head(i.destination(d)).defined |= active;
 }
 
-// Where a surface access of `bytes` lies; nullptr where it is outside, which .trap makes a finding.
+// Address of a surface access of `bytes`; nullptr if it is outside, which .trap makes a finding.
 unsigned char* surface_place(Warp& w, const Instruction& i, unsigned k, unsigned bytes, const char* name) {
   Machine& machine = *w.machine;
   const auto dimensions = static_cast<unsigned>(i.immediate[0]);
@@ -213,8 +213,8 @@ unsigned char* surface_place(Warp& w, const Instruction& i, unsigned k, unsigned
          static_cast<std::uint64_t>(at[1]) * t->pitch + static_cast<std::uint64_t>(at[0]);
 }
 
-// Immediates: dimensions, whether there are layers, bytes of a value, what happens outside (0: trap, 1: clamp, 2: zero),
-// how many coordinates there are.
+// Immediates: dimensions, whether there are layers, bytes per value, behaviour outside (0: trap, 1: clamp, 2: zero),
+// number of coordinates.
 void load_surface(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   const auto each = static_cast<unsigned>(i.immediate[2]), bytes = each * i.destinations;

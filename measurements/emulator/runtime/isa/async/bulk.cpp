@@ -1,5 +1,5 @@
-// Bulk copies without tensors, copies on their way to an mbarrier, and the groups of those that read shared memory:
-// PTX ISA 9.7.9.25 to 9.7.9.27. What a bulk store reads stays in use until its thread waits for the group.
+// Bulk copies without tensors, copies in flight to an mbarrier, and groups of copies that read shared memory: PTX ISA
+// 9.7.9.25 to 9.7.9.27. What a bulk store reads stays in use until its thread waits for the group.
 #include "machine/part.hpp"
 #include "isa/warps.hpp"
 #include "isa/async/bulk.hpp"
@@ -13,14 +13,14 @@
 
 namespace autosched::emulator::ptx {
 
-// Bulk copies that have not landed, and bulk stores.
+// Bulk copies in flight, and bulk stores.
 struct BulkCopies : Unit {
   using Unit::Unit;
 
   // The bulk stores of a warp, counted from 1: each is done when the actor's epoch of its number is.
   struct Lane {
-    std::vector<std::uint32_t> groups;  // the last store of each
-    std::uint32_t last = 0;             // of those not committed too
+    std::vector<std::uint32_t> groups;  // the last store of each group
+    std::uint32_t last = 0;             // the last store, including those not committed
     std::uint32_t waited = 0;
     SiteIndex site = 0;
   };
@@ -88,7 +88,7 @@ void commit(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// immediate 0: groups that may be in flight. Whether it waits for the reads alone makes no difference here.
+// immediate 0: groups that may stay in flight. Whether it only waits for the reads makes no difference here.
 void wait(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   const auto pending = static_cast<std::size_t>(i.immediate[0]);
@@ -129,15 +129,15 @@ void count_global(Machine& machine, SiteIndex site, const char* name, std::uint6
   }
 }
 
-// What immediates say from `first` on: nothing, or an operation (counted from 1), ElementKind, bytes of an element.
+// Immediates from `first` on: nothing, or an operation (counted from 1), ElementKind, bytes per element.
 std::optional<Reducing> reducing(const Instruction& i, unsigned first) {
   if (i.immediate[first] == 0) return std::nullopt;
   return Reducing{static_cast<Reducing::Operation>(i.immediate[first] - 1), static_cast<ElementKind>(i.immediate[first + 1]),
                   static_cast<unsigned>(i.immediate[first + 2])};
 }
 
-// Sources: to (shared), from, bytes, mbarrier, and of multicast the blocks of the cluster as bits. Immediates: their offsets
-// (to, from, mbarrier), whether from is shared, whether to many blocks, what it is reduced by.
+// Sources: to (shared), from, bytes, mbarrier, and for multicast the blocks of the cluster as bits. Immediates: their
+// offsets (to, from, mbarrier), whether from is shared, whether to several blocks, the reduction.
 void load(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   const std::optional<Reducing> how = reducing(i, 5);
@@ -184,8 +184,8 @@ void load(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// st.async and red.async: Sources: to (shared), mbarrier, values. Immediates: offsets of to and mbarrier, bytes of a value, what
-// it is reduced by.
+// st.async and red.async: Sources: to (shared), mbarrier, values. Immediates: offsets of to and mbarrier, bytes per
+// value, the reduction.
 void store_registers(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   const std::optional<Reducing> how = reducing(i, 3);
@@ -218,7 +218,7 @@ void store_registers(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// The bytes of each 16 that a mask names.
+// The bytes of each 16 that a mask selects.
 void write_masked(Machine& machine, std::uint64_t to, const unsigned char* data, std::uint32_t bytes, std::uint32_t mask,
                   const char* name) {
   for (std::uint32_t at = 0; at < bytes;) {
@@ -229,8 +229,8 @@ void write_masked(Machine& machine, std::uint64_t to, const unsigned char* data,
   }
 }
 
-// Sources: to (global), from (shared), bytes, and where there is one a mask of bytes. Immediates: offsets of to and from, what it
-// is reduced by.
+// Sources: to (global), from (shared), bytes, and optionally a mask of bytes. Immediates: offsets of to and from, the
+// reduction.
 void store(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   const std::optional<Reducing> how = reducing(i, 2);
@@ -301,8 +301,8 @@ void start_bulk_load(Machine& machine, BulkLoad load) {
   machine.idle_polls = 0;
 }
 
-// Without a seed, all that the mbarrier counts comes in, first come first served, but never before somebody has asked in
-// vain; with one, anything may.
+// Without a seed, all copies that the mbarrier counts complete in order, but never before a thread has polled in vain;
+// with a seed, any order is possible.
 void land_some(Machine& machine, std::uint32_t address) {
   if (!seeded(machine)) {
     for (std::size_t k = 0; k < machine.bulk_copies.under_way.size();) {

@@ -1,4 +1,4 @@
-// cp.async in its variants without mbarriers: PTX ISA 9.7.9.25.
+// cp.async without mbarriers: PTX ISA 9.7.9.25.
 #include "isa/access/memory.hpp"
 #include "memory/counting.hpp"
 #include "memory/shared/memory.hpp"
@@ -7,7 +7,7 @@ namespace autosched::emulator::ptx {
 namespace {
 namespace async_instructions {
 
-// Sources: shared address, global address, and where it is given the bytes to read or the predicate that means none.
+// Sources: shared address, global address, and optionally the bytes to read or the predicate that means none.
 // Immediates: the offsets of both addresses, bytes, 1 for a predicate.
 void copy(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
@@ -49,7 +49,7 @@ void commit(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// immediate: groups that may be in flight; -1: none, the open one included.
+// immediate: groups that may stay in flight; -1: none, including the open one.
 void wait(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   for_lanes(active, [&](unsigned k) {

@@ -1,5 +1,5 @@
-// Cluster launch control: PTX ISA 9.7.13.17. A cluster asks for the place in the grid of one that has not begun, and then
-// that one never does. The answer comes to shared memory as a bulk copy does, counted by an mbarrier.
+// Cluster launch control: PTX ISA 9.7.13.17. A cluster asks for the position in the grid of a cluster that has not
+// begun, which is then never launched. The answer arrives in shared memory like a bulk copy, counted by an mbarrier.
 #include "machine/part.hpp"
 #include "isa/async/launch_control.hpp"
 #include "memory/shared/async.hpp"
@@ -12,7 +12,7 @@ namespace autosched::emulator::ptx {
 struct LaunchControl : Unit {
   using Unit::Unit;
 
-  bool refused = false;  // somebody of this cluster has asked and was refused
+  bool refused = false;  // a request of this cluster was refused
   Parked<bool> parked_refused{parking, refused};
 };
 
@@ -30,13 +30,13 @@ static_assert(sizeof(Answer) == answer_bytes);
 // Removes a block (or cluster) that has not started from the launch and returns its first block in the grid. Returns
 // false if none remains. With a seed it also fails at random, as a GPU may when it has to make room for another grid.
 bool cancel_cluster(Machine& machine, unsigned& block) {
-  constexpr unsigned refusals = 8;  // with a seed, one of so many requests
+  constexpr unsigned refusals = 8;  // with a seed, one of this many requests is refused
   if (!machine.units.left() || (seeded(machine) && random_below(machine, refusals) == 0)) return false;
   block = block_in_grid(machine, machine.units.take(), 0);
   return true;
 }
 
-// Sources: answer, mbarrier. Immediates: their offsets, whether all blocks of the cluster get it.
+// Sources: answer, mbarrier. Immediates: their offsets, whether all blocks of the cluster receive it.
 void try_cancel(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   constexpr const char* name = "clusterlaunchcontrol.try_cancel";
@@ -90,7 +90,7 @@ void is_canceled(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// Immediates: which of x, y and z each destination is.
+// Immediates: which of x, y and z each destination receives.
 void first_block(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   for_lanes(active, [&](unsigned k) {

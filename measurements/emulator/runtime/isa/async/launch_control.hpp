@@ -1,4 +1,4 @@
-// Blocks that take the place of others which have not begun (clusterlaunchcontrol).
+// Blocks that take over the position of others which have not begun (clusterlaunchcontrol).
 #pragma once
 
 namespace autosched::emulator {

@@ -1,5 +1,5 @@
 // mbarrier instructions: PTX ISA 9.7.13.15. A phase ends with its last arrival once all bytes that it expects have
-// come. What a thread knows when it arrives, those know who have seen the phase end.
+// arrived. Threads that have seen the end of the phase know what the arriving threads knew.
 #include "machine/part.hpp"
 #include "isa/warps.hpp"
 #include "isa/counts.hpp"
@@ -26,10 +26,10 @@ namespace {
 
 constexpr std::int64_t most_arrivals = (1 << 20) - 1, most_bytes = (1 << 20) - 1;
 
-// Whoever has found a phase finished must have done so before the next one may finish: a parity tells two phases apart, not
-// three, and a state is good for the current phase and the one before. In another order of events the waiter would have
-// looked too late, and would wait for ever. The next phase waits for its arrivals and copies: one of them must come later.
-// Lanes of a warp may run apart until they wait for each other.
+// A thread that waits for a phase must see its end before the next phase ends: a parity distinguishes two phases, not
+// three, and a state is valid for the current phase and the previous one. Otherwise, in another order of events the
+// waiter would look too late, and wait forever. The next phase waits for its arrivals and copies, one of which must
+// come later. Lanes of a warp may diverge until they wait for each other.
 void check_waiters(Machine& machine, Mbarrier& m) {
   for (const PhaseSeen& seen : m.seen) {
     Lanes late = 0;
@@ -78,7 +78,7 @@ void expect_bytes(Machine& machine, Mbarrier& m, std::int64_t bytes, const char*
   }
 }
 
-// One arrival that counts as `count`. False where the phase does not expect so many.
+// One arrival that counts as `count`. Returns false if the phase does not expect so many.
 bool arrive(Machine& machine, Mbarrier& m, std::int64_t count, const char* instruction) {
   if (count < 1 || count > m.left) {
     FINDING(machine.report, mbarrier_misuse, machine.self->site,
@@ -149,11 +149,12 @@ constexpr const char* arrival_names[2][3] = {
     {"mbarrier.arrive", "mbarrier.arrive.expect_tx", "mbarrier.arrive.noComplete"},
     {"mbarrier.arrive_drop", "mbarrier.arrive_drop.expect_tx", "mbarrier.arrive_drop.noComplete"}};
 
-// A state is opaque to the kernel, but for mbarrier.pending_count: the phase, and above it the arrivals that it lacks.
+// A state is opaque to the kernel, except for mbarrier.pending_count: the phase, and above it the number of pending
+// arrivals.
 constexpr unsigned pending_shift = 32;
 
-// Sources: address, and count or bytes. Immediates: offset, Arrival, whether source 1 is there, whether it drops: what
-// arrives is not expected in the next phases.
+// Sources: address, and count or bytes. Immediates: offset, Arrival, whether source 1 exists, whether it drops, which
+// reduces the expected arrivals of later phases.
 void arrive_on(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   const auto how = static_cast<Arrival>(i.immediate[1]);
@@ -179,7 +180,7 @@ void arrive_on(Warp& w, const Instruction& i, Lanes active) {
     Lanes together = 0;
     for_lanes(left, [&](unsigned k) { together |= static_cast<Lanes>(objects[k] == &m) << k; });
     left &= ~together;
-    // What all of them know is published before any of them may end the phase.
+    // The knowledge of all lanes is published before any of them may end the phase.
     if (!(i.flags & by_l2)) {
       machine.clocks.publish(w.index, together, whole && together == active, m.joining);
     } else {
@@ -206,7 +207,7 @@ void arrive_on(Warp& w, const Instruction& i, Lanes active) {
   machine.idle_polls = 0;
 }
 
-// Sources: address, bytes. immediate 1: they have come, else they are expected.
+// Sources: address, bytes. immediate 1: they have arrived; otherwise they are expected.
 void change_bytes(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   const char* name = i.immediate[1] != 0 ? "mbarrier.complete_tx" : "mbarrier.expect_tx";
@@ -226,15 +227,15 @@ void change_bytes(Warp& w, const Instruction& i, Lanes active) {
   machine.idle_polls = 0;
 }
 
-// Sources: address, parity or state. Immediates: offset, whether it is a parity, whether it may fail before its time.
+// Sources: address, parity or state. Immediates: offset, whether it is a parity, whether it may fail early.
 void test_wait(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   const char* name = i.immediate[2] != 0 ? "mbarrier.try_wait" : "mbarrier.test_wait";
   Lanes ended = 0, found = 0;
   Mbarrier* objects[warp_size] = {};
   bool anyone_waits = false;
-  // They may have asked just before the phase ended: all of them, as lanes that ask together get one answer. Loops that go
-  // on until a vote of all is yes would hardly ever end otherwise.
+  // They may have asked just before the phase ended: all of them, as lanes that ask together get one answer. Loops that
+  // continue until a vote of all lanes succeeds would otherwise hardly ever end.
   const bool asks_early = seeded(machine) && random_below(machine, 2) != 0;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
@@ -242,7 +243,7 @@ void test_wait(Warp& w, const Instruction& i, Lanes active) {
     std::uint32_t address;
     if (!shared_operand(w, i, 0, i.immediate[0], k, name, address)) return;
     Mbarrier* m = mbarrier_at(machine, address, name);
-    if (m == nullptr) {  // a loop must end
+    if (m == nullptr) {  // loops must end
       ended |= 1u << k;
       return;
     }
@@ -313,8 +314,8 @@ void pending_count(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// The copies of a thread's cp.async count as one arrival once they have landed: at once, here.
-// immediate 1: .noinc.
+// The cp.async copies of a thread count as one arrival once they have completed: immediately, here. immediate 1:
+// .noinc.
 void copies_arrive(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   for_lanes(active, [&](unsigned k) {
@@ -350,7 +351,7 @@ void fence_proxy(Warp& w, const Instruction& i, Lanes active) {
   fence_init(w, i, active);
 }
 
-// .relaxed: orders nothing.
+// .relaxed: no ordering.
 constexpr std::uint32_t orders = by_l2 | acquire | release | block_scope;
 
 constexpr Row mbarrier_table[] = {
@@ -373,7 +374,7 @@ bool shared_operand(Warp& w, const Instruction& i, unsigned source, std::int64_t
                     const char* instruction, std::uint32_t& address) {
   Machine& machine = *w.machine;
   const std::uint64_t a = address_of(w, i, source, offset, lane);
-  // A generic address of shared memory is what an instruction takes without .shared.
+  // Without .shared an instruction takes generic addresses of shared memory.
   const Place p = is_generic_of(shared_base, a) ? Place{Space::shared, offset_in(shared_base, a)}
                                                 : resolve(machine, Space::shared, a, instruction);
   address = p.good ? cluster_address(machine, static_cast<std::uint32_t>(p.offset)) : 0;
@@ -388,7 +389,7 @@ Mbarrier* mbarrier_at(Machine& machine, std::uint32_t address, const char* instr
     return nullptr;
   }
   Mbarrier& m = found->second;
-  // Within a block, a barrier is enough: Triton's kernels have no more.
+  // Within a block a barrier suffices: Triton's kernels have nothing else.
   const bool fenced = m.fenced || rank_of_address(address) == machine.self->rank;
   if (!check_mbarrier_visible(machine, address, instruction, to_engine) && to_engine && !fenced) {
     FINDING_OF_TWO(

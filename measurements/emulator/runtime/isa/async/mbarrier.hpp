@@ -11,7 +11,7 @@ struct Machine;
 
 namespace autosched::emulator::ptx {
 
-// Lanes that have found the latest phase finished, the last time that they did.
+// Lanes that have seen the end of the latest phase, and when.
 struct PhaseSeen {
   unsigned warp;
   std::uint32_t lanes;
@@ -21,36 +21,36 @@ struct PhaseSeen {
 
 struct Mbarrier {
   std::uint32_t address = 0;  // in the cluster
-  unsigned actor = 0;         // by whom its bulk copies write: its epochs are clocks.first + phase
-  std::uint32_t arrivals = 0;  // of a phase
-  std::int64_t left = 0;       // arrivals to come in this phase
-  std::int64_t bytes = 0;      // that are expected and have not come, negative where more have come
+  unsigned actor = 0;         // the actor of its bulk copies: its epochs are clocks.first + phase
+  std::uint32_t arrivals = 0;  // per phase
+  std::int64_t left = 0;       // pending arrivals of this phase
+  std::int64_t bytes = 0;      // expected bytes that have not arrived; negative if more have arrived
   std::uint32_t phase = 0;
-  bool fenced = false;         // its initialization, for the async proxy and other blocks
-  unsigned initializer = 0;    // the thread
-  SiteIndex site = 0;          // of its initialization
-  Knowledge joining, released;  // of the arrivals of this phase, and of the finished ones
+  bool fenced = false;         // its initialisation is visible to the async proxy and other blocks
+  unsigned initializer = 0;    // the initialising thread
+  SiteIndex site = 0;          // of its initialisation
+  Knowledge joining, released;  // knowledge of the arrivals of this phase, and of the finished phases
   std::vector<std::uint32_t> awaited;  // by thread: the phase that it has found unfinished, plus 1
-  std::vector<PhaseSeen> seen;         // a lane at most once
+  std::vector<PhaseSeen> seen;         // each lane at most once
 
   Epoch epoch(Machine& machine) const { return machine.clocks.first + phase; }
 };
 
 void start_block_mbarriers(Machine& machine);
-// Nobody can go on: says which threads wait for mbarriers.
+// Reports which threads wait for mbarriers, if no thread can continue.
 void report_waiting_for_mbarriers(Machine& machine);
 
-// The mbarrier at an address, or nullptr and a finding. `to_engine`: the async proxy is going to use it.
+// The mbarrier at an address, or nullptr and a finding. `to_engine`: for use by the async proxy.
 Mbarrier* mbarrier_at(Machine& machine, std::uint32_t address, const char* instruction, bool to_engine = false);
-// What the running thread does next is needed for the running phase of the mbarrier at an address to end.
+// The running phase of the mbarrier at an address cannot end before the running thread's next action.
 void precede_phase(Machine& machine, std::uint32_t address);
-// Bytes of a bulk copy have come.
+// Bytes of a bulk copy have arrived.
 void complete_bytes(Machine& machine, Mbarrier& m, std::int64_t bytes, SiteIndex site);
-// An arrival that is there once all that an actor has done up to an epoch is done (0: no actor), as tcgen05.commit asks for:
-// who sees the phase end knows that, and what the lane knew.
+// An arrival that happens once everything that an actor has done up to an epoch is done (0: no actor), as requested by
+// tcgen05.commit: threads that see the phase end know that, and what the lane knew.
 void arrive_behind(Machine& machine, Mbarrier& m, unsigned warp, unsigned lane, unsigned actor, Epoch epoch,
                    const char* instruction);
-// A fence of the running thread that makes its mbarriers' initialization visible.
+// A fence of the running thread that makes the initialisation of its mbarriers visible.
 void fence_initializations(Machine& machine);
 
 // A copy into shared memory that an mbarrier counts: pieces of `data`, one after another.
@@ -61,18 +61,18 @@ struct BulkLoad {
   std::uint32_t mbarrier;
   std::vector<Piece> pieces;
   std::vector<unsigned char> data;
-  std::int64_t bytes;  // what it counts
+  std::int64_t bytes;  // counted by the mbarrier
   Thread* thread;
   SiteIndex site;
-  const char* async_proxy;  // the instruction that writes through it, nullptr of st.async
-  std::optional<Reducing> reducing;  // what is there with what comes; none: what comes stays
+  const char* async_proxy;  // the instruction that writes through it; nullptr for st.async
+  std::optional<Reducing> reducing;  // the reduction; none: a plain copy
 };
-// Takes the copy on its way: its bytes are nobody's until it lands.
+// Starts the copy: its bytes must not be accessed until it completes.
 void start_bulk_load(Machine& machine, BulkLoad load);
-// A thread asks for a phase of the mbarrier at `address` and does not find it finished: copies may come in.
+// A thread polls a phase of the mbarrier at `address` and finds it unfinished: copies may complete.
 void land_some(Machine& machine, std::uint32_t address);
 
-// The shared-memory address of a source operand, in the cluster. False, and a finding, where it is none.
+// The shared-memory address of a source operand, in the cluster. False, with a finding, if it is invalid.
 bool shared_operand(Warp& w, const Instruction& i, unsigned source, std::int64_t offset, unsigned lane,
                     const char* instruction, std::uint32_t& address);
 

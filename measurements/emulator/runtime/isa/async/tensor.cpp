@@ -1,6 +1,6 @@
-// cp.async.bulk.tensor: PTX ISA 9.7.9.27 and 5.5 (tensors, boxes, swizzles). A box is as many rows as it has, each as
-// wide as its first side, one behind the other; swizzling permutes the 16-byte pieces of a row by address bits above
-// them, within 128, 64 or 32 bytes.
+// cp.async.bulk.tensor: PTX ISA 9.7.9.27 and 5.5 (tensors, boxes, swizzles). A box is a sequence of rows, each as wide
+// as its first side; swizzling permutes the 16-byte pieces of a row by address bits above them, within 128, 64 or 32
+// bytes.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -23,18 +23,18 @@ std::uint32_t swizzled(std::uint32_t address, unsigned swizzle_bytes) {
   return pieces == 0 ? address : address ^ ((address >> 7 & (pieces - 1)) << 4);
 }
 
-constexpr unsigned gathered_rows = 4;  // of tile::gather4 and tile::scatter4
+constexpr unsigned gathered_rows = 4;  // number of rows of tile::gather4 and tile::scatter4
 
-// A box at its place: rows of `row_bytes`, `pitch` bytes apart in shared memory.
+// A box at its position: rows of `row_bytes`, `pitch` bytes apart in shared memory.
 struct Box {
   unsigned counts[5] = {1, 1, 1, 1, 1};  // elements in each dimension
   unsigned row_bytes, pitch, rows;
-  std::int64_t first[5] = {};           // of a box that is no column of pixels
+  std::int64_t first[5] = {};           // of a box that is not a column of pixels
   bool gathered = false;  // the second coordinate is that of the first of four rows, and the others follow it
-  std::vector<std::array<std::int64_t, 5>> pixels;  // of im2col: where each is
+  std::vector<std::array<std::int64_t, 5>> pixels;  // im2col: positions of the pixels
 
-  // Pixels of im2col, from the coordinates on, row by row of the bounding box and image by image. `offsets`: how far what is
-  // read lies from each, in the dimensions of pixels.
+  // Pixels of im2col, starting at the coordinates, row by row of the bounding box and image by image. `offsets`:
+  // displacement of the element read for each pixel, in the dimensions of pixels.
   Box(const EncodedTensorMap& map, const std::int32_t* coordinates, const std::uint16_t* offsets) {
     counts[0] = map.slice_bytes != 0 ? 1 : map.box[0];
     rows = map.box[1];
@@ -71,13 +71,14 @@ struct Box {
     row_bytes = counts[0] * map.unit_bytes();
     pitch = map.slice_bytes != 0 ? row_bytes : std::max<unsigned>(row_bytes, map.swizzle_bytes);
   }
-  // Of shared memory, from its first row to the end of its last one: pieces of 16 bytes change places there.
+  // Range of shared memory from the first row to the end of the last one, within which 16-byte pieces are permuted.
   int reach(const EncodedTensorMap& map) const {
     const unsigned bytes = rows * pitch, span = std::max<unsigned>(map.swizzle_bytes, 1);
     return static_cast<int>((bytes + span - 1) / span * span);
   }
 
-  // Where the first element of a row is, in dimension `d`; `rest` goes from the row's number to 0, from dimension to dimension.
+  // Coordinate of a row's first element in dimension `d`; `rest` is the row's number, reduced from dimension to
+  // dimension.
   std::int64_t place(const EncodedTensorMap& map, unsigned row, unsigned d, unsigned& rest) const {
     if (!pixels.empty()) return pixels[row][d];
     if (d == 0) return first[0];
@@ -87,11 +88,11 @@ struct Box {
   }
 };
 
-// Of elements in the first dimension, which im2col takes as they are.
+// Elements in the first dimension, which im2col takes unchanged.
 unsigned step_of_first(const EncodedTensorMap& map) { return map.im2col != 0 ? 1 : map.element_strides[0]; }
 
 // Calls body(row, address of its first element, first element inside, end of those inside) for each row, with an empty
-// range for those outside. Elements of interleaved layouts are slices here.
+// range for rows outside. Elements of interleaved layouts are slices here.
 template <class Body>
 void for_rows(const EncodedTensorMap& map, const Box& box, Body body) {
   for (unsigned row = 0; row < box.rows; ++row) {
@@ -148,8 +149,8 @@ void read_box(Machine& machine, const EncodedTensorMap& map, const Box& box, uns
   });
 }
 
-// What a load makes of f32 elements whose type is tf32 or .ftz. To nearest, ties to even, as others have measured on sm_120
-// (https://github.com/triton-lang/triton/pull/11751); infinities and NaN stay as they are.
+// Conversion by a load of f32 elements whose type is tf32 or .ftz. To nearest, ties to even, as others have measured on
+// sm_120 (https://github.com/triton-lang/triton/pull/11751); infinities and NaN are unchanged.
 void convert_loaded(const EncodedTensorMap& map, std::vector<unsigned char>& data) {
   for (std::size_t at = 0; map.loaded_as != as_stored && at < data.size(); at += 4) {
     std::uint32_t bits;
@@ -161,7 +162,7 @@ void convert_loaded(const EncodedTensorMap& map, std::vector<unsigned char>& dat
   }
 }
 
-// Calls body(bytes from the start of its rows, shared address, bytes) for what lies together in shared memory.
+// Calls body(bytes from the start of its rows, shared address, bytes) for each contiguous piece of shared memory.
 template <class Body>
 void for_pieces(const EncodedTensorMap& map, const Box& box, std::uint32_t shared, Body body) {
   const unsigned piece = map.swizzle_bytes == 0 ? box.row_bytes : 16;
@@ -174,7 +175,7 @@ void for_pieces(const EncodedTensorMap& map, const Box& box, std::uint32_t share
 
 unsigned coordinates_of(unsigned rank, bool gathers) { return gathers ? 1 + gathered_rows : rank; }
 
-// Whether a box can start at its coordinates. An H100 ends a launch with an illegal instruction where one does not.
+// Whether a box can start at its coordinates. An H100 ends a launch with an illegal instruction otherwise.
 bool starts_well(Machine& machine, const EncodedTensorMap& map, const std::int32_t* coordinates, unsigned count, bool writes,
                  const char* name) {
   const std::int32_t* negative = std::find_if(coordinates, coordinates + count, [](std::int32_t c) { return c < 0; });
@@ -202,7 +203,7 @@ bool starts_well(Machine& machine, const EncodedTensorMap& map, const std::int32
   return true;
 }
 
-// The map and the box of a lane's instruction; false, and a finding, where they do not fit.
+// Map and box of a lane's instruction; false, with a finding, if they do not fit.
 bool box_of(Warp& w, const Instruction& i, unsigned source, std::int64_t offset, unsigned rank, bool gathers, bool im2col,
             bool writes, unsigned lane, const char* name, EncodedTensorMap& map, std::int32_t* coordinates) {
   Machine& machine = *w.machine;
@@ -229,9 +230,9 @@ bool box_of(Warp& w, const Instruction& i, unsigned source, std::int64_t offset,
   return starts_well(machine, map, coordinates, rank, writes && !gathers, name);
 }
 
-// Immediates: dimensions, offset of the shared address, of the map's address, of the mbarrier's address, multicast, blocks,
-// whether four rows are gathered, whether by im2col.
-// Sources: shared address, map, coordinates, mbarrier, of multicast the blocks of the cluster as bits, of im2col offsets.
+// Immediates: dimensions, offsets of the shared address, of the map's address and of the mbarrier's address, multicast,
+// blocks, whether four rows are gathered, whether im2col. Sources: shared address, map, coordinates, mbarrier, for
+// multicast the blocks of the cluster as bits, for im2col offsets.
 void load(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   constexpr const char* name = "cp.async.bulk.tensor";
@@ -286,8 +287,9 @@ void load(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// Whether elements of a map can be reduced so: as the form without tensors takes them (PTX ISA, cp.reduce.async.bulk). An H100 ends a launch
-// with an illegal instruction for sums of narrow integers; others have not been tried there.
+// Whether this reduction of a map's elements is supported: the same types as the form without tensors (PTX ISA,
+// cp.reduce.async.bulk). An H100 ends a launch with an illegal instruction for sums of narrow integers; others have not
+// been tried there.
 bool reducible(const EncodedTensorMap& map, Reducing::Operation operation) {
   using enum Reducing::Operation;
   const bool integer = map.kind <= ElementKind::signed_integer, wide = map.element_bytes >= 4;
@@ -301,7 +303,7 @@ bool reducible(const EncodedTensorMap& map, Reducing::Operation operation) {
   }
 }
 
-// Whether a GPU writes that. For pixels before the tensor an H100 ends a launch with an illegal instruction.
+// Whether a GPU can write the box. For pixels before the tensor an H100 ends a launch with an illegal instruction.
 bool can_write(Machine& machine, const EncodedTensorMap& map, const Box& box, const std::optional<Reducing>& how,
                const char* name) {
   for (const auto& pixel : box.pixels) {
@@ -321,9 +323,8 @@ bool can_write(Machine& machine, const EncodedTensorMap& map, const Box& box, co
   return true;
 }
 
-// Immediates: dimensions, offset of the map's address, of the shared address, what it is reduced by (0: it is stored), whether four rows are scattered,
-// whether by im2col.
-// Sources: map, coordinates, shared address.
+// Immediates: dimensions, offsets of the map's address and of the shared address, reduction (0: store), whether four
+// rows are scattered, whether im2col. Sources: map, coordinates, shared address.
 void store(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   const auto rank = static_cast<unsigned>(i.immediate[0]);
@@ -354,7 +355,7 @@ void store(Warp& w, const Instruction& i, Lanes active) {
       if (begin >= end) return;
       const unsigned element = map.unit_bytes(), step = element * step_of_first(map);
       const unsigned char* values = data.data() + std::size_t{row} * box.row_bytes;
-      const unsigned each = step == element ? end - begin : 1;  // elements that lie together
+      const unsigned each = step == element ? end - begin : 1;  // contiguous elements
       for (unsigned e = begin; e < end; e += each) {
         const std::uint64_t to = address + std::uint64_t{e} * step;
         const unsigned bytes = each * element;

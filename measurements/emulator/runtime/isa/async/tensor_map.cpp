@@ -1,5 +1,5 @@
-// Tensor maps made and published by threads: tensormap.replace, tensormap.cp_fenceproxy, fence.proxy.tensormap (PTX ISA
-// 9.7.9.28, 9.7.13.16 and 9.7.13.4), and what is wrong with a map that a bulk copy takes.
+// Tensor maps created and published by threads: tensormap.replace, tensormap.cp_fenceproxy, fence.proxy.tensormap (PTX
+// ISA 9.7.9.28, 9.7.13.16 and 9.7.13.4), and checks of a map that a bulk copy uses.
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
@@ -34,7 +34,7 @@ std::string text(const char* format, ...) {
   return line;
 }
 
-// What was never set of what a map of its rank needs; empty where all was.
+// Fields required by a map of its rank that were never set; "" if there are none.
 std::string missing(const Map& m) {
   const auto lacks = [&](MapField field, unsigned d = 0) { return (m.given & Map::bit_of(field, d)) == 0; };
   if (lacks(MapField::global_address)) return "its global_address was never set";
@@ -51,7 +51,8 @@ std::string missing(const Map& m) {
   return "";
 }
 
-// Why no tensor can have this map (PTX ISA 5.5; CUDA Driver API, Tensor Map Object Management); empty where one can.
+// The reason why no tensor can have this map (PTX ISA 5.5; CUDA Driver API, Tensor Map Object Management); "" if it is
+// valid.
 std::string complaint(const Map& m) {
   if (std::string lacking = missing(m); !lacking.empty()) return lacking;
   const unsigned unit = std::max<unsigned>(m.slice_bytes, 16);
@@ -87,7 +88,8 @@ std::string complaint(const Map& m) {
   return "";
 }
 
-// Bytes and kind of an element, and what loads make of it, by the number of tensormap.replace.elemtype (PTX ISA, table of its values).
+// Bytes and kind of an element, and conversion by loads, by the number of tensormap.replace.elemtype (PTX ISA, table of
+// its values).
 struct Element {
   std::uint8_t bytes;
   ElementKind kind;
@@ -125,7 +127,7 @@ void set(Map& m, MapField field, unsigned d, std::uint64_t value) {
   }
 }
 
-// Whether fields can be replaced in what stands there: a map, or zeros, of which one is made.
+// Whether the memory holds something whose fields can be replaced: a map, or zeros.
 bool begin_map(Machine& machine, Map& m) {
   if (m.what == Map::mark) return true;
   const Map zeros{};

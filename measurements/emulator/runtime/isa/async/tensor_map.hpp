@@ -1,5 +1,5 @@
-// Tensor maps: the emulator's own encoding of what search_spaces/launches/tensor_map.py describes, in the 128 bytes
-// that a kernel passes on and cannot look into.
+// Tensor maps: the emulator's own encoding of search_spaces/launches/tensor_map.py, in the 128 bytes that are opaque to
+// kernels.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -13,25 +13,25 @@ struct Machine;
 namespace autosched::emulator::ptx {
 
 struct TensorMapSpec {
-  std::size_t buffer, offset;       // where its first element is
+  std::size_t buffer, offset;       // of its first element
   unsigned element_bytes, rank;
   std::uint64_t sizes[5];           // elements, the contiguous dimension first
-  std::uint64_t strides[4];         // bytes, of all dimensions but the first
+  std::uint64_t strides[4];         // bytes, for all dimensions except the first
   unsigned box[5];                  // elements
   unsigned element_strides[5];
   unsigned swizzle_bytes;           // 0, 32, 64 or 128
-  bool fills_nan;                   // what lies outside reads as NaN, not as zero
+  bool fills_nan;                   // elements outside read as NaN, not as zero
   unsigned kind;                    // of elements, for reductions: ElementKind
-  bool im2col;                      // box is EncodedTensorMap::box of that mode
-  unsigned slice_bytes;             // of an interleaved layout 16 or 32, else 0
+  bool im2col;                      // box has the meaning of EncodedTensorMap::box in that mode
+  unsigned slice_bytes;             // 16 or 32 for an interleaved layout, else 0
   unsigned loaded_as;               // EncodedTensorMap::loaded_as
 };
 
-// The types tf32 and .ftz: loads round elements to tf32, and flush subnormal ones to zero. The order of bits is that of
+// The types tf32 and .ftz: loads round elements to tf32, and flush subnormals to zero. The order of bits is that of
 // _tensor_map_line in measurements/emulator/runner_files.py.
 enum LoadedAs : std::uint8_t { as_stored = 0, rounded_to_tf32 = 1, without_subnormals = 2 };
 
-// What tensormap.replace can set, in the order of _FIELDS in measurements/emulator/ptx/families/asynchronous.py.
+// Fields of tensormap.replace, in the order of _FIELDS in measurements/emulator/ptx/families/asynchronous.py.
 enum class MapField : std::uint8_t {
   global_address,
   rank,
@@ -45,37 +45,38 @@ enum class MapField : std::uint8_t {
   fill_mode,
 };
 
-// Zeros are a map of one dimension and of bytes, of which nothing else has been set yet: what tensormap.replace sets to 0, such
-// as the rank of one dimension, need not be set where the map begins as zeros.
+// Zeros are a map of one dimension and of bytes without any other field set. Fields that tensormap.replace would set to
+// 0, such as the rank of one dimension, need not be set if the map begins as zeros.
 struct EncodedTensorMap {
   static constexpr std::uint64_t mark = 0x7061'6d72'6f73'6e74u;
   std::uint64_t what;
-  // Nothing lies in the second word: CuTe's make_tma_copy clears bit 21 of it for tensors under 128 KiB, to mend maps that
-  // drivers up to 13.1 have made.
+  // The second word is unused: CuTe's make_tma_copy clears bit 21 of it for tensors under 128 KiB, to repair maps made
+  // by drivers up to 13.1.
   std::uint64_t unused_word;
   std::uint64_t base;
   std::uint64_t strides[4];
   std::uint32_t last[5];  // sizes minus 1
-  // In im2col mode box[0] counts channels of a pixel, box[1] pixels, and the corners of the bounding box follow, for each of the
-  // dimensions of pixels: what its first pixel lies behind the tensor's first, and its last one behind the last.
+  // In im2col mode box[0] counts channels of a pixel, box[1] pixels. The corners of the bounding box follow, for each
+  // dimension of pixels: the offset of its first pixel from the tensor's first one, and of its last pixel from the last
+  // one.
   std::uint32_t box[5], element_strides[5];
-  std::uint32_t given;  // what has been set: bit_of
+  std::uint32_t given;  // fields that have been set: bit_of
   std::uint8_t rank, element_bytes, swizzle_bytes, fills_nan;
   ElementKind kind;
   std::uint8_t im2col;
-  // Of an interleaved layout. Its first dimension is one of slices that lie side by side, each of so many bytes of channels; slices with
-  // other channels lie along the dimension before the last, of which a copy takes one.
+  // For an interleaved layout. Its first dimension counts adjacent slices of so many bytes of channels; slices with
+  // other channels are along the dimension before the last, of which a copy takes one.
   std::uint8_t slice_bytes;
-  // What loads make of f32 elements: bits of LoadedAs.
+  // Conversion of f32 elements by loads: bits of LoadedAs.
   std::uint8_t loaded_as;
 
   static constexpr std::uint32_t corners(int lower, int upper) {
     return static_cast<std::uint16_t>(lower) | static_cast<std::uint32_t>(static_cast<std::uint16_t>(upper)) << 16;
   }
-  // Bytes of what the first dimension counts.
+  // Bytes per unit of the first dimension.
   unsigned unit_bytes() const { return slice_bytes != 0 ? slice_bytes : element_bytes; }
-  unsigned channels() const { return slice_bytes != 0 ? rank - 2u : 0u; }  // their dimension
-  // The dimensions of pixels, which are all but those of channels and images.
+  unsigned channels() const { return slice_bytes != 0 ? rank - 2u : 0u; }  // the dimension of channels
+  // The dimensions of pixels: all except those of channels and images.
   unsigned pixel_dimensions() const { return rank - 2u; }
   unsigned pixel_dimension(unsigned k) const { return slice_bytes != 0 ? k : 1 + k; }
   std::int64_t first_pixel(unsigned k) const { return static_cast<std::int16_t>(box[2 + k] & 0xffffu); }
@@ -83,7 +84,7 @@ struct EncodedTensorMap {
     return std::int64_t{last[pixel_dimension(k)]} + static_cast<std::int16_t>(box[2 + k] >> 16);
   }
 
-  // Of a field, and the dimension where it has one of each.
+  // The bit of a field, and its dimension if it has one per dimension.
   static constexpr std::uint32_t bit_of(MapField field, unsigned dimension = 0) {
     switch (field) {
       case MapField::global_address: return 1u;
@@ -91,15 +92,15 @@ struct EncodedTensorMap {
       case MapField::global_dim: return 1u << (8 + dimension);
       case MapField::element_stride: return 1u << (13 + dimension);
       case MapField::global_stride: return 1u << (18 + dimension);
-      default: return 0;  // zero is a value of the others
+      default: return 0;  // zero is a valid value of the others
     }
   }
 };
 static_assert(sizeof(EncodedTensorMap) == 128);
 
 std::string encoded(const TensorMapSpec& spec, void* base);
-// The tensor map that a generic address names to an instruction of the running thread; false, and a finding, where it
-// names none, or one that no tensor can have.
+// Reads the tensor map at a generic address for an instruction of the running thread; false, with a finding, if there
+// is none, or no tensor can have it.
 bool map_at(Machine& machine, std::uint64_t address, const char* instruction, EncodedTensorMap& map);
 
 }  // namespace autosched::emulator::ptx

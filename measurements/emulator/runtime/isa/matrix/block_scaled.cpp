@@ -1,4 +1,4 @@
-// mma.sync with block scales: PTX ISA 9.7.14.3, "Block scaling". All lanes are there when a handler runs.
+// mma.sync with block scales: PTX ISA 9.7.14.3, "Block scaling". All lanes have arrived when a handler runs.
 #include <cmath>
 
 #include "isa/matrix/matrix.hpp"
@@ -26,8 +26,8 @@ double scale_value(bool ue4m3, unsigned byte) {
   return byte == 0xffu ? NAN : std::ldexp(1.0, static_cast<int>(byte) - 127);
 }
 
-// Immediates as block_scaled_form says. The scales of row g of A are in the lower lane of a pair of each four lanes g, those
-// of row g + 8 in the upper one; the scales of column g of B in one lane of each four.
+// Immediates: see block_scaled_form. The scales of row g of A are in the lower lane of a pair among lanes 4 g to 4 g +
+// 3, those of row g + 8 in the upper one; the scales of column g of B are in one lane of each four.
 void mma_block_scale(Warp& w, const Instruction& i, Lanes) {
   constexpr unsigned m = 16, n = 8, most_k = 64;
   const auto k = static_cast<unsigned>(i.immediate[1]), scales = static_cast<unsigned>(i.immediate[4]);
@@ -37,7 +37,7 @@ void mma_block_scale(Warp& w, const Instruction& i, Lanes) {
   const auto byte_b = static_cast<unsigned>(i.immediate[8]), lane_b = static_cast<unsigned>(i.immediate[9]);
   const std::uint32_t* ra = i.operand + i.destinations;
   const std::uint32_t *rb = ra + 4, *rc = rb + 2, *rs = rc + 4;
-  const unsigned run = k / 8, bits = 32 / run, block = k / scales;  // values of a register, their bits, values of a scale
+  const unsigned run = k / 8, bits = 32 / run, block = k / scales;  // values per register, their bits, values per scale
   const unsigned mask = (1u << bits) - 1;
   double a[m][most_k], b[most_k][n];
   const std::uint32_t *scale_a = w.values<std::uint32_t>(rs[0]), *scale_b = w.values<std::uint32_t>(rs[1]);
@@ -68,7 +68,7 @@ void mma_block_scale(Warp& w, const Instruction& i, Lanes) {
     const float* c = w.values<float>(rc[v]);
     for (unsigned lane = 0; lane < warp_size; ++lane) {
       const unsigned row = lane / 4 + 8 * (v / 2), col = lane % 4 * 2 + v % 2;
-      float sum = c[lane];  // a product is exact, and each sum is rounded to f32, in the order of k
+      float sum = c[lane];  // products are exact, and each sum is rounded to f32, in the order of k
       for (unsigned l = 0; l < k; ++l) sum = static_cast<float>(sum + a[row][l] * b[l][col]);
       d[v][lane] = sum;
     }

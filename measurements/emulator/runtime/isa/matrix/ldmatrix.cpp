@@ -1,4 +1,4 @@
-// ldmatrix, stmatrix and movmatrix: PTX ISA 9.7.14. All lanes are there when a handler runs.
+// ldmatrix, stmatrix and movmatrix: PTX ISA 9.7.14. All lanes have arrived when a handler runs.
 #include <algorithm>
 
 #include "isa/values/dropped.hpp"
@@ -19,7 +19,7 @@ const char* matrix_name(bool store, unsigned matrices, bool trans) {
   return names[store][trans][matrices / 2];
 }
 
-// Where the rows are that the first lanes name, one each, and whether that is in shared memory.
+// Addresses of the rows, one from each of the first lanes, and whether they are in shared memory.
 void find_rows(Warp& w, const Instruction& i, unsigned count, const char* name, unsigned* addresses, bool* good) {
   Machine& machine = *w.machine;
   for (unsigned k = 0; k < count; ++k) {
@@ -27,7 +27,7 @@ void find_rows(Warp& w, const Instruction& i, unsigned count, const char* name, 
     machine.self->site = i.site;
     if ((w.head(i.source(0)).defined >> k & 1u) == 0) report_undefined(w, i, origin_of(w, i.source(0), i), k);
     const std::uint64_t address = address_of(w, i, 0, i.immediate[1], k);
-    // A generic address of shared memory is what the instruction takes without .shared.
+    // Without .shared the instruction takes generic addresses of shared memory.
     const Place p = is_generic_of(shared_base, address) ? Place{Space::shared, offset_in(shared_base, address)}
                                                        : resolve(machine, Space::shared, address, name);
     addresses[k] = static_cast<unsigned>(p.offset);
@@ -52,8 +52,8 @@ void matrix(Warp& w, const Instruction& i, Lanes) {
   }
   for (unsigned which = 0; which < matrices; ++which) {
     std::uint16_t element[8][8];
-    std::uint16_t bits[8][8];  // of the elements, that are known
-    SiteIndex origin = 0;      // of the others; 0: there are none
+    std::uint16_t bits[8][8];  // known bits of the elements
+    SiteIndex origin = 0;      // of the unknown bits; 0: there are none
     const std::uint32_t at = Store ? i.source(1 + which) : i.destination(which);
     if constexpr (Store) {
       for (unsigned lane = 0; lane < warp_size; ++lane) {
@@ -106,14 +106,14 @@ void matrix(Warp& w, const Instruction& i, Lanes) {
   }
 }
 
-// Rows of 16 bytes, of which each of the first lanes gives the address.
+// Rows of 16 bytes; each of the first lanes gives the address of one.
 struct ByteRows {
   unsigned addresses[warp_size];
-  unsigned char bytes[warp_size][16], bits[warp_size][16];  // and those of their bits that are known
-  SiteIndex origin = 0;                                     // of the others; 0: there are none
+  unsigned char bytes[warp_size][16], bits[warp_size][16];  // and the known bits
+  SiteIndex origin = 0;                                     // of the unknown bits; 0: there are none
 };
 
-// What is in a row whose 16 values of 4 or 6 bits lie together, each in a byte of its own.
+// Unpacks a row of 16 values of 4 or 6 bits to one byte each.
 void unpack(unsigned char* row, unsigned bits, unsigned char above) {
   unsigned char packed[16];
   std::memcpy(packed, row, 16);
@@ -124,16 +124,16 @@ void unpack(unsigned char* row, unsigned bits, unsigned char above) {
   }
 }
 
-// The row and column of byte `b` of a lane's registers, in a matrix of so many rows that is transposed on its way: two rows of
-// column lane / 4, and of the one 8 behind it. ldmatrix reads 16 rows, the pairs of the second register behind those of the
-// first; stmatrix writes 8.
+// Row and column of byte `b` of a lane's registers, in a matrix with so many rows that is transposed: two rows of
+// column lane / 4, and of the column 8 further. ldmatrix reads 16 rows, where the second register's pairs follow the
+// first one's; stmatrix writes 8.
 constexpr unsigned row_of(unsigned rows, unsigned b, unsigned lane) {
   return rows == 8 ? lane % 4 * 2 + b % 2 : lane % 4 * 4 + b % 2 + 2 * (b / 4);
 }
 constexpr unsigned column_of(unsigned b, unsigned lane) { return lane / 4 + 8 * (b % 4 / 2); }
 
-// Matrices of bytes (sm_100 and later). Immediates: 1 whole warp, offset, matrices, rows of each, transposed, bits of a value
-// that is unpacked into a byte (0: none is).
+// Matrices of bytes (sm_100 and later). Immediates: 1 whole warp, offset, matrices, rows of each, transposed, bits of a
+// packed value (0: not packed).
 template <bool Store>
 void byte_matrix(Warp& w, const Instruction& i, Lanes) {
   Machine& machine = *w.machine;
@@ -200,9 +200,9 @@ void byte_matrix(Warp& w, const Instruction& i, Lanes) {
   }
 }
 
-// A matrix that the warp's registers hold, two elements of a row to a lane, becomes its transpose. Immediate: whole warp.
+// Transposes a matrix in the warp's registers, with two elements of a row per lane. Immediate: whole warp.
 void transpose(Warp& w, const Instruction& i, Lanes) {
-  std::uint16_t element[8][8], bits[8][8];  // and those of their bits that are known
+  std::uint16_t element[8][8], bits[8][8];  // and the known bits
   bool knows_all = true;
   const SiteIndex origin = origin_of(w, i.source(0), i);
   for (unsigned lane = 0; lane < warp_size; ++lane) {

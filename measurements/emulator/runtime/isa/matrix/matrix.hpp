@@ -17,7 +17,8 @@ constexpr unsigned bits_of(std::int64_t t) {
 }
 constexpr bool is_integer(std::int64_t t) { return t == s8 || t == u8 || t == s4 || t == u4 || t == b1; }
 
-// Numbers of four and six bits in bytes: the four in the middle, the six below (PTX ISA 9.7.14.5, and what CUTLASS shifts).
+// Numbers of four and six bits in bytes: 4-bit values in the middle, 6-bit values at the bottom (PTX ISA 9.7.14.5, and
+// the shifts in CUTLASS).
 inline double value_in_byte(const Format& format, unsigned byte) {
   return decode(format, format.exponent_bits + format.mantissa_bits == 3 ? byte >> 2 & 15u : byte & 63u);
 }
@@ -50,7 +51,7 @@ inline std::uint64_t element_bits(Warp& w, const std::uint32_t* registers, unsig
   return bits == 64 ? all : all >> (bits * (index % per)) & ((std::uint64_t{1} << bits) - 1);
 }
 
-// Kernels that round no operand to tf32 count on that, as CUTLASS does, which adds half of the last place before.
+// Kernels that round no operand to tf32 rely on truncation, like CUTLASS, which adds half of the last place before.
 inline void check_tf32(Machine& machine, const Instruction& i, std::uint64_t bits) {
   if (!machine.program.truncates_tf32 && (bits & 0x1fffu) != 0 && (bits & 0x7fffffffu) <= 0x7f800000u) {
     FINDING_OF_TWO(machine.report, unrounded_tf32, machine.program.rounds_tf32 ? Grade::fault : Grade::note, i.site, 0,
@@ -63,7 +64,8 @@ inline void check_tf32(Machine& machine, const Instruction& i, std::uint64_t bit
 struct Position {
   unsigned row, col;
 };
-// A: rows are lane / 4 and 8 below it; neighbours along k fill a register of 32 bits, then come the rows, then half k.
+// A: rows are lane / 4 and 8 below it; neighbours along k fill a 32-bit register, followed by the rows, then the other
+// half of k.
 inline Position position_a(unsigned m, unsigned run, unsigned index, unsigned lane) {
   const unsigned reg = index / run, rows = m / 8;
   const unsigned row = lane / 4 + 8 * (reg % rows);
@@ -77,8 +79,8 @@ inline Position position_c(unsigned index, unsigned lane) {
 }
 
 // d = a * b + c of tiles in row-major order. Products of floats are exact and are added one by one in the order of k,
-// each sum rounded to the accumulator's type; the tensor core adds several at a time, with more bits but truncating, in
-// an order that is not specified.
+// each sum rounded to the accumulator's type. The tensor core adds several at a time, with more bits but truncating, in
+// an unspecified order.
 template <class T>
 void multiply(unsigned m, unsigned n, unsigned k, const T* a, const T* b, T* d) {
   for (unsigned i = 0; i < m; ++i) {
@@ -89,7 +91,7 @@ void multiply(unsigned m, unsigned n, unsigned k, const T* a, const T* b, T* d) 
   }
 }
 
-// The same of integers. `differ`: bits are joined by xor instead of and.
+// The same for integers. `differ`: bits are combined by xor instead of and.
 inline void multiply_integers(unsigned m, unsigned n, unsigned k, const std::int32_t* a, const std::int32_t* b, std::int32_t* d,
                        bool differ, bool saturates) {
   for (unsigned r = 0; r < m; ++r) {

@@ -1,5 +1,5 @@
-// A matrix in shared memory as wgmma and tcgen05 are told of it: where it starts, what lies between its pieces of 16
-// bytes, how it is swizzled (PTX ISA 9.7.15.5.1 and 9.7.16.4.1).
+// A matrix in shared memory as described to wgmma and tcgen05: its start, the distance between its 16-byte pieces, and
+// its swizzle (PTX ISA 9.7.15.5.1 and 9.7.16.4.1).
 #pragma once
 #include <cstdint>
 
@@ -13,7 +13,7 @@ struct Descriptor {
     constexpr unsigned widths[] = {0, 128, 64, 32};
     return {bits, widths[bits >> 62]};
   }
-  // ``known``: false for a swizzle that there is not, or with atoms of 32 bytes.
+  // ``known``: false for an invalid swizzle, or one with atoms of 32 bytes.
   static Descriptor of_tcgen05(std::uint64_t bits, bool& known) {
     constexpr unsigned widths[] = {0, 0, 128, 0, 64, 0, 32, 0};
     known = (bits >> 61) % 2 == 0;

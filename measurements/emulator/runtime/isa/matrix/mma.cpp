@@ -1,4 +1,4 @@
-// mma.sync: PTX ISA 9.7.14. All lanes are there when a handler runs.
+// mma.sync: PTX ISA 9.7.14. All lanes have arrived when a handler runs.
 #include <cmath>
 
 #include "isa/matrix/matrix.hpp"
@@ -13,10 +13,10 @@ struct Tiles {
   alignas(32) float a[16 * 64], b[64 * 16], d[16 * 16];
 };
 
-// Rows of eight floats: the same sums as `multiply` makes, a row at a time.
+// Rows of eight floats: the same sums as those of `multiply`, one row at a time.
 using Row8 = float __attribute__((vector_size(32)));
 
-// m16n8k8 and m16n8k16 of f16 or bf16 with accumulators of f32, which is what most kernels run most of the time.
+// m16n8k8 and m16n8k16 of f16 or bf16 with f32 accumulators, where most kernels spend most of their time.
 template <float (*Decode)(unsigned short)>
 void mma_16_bit(Warp& w, const Instruction& i, unsigned k, const std::uint32_t* ra, const std::uint32_t* rb,
                 const std::uint32_t* rc) {
@@ -57,7 +57,7 @@ void mma_16_bit(Warp& w, const Instruction& i, unsigned k, const std::uint32_t* 
   }
 }
 
-// Immediates: 1 whole warp, m, n, k, types of d, a, b, c; registers of d, a, b, c; whether bits are joined by xor.
+// Immediates: 1 whole warp, m, n, k, types of d, a, b, c; registers of d, a, b, c; whether bits are combined by xor.
 void mma(Warp& w, const Instruction& i, Lanes) {
   Machine& machine = *w.machine;
   const auto m = static_cast<unsigned>(i.immediate[1]), n = static_cast<unsigned>(i.immediate[2]),

@@ -1,4 +1,4 @@
-// mma.sp.sync: PTX ISA 9.7.14.6, "Sparse matrix storage". All lanes are there when a handler runs.
+// mma.sp.sync: PTX ISA 9.7.14.6, "Sparse matrix storage". All lanes have arrived when a handler runs.
 #include "isa/matrix/sparsity.hpp"
 
 namespace autosched::emulator::ptx {
@@ -16,7 +16,7 @@ T element_of(Warp& w, const Instruction& i, const std::uint32_t* registers, std:
   return static_cast<T>(value_of(type, bits));
 }
 
-// Reads A as it is stored, k / 2 wide, and B; adds the products of what is kept to d in the order of k.
+// Reads A as it is stored, k / 2 wide, and B; adds the products of the stored elements to d in the order of k.
 template <class T, class Sum>
 void multiply_kept(Warp& w, const Instruction& i, unsigned k, const Metadata& metadata, const std::uint32_t* ra,
                    const std::uint32_t* rb, Sum* d) {

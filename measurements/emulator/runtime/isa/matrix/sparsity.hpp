@@ -1,19 +1,19 @@
-// Where the elements of a sparse matrix A belong (PTX ISA 9.7.14.6 and 9.7.15.6, "Sparse matrix storage").
+// Positions of the elements of a sparse matrix A (PTX ISA 9.7.14.6 and 9.7.15.6, "Sparse matrix storage").
 #pragma once
 #include "isa/matrix/matrix.hpp"
 
 namespace autosched::emulator::ptx::matrix {
 
-// How many of 2 bits of metadata a row of A has: one for each element that is kept, for each pair of 4-bit ones, and two
-// for each of tf32.
+// Number of 2-bit metadata fields per row of A: one per stored element, per pair of 4-bit elements, and two per tf32
+// element.
 inline unsigned fields_of_row(std::int64_t type, unsigned k) {
   return type == tf32 ? k : bits_of(type) == 4 ? k / 4 : k / 2;
 }
 
-// Which element of row `row` of a warp's A (0 to 15) each of the k / 2 that are kept is. mma.sp and wgmma.sp have them alike.
+// Position of each of the k / 2 stored elements in row `row` (0 to 15) of a warp's A. The same for mma.sp and wgmma.sp.
 class Metadata {
  public:
-  // Those whose registers are read.
+  // The lanes whose registers are read.
   static Lanes lanes(std::int64_t type, unsigned k, unsigned selector) {
     const unsigned fields = fields_of_row(type, k), of_four = std::min(4u, fields / 8);
     Lanes all = 0;
@@ -25,7 +25,7 @@ class Metadata {
         first_(selector * fields_ / 8) {}
 
   void read(Machine& machine, unsigned row, unsigned* column) const {
-    if (type_ == tf32) {  // one of two, named by the halves that it has of four
+    if (type_ == tf32) {  // one of two, identified by its halves among four
       for (unsigned p = 0; p < fields_ / 2; ++p) {
         const unsigned halves = field(row, 2 * p) | field(row, 2 * p + 1) << 2;
         if (halves != 0b0100u && halves != 0b1110u) report(machine, row, halves, "of tf32 are 0b0100 and 0b1110");
@@ -33,7 +33,7 @@ class Metadata {
       }
       return;
     }
-    const unsigned unit = bits_of(type_) == 4 ? 2 : 1;  // elements that an index names
+    const unsigned unit = bits_of(type_) == 4 ? 2 : 1;  // elements per index
     for (unsigned f = 0; f < fields_; f += 2) {
       const unsigned low = field(row, f), high = field(row, f + 1);
       if (low == high || (ordered_ && low > high)) {
@@ -47,7 +47,7 @@ class Metadata {
   }
 
  private:
-  // Of 8 and 4 bits a lane has 16 fields of a row, of wider types 8 each of rows g and g + 8.
+  // For 8 and 4 bits a lane has 16 fields of a row, for wider types 8 each of rows g and g + 8.
   unsigned field(unsigned row, unsigned f) const {
     const unsigned group = row % 8, half = row / 8;
     const bool narrow = bits_of(type_) <= 8;

@@ -1,6 +1,6 @@
-// tcgen05 but for its products (tcgen05_mma.cpp): PTX ISA 9.7.16. What an instruction does is done when it is issued;
-// until its end is waited for, whoever touches what it reads or writes is reported. So numbers do not depend on when the
-// hardware gets to it.
+// tcgen05 except for its products (tcgen05_mma.cpp): PTX ISA 9.7.16. An instruction takes effect when it is issued;
+// until its completion is waited for, accesses to what it reads or writes are reported. So results do not depend on
+// when the hardware executes it.
 #include "machine/part.hpp"
 #include "isa/counts.hpp"
 #include "isa/values/dropped.hpp"
@@ -17,9 +17,9 @@ namespace autosched::emulator::ptx {
 struct TensorLoads : Unit {
   using Unit::Unit;
 
-  // Loads of a warp: their registers are nobody's before the warp waits.
+  // Loads of a warp: their registers must not be accessed before the warp waits.
   struct Loads {
-    std::uint32_t issued = 0, waited = 0;  // through all blocks: the number of a load is in its registers' heads
+    std::uint32_t issued = 0, waited = 0;  // over all blocks: the number of a load is stored in the headers of its registers
   };
   PerBlock<std::vector<Loads>> loads{parking};  // by warp
   PerBlock<std::vector<SiteIndex>> asking{parking};  // by warp: the tcgen05.alloc that cannot be served yet
@@ -28,7 +28,7 @@ struct TensorLoads : Unit {
 namespace {
 using Loads = TensorLoads::Loads;
 
-// Whether all lanes give the same value; the first one's.
+// Whether all lanes pass the same value; returns the first one's.
 std::uint32_t uniform(Warp& w, const Instruction& i, unsigned source, const char* what) {
   const std::uint32_t* values = w.values<std::uint32_t>(i.source(source));
   for (unsigned lane = 1; lane < warp_size; ++lane) {
@@ -40,7 +40,8 @@ std::uint32_t uniform(Warp& w, const Instruction& i, unsigned source, const char
   return values[0];
 }
 
-// Which blocks' tensor memory an instruction of a group works with. False, and a finding, where the group is not there.
+// The blocks whose tensor memory an instruction of a group uses. Returns false, with a finding, if the group does not
+// exist.
 bool check_group(Machine& machine, unsigned blocks, const char* name) {
   if (blocks == 1 || cluster_blocks(machine) % 2 == 0) return true;
   FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s.cta_group::2 in a cluster of %u blocks",
@@ -48,7 +49,7 @@ bool check_group(Machine& machine, unsigned blocks, const char* name) {
   return false;
 }
 
-// Sources: where the address goes, columns. Immediates: 1 whole warp, offset, blocks.
+// Sources: destination of the address, columns. Immediates: 1 whole warp, offset, blocks.
 void alloc(Warp& w, const Instruction& i, Lanes) {
   Machine& machine = *w.machine;
   constexpr const char* name = "tcgen05.alloc";
@@ -122,9 +123,9 @@ void relinquish(Warp& w, const Instruction& i, Lanes) {
 // In the order of _SHAPES in measurements/emulator/ptx/families/tcgen05.py.
 enum class Shape { lanes_32x32b, lanes_16x64b, lanes_16x128b, lanes_16x256b, lanes_16x32bx2 };
 struct Position {
-  unsigned lane, column;  // from the address on
+  unsigned lane, column;  // relative to the address
 };
-// Where register `r` of thread `t` lies: PTX ISA 9.7.16.2.3. 16x256b is how mma.sync has its sums.
+// Position of register `r` of thread `t`: PTX ISA 9.7.16.2.3. 16x256b is mma.sync's layout of sums.
 Position position(Shape shape, unsigned t, unsigned r, unsigned split) {
   switch (shape) {
     case Shape::lanes_32x32b: return {t, r};
@@ -160,7 +161,7 @@ Move check_move(Warp& w, const Instruction& i, unsigned registers) {
   return {lane, column, check_tensor_columns(machine, machine.self->rank, column, columns, i.row->name)};
 }
 
-// Every cell that the instruction touches, once: body(column, lanes).
+// Calls body(column, lanes) once for every cell that the instruction accesses.
 template <class Body>
 void for_cells(Shape shape, const Move& m, unsigned registers, unsigned split, bool pairs, Body body) {
   std::uint32_t lanes[tensor_columns] = {};
@@ -213,7 +214,7 @@ void load(Warp& w, const Instruction& i, Lanes) {
         to[t] = (to[t] & 0xffffu) | memory.word(column + 1, lane) << 16;
         known = known && (unwritten[column + 1] >> lane % quarter_lanes & 1u) == 0;
       }
-      if (!known) {  // no fault before it is used
+      if (!known) {  // not a fault until it is used
         head.defined &= ~(1u << t);
         head.origin = i.site;
         if (machine.garbage != 0) fill_garbage(machine, &to[t], sizeof to[t]);
@@ -274,7 +275,7 @@ void fence(Warp& w, const Instruction& i, Lanes active) {
   }
 }
 
-// Sources: mbarrier, and the blocks of the cluster whose mbarriers there are meant. Immediates: offset, blocks, multicast.
+// Sources: mbarrier, and the blocks of the cluster whose mbarriers are meant. Immediates: offset, blocks, multicast.
 void commit(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   constexpr const char* name = "tcgen05.commit";
@@ -309,11 +310,11 @@ void commit(Warp& w, const Instruction& i, Lanes active) {
 // In the order of _COPIES in measurements/emulator/ptx/families/tcgen05.py.
 enum class Copied { lanes_128x256b, lanes_4x256b, lanes_128x128b, lanes_64x128b_02_13, lanes_64x128b_01_23, lanes_32x128b };
 struct CopyShape {
-  unsigned rows, pieces;  // of 16 bytes
+  unsigned rows, pieces;  // pieces of 16 bytes per row
 };
 constexpr CopyShape copy_shapes[] = {{128, 2}, {4, 2}, {128, 1}, {64, 1}, {64, 1}, {32, 1}};
 
-// The lanes that row `row` goes to, as a list.
+// The lanes that receive row `row`, as a list.
 std::vector<unsigned> lanes_of_row(Copied shape, unsigned row) {
   switch (shape) {
     case Copied::lanes_4x256b: return {row * quarter_lanes};
@@ -447,7 +448,7 @@ void track_tensor_loads(Warp& w, const Instruction& i) {
         carried = n;
       } else {
         report("reads");
-        if (n == mine.issued) {  // it has come: the last of them, and with it those before, no longer read tensor memory
+        if (n == mine.issued) {  // complete: it and all earlier ones no longer read tensor memory
           const TensorActor& a = tensor_actor(machine, who_of(w.index, whole_warp), TensorWork::loads);
           machine.clocks.learn(w.index, a.actor, last_tensor_epoch(machine, a));
         }

@@ -1,4 +1,4 @@
-// What the files of tcgen05 share.
+// Declarations shared by the files of tcgen05.
 #pragma once
 #include "isa/warps.hpp"
 #include "isa/matrix/matrix_descriptor.hpp"
@@ -10,12 +10,13 @@ namespace autosched::emulator::ptx {
 void start_block_tcgen05(Machine& machine);
 void end_block_tcgen05(Machine& machine);
 void report_waiting_for_tensor_memory(Machine& machine);
-// What an instruction does to registers that a load of tensor memory fills, and what is wrong with that.
+// Checks an instruction's use of registers that a load of tensor memory fills.
 void track_tensor_loads(Warp& w, const Instruction& i);
 
-// A descriptor of a matrix in shared memory; findings at self->site where it is none that the emulator knows.
+// Decodes the descriptor of a matrix in shared memory; a finding at self->site if it is unsupported.
 Descriptor read_descriptor(Machine& machine, std::uint64_t bits, const char* name);
-// 16 bytes of the shared memory of a block of the cluster, as an operation of self reads them; all ones where that cannot be.
+// Reads 16 bytes of the shared memory of a block of the cluster, on behalf of an operation of self; all ones if that is
+// impossible.
 void read_operand(Machine& machine, std::uint32_t address, unsigned rank, const TensorActor& actor, const TensorUse& use,
                   const char* name, void* to);
 

@@ -1,5 +1,6 @@
-// tcgen05.mma: PTX ISA 9.7.16.10. One thread multiplies what lies in shared memory (A also in tensor memory) onto tensor
-// memory, for its block or for a pair of blocks, each of which has its rows of A and D, and half of the columns of B.
+// tcgen05.mma: PTX ISA 9.7.16.10. One thread multiplies operands in shared memory (A also in tensor memory) and
+// accumulates in tensor memory, for its block or for a pair of blocks, each of which has its rows of A and D, and half
+// of the columns of B.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -15,12 +16,12 @@ namespace {
 namespace tcgen05_mma_instructions {
 
 constexpr const char* name = "tcgen05.mma";
-constexpr unsigned k_bytes = 32;  // of a row of an operand
+constexpr unsigned k_bytes = 32;  // per row of an operand
 
 // In the order of _KINDS in measurements/emulator/ptx/families/tcgen05.py.
 enum ProductKind : std::int64_t { kind_f16, kind_tf32, kind_f8f6f4, kind_i8, kind_mxf8f6f4, kind_mxf4, kind_mxf4nvf4 };
 constexpr bool is_scaled(std::int64_t kind) { return kind >= kind_mxf8f6f4; }
-constexpr bool is_packed(std::int64_t kind) { return kind == kind_mxf4 || kind == kind_mxf4nvf4; }  // two values a byte
+constexpr bool is_packed(std::int64_t kind) { return kind == kind_mxf4 || kind == kind_mxf4nvf4; }  // two values per byte
 
 enum class Element { f16, bf16, tf32, u8, s8, e4m3, e5m2, e2m3, e3m2, e2m1, unknown };
 constexpr unsigned bits_of(Element e) {
@@ -80,7 +81,7 @@ struct Product {
   unsigned scale_a, scale_b;  // bytes of the scales' words
 };
 
-// The product that a descriptor means; a finding where there is no such.
+// The product that a descriptor describes; a finding for an invalid one.
 bool read_product(Machine& machine, std::uint32_t bits, std::int64_t kind, unsigned blocks, unsigned scale_block, Product& p) {
   const auto field = [bits](unsigned first, unsigned count) { return bits >> first & ((1u << count) - 1); };
   const bool scaled = is_scaled(kind);
@@ -121,7 +122,7 @@ bool read_product(Machine& machine, std::uint32_t bits, std::int64_t kind, unsig
     return false;
   }
   if (wrong == nullptr && scaled) {
-    const unsigned scales = (is_packed(kind) ? 64 : 32) / scale_block;  // of a row
+    const unsigned scales = (is_packed(kind) ? 64 : 32) / scale_block;  // per row
     const unsigned step = scales == 1 ? 1 : scales;
     if (kind == kind_mxf4 && !p.ue8m0) wrong = "scales of ue4m3, which mxf4 does not have";
     if (kind == kind_mxf8f6f4 && !p.ue8m0) wrong = "scales of ue4m3, which mxf8f6f4 does not have";
@@ -141,7 +142,7 @@ std::string shape_of(const Product& p) {
   return "m" + std::to_string(p.m) + "n" + std::to_string(p.n) + "k" + std::to_string(p.k) + "." + names[static_cast<int>(p.a)];
 }
 
-// Which lane and column of D has row m and column n of it: PTX ISA 9.7.16.10.5. `m` counts in the block.
+// Lane and column of D's row m and column n: PTX ISA 9.7.16.10.5. `m` counts within the block.
 struct SumPlace {
   unsigned lane, column;
 };
@@ -152,7 +153,7 @@ SumPlace place_of_sum(const Product& p, unsigned m, unsigned n) {
   return {m + 64 * (n / (p.n / 2)), n % (p.n / 2)};
 }
 
-// Bits of value `v` of 16 bytes: values of 4 and 6 bits fill 8 and 12 of them, or, packed, all.
+// Bits of value `v` of 16 bytes: values of 4 and 6 bits occupy 8 and 12 bytes of them, or, if packed, all.
 std::uint32_t bits_of_piece(const unsigned char* bytes, unsigned v, unsigned bits) {
   std::uint32_t word = 0;
   const unsigned first = v * bits;
@@ -160,7 +161,7 @@ std::uint32_t bits_of_piece(const unsigned char* bytes, unsigned v, unsigned bit
   return word >> first % 8 & static_cast<std::uint32_t>((std::uint64_t{1} << bits) - 1);
 }
 
-// Rows of an operand from the shared memory of one block: put(row, k, bits).
+// Reads rows of an operand from the shared memory of one block: put(row, k, bits).
 template <class Put>
 void read_shared_operand(Machine& machine, const Descriptor& d, bool transposed, Element type, const Product& p, unsigned rows,
                          unsigned rank, const TensorActor& actor, const TensorUse& use, Put put) {
@@ -184,7 +185,7 @@ void read_shared_operand(Machine& machine, const Descriptor& d, bool transposed,
   }
 }
 
-// Reads columns of tensor memory for all its lanes in `quarters`; a finding where a needed cell was never written.
+// Reads columns of tensor memory for all lanes in `quarters`; a finding if a needed cell was never written.
 void read_columns(Machine& machine, unsigned rank, unsigned column, unsigned columns, const std::uint32_t (&lanes)[tensor_quarters],
                   const TensorUse& use) {
   for (unsigned c = column; c < column + columns; ++c) {
@@ -196,7 +197,7 @@ void read_columns(Machine& machine, unsigned rank, unsigned column, unsigned col
   }
 }
 
-// The scales of `rows` rows: four bytes a row, row r in lane r % 32 of every quarter and column r / 32.
+// The scales of `rows` rows: four bytes per row, row r in lane r % 32 of every quarter and column r / 32.
 void read_scales(Machine& machine, unsigned rank, unsigned column, unsigned rows, const TensorUse& use,
                  std::vector<std::uint32_t>& words) {
   words.assign(rows, ~0u);
@@ -223,7 +224,7 @@ void read_scales(Machine& machine, unsigned rank, unsigned column, unsigned rows
   }
 }
 
-// What an operand's value is among the numbers that are multiplied; integers wrap.
+// Converts an operand's value to a multiplied number; integers wrap.
 template <class T>
 T number(double x) {
   if constexpr (std::is_same_v<T, std::uint32_t>) return static_cast<std::uint32_t>(static_cast<std::int64_t>(x));
@@ -237,10 +238,10 @@ struct Operands {
   std::uint32_t disabled[2 * tensor_quarters];  // lanes that are not written
   bool a_in_tensor_memory, accumulate;
   unsigned scale_block;
-  int power;  // of two, that divides D first
+  int power;  // D is divided by this power of two first
 };
 
-// Multiplies what the block of rank `rank` has of A by all of B, `b`: [k][n].
+// Multiplies the rows of A that the block of rank `rank` has by all of B, `b`: [k][n].
 template <class T>
 void multiply(Machine& machine, const Product& p, const Operands& o, unsigned rank, unsigned half, const T* b,
               TensorActor& actor, const TensorUse& use) {
@@ -287,7 +288,7 @@ void multiply(Machine& machine, const Product& p, const Operands& o, unsigned ra
       }
     }
   }
-  // The lanes that have rows of D.
+  // The lanes that hold rows of D.
   TensorMemory& memory = tensor_memory(machine, rank);
   std::uint32_t lanes[tensor_quarters];
   for (unsigned q = 0; q < tensor_quarters; ++q) {
@@ -337,7 +338,7 @@ template <class T>
 void multiply_blocks(Machine& machine, const Product& p, const Operands& o) {
   const unsigned first = p.blocks == 1 ? machine.self->rank : machine.self->rank / 2 * 2;
   TensorActor& actor = tensor_actor(machine, machine.self->who, TensorWork::products);
-  // Products onto the same sums follow each other without a wait where their shape is the same.
+  // Products with the same sums and the same shape may follow each other without a wait.
   const TensorUse use = issue_tensor_work(machine, actor, static_cast<std::uint32_t>(p.kind + 1) << 20 | p.m << 10 | p.n);
   std::vector<T> b(std::size_t{p.k} * p.n);
   const double sign = p.negated_b ? -1 : 1;
@@ -368,7 +369,7 @@ void multiply_blocks(Machine& machine, const Product& p, const Operands& o) {
   }
 }
 
-// Operands as _mma in families/tcgen05.py says. Immediates: blocks, Kind, values of K with one scale, whether A is in tensor
+// Operands: see _mma in families/tcgen05.py. Immediates: blocks, Kind, values of K per scale, whether A is in tensor
 // memory, whether lanes are named, the power of two that divides D, offsets of D, A and the scales.
 void mma(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;

@@ -1,6 +1,6 @@
-// wgmma: PTX ISA 9.7.15. Each warp of a warpgroup computes its 16 rows when it issues the instruction; what the operation
-// reads and writes stays in use until the warp waits for it, and whoever touches it before is reported. So numbers do
-// not depend on when the hardware reads, and a kernel whose numbers could is wrong here.
+// wgmma: PTX ISA 9.7.15. Each warp of a warpgroup computes its 16 rows when it issues the instruction. The operation's
+// operands and results stay in use until the warp waits for it; earlier accesses are reported. So results do not depend
+// on when the hardware reads, and a kernel whose results would is reported.
 #include "machine/part.hpp"
 #include "isa/warps.hpp"
 #include "isa/numbers/encodings.hpp"
@@ -15,7 +15,7 @@
 
 namespace autosched::emulator::ptx {
 
-// wgmma operations that are in flight.
+// wgmma operations in flight.
 struct Wgmmas : Unit {
   using Unit::Unit;
 
@@ -24,8 +24,8 @@ struct Wgmmas : Unit {
     std::uint64_t a, b;
     unsigned columns;
     unsigned issued = 0;   // warps, as bits
-    View before;           // what came before any of them issued it
-    std::vector<float> right;  // b, as the first warp has read it: [column / 8][k][column % 8]
+    View before;           // what happened before the first warp issued it
+    std::vector<float> right;  // b, as read by the first warp: [column / 8][k][column % 8]
   };
   struct Group {
     unsigned actor = 0;
@@ -36,10 +36,10 @@ struct Wgmmas : Unit {
   struct State {
     std::uint32_t before = 0;   // operations of the warp in earlier blocks
     std::uint32_t issued = 0;   // in this block
-    std::uint32_t done = 0;     // of these, waited for
+    std::uint32_t done = 0;     // how many of them have been waited for
     std::uint32_t fences = 0, fences_before = 0;
-    std::vector<std::uint32_t> groups;  // how many operations had been issued when each was committed
-    std::uint32_t awaited = 0;  // operations that it waits for, while it does
+    std::vector<std::uint32_t> groups;  // number of issued operations at each commit
+    std::uint32_t awaited = 0;  // operations that it currently waits for
   };
   PerBlock<std::vector<State>> states{parking};  // by warp
   PerBlock<std::vector<Group>> groups{parking};  // by warpgroup
@@ -90,7 +90,7 @@ float value_at(std::int64_t type, const unsigned char* at) {
   }
 }
 
-// Warpgroups are those of a block, whose last one may be incomplete; warps count through the blocks of a cluster.
+// Warpgroups belong to a block, whose last one may be incomplete; warps are numbered through the blocks of a cluster.
 unsigned groups_of_block(Machine& machine) { return (block_warps(machine) + warps_of_group - 1) / warps_of_group; }
 unsigned group_of(Machine& machine, unsigned warp) {
   return warp / block_warps(machine) * groups_of_block(machine) + warp % block_warps(machine) / warps_of_group;
@@ -98,7 +98,7 @@ unsigned group_of(Machine& machine, unsigned warp) {
 unsigned place_in_group(Machine& machine, unsigned warp) { return warp % block_warps(machine) % warps_of_group; }
 unsigned first_of_group(Machine& machine, unsigned warp) { return warp - place_in_group(machine, warp); }
 
-// The number of an operation in a register's head: never 0.
+// Number of an operation in a register's header: never 0.
 std::uint32_t number(const State& s, std::uint32_t operation) { return s.before + operation + 1; }
 bool in_flight(const State& s, std::uint32_t n) { return n > s.before + s.done; }
 
@@ -119,7 +119,7 @@ const unsigned char* register_bytes(Warp& w, const Instruction& i, unsigned whic
   return value_bytes(w, i.source(which), 4, lane);
 }
 
-// Reads 16 bytes of shared memory; what cannot be read is NaN.
+// Reads 16 bytes of shared memory; bytes that cannot be read become NaN.
 void read_piece(Warp& w, const Group& g, std::uint32_t operation, std::uint32_t address, unsigned char* to) {
   Machine& machine = *w.machine;
   const unsigned char* from = read_by_engine(machine, address, 16, who_of(w.index, whole_warp), g.actor,
@@ -131,7 +131,7 @@ void read_piece(Warp& w, const Group& g, std::uint32_t operation, std::uint32_t 
   }
 }
 
-// Elements of a matrix of `lines` by `depth`, where `put(line, k, value)` wants them.
+// Passes the elements of a matrix of `lines` by `depth` to `put(line, k, value)`.
 template <class Put>
 void read_matrix(Warp& w, const Group& g, std::uint32_t operation, const Descriptor& d, bool transposed, std::int64_t type,
                  unsigned first_line, unsigned lines, unsigned depth, Put put) {
@@ -154,12 +154,12 @@ void read_matrix(Warp& w, const Group& g, std::uint32_t operation, const Descrip
   }
 }
 
-// The row and column of value v of a lane's accumulators, in the 16 rows of its warp.
+// Row and column of value v of a lane's accumulators, within the 16 rows of its warp.
 unsigned row_of(unsigned v, unsigned lane) { return lane / 4 + 8 * (v / 2 % 2); }
 unsigned column_of(unsigned v, unsigned lane) { return v / 4 * 8 + lane % 4 * 2 + v % 2; }
 
-// d += a * b, row by row and eight columns at a time, products one by one in the order of k. `kept` are the elements of a row
-// of a, and `line(row, l)` says with which of the k lines of b each is joined.
+// d += a * b, row by row and eight columns at a time, products one by one in the order of k. `kept` is the number of
+// stored elements per row of a, and `line(row, l)` is the line of b, among k, to multiply with each.
 template <class T, class Line, class Product>
 void multiply_rows(unsigned columns, unsigned k, unsigned kept, const T* a, const T* b, T* d, Line line, Product product) {
   for (unsigned r = 0; r < rows_of_warp; ++r) {
@@ -229,9 +229,9 @@ void multiply_integer_rows(unsigned columns, unsigned k, unsigned kept, const st
   }
 }
 
-// Immediates: 1 whole warp, columns, types of d, a, b, A is in registers, A and B are transposed, A and B are negated, A is
-// sparse, the selector of the lanes that have its metadata.
-// Sources: registers or descriptor of A, descriptor of B, whether to accumulate, metadata of a sparse A.
+// Immediates: 1 whole warp, columns, types of d, a, b, whether A is in registers, A and B are transposed, A and B are
+// negated, A is sparse; the selector of the lanes that have its metadata. Sources: registers or descriptor of A,
+// descriptor of B, whether to accumulate, metadata of a sparse A.
 void issue(Warp& w, const Instruction& i, Lanes) {
   Machine& machine = *w.machine;
   const auto columns = static_cast<unsigned>(i.immediate[1]);
@@ -288,7 +288,7 @@ void issue(Warp& w, const Instruction& i, Lanes) {
     FINDING(machine.report, invalid_argument, i.site,
             "B has %u bytes of each k here, and its matrix descriptor a swizzle of %u bytes", 2 * row_bytes, row_bytes);
   }
-  // All four warps execute the same operations one after another.
+  // All four warps execute the same operations in the same order.
   const std::uint32_t operation = s.issued++;
   if (operation - g.first >= g.operations.size()) g.operations.push_back({i.site, a_bits, b_bits, columns, 0, {}, {}});
   Operation& o = g.operations[operation - g.first];
@@ -305,7 +305,7 @@ void issue(Warp& w, const Instruction& i, Lanes) {
   static float a[rows_of_warp * most_k], d[rows_of_warp * most_columns];
   const unsigned first_row = place_in_group(machine, w.index) * rows_of_warp;
   if (a_in_registers) {
-    const unsigned run = 4 / element;  // neighbours along k in a register
+    const unsigned run = 4 / element;  // neighbours along k per register
     for (unsigned lane = 0; lane < warp_size; ++lane) {
       for (unsigned v = 0; v < 4 * run; ++v) {
         const unsigned reg = v / run, row = lane / 4 + 8 * (reg % 2), col = lane % 4 * run + v % run + 4 * run * (reg / 2);
@@ -322,7 +322,7 @@ void issue(Warp& w, const Instruction& i, Lanes) {
   const bool negate_b = i.immediate[9] != 0;
   std::vector<float>& b = o.right;
   b.resize(std::size_t{columns} * k);
-  // Every warp reads it, and is checked; the first one's numbers serve all.
+  // Every warp's read is checked; all use the first one's values.
   read_matrix(w, g, operation, Descriptor::of_wgmma(b_bits), b_transposed, b_type, 0, columns, k,
               [&](unsigned col, unsigned l, float x) { b[(col / 8 * k + l) * 8 + col % 8] = negate_b ? -x : x; });
 
@@ -337,7 +337,7 @@ void issue(Warp& w, const Instruction& i, Lanes) {
       break;
     }
   }
-  static unsigned places[rows_of_warp * most_k];  // of what is kept
+  static unsigned places[rows_of_warp * most_k];  // of the stored elements
   if (sparse) {
     const Metadata metadata(w, i, i.source(i.sources - 1), a_type, k, selector, false);
     for (unsigned row = 0; row < rows_of_warp; ++row) metadata.read(machine, row, places + row * kept);
@@ -406,7 +406,7 @@ void wgmma_commit(Warp& w, const Instruction&, Lanes) {
   s.groups.push_back(s.issued);
 }
 
-// immediate 1: groups that may be in flight. The whole warpgroup's operations end together.
+// immediate 1: groups that may stay in flight. The operations of the whole warpgroup end together.
 void wgmma_wait(Warp& w, const Instruction& i, Lanes) {
   Machine& machine = *w.machine;
   State& s = machine.wgmmas.states[w.index];
@@ -427,7 +427,7 @@ void wgmma_wait(Warp& w, const Instruction& i, Lanes) {
   s.done = end;
   machine.clocks.learn(w.index, g.actor, machine.clocks.first + end - 1);
   if (end > g.first) machine.clocks.known[w.index].earlier.join(g.operations[end - 1 - g.first].before);
-  // What all warps have waited for is no longer needed.
+  // Operations that all warps have waited for are no longer needed.
   std::uint32_t least = ~0u;
   for (unsigned v = first_of_group(machine, w.index); v < first_of_group(machine, w.index) + warps_of_group; ++v) {
     least = std::min(least, machine.wgmmas.states[v].done);

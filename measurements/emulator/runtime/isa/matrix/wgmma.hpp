@@ -1,4 +1,4 @@
-// wgmma: what a block remembers of it, and of its registers.
+// State of wgmma operations of a block, and of their registers.
 #pragma once
 #include <vector>
 
@@ -8,7 +8,7 @@ namespace autosched::emulator::ptx {
 
 void start_block_wgmma(Machine& machine);
 void end_block_wgmma(Machine& machine);
-// What an instruction does to registers of wgmma, and what is wrong with that.
+// Checks an instruction's use of registers of wgmma.
 void track_registers(Warp& w, const Instruction& i);
 
 }  // namespace autosched::emulator::ptx

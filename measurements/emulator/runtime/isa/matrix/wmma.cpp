@@ -1,4 +1,4 @@
-// wmma: PTX ISA 9.7.14. All lanes are there when a handler runs.
+// wmma: PTX ISA 9.7.14. All lanes have arrived when a handler runs.
 #include <algorithm>
 #include <cmath>
 
@@ -15,10 +15,10 @@ namespace wmma_instructions {
 
 using namespace matrix;
 
-// wmma: which lane holds which element is not specified. Word `word` of a tile in storage order lies in register
-// slot / 32 of lane slot % 32; the turn differs between operands and orders, so that a fragment loaded in one order and
-// multiplied in the other is wrong here too. f16 multiplicands have twice the registers that they need: the second half
-// is a copy, and mma takes odd words from it, so that a kernel must treat all registers alike.
+// The distribution of wmma fragments to lanes is unspecified. Here word `word` of a tile in storage order is in
+// register slot / 32 of lane slot % 32. A rotation that differs between operands and orders makes a fragment that is
+// loaded in one order and multiplied in the other wrong here, too. f16 multiplicands have twice the registers that they
+// need: the second half is a copy, and mma takes odd words from it, so that a kernel must treat all registers alike.
 enum Operand { operand_a, operand_b, operand_c };
 struct Fragment {
   unsigned rows, cols;
@@ -62,10 +62,10 @@ bool line_access(Warp& w, const Instruction& i, Space space, std::uint64_t addre
   return true;
 }
 
-// What a wmma access asks of the banks is not specified; counted is what nvcc 13 makes of it for sm_80 to sm_90.
+// The bank accesses of wmma are unspecified; counted is what nvcc 13 generates for sm_80 to sm_90.
 void count_wmma(Machine& machine, const Instruction& i, const Fragment& f, Operand which, bool store, const char* name,
                 std::uint64_t address, unsigned stride) {
-  if (f.type != f32 && f.type != f16 && f.type != bf16 && f.type != tf32) {  // each register by itself
+  if (f.type != f32 && f.type != f16 && f.type != bf16 && f.type != tf32) {  // each register separately
     const unsigned line_words = f.words / (f.row_major ? f.rows : f.cols);
     for (unsigned first = 0; first < f.words; first += warp_size) {
       std::uint64_t addresses[warp_size];
@@ -78,7 +78,7 @@ void count_wmma(Machine& machine, const Instruction& i, const Fragment& f, Opera
     return;
   }
   const unsigned element_bytes = f.element_bits / 8;
-  if (element_bytes == 2 && !store) {  // one ldmatrix.x4: phases of 8 lines by 16 bytes
+  if (element_bytes == 2 && !store) {  // one ldmatrix.x4: phases of 8 lines of 16 bytes
     unsigned rows[32];
     for (unsigned k = 0; k < 32; ++k) {
       rows[k] = static_cast<unsigned>(address) + (k / 16 * 8 + k % 8) * stride * 2 + k / 8 % 2 * 16;
@@ -90,7 +90,7 @@ void count_wmma(Machine& machine, const Instruction& i, const Fragment& f, Opera
     std::uint64_t addresses[warp_size];
     for (unsigned lane = 0; lane < warp_size; ++lane) {
       const unsigned group = lane / 4, t = lane % 4;
-      if (which == operand_c && !f.row_major) {  // each element by itself
+      if (which == operand_c && !f.row_major) {  // each element separately
         addresses[lane] = address + element_bytes * ((t * 2 + 8 * (part / 2)) * stride + group + 8 * (part % 2));
       } else if (which == operand_c) {  // 8-byte accesses in the accumulator pattern of mma
         addresses[lane] = address + element_bytes * ((group + 8 * (part % 2)) * stride + t * 2 + 8 * (part / 2));
@@ -113,7 +113,7 @@ void count_wmma(Machine& machine, const Instruction& i, const Fragment& f, Opera
   }
 }
 
-// Immediates: 1 whole warp, operand, m, n, k, type, row-major, offset, space. Sources: address, stride, and of stores
+// Immediates: 1 whole warp, operand, m, n, k, type, row-major, offset, space. Sources: address, stride, and for stores
 // the registers.
 template <bool Store>
 void wmma_access(Warp& w, const Instruction& i, Lanes) {
@@ -136,8 +136,9 @@ void wmma_access(Warp& w, const Instruction& i, Lanes) {
     }
   }
   const bool shared = space == Space::shared || (space == Space::generic && is_generic_of(shared_base, address));
-  // Each row is aligned to what a lane holds of the fragment (PTX ISA, wmma.load): 32 bytes of f16, 8 of u8 m16n16k16. Bytes that lie along
-  // k in shared memory are loaded by ldmatrix from sm_75 on, whose rows have 16: an H100 faults at 8.
+  // Each row is aligned to a lane's part of the fragment (PTX ISA, wmma.load): 32 bytes of f16, 8 of u8 m16n16k16.
+  // Bytes contiguous along k in shared memory are loaded by ldmatrix from sm_75 on, whose rows have 16 bytes: an H100
+  // faults at 8.
   const bool along_k = which == operand_a ? f.row_major : which == operand_b && !f.row_major;
   const bool by_ldmatrix = shared && !Store && along_k && f.element_bits <= 8;
   const unsigned alignment = std::clamp(registers * f.word_bytes, by_ldmatrix ? 16u : 0u, 32u);
@@ -151,7 +152,7 @@ void wmma_access(Warp& w, const Instruction& i, Lanes) {
   }
   if (shared) count_wmma(machine, i, f, which, Store, name, space == Space::generic ? offset_in(shared_base, address) : address, stride);
   if (which == operand_c && !f.row_major) {
-    // Accumulators lie in their registers in the order of rows: a column is gathered element by element.
+    // Registers of accumulators are in row order: a column is gathered element by element.
     for (unsigned col = 0; col < f.cols; ++col) {
       unsigned char data[32 * 4];  // accumulators have whole bytes
       const unsigned element_bytes = f.element_bits / 8;
@@ -213,7 +214,7 @@ void collect(Warp& w, const Instruction& i, const Fragment& f, const std::uint32
 }
 
 // Immediates: 1 whole warp, m, n, k, types of d, a, b, c, a and b row-major, registers of a, b and c, whether bits are
-// joined by xor.
+// combined by xor.
 void wmma_mma(Warp& w, const Instruction& i, Lanes) {
   const auto m = static_cast<unsigned>(i.immediate[1]), n = static_cast<unsigned>(i.immediate[2]),
              k = static_cast<unsigned>(i.immediate[3]);
@@ -221,7 +222,7 @@ void wmma_mma(Warp& w, const Instruction& i, Lanes) {
              c_registers = static_cast<unsigned>(i.immediate[12]);
   const Fragment a = fragment(operand_a, m, n, k, i.immediate[5], i.immediate[8] != 0, a_registers);
   const Fragment b = fragment(operand_b, m, n, k, i.immediate[6], i.immediate[9] != 0, b_registers);
-  // Accumulators: in the order of rows, whatever order they are loaded and stored in.
+  // Accumulators: in row order, whatever order they are loaded and stored in.
   const Fragment c = fragment(operand_c, m, n, k, i.immediate[7], true, c_registers);
   const std::uint32_t* ra = i.operand + i.destinations;
   if (is_integer(a.type)) {

@@ -1,5 +1,5 @@
-// The rounding of the number formats, bit by bit. NaN becomes the canonical NaN of the target, as cvt gives it; in tf32 it is
-// cut, as an H100 does.
+// Rounding to number formats, bit by bit. NaN becomes the canonical NaN of the target, as in cvt; for tf32 it is
+// truncated, as on an H100.
 #pragma once
 
 namespace autosched::emulator {
@@ -9,8 +9,8 @@ inline unsigned to_bits(float x) { return __builtin_bit_cast(unsigned, x); }
 
 inline float f32_of_f16(unsigned short x) {
   const unsigned sign = (x & 0x8000u) << 16, magnitude = x & 0x7fffu;
-  // As an f32 with the bias of f16 kept, then scaled by 2^112: exact, subnormal values included. Without branches, so that
-  // compilers convert several at once.
+  // Computed as an f32 with the bias of f16, then scaled by 2^112: exact, also for subnormals. Branch-free, so that
+  // compilers vectorise it.
   const unsigned finite = sign | to_bits(from_bits(magnitude << 13) * 0x1p112f);
   const unsigned endless = magnitude > 0x7c00u ? 0x7fffffffu : sign | 0x7f800000u;
   return from_bits(magnitude < 0x7c00u ? finite : endless);

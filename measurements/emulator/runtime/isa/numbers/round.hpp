@@ -1,5 +1,5 @@
-// Rounding of numbers to the formats of the GPU. A double that is not exact carries what it lacks in its last bit
-// (rounding to odd), so that one more rounding, to a format with at least two bits less, is right.
+// Rounding of numbers to the formats of the GPU. A double that is not exact is rounded to odd, so that another
+// rounding, to a format with at least two bits less, is correct.
 #pragma once
 #include "isa/numbers/encodings.hpp"
 #include "isa/program.hpp"
@@ -15,15 +15,16 @@ inline float flush(float x) {
 }
 constexpr float canonical_nan_bits_as_float() { return __builtin_bit_cast(float, 0x7fffffffu); }
 inline float canonical(float x) { return x != x ? canonical_nan_bits_as_float() : x; }
-// What add.f32 of atom and red does in global memory: it "flushes subnormal inputs and results to sign-preserving zero" (PTX
-// ISA, of each, and of cp.reduce.async.bulk, which does not on an H100).
+// add.f32 of atom and red in global memory "flushes subnormal inputs and results to sign-preserving zero" (PTX ISA of
+// each, and of cp.reduce.async.bulk, which does not do so on an H100).
 inline float add_in_global(float x, float y) { return canonical(flush(flush(x) + flush(y))); }
 
-// The halves of what TMA leaves for elements outside of a tensor, where its map asks for NaN, and which fma.oob knows. The
-// ISA does not tell it. Others have measured it on sm_120; that it is not all ones is known of an H100 (2026-11-27).
+// The halves that TMA writes for elements outside of a tensor if its map requests NaN, recognised by fma.oob. The ISA
+// does not specify them. Others have measured them on sm_120; on an H100 they are known not to be all ones
+// (2026-11-27).
 constexpr std::uint16_t nan_outside_tensor = 0x7ff7;
 
-// x + y where `sum` is fl(x + y): the sum rounded to odd.
+// x + y, where `sum` is fl(x + y): the sum rounded to odd.
 inline double to_odd(double sum, double error) {
   if (error == 0 || !std::isfinite(sum)) return sum;
   auto bits = __builtin_bit_cast(std::uint64_t, sum);
@@ -36,7 +37,7 @@ inline double add_odd(double x, double y) {
   return to_odd(sum, (x - (sum - t)) + (y - t));
 }
 
-// A binary format without or with infinities.
+// A binary format with or without infinities.
 struct Format {
   int exponent_bits, mantissa_bits;
   bool has_infinity;
@@ -48,8 +49,8 @@ constexpr Format f16_format{5, 10, true, 0x7fff, 0x7bff}, bf16_format{8, 7, true
     e4m3_format{4, 3, false, 0x7f, 0x7e}, e5m2_format{5, 2, true, 0x7f, 0x7b}, e2m1_format{2, 1, false, 0x7, 0x7, false},
     e2m3_format{2, 3, false, 0x1f, 0x1f, false}, e3m2_format{3, 2, false, 0x1f, 0x1f, false};
 
-// `x` (rounded to odd, or exact) in a format. What is too large becomes infinity, or the largest value where the
-// rounding or `saturate` says so.
+// Rounds `x` (rounded to odd, or exact) to a format. Overflow becomes infinity, or the largest value if the rounding
+// mode or `saturate` requires it.
 inline unsigned encode(const Format& f, double x, Rounding how, bool saturate = false) {
   const unsigned sign_bit = 1u << (f.exponent_bits + f.mantissa_bits);
   if (x != x) return f.nan;
@@ -103,7 +104,7 @@ inline double decode(const Format& f, unsigned bits) {
   return negative ? -x : x;
 }
 
-// Sets the host's rounding for a scope. What is computed must pass through memory: see `keep`.
+// Sets the host's rounding mode for a scope. Computed values must pass through memory: see `keep`.
 class HostRounding {
  public:
   explicit HostRounding(Rounding how) : changed_(how == Rounding::zero || how == Rounding::down || how == Rounding::up) {
@@ -123,7 +124,7 @@ class HostRounding {
   bool changed_;
 };
 
-// An approximate result: exact, or off by `relative` (and `absolute`) in the direction that the value's bits choose.
+// An approximate result: exact, or off by `relative` (and `absolute`) in the direction that the value's bits select.
 inline double approximated(Machine& machine, double exact, double relative, double absolute = 0) {
   if (!machine.program.perturb || !std::isfinite(exact) || exact == 0) return exact;
   const auto bits = __builtin_bit_cast(std::uint64_t, exact) * 0x9e3779b97f4a7c15ull;

@@ -1,4 +1,4 @@
-// Barriers of the threads of a block: bar.sync and its like.
+// Barriers of the threads of a block: bar.sync and its variants.
 #include "machine/part.hpp"
 #include "isa/sync/barrier.hpp"
 #include "isa/program.hpp"
@@ -9,21 +9,21 @@
 
 namespace autosched::emulator {
 
-// The barriers of the blocks that run together.
+// The barriers of the resident blocks.
 struct Barriers : Unit {
   using Unit::Unit;
 
   struct Barrier {
     unsigned expected = 0;  // threads
     unsigned arrived = 0;
-    bool whole = true;  // of the block, however many threads it has
-    SiteIndex site = 0;             // of the first arrival
-    std::vector<unsigned> waiting;  // warps that go on when it completes
+    bool whole = true;  // of the block, regardless of its number of threads
+    SiteIndex site = 0;             // first arrival
+    std::vector<unsigned> waiting;  // warps that continue when it completes
     Knowledge joined;
     std::vector<std::pair<unsigned, Epoch>> arrivals;  // warps, each with its epoch
-    std::vector<std::pair<unsigned, Epoch>> before;    // those of the last time that it completed
+    std::vector<std::pair<unsigned, Epoch>> before;    // those of its previous completion
   };
-  PerBlock<std::vector<Barrier>> list{parking};  // of all blocks that run together
+  PerBlock<std::vector<Barrier>> list{parking};  // of all resident blocks
 };
 
 namespace {
@@ -44,10 +44,10 @@ bool is_complete(Machine& machine, const Barrier& b, unsigned rank) {
   return there >= b.expected;
 }
 
-// A barrier of the whole block goes on without threads that have exited: the hardware does so since Volta. Who has gone
-// around it to something behind it has done that without having waited.
+// A barrier of the whole block continues without threads that have exited, as in hardware since Volta. A thread that
+// skips it and has an effect after it has not waited.
 void report_exited(Machine& machine, const Barrier& b, unsigned id, unsigned rank) {
-  constexpr unsigned last_note = 75;  // of architectures
+  constexpr unsigned last_note = 75;  // last architecture for which it is a note
   const auto exited = [rank, &machine](const Thread& t) {
     return t.rank == rank && t.state == State::exited && t.lane < machine.warp_lanes[t.warp];
   };
@@ -65,7 +65,7 @@ void report_exited(Machine& machine, const Barrier& b, unsigned id, unsigned ran
   }
 }
 
-// The warps that go on.
+// The warps that continue.
 std::vector<unsigned> complete(Machine& machine, Barrier& b, unsigned id, unsigned rank) {
   if (b.whole) report_exited(machine, b, id, rank);
   for (const unsigned v : b.waiting) {
@@ -107,7 +107,7 @@ bool arrive_at_barrier(Machine& machine, unsigned w, int id, int count, bool wai
   b.arrived += whole_block ? machine.warp_lanes[w] : warp_size;
   const Epoch arrival = machine.clocks.now[w];
   machine.clocks.advance(w);
-  // In another order of the warps this arrival would have been one of the time before.
+  // In another order of the warps this arrival would belong to the previous use of the barrier.
   for (const auto& [v, epoch] : b.before) {
     if (v != w && machine.clocks.seen(w, v) < epoch) {
       FINDING(machine.report, invalid_argument, machine.self->site,

@@ -7,11 +7,11 @@
 
 namespace autosched::emulator {
 
-// All living threads of a warp have reached a barrier. False where its arguments are invalid; `completed` lists the warps
-// that go on.
+// All living threads of a warp have reached a barrier. Returns false for invalid arguments; `completed` lists the warps
+// that continue.
 bool arrive_at_barrier(Machine& machine, unsigned w, int id, int count, bool waits, std::vector<unsigned>& completed);
-// All threads of a warp have exited: barriers of the whole block wait for those that have not (Volta and later). The
-// numbers of those that go on, each with the warps that do.
+// All threads of a warp have exited: barriers of the whole block wait only for the others (Volta and later). Returns
+// the numbers of the completed barriers, each with the warps that continue.
 std::vector<std::pair<int, std::vector<unsigned>>> leave_barriers(Machine& machine, unsigned w);
 // Threads wait at a barrier that others never reach.
 void report_waiting_at_barriers(Machine& machine);

@@ -1,5 +1,5 @@
-// Clusters: mapa, getctarank, barrier.cluster (PTX ISA 9.7.13.4), and what the blocks of a chip share out: the registers
-// of setmaxnreg (9.7.19.5).
+// Clusters: mapa, getctarank, barrier.cluster (PTX ISA 9.7.13.4), and registers that warps exchange by setmaxnreg
+// (9.7.19.5).
 #include "machine/part.hpp"
 #include "isa/warps.hpp"
 #include "isa/program.hpp"
@@ -8,12 +8,12 @@
 
 namespace autosched::emulator::ptx {
 
-// The barrier of the running cluster, and the registers that its blocks share out.
+// The barrier of the running cluster, and the registers that the warps of its blocks share.
 struct Cluster : Unit {
   using Unit::Unit;
 
   struct ClusterBarrier {
-    std::vector<unsigned> arrived;  // by warp: how many times
+    std::vector<unsigned> arrived;  // by warp: number of arrivals
     std::vector<unsigned> waited;
     std::vector<Knowledge> joining;  // by phase modulo 2
     SiteIndex site = 0;
@@ -22,7 +22,7 @@ struct Cluster : Unit {
     unsigned free = 0;
   };
   PerBlock<ClusterBarrier> barrier{parking};
-  PerBlock<std::vector<Knowledge>> fenced{parking};  // by warp: what its last fence for the cluster published
+  PerBlock<std::vector<Knowledge>> fenced{parking};  // by warp: knowledge published by its last fence for the cluster
   PerBlock<std::vector<Pool>> pools{parking};                // by block
   PerBlock<std::vector<unsigned>> registers_of{parking};     // by warp, of a thread
   PerBlock<std::vector<SiteIndex>> asks{parking};            // by warp: where it waits for registers
@@ -34,7 +34,7 @@ using Pool = Cluster::Pool;
 
 constexpr unsigned registers_of_sm = 65536, most_registers = 256;
 
-// What a block may have at most: as many blocks as its kernel demands (.minnctapersm) share the registers of an SM.
+// Most registers of a block: as many blocks as its kernel demands (.minnctapersm) share the registers of an SM.
 unsigned registers_of_block(Machine& machine) { return registers_of_sm / machine.program.blocks_of_sm; }
 
 bool is_live(Machine& machine, unsigned w) {
@@ -124,7 +124,7 @@ void rank_of_operand(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// immediate 1: registers of a thread; 2: inc.
+// immediate 1: registers per thread; 2: inc.
 void set_registers(Warp& w, const Instruction& i, Lanes) {
   Machine& machine = *w.machine;
   const auto wanted = static_cast<unsigned>(i.immediate[1]);
@@ -138,7 +138,7 @@ void set_registers(Warp& w, const Instruction& i, Lanes) {
   }
   Pool& pool = machine.cluster.pools[w.index / block_warps(machine)];
   unsigned& mine = machine.cluster.registers_of[w.index];
-  // Where the compiler was free, nobody here knows what it chose.
+  // If the compiler was free to choose, its choice is unknown here.
   if (mine != most_registers && (more ? wanted < mine : wanted > mine)) {
     FINDING(machine.report, invalid_argument, i.site, "setmaxnreg.%s to %u registers by a warp that has %u",
             more ? "inc" : "dec", wanted, mine);
@@ -181,7 +181,7 @@ void start_block_cluster(Machine& machine) {
   machine.cluster.barrier.waited.assign(machine.warp_count, 0);
   machine.cluster.barrier.joining.assign(2, Knowledge{});
   machine.cluster.fenced.assign(machine.warp_count, Knowledge{});
-  // What a thread has at first is the compiler's choice; at most this.
+  // The compiler chooses the initial number of registers; at most this.
   const unsigned first = std::min(registers_of_block(machine) / (block_warps(machine) * warp_size) / 8 * 8, most_registers);
   machine.cluster.pools.assign(cluster_blocks(machine),
                                Pool{registers_of_block(machine) - first * block_warps(machine) * warp_size});

@@ -1,13 +1,13 @@
-// Blocks of a cluster, which wait for each other.
+// Synchronisation of the blocks of a cluster.
 #pragma once
 #include "isa/ptx.hpp"
 
 namespace autosched::emulator::ptx {
 
 void start_block_cluster(Machine& machine);
-// A fence by some lanes that a relaxed arrival at the barrier of the cluster may publish.
+// A fence by some lanes that a relaxed arrival at the cluster's barrier may publish.
 void note_fence(Warp& w, Lanes lanes);
-// Nobody can go on: says who waits for blocks of the cluster, or for registers.
+// Reports who waits for blocks of the cluster, or for registers, if no thread can continue.
 void report_waiting_for_cluster(Machine& machine);
 
 }  // namespace autosched::emulator::ptx

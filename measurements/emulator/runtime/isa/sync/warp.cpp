@@ -1,5 +1,5 @@
-// What lanes of a warp do together: shuffles, votes, match, redux, elect: PTX ISA 9.7.9 and 9.7.13. Source 0 is the
-// mask; a handler runs once all lanes of it are there, each perhaps at an instruction of its own.
+// Warp-wide instructions: shuffles, votes, match, redux, elect: PTX ISA 9.7.9 and 9.7.13. Source 0 is the mask; a
+// handler runs once all of its lanes have arrived, each perhaps at its own instruction.
 #include <algorithm>
 #include <cmath>
 
@@ -31,7 +31,7 @@ void shuffle(Warp& w, const Instruction&, Lanes lanes) {
   u32 values[warp_size] = {};
   std::uint64_t known[warp_size] = {};
   SiteIndex origins[warp_size] = {};
-  SiteIndex undecided[warp_size] = {};  // why a lane does not know whom it asks; 0: it does
+  SiteIndex undecided[warp_size] = {};  // why a lane does not know its source lane; 0: it does
   for_lanes(lanes, [&](unsigned k) {
     const Instruction& i = of(w, k);
     for (const unsigned s : {2u, 3u}) {
@@ -61,7 +61,7 @@ void shuffle(Warp& w, const Instruction&, Lanes lanes) {
     if (!takes_part && machine.garbage != 0) fill_garbage(machine, &to, sizeof to);
     if (i.destinations > 1) set_predicate(w, i.destination(1), k, inside);
     define(w, i, k);
-    // The value of a lane that takes no part is undefined, as is that of an undefined register.
+    // The value of a lane that does not participate is undefined, as is that of an undefined register.
     const bool has_origin = takes_part && origins[from] != 0;
     if (undecided[k] == 0) {
       set_known(w, i.destination(0), 4, k, takes_part ? known[from] : 0, has_origin ? origins[from] : i.site);
@@ -137,7 +137,8 @@ void reduce(Warp& w, const Instruction&, Lanes lanes) {
   });
 }
 
-// redux of f32 (sm_100a). immediates: 1: 0 min, 1 max; 2: of absolute values. With .NaN a NaN wins, else a number does.
+// redux of f32 (sm_100a). immediates: 1: 0 min, 1 max; 2: of absolute values. With .NaN any NaN wins, otherwise a
+// number does.
 void reduce_f32(Warp& w, const Instruction&, Lanes lanes) {
   float result = 0;
   bool first = true, any_nan = false;
@@ -170,13 +171,13 @@ void elect(Warp& w, const Instruction&, Lanes lanes) {
   });
 }
 
-// A warp's epoch ends for those of its lanes that synchronize. What other lanes know and have done stays theirs.
+// Ends a warp's epoch for the lanes that synchronise. Other lanes keep their own knowledge and actions.
 void synchronize(Warp& w, const Instruction&, Lanes lanes) {
   Machine& machine = *w.machine;
   if (lanes == live_lanes(w)) {
     machine.clocks.advance(w.index);
   } else {
-    // Lanes that have exited are ordered with who names them.
+    // Lanes that have exited are ordered before those that name them.
     const auto first = static_cast<unsigned>(__builtin_ctz(lanes));
     machine.clocks.share(w.index, w.values<u32>(of(w, first).source(0))[first] | lanes, live_lanes(w));
   }

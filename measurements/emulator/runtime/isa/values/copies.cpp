@@ -1,6 +1,5 @@
-// Follows what loads of global memory have read through moves, lane by lane, up to the stores that take it unchanged. Two
-// threads that store what they have loaded from one place, which the launch does not write, store the same, whatever is
-// there.
+// Follows values loaded from global memory through moves, lane by lane, up to stores that write them unchanged. Two
+// threads that store values loaded from the same location, which the launch does not write, store the same value.
 #include <algorithm>
 #include <deque>
 #include <string_view>
@@ -13,15 +12,15 @@
 
 namespace autosched::emulator::ptx {
 
-// The numbers of registers that hold copies, by instruction.
+// Numbers of the registers that hold copies, by instruction.
 struct Copies {
   std::deque<std::vector<std::uint32_t>> numbers;
 };
 
 namespace {
 
-constexpr std::size_t most_followed = 256;  // registers of a program
-constexpr unsigned size_shift = 56;         // in a place: the bytes of what was loaded, above its address
+constexpr std::size_t most_followed = 256;  // registers of a kernel
+constexpr unsigned size_shift = 56;         // in a location: the size of the loaded value is stored above its address
 
 bool is_global(const Instruction& i) { return i.immediates > 3 && i.immediate[3] < 2; }  // or generic
 bool is_load(const Instruction& i) {
@@ -34,7 +33,7 @@ bool moves(const Instruction& i) {
   return i.copies && i.destinations == 1 && i.sources == 1 && i.width_of_destination(0) == i.width_of_source(0);
 }
 
-using Registers = std::unordered_map<std::uint32_t, std::uint32_t>;  // and their numbers
+using Registers = std::unordered_map<std::uint32_t, std::uint32_t>;  // registers and their numbers
 
 template <class Step>
 void until_all(Machine& machine, Registers& found, Step step) {
@@ -44,8 +43,8 @@ void until_all(Machine& machine, Registers& found, Step step) {
   }
 }
 
-// Registers that stores take values from, and those that are moved there; not those of what a warp does together, which
-// is not followed.
+// Registers from which stores take values, and the registers moved to them. Registers of warp-wide instructions are not
+// followed.
 Registers stored_registers(Machine& machine) {
   Registers stored;
   until_all(machine, stored, [&](const Instruction& i) {
@@ -65,7 +64,7 @@ Registers stored_registers(Machine& machine) {
 }  // namespace
 
 void find_copies(Machine& machine) {
-  if (machine.program.functions.size() > 1) return;  // calls keep and give back registers
+  if (machine.program.functions.size() > 1) return;  // calls save and restore registers
   const Registers stored = stored_registers(machine);
   Registers followed;
   const auto follow = [&](std::uint32_t at) {

@@ -1,12 +1,12 @@
-// What comes of values that lanes load while others write them. Lanes that hold copies of what others store, as those of
-// Triton's layouts do, and code that reads ahead, load what they then drop: such a race harms nothing.
+// Decides what becomes of values that lanes load while others write them. Lanes that hold copies of what others store
+// (as in Triton's layouts), and code that prefetches, load values that they then drop: such a race is harmless.
 //
-// Where a value may go is read off the program: forwards from the load through registers, whatever the order of the
-// instructions. Its effects are the instructions by which it leaves registers: stores, atomics, products of a whole warp.
-// Shuffles take it to other lanes. It is dropped where no lane that it may have come to has executed an effect since.
-// A compare-and-swap at the place of the load that compares with the value is none: it does nothing unless the value is there.
-// Fragments that are loaded a step ahead have the registers of those in use: only the first effects on the ways from the
-// load count, up to where its registers are written anew.
+// The possible destinations of a value are determined from the kernel's code: forwards from the load through registers,
+// in any order of the instructions. Its effects are the instructions through which it leaves registers: stores,
+// atomics, products of a whole warp. Shuffles take it to other lanes. It is dropped if no lane that may hold it has
+// executed an effect since. A compare-and-swap at the location of the load, which compares with the value, is not an
+// effect: it does nothing unless the value is there. Fragments that are loaded a step ahead reuse registers in use:
+// only the first effects on paths from the load count, until its registers are overwritten.
 #include <algorithm>
 #include <bit>
 #include <map>
@@ -28,34 +28,34 @@ namespace autosched::emulator {
 
 using namespace ptx;
 
-// Reads of values that others write, and what comes of them.
+// Reads of values that other lanes write, and what becomes of them.
 struct DroppedValues : Unit {
   using Unit::Unit;
 
-  // Where a value goes. ``lost``: further than is followed here, as into an address, a decision, or a device function.
-  // ``reach``: it comes to lanes whose numbers differ from its own in these bits.
+  // Destinations of a value. ``lost``: it goes where it is not followed, such as into an address, a decision, or a
+  // device function. ``reach``: it goes to lanes whose numbers differ from its own in these bits.
   struct Use {
     bool decides = false, lost = false;
     std::uint32_t reach = 0;
     std::vector<std::uint32_t> effects;
-    std::vector<Guard> skipped;  // of what branches that it decides skip
-    std::vector<const Instruction*> ends;  // loads behind which nothing can come of it
+    std::vector<Guard> skipped;  // guards of what branches decided by it skip
+    std::vector<const Instruction*> ends;  // loads after which nothing can depend on it
   };
   struct Watched {
     Kind kind;
     SiteIndex site, load;  // of the finding, and of the read
-    const Instruction* instruction;  // the load, where it is known: nullptr
+    const Instruction* instruction;  // the load if known, else nullptr
     Who reader;
-    std::uint32_t lanes;  // of the reader's warp
+    std::uint32_t lanes;  // lanes of the reader's warp
     std::uint64_t since;
   };
   PerBlock<std::vector<Watched>> watched{parking};
-  std::uint64_t begun = 0;  // the running blocks
+  std::uint64_t begun = 0;  // start of the running blocks
   std::uint64_t effects_so_far = 0;
-  std::unordered_map<std::uint64_t, bool> races;  // by kind and site: whether one of them is a fault
+  std::unordered_map<std::uint64_t, bool> races;  // by kind and site: whether any of them is a fault
   Parked<std::uint64_t> parked_begun{parking, begun};
 
-  // What was found about loads and stores of the program.
+  // Cached properties of the kernel's loads and stores.
   std::unordered_map<SiteIndex, Use> uses_of_sites;
   std::unordered_map<const Instruction*, Use> uses_of_loads;
   std::unordered_map<std::uint64_t, bool> stored_before;
@@ -76,7 +76,7 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> be
 
 bool is_shuffle(const Instruction& i) { return std::string_view(i.row->name) == "shfl"; }
 
-// The bits that are set in any of the numbers that a register may hold; nothing where they are not constants.
+// The bits set in any of the numbers that a register may hold; nothing if they are not constants.
 std::optional<std::uint64_t> bits_of(Machine& machine, std::uint32_t slot) {
   if (const auto number = constant_number(machine, slot)) return number;
   std::optional<std::uint64_t> bits;
@@ -89,7 +89,7 @@ std::optional<std::uint64_t> bits_of(Machine& machine, std::uint32_t slot) {
   return bits;
 }
 
-// The bits of the numbers of lanes in which a shuffle's reader differs from its source.
+// The bits of the lane number in which a shuffle's reader differs from its source.
 std::uint32_t reach_of(Machine& machine, const Instruction& shuffle) {
   constexpr std::int64_t butterfly = 2;  // ptx/forms.py
   constexpr std::uint32_t all = warp_size - 1;
@@ -99,7 +99,7 @@ std::uint32_t reach_of(Machine& machine, const Instruction& shuffle) {
 
 bool is_load(const Instruction& i) { return is_one_of(i.row->name, {"ld"}) && i.flow != Flow::branch; }
 
-// The value decides whether an instruction executes.
+// Whether the value decides if an instruction executes.
 void decide(Machine& machine, const Instruction& i, Use& use) {
   use.decides = true;
   const auto guards = i.flow == Flow::branch
@@ -118,7 +118,7 @@ bool has_effect(const Instruction& i) {
   return i.flow != Flow::plain || i.destinations == 0 || is_one_of(name, {"st", "atom", "red", "cp."});
 }
 
-// Registers that hold what was loaded, what a compare-and-swap that checks it has returned, and what was made of it.
+// Registers that hold the loaded value, the result of a compare-and-swap that checks it, and what was computed from it.
 struct Flowing {
   std::unordered_set<std::uint32_t> loaded, checked, tainted;
 };
@@ -128,10 +128,10 @@ bool is_check(const Instruction& i, const Instruction& load, const Flowing& flow
          i.immediate[0] == load.immediate[0] && flowing.loaded.contains(i.source(1));
 }
 
-// Whether an instruction is a check, or looks whether that has found the value.
+// Whether an instruction is such a check, or tests its result.
 bool checks(const Instruction& i, const Instruction& load, const Flowing& flowing) {
   if (is_check(i, load, flowing)) return true;
-  constexpr int equal = 0, different = 1;  // of forms.py's comparisons
+  constexpr int equal = 0, different = 1;  // comparisons of forms.py
   if (!is_one_of(i.row->name, {"setp."}) || (i.immediate[0] != equal && i.immediate[0] != different)) return false;
   const std::uint32_t a = i.source(0), b = i.source(1);
   return (flowing.loaded.contains(a) && flowing.checked.contains(b)) || (flowing.loaded.contains(b) && flowing.checked.contains(a));
@@ -170,7 +170,7 @@ void follow(Machine& machine, const Instruction& i, const Instruction& load, Flo
   tainted.insert(i.operand, sources);
 }
 
-using Slots = std::vector<std::uint32_t>;  // in order
+using Slots = std::vector<std::uint32_t>;  // in ascending order
 
 bool holds(const Slots& slots, std::uint32_t slot) { return std::binary_search(slots.begin(), slots.end(), slot); }
 
@@ -179,7 +179,7 @@ bool takes(const Instruction& i, const Slots& slots) {
                      [&](std::uint32_t at) { return holds(slots, at); });
 }
 
-// What an instruction makes of a value that is in some registers: those that hold it, or what was made of it, behind it.
+// The registers that hold the value, or what was computed from it, after an instruction.
 Slots pass(Machine& machine, const Instruction& i, Slots held, Use& use) {
   if (i.guard != 0 && holds(held, i.guard)) decide(machine, i, use);
   const std::uint32_t* const sources = i.operand + i.destinations;
@@ -201,14 +201,14 @@ Slots pass(Machine& machine, const Instruction& i, Slots held, Use& use) {
   return held;
 }
 
-// An instruction on a way from the load, and the registers that hold of its value before it.
+// An instruction on a path from the load, and the registers that hold the value before it.
 using Step = std::pair<std::size_t, Slots>;
 
-// The same on each way that the program may take from the loads; nothing where there are too many, or it jumps by a table.
+// All such steps on every possible path from the loads; nothing if there are too many, or for indirect jumps.
 std::optional<Use> trace_ways(Machine& machine, const std::vector<const Instruction*>& loads) {
   constexpr std::size_t most_steps = 1 << 16;
   Use use;
-  std::map<Step, std::vector<const Step*>> steps;  // and where they come from
+  std::map<Step, std::vector<const Step*>> steps;  // steps and their predecessors
   std::vector<const Step*> open, effects;
   const auto reach = [&](const Step* from, std::size_t pc, Slots slots) {
     if (pc >= machine.program.code.size() || slots.empty()) return;
@@ -236,7 +236,7 @@ std::optional<Use> trace_ways(Machine& machine, const std::vector<const Instruct
     const bool leaves = i.flow == Flow::branch || i.flow == Flow::leave || i.flow == Flow::exit || i.flow == Flow::trap;
     if (!leaves || i.guard != 0) reach(step, pc + 1, behind);
   }
-  std::unordered_set<const Step*> lead(effects.begin(), effects.end());  // to an effect
+  std::unordered_set<const Step*> lead(effects.begin(), effects.end());  // steps that lead to an effect
   while (!effects.empty()) {
     const Step* const step = effects.back();
     effects.pop_back();
@@ -254,7 +254,7 @@ std::optional<Use> trace_ways(Machine& machine, const std::vector<const Instruct
   return use;
 }
 
-// Of a load, or of all those of a line of the source.
+// For one load, or for all loads of a source line.
 Use trace(Machine& machine, const std::vector<const Instruction*>& loads) {
   Use use;
   Flowing flowing;
@@ -262,8 +262,9 @@ Use trace(Machine& machine, const std::vector<const Instruction*>& loads) {
     const Instruction& i = *at;
     if (loads.size() > 1 && only_computes(i)) continue;
     flowing.tainted.insert(i.operand, i.operand + i.destinations);
-    // A copy from memory to memory, such as one of TMA, and an atomic take the value on by themselves. Not so that of a
-    // tensor map by a whole warp: it waits for the lanes that have written, so that a missing bar.warp.sync harms nothing.
+    // A copy from memory to memory, such as one of TMA, and an atomic pass the value on by themselves. A tensor-map
+    // update by a whole warp does not: it waits for the lanes that have written, so that a missing bar.warp.sync is
+    // harmless.
     if ((i.destinations == 0 && i.flow == Flow::plain) || is_one_of(i.row->name, {"atom", "red"})) use.lost = true;
   }
   if (loads.empty()) return use;
@@ -299,7 +300,7 @@ const Use& use_of(Machine& machine, const Instruction& load) {
   return at->second;
 }
 
-constexpr std::size_t most_watched = 1 << 16;  // of the running blocks
+constexpr std::size_t most_watched = 1 << 16;  // limit for the running blocks
 
 std::uint64_t race_of(Kind kind, SiteIndex site) { return static_cast<std::uint64_t>(kind) << 32 | site; }
 
@@ -324,7 +325,7 @@ bool is_used(Machine& machine, const Watched& one) {
 
 bool goes_nowhere(const Use& use) { return !use.lost && use.effects.empty() && use.skipped.empty(); }
 
-// Whether it is still open what comes of a read at a line.
+// Whether the fate of a read at a line is still undecided.
 bool may_be_dropped(Machine& machine, Kind kind, SiteIndex load, Who reader) {
   const auto [race, is_new] = machine.dropped.races.try_emplace(race_of(kind, machine.self->site), false);
   if (race->second || goes_nowhere(use_of(machine, load))) return false;
@@ -332,7 +333,8 @@ bool may_be_dropped(Machine& machine, Kind kind, SiteIndex load, Who reader) {
   return !race->second;
 }
 
-// Who writes later has read what it was: that is no race, though it stands with the reads of other lanes.
+// A thread that writes later has read the old value itself: that is not a race, although it is recorded with the reads
+// of other lanes.
 std::uint32_t others_of(Machine& machine, Who reader, bool just_now) {
   const std::uint32_t lanes = lanes_of(reader);
   return !just_now && warp_of(machine.self->who) == warp_of(reader) ? lanes & ~lanes_of(machine.self->who) : lanes;
@@ -356,7 +358,7 @@ void watch_read(Machine& machine, Kind kind, SiteIndex load, Who reader, bool ju
     machine.dropped.watched.push_back(of_line);
     return;
   }
-  // Of the loads of that line, those that have read there; since when, if they have read the same ever since.
+  // The loads of that line that have read this location; and since when, if they have always read the same.
   const auto lane = static_cast<unsigned>(std::countr_zero(lanes));
   const auto first = reinterpret_cast<std::uint64_t>(address);
   bool any = false;
@@ -387,7 +389,7 @@ void watch_earlier_read(Machine& machine, SiteIndex load, Who reader, Who writer
     if (only_computes(*i)) continue;
     const LastRead* const r = i->reading == 0 ? nullptr : w.last_reads[i->reading].get();
     if (i->reading != 0 && r == nullptr) continue;
-    // Which of several that the write need not come after was there is not known.
+    // It is unknown which of several unordered writes was read.
     const bool is_known =
         r != nullptr && (r->before == 0 || machine.clocks.ordered(who_of(warp_of(reader), whole_warp), r->before, writer));
     if (is_known && !r->holds(address)) continue;
@@ -420,7 +422,7 @@ void lower_harmless_races(Machine& machine) {
 
 namespace {
 
-// Where, in the text of the program, the first thing is made of what a load has read: it leaves its register, or decides.
+// Where the loaded value is first used in the kernel's text: it leaves its register, or decides something.
 std::size_t first_use(Machine& machine, std::size_t load) {
   const Instruction& from = machine.program.code[load];
   std::unordered_set<std::uint32_t> tainted(from.operand, from.operand + from.destinations);
@@ -442,7 +444,7 @@ bool any_between(Machine& machine, std::size_t begin, std::size_t end, Condition
                                     machine.program.code.begin() + static_cast<std::ptrdiff_t>(end), condition);
 }
 
-// Whether all loads of a line meet a condition of where they and their first uses stand.
+// Whether all loads of a line satisfy a condition on their position and that of their first uses.
 template <class Condition>
 bool all_loads(Machine& machine, SiteIndex load, Condition condition) {
   bool any = false;
@@ -488,7 +490,7 @@ bool used_before_signal(Machine& machine, SiteIndex load) {
   return at->second;
 }
 
-// Behind a barrier is what can be reached from it without going back.
+// Code after a barrier is what can be reached from it without going back.
 bool skipped_barrier(Machine& machine, const Thread& thread, SiteIndex barrier) {
   const auto at_site = [&machine](SiteIndex site) {
     const auto found = std::find_if(machine.program.code.begin(), machine.program.code.end(),
@@ -499,7 +501,7 @@ bool skipped_barrier(Machine& machine, const Thread& thread, SiteIndex barrier) 
   if (from >= machine.program.code.size() || last >= machine.program.code.size()) return false;
   const std::uint32_t effect = machine.program.code[from].effect;
   if (machine.warps.all[thread.warp].effects[effect].of(thread.lane) > machine.dropped.begun)
-    return false;  // it has been there before
+    return false;  // visited before
   std::vector<bool>& reached = machine.dropped.behind_barriers[barrier];
   if (reached.empty()) {
     reached.resize(machine.program.code.size());

@@ -1,22 +1,22 @@
-// What values of registers become: numbers of the instructions by which they leave a lane, and what loads have read.
+// Where values in registers go: numbers of the instructions through which they leave a lane, and what loads have read.
 #pragma once
 #include "isa/ptx.hpp"
 
 namespace autosched::emulator {
 
-// Whether a thread that has exited has gone around a barrier, and done something behind it.
+// Whether a thread that has exited has skipped a barrier and had an effect after it.
 bool skipped_barrier(Machine& machine, const Thread& thread, SiteIndex barrier);
 
 }  // namespace autosched::emulator
 
 namespace autosched::emulator::ptx {
 
-// Numbers the effects of a program, and notes one of some lanes.
+// Numbers the effects of a kernel, and records an effect of some lanes.
 void number_effects(Machine& machine);
 void note_effect(Warp& w, const Instruction& i, Lanes lanes);
 void note_reading(Warp& w, const Instruction& i, unsigned lane, std::uint64_t address, unsigned bytes);
 void note_last_read(Warp& w, const Instruction& i, Lanes lanes, const unsigned* addresses, unsigned bytes);
-// Decides what has come of watched reads whose values a load overwrites now.
+// Decides about watched reads whose values are overwritten by a load now.
 bool watches_reads(Machine& machine);
 void settle_overwritten(const Warp& w, const Instruction& load, Lanes lanes);
 void start_block_effects(Machine& machine);

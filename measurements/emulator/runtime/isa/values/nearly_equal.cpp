@@ -1,6 +1,6 @@
-// Compares two values that one instruction stores. PTX stores bits, so the number format comes from the instructions that
-// compute them: the analysis goes back from the store's registers along moves, shuffles and operations on bits to
-// instructions with a type.
+// Compares two values that one instruction stores. PTX stores bits, so the number format is derived from the
+// instructions that compute the values: the analysis goes backwards from the store's registers through moves, shuffles
+// and bit operations to instructions with a type.
 #include "machine/part.hpp"
 #include "isa/warps.hpp"
 #include "memory/nearly_equal.hpp"
@@ -24,11 +24,11 @@
 
 namespace autosched::emulator {
 
-// What stores put into memory, as far as it is known.
+// Types of the values that stores write to memory, as far as they are known.
 struct NearlyEqualStores {
   enum NumberFormat : unsigned { f32, f64, f16, bf16, e4m3, e5m2, num_formats };
-  using Formats = unsigned;  // a bit for each
-  // A register from which a stored number was added up.
+  using Formats = unsigned;  // one bit per format
+  // A register from which a stored sum was computed.
   struct Term {
     std::uint32_t slot;
     unsigned width;
@@ -36,8 +36,8 @@ struct NearlyEqualStores {
   };
   struct Stored {
     Formats formats = 0;
-    bool is_known = true;  // else words are taken for f32, if they can be
-    std::vector<Term> terms;  // where 16-bit numbers are among them, the last ones first
+    bool is_known = true;  // otherwise words are assumed to be f32 if possible
+    std::vector<Term> terms;  // if there are 16-bit numbers among them, the last terms come first
     NumberFormat coarsest = f64;
     double largest[num_formats] = {};
   };
@@ -55,9 +55,9 @@ using ptx::Instruction;
 
 constexpr Formats only(NumberFormat format) { return 1u << format; }
 
-// How far apart two sums of the same terms may be. `ulps` and `relative` are of the value itself, `of_largest` is of the
-// largest value that the instruction stores or, in 16 bits, of the largest term of this sum: where terms cancel, sums differ
-// by few units of what cancelled.
+// Allowed distance of two sums of the same terms. `ulps` and `relative` refer to the value itself, `of_largest` to the
+// largest value that the instruction stores or, for 16 bits, to the largest term of this sum: if terms cancel, sums
+// differ by a few units of the cancelled terms.
 struct Tolerance {
   int bytes;
   std::int64_t ulps;
@@ -80,8 +80,8 @@ double value_of(NumberFormat format, std::uint64_t bits) {
   }
 }
 
-// Whether two numbers are sums of the same terms. Sums of whole numbers are exact: they do not differ.
-// `coarsest`: the format to which any of what they were computed from has been rounded.
+// Whether two numbers are sums of the same terms. Sums of integers are exact, and do not differ. `coarsest`: the
+// coarsest format to which any of their inputs has been rounded.
 bool are_one_sum(NumberFormat format, NumberFormat coarsest, std::uint64_t a, std::uint64_t b, double& largest) {
   if (a == b) return true;
   const Tolerance& own = tolerances[format];
@@ -109,8 +109,8 @@ bool starts_with_one_of(std::string_view name, std::initializer_list<std::string
   return false;
 }
 
-// What an instruction makes: numbers of a format, or bits of its sources, or neither. `adds`: as integers, as compilers round
-// f32 to bf16 below sm_80, by a sum whose upper half they keep.
+// Result of an instruction: numbers of a format, bits of its sources, or neither. `adds`: as integers, which compilers
+// use to round f32 to bf16 below sm_80, by a sum whose upper half they keep.
 struct Making {
   Formats formats = 0;
   bool passes_on = false, adds = false;
@@ -143,9 +143,9 @@ Making making_of(const Instruction& i) {
   return {};
 }
 
-// The first of the sources, the last ones, that are terms of what an instruction computes: all of a sum, a difference, a
-// minimum or a change of sign or format, what a product is added to, and none of other instructions. What is multiplied or
-// exponentiated says nothing about the size of the result.
+// The index of the first source that is a term of the result (the last sources are): all of a sum, a difference, a
+// minimum or a change of sign or format, the addend of a product, and none for other instructions. Factors and
+// exponents do not bound the size of the result.
 unsigned first_term(const Instruction& i) {
   const std::string_view name = i.row->name;
   if (starts_with_one_of(name, {"add.", "sub.", "min", "max", "neg.", "abs.", "cvt"})) return 0;
@@ -179,7 +179,7 @@ Stored stored_by(Machine& machine, SiteIndex site) {
       }
     }
   };
-  // Each visit returns the first source from which to go on.
+  // Each visit returns the first source from which to continue.
   go_back(open, [&](const Instruction& i, const Making& making, std::uint32_t slot) {
     stored.formats |= making.formats;
     adds = adds || making.adds;
@@ -228,7 +228,7 @@ double largest_term(Machine& machine, const Stored& stored) {
 
 const unsigned char* bytes_of(const void* p, int at) { return static_cast<const unsigned char*>(p) + at; }
 
-// Small integers, which are subnormal as f32, are none.
+// Excludes small integers, which are subnormal as f32.
 bool may_be_f32(std::uint64_t bits) { return (bits >> 23 & 0xffu) != 0; }
 
 bool are_sums(NumberFormat format, const void* one, const void* other, int bytes, const Stored& stored, double& largest) {
@@ -254,7 +254,7 @@ bool nearly_equal(Machine& machine, const void* one, const void* other, int byte
   const double term = largest_term(machine, stored);
   for (unsigned format = 0; format < num_formats; ++format) {
     if ((stored.formats >> format & 1u) == 0) continue;
-    // Where the terms of this sum are known, what other threads store is no measure for it.
+    // If the terms of this sum are known, the values of other threads are irrelevant.
     double own = term;
     double& largest = stored.terms.empty() ? stored.largest[format] : own;
     if (are_sums(static_cast<NumberFormat>(format), one, other, bytes, stored, largest)) return true;

@@ -1,4 +1,5 @@
-// What a branch skips, for reads of racing values that decide it: where that is nothing to a lane, so is the value.
+// What a branch skips, for racing values that decide the branch: if a lane would do none of it anyway, the value does
+// not matter.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,16 +14,16 @@ namespace autosched::emulator::ptx {
 struct Guard {
   std::uint32_t slot;
   bool negated;
-  // What computes it, in this order, from which thread it is; nothing where it does not follow from that.
+  // Instructions that compute it, in order, from the thread's indices; empty if it depends on anything else.
   std::optional<std::vector<const Instruction*>> steps;
 };
 
-// Whether an instruction touches no memory, as those that make the address of a load on the same line.
+// Whether an instruction accesses no memory, like those that compute the address of a load on the same line.
 bool only_computes(const Instruction& i);
-// The guards of what a forward branch skips, where all else that it skips computes registers that nothing behind it reads;
-// nothing where it skips more.
+// The guards of the code that a forward branch skips, if the rest of that code only computes registers that nothing
+// reads afterwards; nothing if it skips more.
 std::optional<std::vector<Guard>> guards_of_skipped(Machine& machine, std::size_t branch);
-// Whether a lane meets a guard, as far as that follows from which thread it is; true where it does not follow.
+// Whether a lane satisfies a guard, as far as that follows from its thread's indices; true if it does not follow.
 bool may_meet(Warp& w, const Guard& guard, unsigned lane);
 
 }  // namespace autosched::emulator::ptx

@@ -1,6 +1,6 @@
-// How undefined bits travel through instructions that move them, and what is said where they decide something. As in
-// valgrind's memcheck (Seward and Nethercote, "Using Valgrind to detect undefined value errors with bit-precision",
-// USENIX 2005): bitwise instructions bit by bit, sums up to the lowest unknown bit, all others as a whole.
+// Propagation of undefined bits through instructions, and findings where they decide something. As in valgrind's
+// memcheck (Seward and Nethercote, "Using Valgrind to detect undefined value errors with bit-precision", USENIX 2005):
+// bitwise instructions bit by bit, sums up to the lowest unknown bit, all others as a whole.
 #include "machine/part.hpp"
 #include "isa/numbers/bits.hpp"
 #include "isa/program.hpp"
@@ -15,16 +15,16 @@
 
 namespace autosched::emulator::ptx {
 
-// Reads of what was never written, and branches that choose between unknown values.
+// Reads of memory that was never written, and branches that choose between unknown values.
 struct UnknownValues {
-  // What a decision chooses: nothing but what registers hold, where all of it stands in the program between the branch and
-  // where its paths meet. ``end``: there; 0: it chooses more than that.
+  // Effect of a decision that only chooses register contents, if all of that code lies between the branch and the point
+  // where its paths meet. ``end``: that point; 0: it has other effects.
   struct Choice {
     std::size_t end = 0;
-    std::vector<std::pair<std::uint32_t, unsigned>> chosen;  // registers, and their widths
+    std::vector<std::pair<std::uint32_t, unsigned>> chosen;  // registers and their widths
   };
-  std::unordered_map<SiteIndex, Uninitialized> uninitialized;  // the first of each site
-  std::unordered_map<const Instruction*, Choice> choices;  // by the branch
+  std::unordered_map<SiteIndex, Uninitialized> uninitialized;  // the first read of each site
+  std::unordered_map<const Instruction*, Choice> choices;  // by branch
 };
 
 namespace {
@@ -57,7 +57,7 @@ u64 known_of_or(Warp& w, const Instruction& i, unsigned k) {
 }
 u64 known_of_xor(Warp& w, const Instruction& i, unsigned k) { return known(w, i, 0, k) & known(w, i, 1, k); }
 
-// A bit is known where every row of the table that the known bits leave possible says the same.
+// A bit is known if all rows of the table that the known bits allow agree.
 u64 known_of_lop3(Warp& w, const Instruction& i, unsigned k) {
   u64 zero = 0, one = 0;
   for (unsigned row = 0; row < 8; ++row) {
@@ -105,7 +105,7 @@ u64 known_of_bfe(Warp& w, const Instruction& i, unsigned k) {
   const u64 a = known(w, i, 0, k);
   const auto position = static_cast<u32>(value(w, i, 1, k)), length = static_cast<u32>(value(w, i, 2, k));
   if ((length & looked_at) == 0) return ~u64{0};
-  if (std::string_view(i.row->name).starts_with("bfe.s")) {  // what is above is known as the sign is
+  if (std::string_view(i.row->name).starts_with("bfe.s")) {  // the bits above are known if the sign is
     return wide ? static_cast<u64>(extract<std::int64_t>(static_cast<std::int64_t>(a), position, length))
                 : static_cast<u32>(extract<std::int32_t>(static_cast<std::int32_t>(a), position, length));
   }
@@ -121,13 +121,13 @@ u64 known_of_bfi(Warp& w, const Instruction& i, unsigned k) {
                                    : insert<u32>(static_cast<u32>(a), static_cast<u32>(b), position, length);
 }
 
-// Sums, differences and products: an unknown bit changes none below it.
+// Sums, differences and products: an unknown bit does not affect lower bits.
 u64 known_below(Warp& w, const Instruction& i, unsigned k) {
   u64 unknown = 0;
   for (unsigned s = 0; s < i.sources; ++s) unknown |= ~known(w, i, s, k) & ones_of(i.width_of_source(s));
   return (i.flags & sat) != 0 ? 0 : (unknown & -unknown) - 1;
 }
-// Pairs of 32 bits, and of 16 bits, that have nothing to do with each other.
+// Independent pairs of 32-bit, or 16-bit, values.
 u64 known_words(Warp& w, const Instruction& i, unsigned k) {
   u64 result = ~u64{0};
   for (unsigned s = 0; s < i.sources; ++s) {
@@ -270,7 +270,7 @@ SiteIndex origin_of_sources(Warp& w, const Instruction& i, Lanes undefined) {
 
 void report_undefined_sources(Warp& w, const Instruction& i, Lanes undefined) {
   const std::string_view name = i.row->name;
-  // Of exchanges the last one stays, and which that is is chance.
+  // The last of several exchanges wins, in an unknown order.
   if (name.starts_with("atom.cas") || name.starts_with("atom.exch") || name.starts_with("match")) leave_undecided(*w.machine);
   report_undefined(w, i, origin_of_sources(w, i, undefined), static_cast<unsigned>(__builtin_ctz(undefined)));
 }
@@ -299,7 +299,7 @@ const Choice& choice_at(Machine& machine, const Instruction& branch) {
     const Instruction& i = machine.program.code[k];
     const bool is_last = k + 1 == static_cast<std::size_t>(branch.immediate[0]);
     if (i.flow == Flow::branch && i.guard == 0 && is_last && static_cast<std::size_t>(i.immediate[0]) > k) {
-      end = static_cast<std::size_t>(i.immediate[0]);  // over the other path
+      end = static_cast<std::size_t>(i.immediate[0]);  // skips the other path
     } else if (!add_to(choice, i)) {
       return choice;
     }
@@ -338,7 +338,7 @@ void report_undefined_guard(Warp& w, const Instruction& i, Lanes undefined) {
 }
 
 namespace {
-// Whether a result says yes or no, or as good as that, of values of which most get the same answer.
+// Whether a result is a truth value, or nearly so: most operands give the same answer.
 bool answers(const Instruction& i) {
   constexpr std::string_view counts[] = {"clz.", "popc.", "bfind.", "fns."};
   const std::string_view name = i.row->name;
@@ -354,7 +354,7 @@ void execute_undefined(Warp& w, const Instruction& i, Lanes active, Lanes undefi
   }
   const SiteIndex origin = undefined != 0 ? origin_of_sources(w, i, undefined) : SiteIndex{0};
   if (std::string_view(i.row->name) == "mma") return multiply_unknown(w, i, origin);
-  // What is known of the results is asked before they, which may be sources too, are written.
+  // The known bits of the results are computed before the results are written, as these may also be sources.
   constexpr unsigned most = 8;
   u64 bits[warp_size][most] = {};
   const bool moves = std::string_view(i.row->name).starts_with("mov") && i.destinations <= most &&

@@ -1,4 +1,4 @@
-// The launch's buffers between guard zones, whole or backed where they are touched, and what they hold at the end.
+// The launch's buffers between guard zones, whole or backed on first access, and their final contents.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -48,15 +48,15 @@ bool global_shadow::any_variable(Machine& machine) {
 
 namespace {
 
-// A number that is a function of the seed and of the place of an element alone, the same in measurements/emulator/sparse.py:
-// the integer hash lowbias32 (Wellons, "Prospecting for Hash Functions").
+// A number that depends only on the seed and an element's position, the same in measurements/emulator/sparse.py: the
+// integer hash lowbias32 (Wellons, "Prospecting for Hash Functions").
 std::uint32_t number_of(std::uint32_t x) {
   x = (x ^ x >> 16) * 0x7feb352du;
   x = (x ^ x >> 15) * 0x846ca68bu;
   return x ^ x >> 16;
 }
 
-// What the elements of a sparse input of floats may be: 1, 2, 3, and the bit that is the sign.
+// Possible elements of a sparse input of floats: 1, 2, 3, and the sign bit.
 struct SmallFloats {
   unsigned of[3], sign;
 };
@@ -70,13 +70,13 @@ SmallFloats small_floats(BufferSpec::Content content) {
   }
 }
 
-// Fills a page of a sparse input from its element ``first`` on, by integers from 1 to 3 with a sign, so that sums are exact
-// and no term is zero; or by bits, but never all ones.
+// Fills a page of a sparse input from its element ``first`` on, with integers from 1 to 3 and a sign, so that sums are
+// exact and no term is zero; or with bits, but never all ones.
 template <class Element>
 void generate(const BufferSpec& spec, std::uint64_t first, char* page, std::size_t count) {
   const bool are_bits = spec.content == BufferSpec::Content::bits;
   const SmallFloats floats = small_floats(spec.content);
-  // No page lies on both sides of a multiple of 2^32 elements.
+  // No page spans a multiple of 2^32 elements.
   const std::uint32_t salt =
       number_of(static_cast<std::uint32_t>(spec.seed) + 0x9e3779b9u * static_cast<std::uint32_t>(first >> 32));
   for (std::size_t i = 0; i < count; ++i) {
@@ -91,7 +91,7 @@ void generate(const BufferSpec& spec, std::uint64_t first, char* page, std::size
   }
 }
 
-// What an array that nobody has written holds.
+// Contents of an array that was never written.
 void fill_empty(Machine& machine, char* begin, std::size_t bytes) {
   if (machine.garbage != 0) {
     fill_garbage(machine, begin, bytes);
@@ -141,7 +141,7 @@ void for_marks(Machine& machine, const std::function<void(Mark*, std::size_t)>& 
   for (Buffer& b : machine.buffers.list) {
     if (b.marks[0] != nullptr && !(machine.launch.sparse && is_array(b))) visit(b.marks[0], 3 * b.words());
   }
-  for (const Page& page : machine.buffers.touched_pages) {  // of arrays that may have billions of cells
+  for (const Page& page : machine.buffers.touched_pages) {  // arrays may have billions of cells
     Buffer& b = *page.buffer;
     if (b.marks[0] == nullptr) continue;
     const std::size_t each = std::size_t{b.cell_bytes} * b.cells_of_word, first = page.index * page_bytes / each;
@@ -153,7 +153,7 @@ void for_marks(Machine& machine, const std::function<void(Mark*, std::size_t)>& 
 }
 
 // Accesses of one line at addresses outside of all memory after which the launch ends. A GPU ends it at the first one.
-// Later ones may show further faults, but a walk along host pointers would go on until the time limit.
+// Later ones may reveal further faults, but a walk along host pointers would continue until the time limit.
 constexpr std::uint64_t most_wild = std::uint64_t{1} << 20;
 
 namespace {
@@ -227,7 +227,7 @@ std::vector<void*> reserve_buffers(Machine& machine, const std::vector<BufferSpe
       continue;
     }
     const std::size_t body = (spec.bytes + page - 1) / page * page;
-    // Not reserved: a page takes memory when it is touched.
+    // Not reserved: a page takes memory when it is first accessed.
     void* zone = mmap(nullptr, body + 2 * guard_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (zone == MAP_FAILED) {
       std::perror("emulator: cannot reserve a buffer");
@@ -284,7 +284,7 @@ namespace {
 
 // The block that wrote each of some elements last; all ones: none.
 void list_writers(Machine& machine, const Buffer& b, std::size_t first, std::size_t count, std::uint32_t* writers) {
-  Mark last = 0;  // of the stamp of a warp, which neighbours mostly share
+  Mark last = 0;  // of the stamp of a warp, which neighbouring elements mostly share
   std::uint32_t block = ~0u;
   for (std::size_t i = 0, alike = 1; i < count; i += alike) {
     const std::size_t cell = first + i, word = cell / b.cells_of_word;
@@ -301,7 +301,7 @@ void list_writers(Machine& machine, const Buffer& b, std::size_t first, std::siz
 
 void write_pages(Machine& machine, int file, const Buffer& b, const std::vector<Page>& pages) {
   const std::uint64_t of_page = page_bytes / b.spec.element_bytes;
-  std::vector<std::uint64_t> firsts, counts;  // of stretches of elements, of pages side by side
+  std::vector<std::uint64_t> firsts, counts;  // of ranges of elements, from adjacent pages
   std::uint64_t all = 0;
   for (const Page& page : pages) {
     const std::uint64_t first = page.index * of_page, count = std::min<std::uint64_t>(of_page, b.elements() - first);
@@ -369,7 +369,7 @@ std::uint64_t digest_of_variables(Machine& machine) {
 void begin_call(Machine& machine) {
   forget_glimpses(machine);
   for (Buffer& b : machine.buffers.list) {
-    // What is in variables, in the heap and in arrays that the kernel changes in place counts as written, as before.
+    // Contents of variables, the heap and arrays that the kernel changes in place count as written, as before.
     if (!b.writable() || b.spec.role >= BufferSpec::Role::variable) continue;
     if (b.spec.role == BufferSpec::Role::output) fill_empty(machine, b.begin, b.spec.bytes);
     b.forget_marks(machine);

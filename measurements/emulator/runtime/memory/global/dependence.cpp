@@ -1,4 +1,4 @@
-// What a launch may touch before it has waited for those before it in its stream, which it may overlap.
+// Memory that a launch may access before it has waited for earlier launches in its stream, which it may overlap.
 #include "memory/global/dependence.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace autosched::emulator {
 
 using namespace global_shadow;
 
-// The launches that the running one may overlap, as far as their memory is concerned.
+// Memory used by launches that the running one may overlap.
 struct Dependence : Unit {
   using Unit::Unit;
 
@@ -23,9 +23,9 @@ struct Dependence : Unit {
     Who who;
     Epoch epoch;
   };
-  std::vector<Stretch> unfinished[2];  // what they write, and what they read; by address, once the launch begins
+  std::vector<Stretch> unfinished[2];  // ranges that they write, and that they read; sorted by address once the launch begins
   bool sorted = false;
-  bool waited = false;  // a block did, before it let later launches begin
+  bool waited = false;  // a block has waited before it let later launches begin
   PerBlock<std::vector<Wait>> waits{parking};
   bool triggered = false;  // by the running blocks
   Parked<bool> parked_triggered{parking, triggered};

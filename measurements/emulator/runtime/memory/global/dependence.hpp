@@ -6,14 +6,15 @@ namespace autosched::emulator {
 
 struct Machine;
 
-// Before the launch: bytes that launches before it in its stream write, or may write; with `only_read` bytes that they read.
+// Before the launch: bytes that earlier launches in its stream write, or may write; with `only_read` bytes that they
+// read.
 void add_unfinished(Machine& machine, const void* begin, std::size_t bytes, bool only_read);
 void start_block_dependence(Machine& machine);
-// The running thread waits for those launches: what they wrote is visible to who is ordered behind that.
+// The running thread waits for those launches: their writes are visible to threads that are ordered after that.
 void wait_for_launches(Machine& machine);
 // The running thread lets later launches begin.
 void launch_dependents(Machine& machine);
-// Whether a block has waited before it let later launches begin: with them, all launches before this one have ended.
+// Whether a block has waited before it let later launches begin: all earlier launches have then ended before these.
 bool waited_for_launches(Machine& machine);
 
 }  // namespace autosched::emulator

@@ -1,5 +1,5 @@
-// The heap of device code: malloc and free (CUDA C++ Programming Guide, dynamic global memory allocation). It lasts as long
-// as the region in which it lies with its books: in the memory of a program that is longer than a launch.
+// The heap of device code: malloc and free (CUDA C++ Programming Guide, dynamic global memory allocation). It lives as
+// long as the region that contains it and its bookkeeping: in a program's memory longer than a launch.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -14,15 +14,15 @@
 
 namespace autosched::emulator {
 
-// The heap, and where its books lie.
+// The heap, and the location of its bookkeeping.
 struct Heap {
   struct Allocation {
     std::uint64_t offset, bytes;
-    std::uint32_t made, freed;  // places, in the texts; freed: 0 while it is not
-    std::uint32_t made_in, freed_in;  // launches
+    std::uint32_t made, freed;  // positions in the texts; freed: 0 until it is freed
+    std::uint32_t made_in, freed_in;  // launch numbers
   };
-  // At the begin of the region, which is zero at first. Quarters of it follow: the data, which of their bytes hold a value,
-  // the allocations by their offsets; and the texts.
+  // At the start of the region, which is initially zero. It is followed by quarters: the data, flags of their defined
+  // bytes, the allocations by offset, and the texts.
   struct Books {
     std::uint64_t used, live, count, texts;
     std::uint64_t first;  // of the allocations that are not freed
@@ -33,10 +33,10 @@ struct Heap {
   unsigned char* defined = nullptr;
   Allocation* allocations = nullptr;
   char* texts = nullptr;
-  std::size_t quarter = 0, limit = std::size_t{8} << 20;  // of cudaLimitMallocHeapSize
-  std::size_t window = 0, window_end = 0;                 // of the data: what this launch may use
-  bool lasts = false;                                     // in the memory of a program
-  std::map<SiteIndex, std::uint32_t> kept_places;  // texts, by site
+  std::size_t quarter = 0, limit = std::size_t{8} << 20;  // cudaLimitMallocHeapSize
+  std::size_t window = 0, window_end = 0;                 // of the data: the range that this launch may use
+  bool lasts = false;                                     // whether it is in a program's memory
+  std::map<SiteIndex, std::uint32_t> kept_places;  // text positions by site
 };
 
 namespace {
@@ -44,7 +44,7 @@ using Allocation = Heap::Allocation;
 using Books = Heap::Books;
 
 constexpr std::size_t alignment = 16, gap = 16, page = 4096;
-// What is freed is not given out again, so that a use of it is seen: a launch has more room than may be there at a time.
+// Freed memory is not reused, so that uses of it are detected: a launch needs more room than is allocated at any time.
 constexpr std::size_t least_room = std::size_t{64} << 20;
 
 void open(Machine& machine, char* region, std::size_t bytes) {
@@ -86,7 +86,7 @@ std::string describe_allocation(Machine& machine, const Allocation& a) {
   return text;
 }
 
-// The last allocation that begins at `offset` or before; nullptr: none.
+// The last allocation that begins at or before `offset`; nullptr: none.
 Allocation* allocation_at(Machine& machine, std::size_t offset) {
   Allocation* const end = machine.heap.allocations + machine.heap.books->count;
   Allocation* const after =
@@ -118,7 +118,7 @@ void open_heap(Machine& machine, void* region, std::size_t bytes, std::size_t mo
     ++machine.heap.books->first;
   machine.heap.window = begin_of_first();
   if (machine.heap.window > before && !copied)
-    madvise(machine.heap.data + before, machine.heap.window - before, MADV_REMOVE);  // no matter if it fails
+    madvise(machine.heap.data + before, machine.heap.window - before, MADV_REMOVE);  // may fail without consequences
 }
 
 bool heap_is_used(Machine& machine) { return machine.heap.lasts && machine.heap.books->count != 0; }

@@ -1,5 +1,5 @@
-// Marks of words of several cells: one for all where they have the same, or where lanes side by side have one each; else
-// they are kept apart, cell by cell, until they are alike again.
+// Marks of words with several cells: one mark if all cells have the same one, or consecutive lanes' marks; otherwise
+// cells have separate marks until they are alike again.
 #include <vector>
 
 #include "memory/global/shadow.hpp"
@@ -10,7 +10,7 @@ namespace {
 using Parts = GlobalUses::Parts;
 constexpr unsigned most_cells = GlobalUses::most_cells;
 
-// The mark of a word whose cells have these, if there is one.
+// The mark of a word whose cells have these marks, if there is one.
 bool join(const Mark* parts, unsigned count, Mark& word) {
   bool same = true, side_by_side = parts[0] != 0 && (parts[0] >> lane_shift & (warp_size - 1)) + count <= warp_size;
   for (unsigned p = 1; p < count; ++p) {

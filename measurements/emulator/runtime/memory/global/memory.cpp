@@ -1,4 +1,4 @@
-// What threads do to global memory, and who wrote and read each element of what the kernel may write.
+// Accesses of threads to global memory, and the writers and readers of each element that the kernel may write.
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -23,19 +23,19 @@ namespace {
 
 using CopyOf = GlobalUses::CopyOf;
 
-// The last write that was not an atomic, where atomics have come on top of it.
+// The last write that was not an atomic, under later atomics.
 
-constexpr unsigned readers[] = {1, 2};  // of a buffer's marks
+constexpr unsigned readers[] = {1, 2};  // indices of a buffer's marks
 
 Stamp stamp(Machine& machine, bool atomic, bool narrow = false) {
   return {machine.clocks.now[machine.self->warp], machine.self->fences, machine.self->who, machine.self->site, atomic, narrow};
 }
-// Whether an atomic that wrote, of the scope of its block, is none to the running block.
+// Whether an atomic write of block scope does not count as an atomic for the running block.
 bool too_narrow(Machine& machine, const Stamp& write, bool narrow) {
   return (narrow || write.narrow) && !of_running(machine, write.epoch);
 }
 
-// A race of what the running thread does with what another one did.
+// Reports a race between the running thread and another one.
 struct Race {
   const char* doing;
   const Stamp& other;
@@ -50,7 +50,7 @@ void report_race(Machine& machine, const Buffer& b, std::size_t cell, const Race
                  race.did, place(machine.report, race.other.site).c_str(),
                  same_block ? " (a barrier would)" : " (a fence and an atomic on both sides would)", why);
   if (grade == Grade::note) return;
-  // It is a note where nothing comes of the value that a thread has read.
+  // A note if nothing comes of the value that a thread has read.
   if (race.doing[0] == 'r') {
     watch_read(machine, Kind::global_race, machine.self->site, machine.self->who, true, nullptr, 0);
   } else if (race.did[0] == 'r' && (same_block || goes_nowhere(machine, race.other.site))) {
@@ -76,7 +76,8 @@ bool observed(Machine& machine, const Buffer& b, std::size_t cell, const Stamp& 
   });
 }
 
-// Where a read is kept: reads by plain loads race with atomics, and others do not, so that they stay. 0: nowhere.
+// Index of the marks in which a read is recorded: reads by plain loads race with atomics and are kept, others are not.
+// 0: nowhere.
 unsigned place_of_read(Machine& machine, const Buffer& b, std::size_t cell, const Stamp& mine) {
   const Stamp reads[] = {stamp_of(machine, b.mark(machine, readers[0], cell)),
                          stamp_of(machine, b.mark(machine, readers[1], cell))};
@@ -94,14 +95,14 @@ unsigned place_of_read(Machine& machine, const Buffer& b, std::size_t cell, cons
   return slot < 0 ? 0 : readers[slot];
 }
 
-// ``mark``: of ``mine``.
+// ``mark``: that of ``mine``.
 void note_read(Machine& machine, Buffer& b, std::size_t cell, unsigned count, const Stamp& mine, Mark mark) {
   if (const Mark write = b.mark(machine, 0, cell); write != 0) b.set_marks(machine, 0, cell, count, write | was_read);
   if (b.mark(machine, readers[0], cell) == mark || b.mark(machine, readers[1], cell) == mark) return;
   if (const unsigned reader = place_of_read(machine, b, cell, mine)) b.set_marks(machine, reader, cell, count, mark);
 }
 
-// ``known``: of a lazy read, which notes here the bytes that hold values; whether all do.
+// ``known``: for a lazy read, receives the defined bytes; returns whether all are.
 bool shadow_read(Machine& machine, Buffer& b, const void* address, int bytes, bool read_only, bool relaxed, bool narrow = false,
                  unsigned char* known = nullptr) {
   if (!b.writable() || !machine.launch.check) return true;
@@ -111,7 +112,7 @@ bool shadow_read(Machine& machine, Buffer& b, const void* address, int bytes, bo
   const Cells cells = cells_of(b, address, bytes);
   Stamp mine = stamp(machine, relaxed, narrow);
   mine.constant = read_only;
-  Mark mark = 0;  // of that, made for the first cell
+  Mark mark = 0;  // its mark, created for the first cell
   unsigned count = 1;
   for (std::size_t cell = cells.begin; cell != cells.end; cell += count) {
     const Stamp write = b.write(machine, cell);
@@ -150,7 +151,7 @@ bool shadow_read(Machine& machine, Buffer& b, const void* address, int bytes, bo
   return whole;
 }
 
-// Whether the same thread of a block has written that does the same work.
+// Whether the write is by the same thread of a block that does the same work.
 bool by_replica(Machine& machine, const Stamp& write) {
   const unsigned block = block_in_grid(machine, block_of_epoch(machine, write.epoch), rank_of(machine, write.who));
   return write.who == machine.self->who &&
@@ -165,10 +166,10 @@ CopyOf& copy_in(Machine& machine, std::size_t cell) {
   return machine.global_uses.copies[cell % most_copies];
 }
 
-// Where the running thread has loaded what it stores in a cell; 0: it is no copy.
+// The location from which the running thread has loaded what it stores in a cell; 0: it is not a copy.
 std::uint64_t source_of(Machine& machine, const Buffer& b, std::size_t cell, const void* address) {
   const char* const begin = b.begin + cell * b.cell_bytes;
-  if (begin < static_cast<const char*>(address)) return 0;  // it is written in part, or at a misaligned address
+  if (begin < static_cast<const char*>(address)) return 0;  // written in part, or at a misaligned address
   const auto at = static_cast<std::size_t>(begin - static_cast<const char*>(address));
   const std::uint64_t from = machine.copied->from[at / machine.copied->element_bytes];
   return from == 0 ? 0 : from + at % machine.copied->element_bytes;
@@ -179,7 +180,7 @@ void note_copy(Machine& machine, const Buffer& b, std::size_t cell, const void* 
                             machine.clocks.now[machine.self->warp], machine.self->who, machine.self->site};
 }
 
-// Whether nothing of the launch has written somewhere.
+// Whether nothing in the launch has written at a location.
 bool is_untouched(Machine& machine, std::uint64_t place, int bytes) {
   const auto* const address = reinterpret_cast<const char*>(place);
   const Buffer* const b = buffer_at(machine, address, bytes);
@@ -191,8 +192,8 @@ bool is_untouched(Machine& machine, std::uint64_t place, int bytes) {
   return true;
 }
 
-// Whether the running thread and those who have written there last have loaded what they store from the same places, which
-// nobody writes.
+// Whether the running thread and the last writers have loaded what they store from the same locations, which nothing
+// writes.
 bool copies_the_same(Machine& machine, const Buffer& b, const void* address, int bytes) {
   if (machine.copied == nullptr) return false;
   const Cells cells = cells_of(b, address, bytes);
@@ -201,15 +202,15 @@ bool copies_the_same(Machine& machine, const Buffer& b, const void* address, int
     const Stamp write = b.write(machine, cell);
     const bool is_last = copy.cell == b.begin + cell * b.cell_bytes && copy.epoch == write.epoch && copy.who == write.who &&
                          copy.site == write.site;
-    if (!of_running(machine, write.epoch) && !by_replica(machine, write)) return false;  // another tile's element
+    if (!of_running(machine, write.epoch) && !by_replica(machine, write)) return false;  // an element of another tile
     const std::uint64_t from = source_of(machine, b, cell, address);
     if (!is_last || from == 0 || copy.from != from || !is_untouched(machine, from, static_cast<int>(b.cell_bytes))) return false;
   }
   return true;
 }
 
-// Whether the running thread stores what it has loaded from the same place, and what still stands there: to others that is
-// no more than a read.
+// Whether the running thread stores what it has loaded from the same location, unchanged: for others that is no more
+// than a read.
 bool stores_back(Machine& machine, const Buffer& b, const void* address, const void* from, int bytes) {
   if (machine.copied == nullptr || b.spec.role != BufferSpec::Role::variable) return false;
   if (std::memcmp(address, from, static_cast<std::size_t>(bytes)) != 0) return false;
@@ -222,11 +223,13 @@ bool stores_back(Machine& machine, const Buffer& b, const void* address, const v
   return true;
 }
 
-// What two threads write at once: the same harms nothing where they may write at all, and nearly the same is not a bug.
+// Concurrent writes by two threads: equal values are harmless if both may write at all, and nearly equal values are not
+// a bug.
 void report_two_writes(Machine& machine, const Buffer& b, std::size_t cell, const Stamp& write, const char* doing,
                        const void* address, const void* from, int bytes) {
   const bool same = from != nullptr && std::memcmp(address, from, static_cast<std::size_t>(bytes)) == 0;
-  // A flag, what all threads of a block have computed, or several blocks that do one's work; not an element of two tiles.
+  // A flag, a value that all threads of a block have computed, or several blocks that do the same work; not an element
+  // of two tiles.
   const bool by_block =
       b.spec.role == BufferSpec::Role::variable && (of_running(machine, write.epoch) || by_replica(machine, write));
   if (same && ((by_block && write.site == machine.self->site) ||
@@ -243,11 +246,11 @@ void report_two_writes(Machine& machine, const Buffer& b, std::size_t cell, cons
   }
 }
 
-// A write of what others have read; whether there is a finding.
+// A write to a location that others have read; returns whether there is a finding.
 bool report_write_behind(Machine& machine, const Buffer& b, std::size_t cell, const Stamp& read, bool atomic) {
   const char* const doing = atomic ? "updates" : "writes";
   const bool is_ordered = (atomic && read.atomic) || ordered(machine, read);
-  // Whoever has used what he has read, and said so, has read it, even if no fence says so.
+  // A thread that has used a value, and said so, has read it, even without a fence.
   const bool is_seen = !is_ordered && glimpsed(machine, read) && used_before_signal(machine, read.site);
   if (!is_ordered && !is_seen) {
     report_race(machine, b, cell, {doing, read, "read"});
@@ -266,7 +269,8 @@ bool report_write_behind(Machine& machine, const Buffer& b, std::size_t cell, co
   return true;
 }
 
-// ``from``: what is written, nullptr for an atomic's result. Lanes of a warp may write one value with one instruction.
+// ``from``: the written value, nullptr for an atomic's result. Lanes of a warp may write one value with one
+// instruction.
 void shadow_write(Machine& machine, Buffer& b, const void* address, int bytes, bool atomic, const void* from, bool narrow = false) {
   if (!machine.launch.check) return;
   const Cells cells = cells_of(b, address, bytes);
@@ -275,7 +279,7 @@ void shadow_write(Machine& machine, Buffer& b, const void* address, int bytes, b
   };
   const char* const doing = atomic ? "updates" : "writes";
   bool reported = false;
-  Mark mine = 0;  // made for the first cell
+  Mark mine = 0;  // created for the first cell
   unsigned count = 1;
   for (std::size_t cell = cells.begin; cell != cells.end; cell += count) {
     if (mine == 0) mine = mark_of(machine, stamp(machine, atomic, narrow));
@@ -347,7 +351,7 @@ bool read_input(Machine& machine, const std::uint64_t* addresses, std::uint32_t 
   Buffer* const b = buffer_at(machine, first, static_cast<int>(span));
   if (b == nullptr || b->writable() || !is_array(*b) || b->spec.unset || !b->spec.unknown.empty() || machine.launch.dependent) return false;
   if (!machine.launch.sparse) return true;
-  if (span <= page_bytes) {  // no page lies between those of the first and the last
+  if (span <= page_bytes) {  // no page lies between those of the first and the last byte
     touch(machine, *b, first, static_cast<int>(span));
     return true;
   }

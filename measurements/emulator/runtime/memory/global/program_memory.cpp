@@ -1,4 +1,4 @@
-// What a launch has done to memory that outlasts it: which bytes it has written and read, and which hold no value yet.
+// Effects of a launch on memory that outlives it: the bytes that it has written and read, and those without a value.
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,9 +16,9 @@ using namespace global_shadow;
 
 namespace {
 
-constexpr std::size_t most_stretches = 4096;  // of one buffer that are reported; what lies behind them is not judged
+constexpr std::size_t most_stretches = 4096;  // per buffer that are reported; later ones are not checked
 
-// Calls ``visit`` with stretches of bytes of the pages that are of a kind: written, or read.
+// Calls ``visit`` with ranges of bytes of the pages with a flag: written, or read.
 template <class Visit>
 void for_pages(Machine& machine, unsigned char kind, Visit visit) {
   for (const Buffer& b : machine.buffers.list) {
@@ -34,7 +34,7 @@ void for_pages(Machine& machine, unsigned char kind, Visit visit) {
 
 std::uint64_t address_in(const Buffer& b, std::size_t at) { return reinterpret_cast<std::uint64_t>(b.begin) + at; }
 
-// How a launch has used a cell: the last bits of measurements/emulator/host_order.py (Use). 0: not at all.
+// How a launch has used a cell: the low bits of Use in measurements/emulator/host_order.py. 0: not at all.
 class CellUse {
  public:
   explicit CellUse(Machine& machine) : machine_(machine) {}
@@ -112,7 +112,7 @@ void list_writes(Machine& machine, int file) {
 
 void report_still_unknown(Machine& machine) {
   for (const Buffer& b : machine.buffers.list) {
-    std::size_t reported = 0, first = 0, end = 0;  // the stretch that may go on
+    std::size_t reported = 0, first = 0, end = 0;  // the range that may be extended
     const auto flush = [&] {
       if (end > first && ++reported <= most_stretches) report_unknown(machine.report, address_in(b, first), end - first);
     };

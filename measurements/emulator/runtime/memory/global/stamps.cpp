@@ -1,4 +1,4 @@
-// Stamps, each kept once for the lanes of a warp that share it: an element's marks have 4 bytes, not 20.
+// Stamps, each stored once for the lanes of a warp that share it: an element's marks have 4 bytes, not 20.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

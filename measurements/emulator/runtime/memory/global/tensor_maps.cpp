@@ -1,6 +1,6 @@
 // Tensor maps in global memory that threads have written, and the proxy through which bulk copies read them (PTX ISA,
-// memory consistency model: proxies; CUDA C++ Programming Guide, modification of a tensor map). Who wrote a map fences
-// with .release; some thread of a block that uses it, ordered behind that, with .acquire of its address.
+// memory consistency model: proxies; CUDA C++ Programming Guide, modification of a tensor map). The writer of a map
+// fences with .release; some thread of a block that uses it, ordered after that, with .acquire of its address.
 #include <algorithm>
 #include <memory>
 #include <unordered_map>
@@ -17,13 +17,13 @@ using namespace global_shadow;
 struct WrittenMaps {
   struct Release {
     Stamp by;
-    std::shared_ptr<const Knowledge> what;  // happened before it
+    std::shared_ptr<const Knowledge> what;  // knowledge before it
     unsigned rank;
   };
   struct Acquire {
     Stamp by;
     std::uint32_t lanes;
-    std::uint64_t writes;  // that the map had seen
+    std::uint64_t writes;  // writes that the map had seen
     bool released;         // all of them
   };
   std::vector<Release> releases;
@@ -50,7 +50,7 @@ void keep(std::vector<T>& list, T one) {
   list.push_back(std::move(one));
 }
 
-// The last writes of a map's bytes, as one number; 0 where there are none.
+// The last writes of a map's bytes, as one number; 0 if there are none.
 std::uint64_t writes_of(Machine& machine, const Buffer& b, const Cells& cells) {
   std::uint64_t sum = 0;
   for (std::size_t cell = cells.begin; cell != cells.end; ++cell) {
@@ -62,7 +62,7 @@ std::uint64_t writes_of(Machine& machine, const Buffer& b, const Cells& cells) {
   return sum;
 }
 
-// Whether a release that covers the write happened before what the running thread does.
+// Whether a release that covers the write happened before the action of the running thread.
 bool released(Machine& machine, const Stamp& write, bool narrow) {
   if (write.epoch < machine.launch.began) return true;
   return std::any_of(machine.written_maps.releases.rbegin(), machine.written_maps.releases.rend(), [&](const Release& r) {
@@ -111,7 +111,7 @@ void acquire_tensor_map(Machine& machine, const void* address, std::uint32_t lan
   auto& list = machine.written_maps.acquires[reinterpret_cast<std::uintptr_t>(address)];
   std::erase_if(list, [&](const Acquire& a) { return a.writes != writes; });
   keep(list, Acquire{stamp_of_map(machine, narrow), lanes, writes, good});
-  machine.clocks.tick(machine.self->warp);  // what is written from now on is another write
+  machine.clocks.tick(machine.self->warp);  // writes from now on are distinguishable
 }
 
 void check_tensor_map_acquired(Machine& machine, const void* address, const char* instruction) {

@@ -1,4 +1,4 @@
-// What the async proxy does to shared memory, on behalf of a thread: bulk copies, wgmma, mbarriers; and what is done to
+// Accesses of the async proxy to shared memory, on behalf of a thread (bulk copies, wgmma, mbarriers), and accesses to
 // the shared memory of other blocks of the cluster.
 #include <algorithm>
 #include <cstring>
@@ -13,19 +13,19 @@ namespace autosched::emulator {
 
 using namespace shared_shadow;
 
-// What is done to the shared memory of other blocks, and by reductions that are under way.
+// Accesses to the shared memory of other blocks, and by reductions in flight.
 struct EngineUses : Unit {
   using Unit::Unit;
 
-  // What a thread, or a bulk copy, has last done to another block's shared memory at a line.
+  // The last access of a thread, or a bulk copy, to another block's shared memory at a line.
   struct RemoteUse {
     unsigned rank;
     Who who;
     Epoch epoch;
     SiteIndex site;
   };
-  PerBlock<std::unordered_map<std::uint64_t, RemoteUse>> remote_uses{parking};  // by all of it but the epoch
-  PerBlock<std::unordered_map<unsigned, unsigned>> updates_under_way{parking};  // by byte: reductions
+  PerBlock<std::unordered_map<std::uint64_t, RemoteUse>> remote_uses{parking};  // key: everything but the epoch
+  PerBlock<std::unordered_map<unsigned, unsigned>> updates_under_way{parking};  // by byte: number of reductions
 };
 
 namespace {
@@ -69,7 +69,7 @@ void start_bulk_update(Machine& machine, unsigned address, int bytes, const char
   if (!machine.launch.check || place == nowhere) return;
   for (unsigned a = place; a < place + static_cast<unsigned>(bytes); ++a) {
     if (machine.engine_uses.updates_under_way[a]++ != 0)
-      machine.shared_uses.pending[a] = Pending{};  // reductions under way at one byte do not race
+      machine.shared_uses.pending[a] = Pending{};  // reductions in flight at one byte do not race
   }
   const bool good =
       check_bulk_write(machine, place, bytes, async_proxy) && check_under_atomics(machine, place, bytes, machine.self->who);
@@ -108,13 +108,13 @@ const unsigned char* read_by_engine(Machine& machine, unsigned address, int byte
     report_out_of_bounds(machine, address, bytes, instruction);
     return nullptr;
   }
-  // It is the engine that uses another block's memory: who knows that it has ended, as tcgen05.commit says, knows enough.
+  // The engine uses another block's memory: knowing that it has ended, as by tcgen05.commit, suffices.
   if (const unsigned rank = rank_of_address(cluster_address(machine, address)); rank != machine.self->rank) {
     touch_block(machine, rank, who_of(actor, whole_warp), epoch);
   }
   const unsigned char* from = bytes_at(machine, place);
   if (!machine.launch.check) return from;
-  Stamp checked{};  // of no byte: those that nobody has written have epoch 0
+  Stamp checked{};  // not the stamp of a byte: those never written have epoch 0
   for (unsigned a = place; a < place + static_cast<unsigned>(bytes); ++a) {
     if (machine.shared_uses.pending[a].what != Under::nothing) {
       report_pending(machine, a, me, "reads", false);

@@ -1,4 +1,4 @@
-// Shared memory, as other blocks of the cluster and the async proxy use it.
+// Accesses to shared memory by other blocks of the cluster and the async proxy.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -7,26 +7,26 @@
 
 namespace autosched::emulator {
 
-// Something that a thread does to another block, which therefore must not have exited: by `who` in `epoch`.
+// Records an action on another block, by `who` in `epoch`, before which the block must not have exited.
 void touch_block(Machine& machine, unsigned rank, Who who, Epoch epoch);
 void check_exits(Machine& machine);
 
-// What the async proxy does, on behalf of the running thread: bulk copies and wgmma.
+// Accesses of the async proxy on behalf of the running thread: bulk copies and wgmma.
 bool check_shared(Machine& machine, unsigned address, int bytes, int alignment, const char* instruction);
-// From now on until the copy lands the bytes may change at any moment. `async_proxy`: the instruction that writes through
-// it, nullptr of st.async.
+// From now on until the copy completes the bytes may change at any moment. `async_proxy`: the instruction that writes
+// through it; nullptr for st.async.
 void start_bulk_write(Machine& machine, unsigned address, int bytes, const char* async_proxy);
 void land_bulk_write(Machine& machine, unsigned address, const unsigned char* data, int bytes, unsigned actor, Epoch epoch,
                      SiteIndex site);
-// The same of a reduction, beside which others may be under way: `update` changes the bytes.
+// The same for a reduction, during which others may be in flight: `update` changes the bytes.
 void start_bulk_update(Machine& machine, unsigned address, int bytes, const char* async_proxy);
 void land_bulk_update(Machine& machine, unsigned address, int bytes, unsigned actor, Epoch epoch, SiteIndex site,
                       const std::function<void(unsigned char*)>& update);
-// A read that is done when an actor's epoch is; nullptr where it is out of bounds.
+// A read that is done when an actor's epoch is; nullptr if it is out of bounds.
 const unsigned char* read_by_engine(Machine& machine, unsigned address, int bytes, Who me, unsigned actor, Epoch epoch,
                                     const char* instruction);
 void place_mbarrier(Machine& machine, unsigned address, bool there);
-// Whether the initialization of an mbarrier happened before (a finding where not) and, for the async proxy, whether a
+// Whether the initialisation of an mbarrier happened before (otherwise a finding) and, for the async proxy, whether a
 // proxy fence is in between.
 bool check_mbarrier_visible(Machine& machine, unsigned address, const char* instruction, bool to_engine);
 

@@ -1,4 +1,4 @@
-// The block's shared memory: its window, and what threads do to it.
+// The block's shared memory: its window, and accesses of threads.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -14,7 +14,7 @@ namespace autosched::emulator {
 
 using namespace shared_shadow;
 
-// Where the shared memory of the running blocks lies, and what its arrays are called.
+// Location of the running blocks' shared memory, and the names of its arrays.
 struct SharedMemory : Unit {
   using Unit::Unit;
 
@@ -26,8 +26,8 @@ struct SharedMemory : Unit {
   unsigned dynamic_begin = 0;
   unsigned char* static_memory = nullptr;
   unsigned char* dynamic_memory = nullptr;
-  unsigned char* reserved_memory = nullptr;  // for those who ask where it is, as cooperative groups do
-  std::vector<SharedArray> arrays;  // static ones
+  unsigned char* reserved_memory = nullptr;  // for kernels that ask for its address, as cooperative groups do
+  std::vector<SharedArray> arrays;  // static arrays
   Parked<unsigned char*> parked_memory[3] = {{parking, static_memory}, {parking, dynamic_memory}, {parking, reserved_memory}};
 };
 
@@ -37,11 +37,12 @@ using SharedArray = SharedMemory::SharedArray;
 
 namespace {
 
-// The window begins with a reserved kilobyte, as on sm_90; then the kernel's static variables, then dynamic memory.
+// The window begins with a reserved kilobyte, as on sm_90, followed by the kernel's static variables and dynamic
+// memory.
 constexpr unsigned window_begin = reserved_shared_bytes;
 constexpr unsigned dynamic_alignment = 1024;
 
-// The static array that an address is in, or nearest to; nullptr where there is none.
+// The static array that contains an address, or is nearest to it; nullptr if there is none.
 const SharedArray* nearest_array(Machine& machine, unsigned address) {
   const auto distance = [&](const SharedArray& a) {
     return address < a.begin ? a.begin - address : address < a.begin + a.bytes ? 0 : address - (a.begin + a.bytes) + 1;
@@ -79,7 +80,7 @@ std::string of_rank(Machine& machine, unsigned rank) {
   return cluster_blocks(machine) == 1 ? "" : " of block " + std::to_string(rank) + " of the cluster";
 }
 
-// The copy reaches shared memory.
+// The copy writes to shared memory.
 void land(Machine& machine, const AsyncCopy& copy) {
   std::memcpy(bytes_at(machine, copy.shared), copy.data, static_cast<std::size_t>(copy.bytes));
   if (!machine.launch.check) return;
@@ -172,7 +173,7 @@ void start_block_shared(Machine& machine) {
     std::memset(machine.shared_memory.static_memory, 0xff, of_static);
   }
   if (machine.launch.uses_reserved_shared) {
-    // Zero when a block begins: the barriers that cooperative groups keep there are never initialized.
+    // Zeroed when a block begins: the barriers that cooperative groups keep there are never initialised.
     std::memset(machine.shared_memory.reserved_memory, 0, std::size_t{window_begin} * cluster_blocks(machine));
     for (unsigned rank = 0; rank < cluster_blocks(machine); ++rank) {
       std::fill_n(machine.shared_uses.last_write + rank * machine.shared_uses.window_bytes, window_begin,
@@ -196,7 +197,7 @@ void end_block_shared(Machine& machine) {
     std::fill_n(machine.shared_uses.pending, machine.shared_uses.window_bytes * cluster_blocks(machine), Pending{});
 }
 
-// A byte has its last write, what is under way to it, two masks, and the last read of each warp.
+// A byte has its last write, a state of operations in flight, two masks, and the last read of each warp.
 std::size_t shared_books_bytes(Machine& machine) {
   const std::size_t each = 1 + sizeof(Stamp) + sizeof(Pending) + 2 * sizeof(std::uint32_t) + machine.warp_count * sizeof(Stamp);
   return machine.shared_uses.window_bytes * cluster_blocks(machine) * each;
@@ -249,7 +250,7 @@ void note_unknown_shared(Machine& machine, unsigned address, int bytes, const un
   for (unsigned k = 0; k < static_cast<unsigned>(bytes); ++k) {
     if (bits[k] == 0xff) continue;
     const auto [found, fresh] = machine.shared_uses.unknown.try_emplace(place + k, SharedUses::Unknown{bits[k], origin});
-    if (!fresh) found->second.known &= bits[k];  // values of several threads, one of which is not known either
+    if (!fresh) found->second.known &= bits[k];  // values of several threads, one of which is unknown, too
   }
 }
 

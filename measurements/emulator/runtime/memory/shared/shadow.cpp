@@ -27,8 +27,8 @@ bool is_volatile(Machine& machine, SiteIndex site) {
 }
 bool reads_data(Machine& machine, SiteIndex load) { return is_volatile(machine, load) && !decides(machine, load); }
 
-// Whether two accesses may come in any order. A volatile read of data may not: volatile orders nothing. ``load``: that of
-// the two which reads; 0: neither does.
+// Whether two accesses may come in any order. A volatile read of data may not, as volatile orders nothing. ``load``:
+// the one that reads; 0: neither does.
 bool both_strong(Machine& machine, const Stamp& other, SiteIndex load) {
   return strong(machine, other.site) && strong(machine, machine.self->site) &&
          !(load != 0 && is_volatile(machine, other.site) && is_volatile(machine, machine.self->site) && reads_data(machine, load));
@@ -39,7 +39,7 @@ bool is_unordered(Machine& machine, const Stamp& write, Who me) {
          !both_strong(machine, write, 0);
 }
 
-// The race of a byte that a write of `me` leaves open, or nullptr.
+// The pending race of a byte that a write by `me` leaves unresolved, or nullptr.
 Racing* open_race(Machine& machine, unsigned a, Who me) {
   if (machine.shared_uses.racing.empty()) [[likely]] return nullptr;
   const auto found = machine.shared_uses.racing.find(a);
@@ -50,7 +50,7 @@ Racing* open_race(Machine& machine, unsigned a, Who me) {
              : nullptr;
 }
 
-// Whether the bytes of an access have one thing to say, as nearly always; at worst it is asked byte by byte.
+// Whether all bytes of an access have the same state, as nearly always; otherwise they are checked byte by byte.
 template <class T>
 bool uniform(const T* each, int bytes) {
   return std::memcmp(each, each + 1, static_cast<std::size_t>(bytes - 1) * sizeof(T)) == 0;
@@ -60,8 +60,8 @@ bool nothing_pending(Machine& machine, unsigned a, int bytes) {
                      [](const Pending& p) { return p.what == Under::nothing; });
 }
 
-// The newest read of a byte that did not happen before what `me` does, or nullptr. `same_value`: of others than those
-// who write the same with the same instruction, whose stamps stand among the reads.
+// The newest read of a byte that did not happen before the action of `me`, or nullptr. `same_value`: ignores threads
+// that write the same value with the same instruction, whose stamps are among the reads.
 const Stamp* unordered_read(Machine& machine, unsigned a, Who me, bool same_value) {
   for (std::uint32_t left = machine.shared_uses.readers[a]; left != 0; left &= left - 1) {
     for (auto actor = static_cast<unsigned>(__builtin_ctz(left)); actor < machine.clocks.actors; actor += 32) {
@@ -76,20 +76,20 @@ const Stamp* unordered_read(Machine& machine, unsigned a, Who me, bool same_valu
   return nullptr;
 }
 
-// Whether what a thread has done to a byte is visible to the async proxy, on behalf of `me`.
+// Whether a thread's access to a byte is visible to the async proxy, on behalf of `me`.
 bool is_fenced(Machine& machine, const Stamp& use, Who me) {
   return use.epoch < machine.clocks.first || by_engine(machine, use.who) || machine.clocks.proxied(use.who, use.epoch, me);
 }
 
-// Whether a use of a byte happened before what `me` does and, with `Async`, is_fenced.
+// Whether an access to a byte happened before the action of `me` and, with `Async`, is_fenced.
 template <bool Async>
 bool is_settled(Machine& machine, const Stamp& use, Who me) {
-  // A lane publishes the fences of all lanes of its warp, though it need not know what these have done.
+  // A lane publishes the fences of all lanes of its warp, although it need not know their actions.
   return machine.clocks.ordered(use.who, use.epoch, me) &&
          (!Async || by_engine(machine, use.who) || machine.clocks.proxied(use.who, use.epoch, me));
 }
 
-// check_write in fewer steps; false where it takes a look at each byte. `Async`: check_async_write.
+// Fast path of check_write; false if each byte must be checked. `Async`: check_async_write.
 template <bool Async = false>
 bool is_clear(Machine& machine, unsigned address, int bytes, Who me, bool same_value) {
   if (!uniform(machine.shared_uses.last_write + address, bytes) || !uniform(machine.shared_uses.readers + address, bytes) ||
@@ -159,7 +159,7 @@ void report_race(Machine& machine, unsigned address, Who me, const char* doing, 
   FINDING_OF_TWO(machine.report, shared_race, grade, machine.self->site, other.site, "%s%s",
                  describe_race(machine, address, me, doing, other, did).c_str(), why);
   if (grade == Grade::note) return;
-  // It is a note where nothing comes of the value that a thread has read.
+  // A note if nothing comes of the value that a thread has read.
   if (doing[0] == 'r') {
     watch_read(machine, Kind::shared_race, machine.self->site, me, true);
   } else if (did[0] == 'r') {
@@ -214,8 +214,8 @@ void check_known(Machine& machine, unsigned address, int bytes) {
 }
 
 namespace {
-// Whether a read finds all known; what is not read lazily is a finding where not. Out of line: whoever reads should fit
-// into few instructions.
+// Whether all bytes of a read are known; if not, a read that is not lazy causes a finding. Out of line, to keep readers
+// short.
 [[gnu::noinline]] bool reads_known(Machine& machine, unsigned address, int bytes, bool lazily) {
   if (!lazily) {
     check_known(machine, address, bytes);
@@ -309,7 +309,7 @@ bool check_write(Machine& machine, unsigned address, int bytes, Who me, const vo
     }
     if (const Stamp* read = unordered_read(machine, a, me, same_value)) {
       if (nearly != nullptr && read->site == machine.self->site && nearly_equal(machine, there, from, bytes, machine.self->site)) {
-        *nearly = true;  // others that have written it with this instruction
+        *nearly = true;  // other threads have written it with this instruction
         return true;
       }
       report_race(machine, a, me, "writes", *read, "read");
@@ -320,7 +320,7 @@ bool check_write(Machine& machine, unsigned address, int bytes, Who me, const vo
 }
 
 namespace {
-// What threads have done to a byte, its last write or a read since, that is not visible to the async proxy, or nullptr.
+// The last write of a byte, or a read since, that is not visible to the async proxy, or nullptr.
 const Stamp* unfenced_use(Machine& machine, unsigned a, Who me, bool& wrote) {
   wrote = true;
   if (!is_fenced(machine, machine.shared_uses.last_write[a], me)) return &machine.shared_uses.last_write[a];
@@ -365,7 +365,7 @@ void stamp_written(Machine& machine, unsigned address, int bytes, Who me, SiteIn
   std::fill_n(machine.shared_uses.together + address, bytes, 0u);
 }
 
-// Several threads write values of their own: which bits stand there is not known but where they agree.
+// Several threads write different values: bits are unknown unless they agree.
 void write_torn(Machine& machine, unsigned address, int bytes, Who me, const unsigned char* from) {
   const unsigned char* const there = bytes_at(machine, address);
   for (unsigned k = 0; k < static_cast<unsigned>(bytes); ++k) {
@@ -420,7 +420,8 @@ void shadow_write(Machine& machine, unsigned address, int bytes, Who me, const v
       mark_written(machine, a, 1, me, machine.self->site);
       continue;
     }
-    // The first writer's stamp stays. This one's is kept as a read's: who changes the byte must come after both.
+    // The first writer's stamp stays. This one's is recorded as that of a read: a thread that changes the byte must
+    // come after both.
     machine.shared_uses.together[a] |= 1u << warp % 32;
     machine.shared_uses.readers[a] |= 1u << warp % 32;
     reads_of(machine, warp)[a] = {machine.clocks.now[warp], me, machine.self->site};
@@ -445,7 +446,7 @@ bool check_under_atomics(Machine& machine, unsigned address, int bytes, Who me) 
     if (under == machine.shared_uses.under_atomics.end() || machine.clocks.ordered(under->second.who, under->second.epoch, me))
       continue;
     if (machine.clocks.ordered(machine.shared_uses.last_write[a].who, machine.shared_uses.last_write[a].epoch, me))
-      continue;  // behind an atomic that came after it
+      continue;  // after an atomic that came later
     report_race(machine, a, me, "updates", under->second, "wrote");
     return false;
   }
@@ -453,7 +454,7 @@ bool check_under_atomics(Machine& machine, unsigned address, int bytes, Who me) 
 }
 
 namespace {
-// The last write of a byte that was no atomic's; of epoch 0: none.
+// The last write of a byte that was not an atomic's; epoch 0: none.
 Stamp plain_write(Machine& machine, unsigned a) {
   if (const auto under = machine.shared_uses.under_atomics.find(a); under != machine.shared_uses.under_atomics.end())
     return under->second;

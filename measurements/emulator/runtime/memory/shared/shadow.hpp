@@ -1,4 +1,4 @@
-// The shadow of shared memory: who last wrote and who has read each byte, and when. For shared_*.cpp alone.
+// The shadow of shared memory: which thread last wrote and read each byte, and when. Only for shared_*.cpp.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@ struct Stamp {
   Who who;
   SiteIndex site;
 };
-// What is under way to a byte, or what stands there that is no data.
+// Operations in flight to a byte, or the reason why it is not data.
 enum class Under : std::uint8_t { nothing, cp_async, bulk_copy, mbarrier };
 struct Pending {
   Under what;
@@ -22,20 +22,20 @@ struct Pending {
   SiteIndex site;
 };
 
-// Who has used the bytes of shared memory of the running blocks.
+// Accesses to the bytes of the running blocks' shared memory.
 struct SharedUses : Unit {
   using Unit::Unit;
 
-  // Indexed by place: an address in the window, that of one block of the cluster behind that of another. A stamp of an
-  // earlier block counts as none.
+  // Indexed by place: an address in the window, with the blocks of the cluster one after another. Stamps of earlier
+  // blocks are ignored.
   Stamp* last_write = nullptr;
   Pending* pending = nullptr;
   Stamp** last_read = nullptr;  // by actor
-  // Since the last write, of actors modulo 32; may name some whose stamp is of an earlier block.
+  // Since the last write, by actors modulo 32; may include actors whose stamp belongs to an earlier block.
   std::uint32_t* readers = nullptr;
   // Warps, modulo 32, that have written the same value with the same instruction as the last writer, unordered with it.
   std::uint32_t* together = nullptr;
-  std::size_t window_bytes = 0;  // of one block
+  std::size_t window_bytes = 0;  // per block
   bool has_engines = false;      // bulk copies or mbarriers were used
   Parked<Stamp**> parked_reads{parking, last_read};
   Parked<Stamp*> parked_writes{parking, last_write};
@@ -44,19 +44,19 @@ struct SharedUses : Unit {
 
   // Sites whose accesses do not race with each other: atomics, and volatile or relaxed loads and stores.
   std::vector<bool> strong_sites;
-  // A volatile access of data, which is not a question whether something has happened.
+  // A volatile access of data, rather than a poll.
   std::vector<bool> volatile_sites;
 
-  // Bytes of which a thread stored what it had never written, and the bits of them that are known.
+  // Bytes to which a thread stored undefined values, and their known bits.
   struct Unknown {
     unsigned char known;
     SiteIndex origin;
   };
   PerBlock<std::unordered_map<unsigned, Unknown>> unknown{parking};
-  // The last write of a place that was not an atomic, where atomics have come on top of it.
+  // The last write of a place that was not an atomic, under later atomics.
   PerBlock<std::unordered_map<unsigned, Stamp>> under_atomics{parking};
-  // Bytes of which several threads have written values of their own, in any order: who, and where the second one was found.
-  // One of them may write again: that is no end of it. Only a write behind all of them is.
+  // Bytes to which several threads have written different values, in any order: the writers, and where the second one
+  // was found. Another write by one of them does not resolve this; only a write after all of them does.
   struct Racing {
     std::vector<Stamp> writers;
     SiteIndex origin;
@@ -64,7 +64,7 @@ struct SharedUses : Unit {
   PerBlock<std::unordered_map<unsigned, Racing>> racing{parking};
 };
 
-Stamp* reads_of(Machine& machine, unsigned actor);  // the newest of that actor, by place; several lanes of that epoch are a group
+Stamp* reads_of(Machine& machine, unsigned actor);  // newest reads, by place; several lanes of an epoch are a group
 void reserve_shadow(Machine& machine);
 
 template <class T>
@@ -72,45 +72,45 @@ T* zeroed_array(Machine& machine, std::size_t count) {
   return static_cast<T*>(reserve_zeroed(machine, count * sizeof(T)));
 }
 
-constexpr unsigned nowhere = ~0u;  // the place of what is in no block's shared memory
-// Where bytes of the block of the running thread, or of the one that the address names, have their shadow.
-// `touches`: the running thread does something to it.
+constexpr unsigned nowhere = ~0u;  // the place of addresses outside of any block's shared memory
+// The place of bytes of the running thread's block, or of the one that the address names. `touches`: the running thread
+// accesses it.
 unsigned find(Machine& machine, std::uint32_t address, int bytes, bool touches = true);
 unsigned char* bytes_at(Machine& machine, unsigned place);
 std::string describe_place(Machine& machine, unsigned place);
 
 inline std::string describe_here(Machine& machine, Who who) { return describe(machine, who, machine.block_index); }
-// Whether the one who did it is the async proxy: wgmma, or a bulk copy.
+// Whether the actor is the async proxy: wgmma, or a bulk copy.
 inline bool by_engine(Machine& machine, Who who) { return warp_of(who) >= machine.clocks.warps; }
 
-// What is wrong with an access of `me` at self->site is reported, at most once; a read or a write is noted.
-// ``lazily``: what was never written is no fault yet; it is noted (note_uninitialized), and false returned.
+// Checks and records an access of `me` at self->site; a problem is reported at most once. ``lazily``: an undefined
+// value is not a fault yet; it is recorded (note_uninitialized), and false is returned.
 bool shadow_read(Machine& machine, unsigned place, int bytes, Who me, bool lazily = false);
-// Whether nothing is wrong. Threads may write one value with one instruction: lanes of a warp, of which "only one thread
-// performs a write, and which thread does it is undefined" (CUDA Programming Guide, SIMT architecture), and warps that
-// hold copies of one value, as those of Triton's layouts do.
-// ``from``: what is written. Where that differs in its last bits alone from what the same instruction has written for
-// another thread, `nearly` is set.
-// Where another thread has written another value, `torn` is set, and it is a fault if something comes of any of them before
-// a write behind them all; without `torn`, at once.
+// Returns whether there is no problem. Threads may write one value with one instruction: lanes of a warp, of which
+// "only one thread performs a write, and which thread does it is undefined" (CUDA Programming Guide, SIMT
+// architecture), and warps that hold copies of one value, as in Triton's layouts. ``from``: the written value. If it
+// differs only in its last bits from what the same instruction has written for another thread, `nearly` is set. If
+// another thread has written another value, `torn` is set, and it is a fault if any of the values is used before a
+// write after them all; without `torn`, immediately.
 bool check_write(Machine& machine, unsigned place, int bytes, Who me, const void* from = nullptr, bool* nearly = nullptr,
                  bool* torn = nullptr);
-// The same where the async proxy writes: a proxy fence stands behind what threads have done to the bytes, reads too.
+// The same for a write of the async proxy: a proxy fence must follow the threads' accesses to the bytes, including
+// reads.
 bool check_async_write(Machine& machine, unsigned place, int bytes, Who me, const char* instruction);
 void mark_written(Machine& machine, unsigned place, int bytes, Who me, SiteIndex site);
 void shadow_write(Machine& machine, unsigned place, int bytes, Who me, const void* from = nullptr);
-void shadow_update(Machine& machine, unsigned place, int bytes, Who me);  // an atomic's
-// The same of a reduction by the async proxy in three steps: whether `me` comes behind the last write that was no
-// atomic's, where atomics have come on top of it; whether all was written that it takes; and when it comes in.
+void shadow_update(Machine& machine, unsigned place, int bytes, Who me);  // for an atomic
+// The same for a reduction by the async proxy in three steps: whether `me` comes after the last write that was not an
+// atomic, under later atomics; whether all its operands were written; and when it takes effect.
 bool check_under_atomics(Machine& machine, unsigned place, int bytes, Who me);
 void check_taken(Machine& machine, unsigned place, int bytes, Who me);
 void mark_updated(Machine& machine, unsigned place, int bytes, Stamp update);
 void forget_earlier_writes(Machine& machine);
-// What is stored there is used: a finding where it was never written.
+// The stored value is used: a finding if it is undefined.
 void check_known(Machine& machine, unsigned place, int bytes);
 void report_race(Machine& machine, unsigned place, Who me, const char* doing, const Stamp& other, const char* did,
                  Grade grade = Grade::fault, const char* why = "");
-// What a thread finds at a byte that is no data yet, or never.
+// Reports what a thread finds at a byte that is not data yet, or never.
 void report_pending(Machine& machine, unsigned place, Who me, const char* doing, bool writing);
 bool check_alignment(Machine& machine, unsigned address, int alignment, const char* instruction);
 void report_out_of_bounds(Machine& machine, unsigned address, int bytes, const char* instruction);

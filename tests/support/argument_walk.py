@@ -1,9 +1,9 @@
-"""Follow one value through the calls that pass it on.
+"""Follow a value through the calls that pass it on.
 
-A *stop* is a function of the four packages that gets the value itself as an argument, in the order of the first calls.
-A *room* is a file with a stop. The kernel templates are one room, since a search reaches all of them by one interface,
-``KernelTemplate``. The files that define the value's classes are none: a problem's own methods are the problem.
-A *climb* is a step from one stop to the next in a package that lies above.
+A *stop* is a function of the four packages that receives the value itself as an argument; stops are in the order of
+their first calls. A *room* is a file with a stop. All kernel templates count as one room, since a search reaches them
+through one interface, ``KernelTemplate``. The files that define the value's own classes are not rooms. A *climb* is a
+step from one stop to the next whose package lies above the first one's.
 """
 
 from __future__ import annotations
@@ -27,36 +27,40 @@ TEMPLATES = "search_spaces/templates/"
 
 @dataclass(frozen=True)
 class Stop:
-    """A function that gets the value: its file, relative to the project, and its name."""
+    """A function that receives the value: its file, relative to the project, and its name."""
 
     file: str
     function: str
 
     @property
     def room(self) -> str:
+        """Return the file, or the folder of templates for every kernel template."""
         return TEMPLATES if self.file.startswith(TEMPLATES) else self.file
 
     @property
     def floor(self) -> int:
+        """Return the level of the package, counted from the bottom."""
         return FLOORS[self.file.partition("/")[0]]
 
 
 @dataclass
 class Walk:
-    """The stops of a value."""
+    """The stops of a value, in order."""
 
     stops: list[Stop] = field(default_factory=list)
 
     @property
     def rooms(self) -> set[str]:
+        """Return the names of all rooms."""
         return {stop.room for stop in self.stops}
 
     @property
     def climbs(self) -> list[tuple[Stop, Stop]]:
+        """Return the pairs of successive stops that lead to a package above."""
         return [(before, after) for before, after in pairwise(self.stops) if after.floor > before.floor]
 
     def __str__(self) -> str:
-        """Return a line for each stay in a room, and the two counts."""
+        """Return one line for each run of stops in the same room, and the two counts."""
         lines, floor = [], 0
         for room, stay in groupby(self.stops, key=lambda stop: stop.room):
             stops = list(stay)
@@ -68,7 +72,11 @@ class Walk:
 
 @contextmanager
 def followed(value: object) -> Iterator[Walk]:
-    """Follow ``value`` through the calls of the block, in all threads; the walk is complete when the block ends."""
+    """Follow ``value`` through the calls of the ``with`` block, in all threads.
+
+    Yields:
+        The walk, which is complete when the block ends.
+    """
     walk, own = Walk(), {inspect.getsourcefile(cls) for cls in type(value).__mro__ if cls.__module__ != "builtins"}
     packages = tuple(f"{ROOT / name}{os.sep}" for name in FLOORS)
     arguments: dict[CodeType, tuple[str, ...]] = {}  # empty for functions of other files, and for stops

@@ -1,4 +1,4 @@
-"""Whether the baselines of a comparison that have no times have a right to."""
+"""Check whether baselines without times have a legitimate reason."""
 
 from __future__ import annotations
 
@@ -10,14 +10,19 @@ from measurements.runners.cuda.libraries import baselines as cuda_library
 from measurements.trials.measurement import Status
 from search_spaces.operators.problem import Problem
 
-# What a call of ours raises that is wrong; what is not installed is a ModuleNotFoundError.
+# Errors of a wrong call by our code. A missing package raises ModuleNotFoundError, which is legitimate.
 _MISTAKE = re.compile(r"\b(Type|Attribute|Name|Value|Key|Import)Error\b")
 
 
 def unjustified(problem: Problem, baselines: Sequence[Entrant], *, torch_works: bool) -> list[str]:
     """Return a line for each baseline that should have been timed, or whose reason is a mistake of ours.
 
-    Those are cuBLASLt for a matmul that cuBLAS computes, and torch, where it works, for all that is in its table.
+    cuBLASLt must be timed for a matmul that cuBLAS computes; torch, where it works, for every operator in its table.
+
+    Args:
+        problem: Problem of the comparison.
+        baselines: Its baselines, with their times or the reasons for having none.
+        torch_works: Whether torch can compute on this machine.
     """
     able = {entrant.label for entrant in baselines if entrant.status is Status.OK}
     due = set()

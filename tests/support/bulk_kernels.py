@@ -1,4 +1,4 @@
-"""What small kernels of bulk copies and mbarriers begin with, and what was found in them."""
+"""Build small kernels with bulk copies and mbarriers, and run them in the emulator."""
 
 from __future__ import annotations
 
@@ -67,8 +67,13 @@ _STORE = """
 def load_box(
     bytes_: int, place: tuple[int, ...], offsets: tuple[int, ...] | None = None, *, out_bytes: int | None = None
 ) -> str:
-    """Return a body for 128 threads that copies a box of ``map`` to ``out``, with ``offsets`` a column of pixels. All
-    is the fastest dimension first; ``out_bytes`` of shared memory are copied, zeros behind the box.
+    """Return the body of a kernel of 128 threads that copies a box of the tensor map ``map`` to ``out``.
+
+    Args:
+        bytes_: Bytes that the barrier expects.
+        place: Coordinates of the box, fastest dimension first.
+        offsets: Offsets of an im2col copy, fastest dimension first. Default: a copy in tile mode.
+        out_bytes: Bytes of shared memory to write to ``out``; those behind the box are zeros. Default: ``bytes_``.
     """
     shifts = "" if offsets is None else f", {{{', '.join(map(str, offsets))}}}"
     body = _LOAD.replace("REACH", str(out_bytes or bytes_)).replace("OFFSETS", shifts)
@@ -76,7 +81,7 @@ def load_box(
 
 
 def store_box(bytes_: int, place: tuple[int, ...], mode: str = "tile") -> str:
-    """Return a body for 128 threads that copies ``in`` to a box of ``map``."""
+    """Return the body of a kernel of 128 threads that copies ``in`` to a box of the tensor map ``map``."""
     return _boxed(_STORE, bytes_, place, mode)
 
 
@@ -95,7 +100,7 @@ def run(
     cluster: int = 1,
     block: int = 128,
 ) -> Emulation:
-    """Run a kernel with this body, in one cluster where ``grid`` does not say another number of blocks."""
+    """Run a kernel with this body in the emulator: ``grid`` blocks, by default one cluster."""
     kernel = GeneratedKernel(
         entry="test",
         source=f'{HEAD}\nextern "C" __global__ void __cluster_dims__({cluster}, 1, 1) test({parameters}) {{{body}}}',
@@ -108,6 +113,7 @@ def run(
 
 
 def kinds(done: Emulation) -> set[str]:
+    """Return the kinds of the findings."""
     return {finding.kind for finding in done.findings}
 
 

@@ -1,6 +1,6 @@
-"""Cases of a parametrised test that every run has; the others are marked ``nightly``.
+"""Select the cases of a parametrised test that every run includes; mark the others ``nightly``.
 
-Each mechanism keeps at least one case in every run, and a planted fault runs together with its correct counterpart.
+Every run includes at least one case of each mechanism, and runs a planted fault together with its correct counterpart.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ def representative(
 
     Args:
         cases: Values, tuples of values or parameter sets, as ``pytest.mark.parametrize`` takes them.
-        names: Beginnings of ids.
-        ids: Ids of the cases, or a function of a case. Default: the text of a value; those of a tuple are joined by
-            hyphens.
+        names: Prefixes of ids.
+        ids: Ids of the cases, or a function that returns the id of a case. Default: the text of a value; those of a
+            tuple
+            are joined by hyphens.
 
     Raises:
-        ValueError: No id begins with one of the names.
+        ValueError: A name is not the prefix of any id.
     """
     listed = list(cases)
     known = [(ids or _id)(case) for case in listed] if ids is None or callable(ids) else list(ids)
@@ -41,7 +42,7 @@ def spread(cases: Iterable[Any], count: int) -> list[Any]:
 
 
 def _id(case: Any) -> str:
-    own = getattr(case, "id", None)  # of a parameter set
+    own = getattr(case, "id", None)  # only parameter sets have one
     return own or ("-".join(map(_id, case)) if isinstance(case, tuple) else str(getattr(case, "name", case)))
 
 

@@ -1,9 +1,9 @@
-"""Runs commands as on a machine without a GPU stack and without what only POSIX systems have.
+"""Run commands as on a machine without a GPU stack and without the modules that only POSIX systems have.
 
 Each argument is a command line. Prints a JSON list of their exit statuses and error texts.
 """
 
-import asyncio  # noqa: F401  what asks for the system at its import, before it looks like another one
+import asyncio  # noqa: F401  these modules check the system on import, so import them before ``hide`` changes it
 import contextlib
 import ctypes  # noqa: F401
 import io

@@ -1,4 +1,4 @@
-"""A kernel with a planted fault: a text of its source or of one of its headers is another."""
+"""Plant a fault in a kernel by replacing a text of its source or of one of its headers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ from search_spaces.launches.headers import Headers
 
 
 def edited_kernel(kernel: GeneratedKernel, header: str, old: str, new: str) -> GeneratedKernel:
-    """Return the kernel with ``new`` in place of ``old``, which must be there; ``header`` is "" for the source."""
+    """Return the kernel with ``old``, which must occur, replaced by ``new``.
+
+    Args:
+        kernel: Kernel to edit.
+        header: Name of the header to edit, or "" for the source.
+        old: Text to replace.
+        new: Its replacement.
+    """
     if not header:
         assert old in kernel.source
         return dataclasses.replace(kernel, source=kernel.source.replace(old, new))

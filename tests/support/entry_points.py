@@ -1,4 +1,4 @@
-"""Entry points of packages that are not there."""
+"""Simulate entry points of packages that are not installed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from search_spaces import installed
 
 
 def offer(monkeypatch: pytest.MonkeyPatch, group: str, *values: str) -> None:
-    """Pretend that installed packages have these entry points of a group, and none of others."""
+    """Make ``group`` have exactly the entry points ``values``, as if installed packages declared them."""
     points = tuple(EntryPoint(f"point{i}", value, group) for i, value in enumerate(values))
     wanted = group
     monkeypatch.setattr(installed, "entry_points", lambda *, group: points if group == wanted else ())

@@ -1,4 +1,4 @@
-"""Marks of tests that need what a machine may lack."""
+"""Marks of tests that need software which may be missing on a machine."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def _nvrtc_missing() -> bool:
 
 
 def cpp_compiler() -> str:
-    """Any C++ compiler of the host; skips the test where there is none."""
+    """Return a C++ compiler of the host; skip the test if there is none."""
     found = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
     return found or pytest.skip("no host C++ compiler")
 
 
 needs_nvrtc = pytest.mark.skipif(_nvrtc_missing(), reason="NVRTC is not installed")
-# cupy alone brings CUDA's headers too, but not all of them.
+# A cupy installation alone includes some of CUDA's headers, but not all.
 CUDA_HEADERS = any(Path(folder, "cuda_fp16.h").exists() for folder in cuda_include_folders())
 needs_cuda_headers = pytest.mark.skipif(
     not CUDA_HEADERS, reason="CUDA's headers are not installed: pip install nvidia-cuda-runtime"
@@ -39,7 +39,7 @@ def _in_torch(path: str) -> bool:
     return any(Path(folder, path).exists() for folder in (spec and spec.submodule_search_locations) or ())
 
 
-# Asked without importing: these packages take seconds to import, and collection imports every test module.
+# Check without importing: these packages take seconds to import, and collection imports every test module.
 needs_helion = pytest.mark.skipif(
     not all(map(find_spec, ("torch", "triton", "helion"))),
     reason="Helion is not installed: pip install 'autosched[helion]'",

@@ -1,4 +1,4 @@
-"""The Gaussian process of the textbook, refitted whole: what the incremental one must agree with."""
+"""The textbook Gaussian process, refitted from scratch: the reference for the incremental one."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from search_spaces.arrays import FloatArray
 
 
 class GaussianProcess:
-    """Learns values [n] of rows X, float [n, d]. ``given`` hyper-parameters are used as they are; by default they are
-    fitted to the rows.
+    """Learn values [n] of rows X, float [n, d].
+
+    Hyper-parameters ``given`` are used unchanged; by default they are fitted to the rows.
     """
 
     def __init__(self, settings: GaussianProcessSettings | None = None, given: Hyperparameters | None = None) -> None:
@@ -21,7 +22,11 @@ class GaussianProcess:
         self._given = given
 
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> GaussianPosterior:
-        """Raise ValueError for no rows, infinite values, or shapes that do not match."""
+        """Return the posterior of the rows.
+
+        Raises:
+            ValueError: There are no rows, values are infinite, or shapes do not match.
+        """
         columns, values = coordinates(X), np.asarray(y, dtype=np.float64)
         if values.shape != (columns.shape[1],) or not len(values):
             raise ValueError(f"a value for each row is needed, and at least one, not {values.shape}")
@@ -33,7 +38,7 @@ class GaussianProcess:
 
 
 class GaussianPosterior:
-    """The posterior of ``values`` [n], scaled, at ``columns`` [d, n]."""
+    """The posterior of scaled ``values`` [n] at ``columns`` [d, n]."""
 
     def __init__(
         self, columns: npt.NDArray[np.float32], values: FloatArray, given: Hyperparameters, scale: Scale
@@ -45,7 +50,11 @@ class GaussianPosterior:
         self._weights: FloatArray = scipy.linalg.lapack.dpotrs(self._factor, values, lower=1)[0]
 
     def predict(self, X: npt.ArrayLike) -> Prediction:
-        """Return the values of X, float [n, d]. Raises ValueError for another number of columns."""
+        """Return the predictions for X, float [n, d].
+
+        Raises:
+            ValueError: X has another number of columns.
+        """
         rows = coordinates(X)
         if len(rows) != len(self._columns):
             raise ValueError(f"the model knows {len(self._columns)} coordinates, the rows have {len(rows)}")

@@ -1,4 +1,4 @@
-"""A PostgreSQL server for tests, of the binaries that are installed; ended with the tests."""
+"""Run an installed PostgreSQL server for tests, and stop it after them."""
 
 from __future__ import annotations
 
@@ -23,15 +23,20 @@ def binaries() -> Path | None:
 
 @contextmanager
 def server() -> Iterator[str]:
-    """Yield a URL prefix to which the name of a database is added: ``prefix.format(name)``. Skips where there is
-    none.
+    """Yield a URL pattern: ``pattern.format(name)`` is the URL of a database.
+
+    Skips the test if no server is installed.
     """
     folder_of_binaries = binaries()
     if folder_of_binaries is None:
         pytest.skip("needs PostgreSQL: apt-get install postgresql")
     pytest.importorskip("psycopg", exc_type=ImportError)
-    user = pwd.getpwnam("nobody") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())  # it refuses to run as root
-    folder = Path(tempfile.mkdtemp(prefix="autosched-pg-", dir="/tmp"))  # a socket's path has 107 characters at most
+    user = (
+        pwd.getpwnam("nobody") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
+    )  # PostgreSQL refuses to run as root
+    folder = Path(
+        tempfile.mkdtemp(prefix="autosched-pg-", dir="/tmp")
+    )  # in /tmp, since the path of a socket has at most 107 characters
     os.chown(folder, user.pw_uid, user.pw_gid)
 
     def execute(*command: str) -> None:

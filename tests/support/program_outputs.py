@@ -1,4 +1,4 @@
-"""What a random schedule of a tile program gives in the emulator."""
+"""Run random schedules of a tile program in the emulator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from search_spaces.programs.template import template
 def outputs(
     made: Program, where: str, inputs: Mapping[str, NumpyArray], seed: int, **sizes: int
 ) -> dict[str, NumpyArray]:
-    """Return what a random schedule gives, once it is within the interpreter's bounds."""
+    """Return the outputs of a random schedule, after checking that they are within the interpreter's bounds."""
     p, own, gpu = problem(made, **sizes), template(made), device(where)
     assert own.why_not(p, gpu) is None
     schedule = random_schedule(own.space(p, gpu), seed)

@@ -1,6 +1,6 @@
 """Random tile programs whose loops carry states of every shape, reduce both axes, store, multiply and use shared tiles.
 
-All numbers are small integers in inputs, so that casts between types keep them.
+Inputs are small integers, so that casts between types are exact.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ STEPS = (
 
 
 def random_carried(seed: int) -> Program:
-    """Return a loop over columns with up to twelve random steps, which stores what it carried at the end."""
+    """Return a loop over columns with up to twelve random steps, which stores its carried values at the end."""
     rng = random.Random(seed)
     rows, columns = rng.choice(SHAPES)
     typed, other = rng.choice(TYPES), rng.choice(TYPES)
@@ -50,10 +50,10 @@ def random_carried(seed: int) -> Program:
     steps = [s for s in steps if multiplies or s[0] != "product"]
 
     stores = [at for at, step in enumerate(steps) if step[0] == "store"]
-    steps = [step for at, step in enumerate(steps) if at not in stores[1:]]  # what is stored twice is lost
+    steps = [step for at, step in enumerate(steps) if at not in stores[1:]]  # a second store would overwrite the first
 
     def bounded(p: Builder, x: Tile) -> Tile:
-        """Numbers stay small, however many turns there are."""
+        """Clamp numbers, so that they stay small in any number of iterations."""
         return p.minimum(p.maximum(x, -8.0), 8.0)  # type: ignore[return-value]
 
     def body(p: Builder, x: Array, y: Array, a: Array, b: Array, out: Array, total: Array, side: Array) -> None:

@@ -1,4 +1,4 @@
-"""Random tile programs that pick elements with their indices, and join what comes before each element."""
+"""Random tile programs that find elements with their indices (argmax and the like), gather, and scan."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def shape_of(seed: int) -> tuple[int, int]:
 
 
 def random_joins(seed: int) -> Program:
-    """Return a program of up to six steps on one tile, in a loop over the columns of its array or without one.
+    """Return a program of up to six steps on one tile, with or without a loop over the columns of its array.
 
-    Inputs are small whole numbers, so all but products are exact.
+    Inputs are small integers, so all results but products are exact.
     """
     rng = random.Random(seed)
     rows, columns = shape_of(seed)

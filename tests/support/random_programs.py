@@ -1,4 +1,4 @@
-"""Random tile programs: products with random ends, and random operations on tiles of one shape."""
+"""Random tile programs: matmuls with random epilogues, and random operations on tiles of one shape."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BINARY = ("add", "subtract", "multiply", "maximum", "minimum")
 
 
 def random_program(seed: int) -> Program:
-    """One or two products of random storage orders, and up to six random functions of what they and loads give."""
+    """Return one or two matmuls of random storage orders, and up to six random functions of them and of loads."""
     rng = random.Random(seed)
     turned_a, turned_b, twice = (rng.random() < 0.4 for _ in range(3))
     typed, out_type = rng.choice(("f16", "bf16")), rng.choice(("f16", "bf16", "f32"))
@@ -87,8 +87,11 @@ MAPS = ([4, 1], [2, 2], [1, 4], [4, 2], [2, 4])
 
 
 def random_tiles(seed: int) -> Program:
-    """Up to ten operations on tiles of one shape: functions, masks, reductions and broadcasts of rows, columns and
-    groups, transposes, conversions to random maps; in a loop that carries sums and maxima, or without one.
+    """Return up to ten operations on tiles of one shape, with or without a loop that carries sums and maxima.
+
+    The operations are functions, masks, reductions and broadcasts of rows, columns and groups, transposes, and
+    conversions
+    to random maps.
     """
     rng = random.Random(seed)
     rows, columns = rng.choice(SHAPES)
@@ -157,11 +160,14 @@ TURNS = (
 
 
 def random_loops(seed: int, without: Container[int] = ()) -> Program:
-    """Return a loop of products, in whose turns other operations stand between them.
+    """Return a loop of matmuls with other operations between them in each iteration.
 
-    Those are sums and maxima of rows and columns that scale and shift results, conversions, transposes, a loop in the
-    loop, further products of the same or of computed operands. Behind the loop there may be a second one, of products
-    of its result. ``without``: steps to be left out, by which a failure shrinks.
+    These are sums and maxima of rows and columns that scale and shift results, conversions, transposes, a nested loop,
+    and further matmuls of the same or of computed operands. A second loop of matmuls of its result may follow.
+
+    Args:
+        seed: Seed of the random choices.
+        without: Steps to leave out, to shrink a failing program.
     """
     rng = random.Random(seed)
     bm, bn, depth, out_type = rng.choice((32, 64)), rng.choice((16, 32, 64)), rng.choice((16, 32)), "f32"
@@ -182,7 +188,7 @@ def random_loops(seed: int, without: Container[int] = ()) -> Program:
         return wg_map(g, [bm // g[0], bn // g[1]])
 
     def shaped(p: Builder, x: Tile, kind: str, pick: float, by: float) -> Tile:
-        """Return ``x`` after what needs no loads."""
+        """Return ``x`` after an operation that needs no loads."""
         if kind == "rows":
             part = p.reduction("add", p.tanh(x) / bn, dim=1) if pick < 0.5 else p.reduction("maximumf", x, dim=1)
             return x * p.broadcast(p.sigmoid(part), dim=1, size=bn) + (part if pick < 0.25 else by)

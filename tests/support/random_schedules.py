@@ -1,4 +1,4 @@
-"""A valid schedule at random, without the tables that count a whole space: parameter by parameter, with restarts."""
+"""Draw valid schedules parameter by parameter, with backtracking and restarts, without counting the whole space."""
 
 from __future__ import annotations
 
@@ -15,17 +15,21 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
 
 Step = tuple[Parameter, tuple[Attribute, ...], tuple[Rule, ...]]
-STARTS = 12  # from the first parameter again; where none of them ends, the whole space is counted
-MOST_BACK = 40  # steps back of a start
+STARTS = 12  # restarts from the first parameter; if none of them ends, the whole space is counted
+MOST_BACK = 40  # limit of the steps back of one start
 
 
 def random_schedule(space: Space, seed: int) -> Schedule:
-    """Every valid schedule has a chance, though not the same one. Raises EmptySpace where there is none."""
+    """Return a random valid schedule. Every one is possible, but not equally probable.
+
+    Raises:
+        EmptySpace: There is none.
+    """
     return random_start(space, seed) or space.valid.sample(1, seed)[0]
 
 
 def random_start(space: Space, seed: int, given: Mapping[str, Value] = MappingProxyType({})) -> Schedule | None:
-    """As ``random_schedule``, of the schedules that have the ``given`` values; None where no start ends."""
+    """Return a random schedule that has the ``given`` values, or None if the search from the first parameter fails."""
     steps, rng = _steps(space), np.random.default_rng(seed)
     for _ in range(STARTS):
         codes = _start(steps, space.constants, rng, given)
@@ -35,13 +39,13 @@ def random_start(space: Space, seed: int, given: Mapping[str, Value] = MappingPr
 
 
 def _steps(space: Space) -> list[Step]:
-    """Each parameter with the attributes and rules that are known with it."""
+    """Return each parameter with the attributes and rules whose last needed value it is."""
     known = set(space.constants)
     attributes, rules, steps = list(space.attributes), list(space.constraints), list[Step]()
     for parameter in space.parameters:
         known.add(parameter.name)
         new: list[Attribute] = []
-        for attribute in attributes:  # in an order in which each follows what it needs
+        for attribute in attributes:  # in an order in which each follows those that it needs
             if known.issuperset(attribute.needs):
                 new.append(attribute)
                 known.add(attribute.name)
@@ -55,11 +59,11 @@ def _steps(space: Space) -> list[Step]:
 def _start(
     steps: list[Step], constants: Mapping[str, int], rng: np.random.Generator, given: Mapping[str, Value]
 ) -> dict[str, int] | None:
-    """Return a code for each parameter, or None."""
+    """Return a code for each parameter, or None if the search gives up."""
     values = {p.name: p.values for p, _, _ in steps}
     codes: list[int] = []
     columns: list[dict[str, int]] = [dict(constants)]
-    left: list[list[tuple[int, dict[str, int]]]] = []  # of each parameter, what was not tried
+    left: list[list[tuple[int, dict[str, int]]]] = []  # for each parameter, the codes not tried yet
     back = 0
     while len(codes) < len(steps):
         if len(left) == len(codes):
@@ -85,7 +89,7 @@ def _candidates(
     step: Step, codes: dict[str, int], before: dict[str, int], values: dict[str, tuple[int | str, ...]],
     rng: np.random.Generator,
 ) -> list[tuple[int, dict[str, int]]]:  # fmt: skip
-    """Return the codes that no rule refuses yet, in random order, each with the attributes that follow."""
+    """Return the codes that no rule refuses yet, in random order, each with the attributes that follow from it."""
     parameter, attributes, rules = step
     count = len(parameter.values)
     needed = {parameter.name}.union(*(one.needs for one in (*attributes, *rules)))

@@ -1,4 +1,4 @@
-"""A warp's instruction on its register files, as intrinsics define it."""
+"""Evaluate a warp's instruction on its registers, with the element positions that its intrinsic defines."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ import numpy.typing as npt
 
 from search_spaces.hardware.tensor_intrinsic import Sums, TensorIntrinsic
 
-Registers = npt.NDArray[np.generic]  # (lanes, values of a lane)
+Registers = npt.NDArray[np.generic]  # (lanes, values per lane)
 
 
 def execute(row: TensorIntrinsic, a: Registers, b: Registers, c: Registers) -> Sums:
-    """Return the ``reference`` of ``row`` on register files. Raises ValueError for wmma, whose fragments are opaque."""
+    """Return the ``reference`` of an intrinsic for registers.
+
+    Raises:
+        ValueError: The intrinsic is wmma, whose fragments are opaque.
+    """
     d = row.reference(row.a.collect(a), row.b.collect(b), row.c.collect(c))
     return d[row.c.positions]

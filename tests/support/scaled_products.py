@@ -1,4 +1,4 @@
-"""Operands with block scales as numbers and as bytes, for products of Triton and of PTX."""
+"""Operands with block scales, as numbers and as stored bytes, for matmuls in Triton and in PTX."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from search_spaces.hardware.dtypes import E4M3, E5M2
 
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
 
-# By name: elements, how many share a scale, and what scales are.
+# For each name: the element type, the number of elements that share a scale, and the scale type.
 CASES = {
     "mxf8": ("e4m3", 32, "ue8m0"),
     "mxf8 e5m2": ("e5m2", 32, "ue8m0"),
@@ -20,7 +20,7 @@ POINTERS = {"e4m3": "*fp8e4nv", "e5m2": "*fp8e5", "e2m1": "*u8", "ue8m0": "*u8",
 
 
 def values(kind: str, stored: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
-    """Return the numbers of stored lines; of e2m1 the lower half of a byte comes first."""
+    """Return the numbers that lines of bytes store; of two e2m1 in a byte, the lower half comes first."""
     if kind == "e2m1":
         return np.stack([E2M1[stored & 15], E2M1[stored >> 4]], axis=-1).reshape(len(stored), -1)
     return (E4M3 if kind == "e4m3" else E5M2).load(stored)

@@ -1,4 +1,4 @@
-"""Runs again what the last run skipped: ``--last-skipped``, after a missing package has been installed."""
+"""Run the tests again that the last run skipped (``--last-skipped``), after a missing package has been installed."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ KEY = "autosched/skipped"
 
 
 class LastSkipped:
-    """Keep the ids of skipped tests and modules in pytest's cache, and select those of the last run where asked to.
+    """Store the ids of skipped tests and modules in pytest's cache, and select those of the last run on request.
 
     Args:
-        config: Configuration of the run. Workers of pytest-xdist only select; their controller keeps the ids.
+        config: Configuration of the run. Workers of pytest-xdist only select; their controller stores the ids.
     """
 
     def __init__(self, config: pytest.Config) -> None:
-        self._cache: pytest.Cache | None = getattr(config, "cache", None)  # a plug-in that may be turned off
+        self._cache: pytest.Cache | None = getattr(config, "cache", None)  # None if the plug-in is disabled
         self._keeps = not (config.getoption("--collect-only") or hasattr(config, "workerinput"))
         self._skipped: set[str] = set()
 

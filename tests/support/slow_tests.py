@@ -1,8 +1,7 @@
-"""Which tests are slow: a checked-in list of test functions, made by ``pytest --update-slow -n 0``.
+"""Maintain the list of slow tests: a checked-in list of test functions, made by ``pytest --update-slow -n 0``.
 
-A test is slow where its cases take more than LIMIT seconds of CPU in the mean, child processes included. CPU time of a
-busy machine is that of a quiet one, so the list stays the same from run to run; a function near the limit keeps the
-mark that it has.
+A test is slow if its cases take more than LIMIT CPU seconds on average, child processes included. A busy machine gives
+the same CPU times as an idle one, so the list is stable from run to run; a function near the limit keeps its mark.
 """
 
 from __future__ import annotations
@@ -17,22 +16,22 @@ import pytest
 
 LIST = Path("tests", "slow.txt")  # in the root folder of the run
 LIMIT = 0.05  # seconds of CPU
-MARGIN = 1.5  # a function changes its mark only this factor beyond the limit
+MARGIN = 1.5  # a function changes its mark only beyond the limit by this factor
 
 
 def slow_functions(root: Path) -> set[str]:
-    """Node ids of the listed test functions, without parameters."""
+    """Return the node ids of the listed test functions, without parameters."""
     file = root / LIST
     return set(file.read_text().splitlines()) if file.exists() else set()
 
 
 def function_of(item: pytest.Item) -> str:
-    """Node id of a test without its parameters."""
+    """Return the node id of a test without its parameters."""
     return item.nodeid.partition("[")[0]
 
 
 def cpu_seconds() -> float:
-    """CPU time of this process and of its children that have ended."""
+    """Return the CPU time of this process and of its children that have ended."""
     return sum(os.times()[:4])
 
 
@@ -41,8 +40,8 @@ def updated(listed: set[str], seconds: dict[str, float], exists: set[str]) -> li
 
     Args:
         listed: Functions of the old list.
-        seconds: CPU seconds of one case, for each function that ran.
-        exists: Those functions of the old list whose test is still there.
+        seconds: CPU seconds per case of each function that ran.
+        exists: Functions of the old list that still exist.
     """
     slow = {name for name in listed & exists if name not in seconds}
     for name, cost in seconds.items():
@@ -54,13 +53,13 @@ def updated(listed: set[str], seconds: dict[str, float], exists: set[str]) -> li
 class UpdateSlow:
     """Measure each test and write the list at the end of the run.
 
-    What a fixture of a wider scope takes is shared out among the tests that use it.
+    The time of a fixture of a wider scope is divided among the tests that use it.
     """
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._seconds: dict[str, list[float]] = defaultdict(list)
-        self._of_fixtures: dict[tuple[str, str], float] = defaultdict(float)  # of a file and a name
+        self._of_fixtures: dict[tuple[str, str], float] = defaultdict(float)  # by file and name
         self._users: dict[tuple[str, str], list[str]] = defaultdict(list)
         self._in_fixtures = 0.0
         self._passed: set[str] = set()
@@ -102,7 +101,7 @@ class UpdateSlow:
         return result
 
     def seconds(self) -> dict[str, float]:
-        """CPU seconds of one case, for each function whose cases have passed."""
+        """Return the CPU seconds per case of each function whose cases have passed."""
         shares: dict[str, float] = defaultdict(float)
         for key, spent in self._of_fixtures.items():
             users = self._users[key]
@@ -116,7 +115,10 @@ class UpdateSlow:
         (self._root / LIST).write_text("".join(f"{line}\n" for line in lines))
 
     def _exists(self, function: str) -> bool:
-        """Whether a listed test is still there: a class may inherit it, and a run of other files does not import it."""
+        """Return whether a listed test still exists.
+
+        A class may inherit it, and a run of other files does not import it.
+        """
         owner, _, name = function.rpartition("::")
         if owner in self._owners:
             return hasattr(self._owners[owner], name)

@@ -1,4 +1,4 @@
-"""The smallest problem of an operator that is alike for all: every required size has one value."""
+"""Make the smallest problem of any operator, with one fixed value for each required size."""
 
 from search_spaces.operators.operator import Operator
 from search_spaces.operators.problem import Problem

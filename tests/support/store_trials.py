@@ -1,4 +1,4 @@
-"""Trials for tests of the trial store and of the commands that read one."""
+"""Trials for tests of the trial store and of the commands that read it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def database(path: Path, *trials: Trial) -> Path:
 
 
 def tell_entries(raw: sqlite3.Connection) -> None:
-    """Make the entries of a database fit its trials, which were edited by hand, and have them ranked when asked for."""
+    """Update the entries of a database to trials that were edited by SQL, and mark them for ranking."""
     keys = raw.execute("SELECT id, problem, schedule_key FROM trials").fetchall()
     digests = [(*(hashlib.sha256(str(text).encode()).hexdigest() for text in texts), row) for row, *texts in keys]
     raw.executemany("UPDATE trials SET problem_digest = ?, schedule_digest = ? WHERE id = ?", digests)

@@ -1,4 +1,4 @@
-"""Small problems of every operator that states its tile program, and calls of them from torch."""
+"""Small problems of every operator with a tile program, and torch calls of them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def tensor(operand: Operand, stored: Any) -> Any:
 
 
 def called(problem: TileOperator) -> tuple[list[Any], dict[str, Any]]:
-    """Return tensors in order, and those and the options that a call takes by keyword."""
+    """Return the tensors by position, and the tensors and options by keyword, of a call."""
     stored = problem.random_inputs(1)
     tensors = {o.name: tensor(o, stored[o.name]) for o in problem.operands() if o.role != "output"}
     options = {name: type(usual)(getattr(problem, name)) for name, usual in problem.call_options.items()}

@@ -1,4 +1,4 @@
-"""Operators that state their tile program: sampled schedules in the emulator, and faults planted in the program."""
+"""Check operators with tile programs: sampled schedules in the emulator, and faults planted in the program."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from search_spaces.tile_operators.tile_template import tile_template
 
 
 def outcome(problem: TileOperator, kernel: GeneratedKernel, inputs: Mapping[str, Array] | None = None) -> str:
-    """Return "ok", what the emulator reports, or "wrong": beyond the tolerance of the operator's reference."""
+    """Return "ok", the report of the emulator, or "wrong" for a result beyond the operator's tolerance."""
     inputs = problem.random_inputs(1) if inputs is None else inputs
     run = emulate(kernel, inputs, time_limit=60.0)
     if run.status != "ok":
@@ -46,7 +46,7 @@ def sampled(problem: TileOperator, gpu: str, count: int, seed: int = 1) -> list[
 
 
 def sampled_with(problem: TileOperator, gpu: str, count: int, **values: str) -> list[Schedule]:
-    """Return some schedules of the stratum of a problem's space that has these values, such as of ``intrinsic``."""
+    """Return some schedules of the stratum of a problem's space that has the given values, such as of ``intrinsic``."""
     space = tile_template(type(problem)).space(problem, device(gpu))
     wanted = tuple(values[name] for name in space.stratifying)
     ranks = next(stratum.ranks for stratum in space.strata if stratum.values == wanted)
@@ -59,7 +59,7 @@ def kernel_of(problem: TileOperator, gpu: str, schedule: Schedule) -> GeneratedK
 
 
 def interpreted(problem: TileOperator, seed: int) -> bool:
-    """Return whether the interpreter of tile programs gives what the reference does, within its own bound."""
+    """Return whether the interpreter of tile programs agrees with the reference within its own bound."""
     inputs = problem.random_inputs(seed)
     wanted = problem.reference(inputs)
     values, bounds = problem.interpreted(inputs)
@@ -67,9 +67,9 @@ def interpreted(problem: TileOperator, seed: int) -> bool:
 
 
 def planted(problem: TileOperator, old: str, new: str) -> TileOperator:
-    """Return the same problem of a type whose module has ``new`` in place of ``old``, which it has once.
+    """Return the same problem of a type whose module has ``old``, which occurs once, replaced by ``new``.
 
-    The reference of the true problem judges the kernels of the faulty one.
+    The reference of the original problem judges the kernels of the faulty one.
     """
     module = inspect.getmodule(type(problem))
     assert module is not None
@@ -88,7 +88,7 @@ def planted(problem: TileOperator, old: str, new: str) -> TileOperator:
 
 
 def is_found(problem: TileOperator, old: str, new: str, gpu: str = "a100", seed: int = 1) -> bool:
-    """Return whether a planted fault is refused, or reported by random inputs or by one of the edge cases."""
+    """Return whether a planted fault is refused, or reported for random inputs or one of the edge cases."""
     faulty = planted(problem, old, new)
     if tile_template(type(faulty)).why_not(faulty, device(gpu)) is not None:
         return True

@@ -1,11 +1,11 @@
-"""A g++ that compiles nothing, but says what it is asked for: to build the runner in a second."""
+"""A fake g++ that compiles nothing but logs its requests, so that the emulator builds within a second."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-# Appends the names of objects to the file $LOG. With $LOG.slow there, all but two objects take ten minutes: those that
-# make the folders $LOG.first and $LOG.second are quick, in whatever order compilers run side by side.
+# Appends the names of objects to the file $LOG. If $LOG.slow exists, all but two objects take ten minutes: those that
+# create the folders $LOG.first and $LOG.second are quick, in whatever order compilers run in parallel.
 COMPILER = r"""#!/bin/sh
 case "$1" in
   --version) echo "g++ (fake) 99.0"; exit ;;
@@ -32,7 +32,7 @@ fi
 
 
 def install_fake_compiler(folder: Path) -> Path:
-    """Write it to a new folder, which belongs on the PATH."""
+    """Write the fake compiler to a new folder, which the caller puts on the PATH."""
     folder.mkdir()
     compiler = folder / "g++"
     compiler.write_text(COMPILER)

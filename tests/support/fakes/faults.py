@@ -1,23 +1,25 @@
-"""A GPU worker without a GPU whose candidates misbehave on demand: what the isolation of runners is tested with.
+"""A GPU worker without a GPU whose candidates misbehave on demand, for tests of the isolation of runners.
 
-It answers the operations of ``cuda_worker``; give ``MODULE`` to a CudaRunner as its
-worker module and ``[HERE]`` as its path. What happens to a
-candidate is read from the name of its kernel, words joined by underscores, of which the first says what to do:
+It answers the requests of ``cuda_worker``: give a CudaRunner ``MODULE`` as its worker module and ``[HERE]`` as its
+path.
+The name of a candidate's kernel says how the candidate behaves. It consists of words joined by underscores, of which
+the first selects the behaviour:
 
-- ``time_NS_...``: measured at NS nanoseconds, with fewer repeats where that is hopeless;
+- ``time_NS_...``: measured at NS nanoseconds, with fewer repeats if the candidate is hopeless;
   ``slow_MS_NS_...``: the same, after MS milliseconds of measuring;
 - ``wrong``: wrong numbers; ``error``: a launch that fails cleanly; ``poison``: an illegal access, after which
   everything fails until the process is replaced;
 - ``hang``, ``spin``: never ends, asleep or busy; ``segfault``, ``abort``, ``exit``: the process dies;
-  ``once_NS_...``: dies the first time, and is measured the second;
-- ``memory``: takes memory until there is none; ``shout_NS_...``: fills standard output, then is measured;
-- ``garbage``: bytes that are no answer; ``half``: half an answer, then it dies; ``stranger``: an answer to another
-  question; ``mute``: closes its output and lives on; ``parent``: dies, and a child of it keeps the pipes open;
-- ``nonsense``, ``negative``: answers that mean nothing; ``raise``: an exception; ``paint``: a failure whose reason
-  would colour a terminal;
-- ``unplug``: dies, and the GPU is gone for good.
+  ``once_NS_...``: dies the first time and is measured the second time;
+- ``memory``: allocates memory until none is left; ``shout_NS_...``: fills standard output, then is measured;
+- ``garbage``: bytes that are not an answer; ``half``: half an answer, then the process dies; ``stranger``: an answer to
+  another request; ``mute``: closes its output and stays alive; ``parent``: dies, while a child process keeps the pipes
+  open;
+- ``nonsense``, ``negative``: answers with impossible values; ``raise``: an exception; ``paint``: a failure whose reason
+  contains terminal escape sequences;
+- ``unplug``: dies, and the GPU stays unavailable.
 
-``once`` and ``unplug`` leave marks in the folder that AUTOSCHED_FAULTS_FOLDER names.
+``once`` and ``unplug`` leave marker files in the folder given by AUTOSCHED_FAULTS_FOLDER.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from measurements.trials.measurement import Status
 from measurements.trials.timing_statistics import StopRule
 from measurements.workers.worker import serve
 
-if TYPE_CHECKING:  # the worker itself starts without numpy: tests replace it hundreds of times
+if TYPE_CHECKING:  # the worker starts without numpy, since tests restart it hundreds of times
     from search_spaces.launches.generated_kernel import GeneratedKernel
     from search_spaces.operators.problem import Problem
 
@@ -54,9 +56,7 @@ _ANSWERS = {
 
 
 def fault_kernel(name: str, problem: Problem) -> GeneratedKernel:
-    """Return a kernel that compiles in a few milliseconds and bears ``name``, which says what the worker does with
-    it.
-    """
+    """Return a kernel that compiles in milliseconds and whose ``name`` selects the worker's behaviour."""
     from search_spaces.launches.generated_kernel import GeneratedKernel
 
     source = f'extern "C" __global__ void {name}() {{}}\n'
@@ -64,7 +64,7 @@ def fault_kernel(name: str, problem: Problem) -> GeneratedKernel:
 
 
 class FaultyGpu:
-    """State of the pretended GPU: what is prepared, and whether its context is poisoned."""
+    """State of the simulated GPU: the prepared candidates, and whether its context is poisoned."""
 
     def __init__(self) -> None:
         self._prepared = ""

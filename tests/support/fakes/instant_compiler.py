@@ -1,4 +1,4 @@
-"""A compile worker that compiles nothing: every kernel's cubin is its source, after AUTOSCHED_TEST_COMPILE seconds."""
+"""A compile worker without a compiler: the cubin of a kernel is its source, after AUTOSCHED_TEST_COMPILE seconds."""
 
 import os
 import re
@@ -12,6 +12,7 @@ SECONDS = float(os.environ.get("AUTOSCHED_TEST_COMPILE", "0"))
 
 
 def handle(request):
+    """Return the answer to a request."""
     time.sleep(SECONDS)
     log = ""
     for entry in dict.fromkeys([*re.findall(r"__global__ void (\w+)\(", request["source"]), request["entry"]]):

@@ -1,7 +1,7 @@
-"""A program that uses a database inside an installed package: what its kernel launches, and what it had to import.
+"""Use a database from inside an installed package; report what its kernel launches and which modules it imported.
 
-PACKAGE HOLDER: the package's name and the folder that it is in. Prints one JSON document. There is no GPU: cupy is the
-pretended one.
+Arguments: PACKAGE HOLDER, the package's name and the folder that contains it. Prints one JSON document. There is no
+GPU: cupy is the fake one.
 """
 
 import importlib.resources

@@ -1,6 +1,6 @@
-"""A tuner over a pretended GPU and a compiler that compiles nothing, to be killed: ``killed_tuner.py DATABASE CACHE``.
+"""Tune with a simulated GPU and a compiler that compiles nothing, until a test kills the process.
 
-Prints a line when a trial has been stored, and nothing else.
+Usage: ``killed_tuner.py DATABASE CACHE``. Prints a line after each stored trial, and nothing else.
 """
 
 import sys

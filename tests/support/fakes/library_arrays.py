@@ -1,4 +1,4 @@
-"""Arrays of a problem as libraries are given them, over numpy, and whether what they compute is right."""
+"""Arrays of a problem in the form that libraries receive, over numpy, and a check of their results."""
 
 from types import SimpleNamespace
 
@@ -16,7 +16,7 @@ class Stream:
 
 
 class OnDevice(np.ndarray):
-    """A numpy array with the address where cupy's have it."""
+    """A numpy array that has its address where cupy's arrays have it."""
 
     @property
     def data(self):
@@ -37,6 +37,14 @@ def operands(problem, copies=2):
 
 
 def assert_right(problem, inputs, array, tolerances=1.0):
+    """Check the output in ``array`` against the problem's reference.
+
+    Args:
+        problem: Problem that was computed.
+        inputs: Its inputs by name.
+        array: Computed output.
+        tolerances: Factor of the problem's tolerance.
+    """
     (out,) = (o for o in problem.operands() if o.role == "output")
     error = np.abs(out.dtype.load(np.asarray(array)) - problem.reference(inputs)["out"])
     allowed = tolerances * problem.tolerance(inputs)["out"]

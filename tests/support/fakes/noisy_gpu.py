@@ -1,7 +1,7 @@
-"""A GPU worker that has no GPU: times with noise and a drift that all programs of a round share.
+"""A GPU worker without a GPU, whose times have noise and a drift common to all programs of a round.
 
-A program takes 1 ms, times F where its cubin contains the text T, for AUTOSCHED_NOISY_SLOW="T=F". Each comparison draws
-noise of its own.
+A program takes 1 ms. With AUTOSCHED_NOISY_SLOW="T=F" it takes F ms if its cubin contains the text T. Each comparison
+draws its own noise.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NOISE, DRIFT = 0.003, 0.2
 
 
 class NoisyGpu(SimulatedGpu):
-    """Differs from a simulated GPU in what a comparison gives."""
+    """A simulated GPU whose comparisons are noisy."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Times as a GPU might give them: the analytic model's, bent by an effect that it does not know and a little noise."""
+"""Synthetic times: those of the analytic model, changed by an effect that the model lacks and by a little noise."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ QUICK = BoostedTreeSettings(rounds=25, patience=5, eta=0.3, max_depth=4)
 
 
 def seconds(problem: Problem, name: str, schedules: Sequence[Schedule], noise: float = 0.02) -> tuple[float, ...]:
-    """Each doubling of ``unroll`` costs 30% here, whatever the analytic model says."""
+    """Return a time in seconds for each schedule: the analytic model's, plus 30% for each doubling of ``unroll``."""
     chip, rng = device(name), np.random.default_rng(len(problem.key()))
     templates = templates_for(problem, chip)
     times = []
@@ -40,13 +40,19 @@ def seconds(problem: Problem, name: str, schedules: Sequence[Schedule], noise: f
 
 
 def observations(problem: Problem, name: str = "h200", rows: int = 30, seed: int = 0) -> Observations:
+    """Return ``rows`` random schedules of a problem and their times."""
     chip = device(name)
     schedules = tuple(templates_for(problem, chip).space(problem, chip).sample(rows, seed))
     return Observations(problem, chip, schedules, seconds(problem, name, schedules))
 
 
 def make_trials(one: Observations, **change: Any) -> list[Trial]:
-    """Trials that a GPU might have left in a database; ``change`` replaces fields of a trial or of its measurement."""
+    """Return trials like those that a GPU leaves in a database.
+
+    Args:
+        one: Schedules and their times.
+        change: Replacements of fields of each trial or of its measurement.
+    """
     fields = {f.name for f in dataclasses.fields(Measurement)}
     measurement = {k: v for k, v in change.items() if k in fields}
     made = []
@@ -73,7 +79,7 @@ def make_trials(one: Observations, **change: Any) -> list[Trial]:
 
 
 def store(path: Path, *trials: Trial) -> Path:
-    """Return a database that holds these, made if missing."""
+    """Return a database that contains these trials; creates it if needed."""
     with Store.open(path) as opened:
         for trial in trials:
             opened.append(trial)

@@ -1,8 +1,8 @@
-"""Enough of cupy for the run time: arrays with shapes, strides and addresses on pretended GPUs, and launches that are
-written down. The contents of arrays are those of numpy; nothing is computed.
+"""Fake of the part of cupy that the run time uses.
 
-As in cupy, ``asarray`` copies what does not lie on the current GPU, an allocation lies on the current one, and
-addresses are multiples of 256.
+It has arrays with shapes, strides and addresses on simulated GPUs, and records launches. The contents of arrays are
+numpy's; nothing is computed. As in cupy, ``asarray`` copies an array that is not on the current GPU, allocations are on
+the current GPU, and addresses are multiples of 256.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MEMORY_BYTES = 150_000_000_000
 
 @dataclasses.dataclass(frozen=True)
 class Launch:
-    """One launch: on which GPU and stream, of which function of which file, with which parameters."""
+    """A launch: its GPU and stream, the file and function that it runs, and its parameters."""
 
     gpu: int
     stream: int
@@ -36,7 +36,7 @@ class Launch:
 
 
 class PretendedCupy:
-    """Set it as ``sys.modules["cupy"]``. ``launches`` are those so far, in order."""
+    """Fake cupy, to be set as ``sys.modules["cupy"]``. ``launches`` lists the launches so far, in order."""
 
     __version__ = "pretended"
 
@@ -49,7 +49,7 @@ class PretendedCupy:
         cupy = self
 
         class Array:
-            """``host`` holds contents, shape and strides; ``device`` is the address of what begins at ``origin``."""
+            """``host`` holds contents, shape and strides; ``device`` is the address of the allocation, ``origin``."""
 
             def __init__(self, host: np.ndarray, gpu: int, device: int, origin: int) -> None:
                 self.host, self.gpu, self._device, self._origin = host, gpu, device, origin
@@ -169,7 +169,7 @@ class PretendedCupy:
 
     @property
     def current_gpu(self) -> int:
-        """Of this thread."""
+        """Return the current GPU of this thread."""
         return self._stack("gpu")[-1]
 
 

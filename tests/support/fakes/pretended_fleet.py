@@ -1,4 +1,4 @@
-"""Which GPU a node of a pretended cluster has: the one that AUTOSCHED_PRETENDED names, where it started."""
+"""Give each node of a simulated cluster a GPU, named by the variable AUTOSCHED_PRETENDED of the node's process."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Small spaces with a known best, samplers of them, and guides and models that can be told apart."""
+"""Small spaces whose best schedule is known, samplers over them, and distinguishable estimates and models."""
 
 import math
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from search_spaces.spaces.space import Space
 
 
 def toy_estimates(space: SearchSpace = TOY) -> Estimates:
-    """Return estimates that are right but for the letter, and infinite for x = 1."""
+    """Return estimates that are exact except for ignoring the letter, and infinite for x = 1."""
 
     def log_seconds(schedules: Sequence[Schedule]) -> FloatArray:
         blind = (s.replace(letter="b") for s in schedules)
@@ -36,8 +36,9 @@ def toy_estimates(space: SearchSpace = TOY) -> Estimates:
 
 
 class Nearest:
-    """A model for tests: the logarithm of the time of the nearest row that was trained on. Missing values are far from
-    all others.
+    """A model for tests: it predicts the logarithm of the time of the nearest training row.
+
+    Missing values are far from all others.
     """
 
     def __init__(self, rows: Matrix, times: FloatArray) -> None:

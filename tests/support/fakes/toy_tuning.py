@@ -1,4 +1,4 @@
-"""A small space, runners that pretend to measure it, and ``Tuner`` over them."""
+"""A small space, fake runners that measure it, and ``Tuner`` over them."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,12 +36,12 @@ TOTAL = SPACE.count()
 
 
 def seconds(schedule: Schedule) -> float:
-    """Smallest, 1 us, at x = 8, y = 16; the letter does not matter, and does not reach the kernel."""
+    """Return the time of a schedule: smallest, 1 us, at x = 8, y = 16. The letter has no effect."""
     return 1e-6 * 1.3 ** (abs(math.log2(schedule.integer("x")) - 3) + abs(math.log2(schedule.integer("y")) - 4))
 
 
 def generate(problem: Problem, schedule: Schedule, device: Device) -> GeneratedKernel:
-    """Generate a kernel in which the letter is dead code: schedules that differ in it alone give the same kernel."""
+    """Generate a kernel in which the letter has no effect: schedules that differ in it alone give the same kernel."""
     if schedule["x"] == 2 and schedule["y"] == 32:
         raise ValueError("2 does not go with 32")
     return GeneratedKernel(
@@ -50,7 +50,10 @@ def generate(problem: Problem, schedule: Schedule, device: Device) -> GeneratedK
 
 
 class FakeRunner:
-    """Times by formula, and results in reverse order of each batch; what ``fail`` names fails."""
+    """A runner that computes times by a formula and returns the results of each batch in reverse order.
+
+    Candidates that ``fail`` names fail.
+    """
 
     name = "fake"
 

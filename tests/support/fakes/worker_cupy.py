@@ -1,4 +1,7 @@
-"""As much of cupy as the GPU worker uses: device memory is numpy's, and the clock moves only when kernels run."""
+"""Fake of the part of cupy that the GPU worker uses.
+
+Device memory is numpy's, and only kernels advance the clock.
+"""
 
 import math
 import weakref
@@ -10,7 +13,7 @@ import numpy as np
 
 from measurements.runners.cuda.check_kernels import HOLD
 
-ATTRIBUTES = device_attributes.OTHERS | {"MultiProcessorCount": 2}  # as Device.attributes of cupy has them
+ATTRIBUTES = device_attributes.OTHERS | {"MultiProcessorCount": 2}  # in the form of cupy's Device.attributes
 
 
 class Pointer:
@@ -28,7 +31,7 @@ class Pointer:
 
 
 class Freed(Exception):
-    """A graph was replayed over memory or a module that is no longer there."""
+    """A graph was replayed after memory or a module that it uses was freed."""
 
 
 class DeviceArray:
@@ -92,7 +95,7 @@ class Stream:
 
 
 class Graph:
-    """As CUDA's: of what it launches it knows handles and addresses only, and keeps nothing of it alive."""
+    """Like CUDA's graphs, it stores handles and addresses only, and keeps none of the objects alive."""
 
     def __init__(self, work):
         self.work = [(weakref.ref(function), grid, [weak(x) for x in arguments]) for function, grid, arguments in work]
@@ -109,15 +112,15 @@ def weak(array):
 
 
 class FakeCupy:
-    """As much of cupy as the worker uses. ``time`` is what one launch of a candidate takes."""
+    """The module itself. ``time`` is the duration of one launch of a candidate."""
 
     __version__ = "0"
     ndarray = DeviceArray
 
     def __init__(self, time=1e-3, memory=1 << 30):
         self.time, self.free, self.now = time, memory, 0.0
-        self.kept_by_pool = []  # what the pool holds that nobody uses
-        self.modules = {}  # by path, as cupy remembers them
+        self.kept_by_pool = []  # unused memory that the pool still holds
+        self.modules = {}  # by path, like cupy's cache
         self.query, self.graphs, self.launches, self.stream = 0, [], [], Stream(self)
         runtime = SimpleNamespace(
             getDeviceProperties=lambda i: {"name": b"NVIDIA H200", "totalGlobalMem": 150, "major": 9, "minor": 0},
@@ -167,7 +170,7 @@ class FakeCupy:
         return SimpleNamespace(get_function=lambda name: self.function(path, name))
 
     def function(self, path, name):
-        """Read the file anew unless it is remembered, each time a function is asked for, as cupy does."""
+        """Return a function of a module; read the file again unless the module is cached, as cupy does."""
         if path not in self.modules:
             if not Path(path).exists():
                 raise CudaError(301, "CUDA_ERROR_FILE_NOT_FOUND: file not found")
@@ -177,7 +180,7 @@ class FakeCupy:
 
 
 class Function:
-    """A kernel: the checking kernels in numpy, or a matmul that does what its name says."""
+    """A kernel: a checking kernel in numpy, or a matmul that behaves as its name says."""
 
     def __init__(self, cupy, name):
         self.cupy, self.name, self.kernel = cupy, name, SimpleNamespace(ptr=77)
@@ -203,7 +206,7 @@ class Function:
         out[...] = a.astype(np.float32) @ b.astype(np.float32)
         turn = len(self.cupy.launches)
         if self.name == "two_phases" and turn % 2:
-            out[...] = 0  # the second launch finishes
+            out[...] = 0  # the second launch completes the result
         if self.name == "wrong":
             out[0, 3, 4] += 1
         if self.name == "nothing":

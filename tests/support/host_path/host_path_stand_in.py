@@ -1,6 +1,7 @@
-"""The C++ host path over a stand-in for the CUDA driver: CPU tensors are taken for those of a GPU.
+"""Run the C++ host path over a fake CUDA driver, with CPU tensors in place of GPU tensors.
 
-``Driver`` is both sides: what cupy would launch for the Python path, and what ``cuLaunchKernelEx`` gets from C++.
+``Driver`` records both sides: the launches that cupy would make for the Python path, and the calls of
+``cuLaunchKernelEx`` by the C++ path.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from search_spaces.launches.launch import Launch
 
 @dataclasses.dataclass(frozen=True)
 class Launched:
-    """One launch, as the driver sees it."""
+    """One launch, as the driver receives it."""
 
     function: int
     grid: tuple[int, ...]
@@ -69,7 +70,7 @@ LISTENER = ctypes.CFUNCTYPE(
 
 
 def as_launched(config: Any, function: int, parameters: Any, sizes: Sequence[int]) -> Launched:
-    """Return a call of ``cuLaunchKernelEx`` whose parameters have these sizes in bytes."""
+    """Return a call of ``cuLaunchKernelEx`` as a record; ``sizes`` are those of its parameters in bytes."""
     c = config.contents
     found: dict[int, Any] = {c.attributes[i].id: c.attributes[i].value for i in range(c.attribute_count)}
     return Launched(
@@ -86,10 +87,10 @@ def as_launched(config: Any, function: int, parameters: Any, sizes: Sequence[int
 
 
 class Driver(PretendedCupy):
-    """A fake cupy whose launches are those of the Python path. ``from_python`` and ``from_table`` list all launches.
+    """A fake cupy whose launches are those of the Python path.
 
-    ``result`` is what ``cuLaunchKernelEx`` returns, and ``on_launch`` is called with each launch, and
-    with True if it is the table's.
+    ``from_python`` and ``from_table`` list the launches of the two paths. ``result`` is the return value of
+    ``cuLaunchKernelEx``. ``on_launch`` is called with each launch, and with True if the launch is the table's.
     """
 
     def __init__(self, library: Path) -> None:
@@ -125,7 +126,7 @@ class Driver(PretendedCupy):
     def launched(
         self, function: int, step: Launch, grid: Sequence[int], parameters: Sequence[Any], **more: Any
     ) -> None:
-        """Note a launch of the Python path, with cupy's forms of parameters."""
+        """Record a launch of the Python path, whose parameters have cupy's forms."""
         stored = tuple(np.uint64(p).tobytes() if isinstance(p, int) else p.tobytes() for p in parameters)
         self._sizes[function] = tuple(len(p) for p in stored)
         attributes = {"cluster": None, "cooperative": False, "dependent": False, **more}
@@ -167,9 +168,9 @@ class _Function:
 
 @functools.cache
 def _opened() -> tuple[HostLaunchTable, Driver]:
-    """Return the host path of this process, and its driver: torch keeps what is registered."""
+    """Return this process's host path and its driver; there is one of each, since torch keeps registered operators."""
     folder = Path(tempfile.mkdtemp(prefix="autosched-stand-in-"))
-    library = compiled_stand_in(folder, "libstand_in.so")  # other tests have no driver
+    library = compiled_stand_in(folder, "libstand_in.so")  # only these tests load a driver
     try:
         return HostLaunchTable(extension(), str(library), str(library)), Driver(library)
     except NotBuilt as error:
@@ -178,7 +179,7 @@ def _opened() -> tuple[HostLaunchTable, Driver]:
 
 @contextmanager
 def stand_in(patch: pytest.MonkeyPatch) -> Iterator[tuple[HostLaunchTable, Driver]]:
-    """Yield the host path over the stand-in, which is cupy as well; CPU tensors are those of its GPU."""
+    """Yield the host path over the fake driver, which also replaces cupy; CPU tensors count as tensors of its GPU."""
     path, driver = _opened()
     driver.from_python, driver.from_table, driver.contexts, driver.result = [], [], [], 0
     driver.stream, driver.on_launch = 0, lambda *_: None

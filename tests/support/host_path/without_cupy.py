@@ -1,6 +1,7 @@
-"""A program without cupy: operators of torch on kernels of a database, over the stand-in for the driver.
+"""Run torch operators on kernels of a database over the fake driver, in a process without cupy.
 
-Arguments: the database, the stand-in. Compiles, loads and launches for real, down to the functions of the driver.
+Arguments: the database, the library of the fake driver. Everything above the driver's functions is real: compiling,
+loading and launching.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ SPACE = "autosched_without_cupy"
 
 def main(database: str, stand_in: str) -> None:
     sys.modules["cupy"] = None  # type: ignore[assignment] # as if it were not installed
-    ctypes.CDLL(stand_in)  # from now on the driver of this process
+    ctypes.CDLL(stand_in)  # from here on it is the driver of this process
     path = HostLaunchTable(extension(), stand_in, stand_in)
     library = torch.library.Library(SPACE, "FRAGMENT")
     for name in ("matmul", "softmax"):
@@ -44,7 +45,7 @@ def main(database: str, stand_in: str) -> None:
 
 
 def check(path: HostLaunchTable, stand_in: str, name: str, *tensors: Any) -> None:
-    """Launch a call from the table and in Python, and compare."""
+    """Launch a call from the table and from Python, and compare the two launches."""
     operator = getattr(getattr(torch.ops, SPACE), name)
     operator(*tensors)
     result, before = operator(*tensors), path.counts()

@@ -1,4 +1,4 @@
-"""In place of the process that owns a GPU: the id of a kept launch's test says what comes of it."""
+"""Replace the process that owns a GPU: the test id of a recorded launch selects the result."""
 
 from __future__ import annotations
 

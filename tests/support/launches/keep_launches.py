@@ -1,4 +1,7 @@
-"""Keeps what the emulator ran without a fault, for ``python -m benchmarks.gpu.launches``: pytest --keep-launches."""
+"""Record launches that the emulator ran without a finding, for ``python -m benchmarks.gpu.launches``.
+
+Enabled by ``pytest --keep-launches``.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +23,17 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.launches.launch import Launch
 from search_spaces.launches.texture import LinearTexture
 
-MOST_BYTES = 8 << 20  # of all arrays of a launch
+MOST_BYTES = 8 << 20  # limit of all arrays of a launch together
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 
 
 class KeepLaunches:
-    """A plugin of pytest. ``emulate`` and ``emulate_ptx`` are as they were but for what is written to ``folder``."""
+    """A pytest plugin that wraps ``emulate`` and ``emulate_ptx`` so that they also write launches to ``folder``."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._test = ""
-        self._compiled = threading.local()  # the program that a thread will run next, and its text
+        self._compiled = threading.local()  # for each thread: the program that it runs next, and its text
         self._run = emulator.run_launch
         self._patch = pytest.MonkeyPatch()
         self._patch.setattr(emulator, "compile_to_bytecode", self._compile_to_bytecode)
@@ -99,8 +102,9 @@ class KeepLaunches:
 
 
 def is_plain(launch: Launch, settings: RunSettings) -> bool:
-    """Whether a GPU can do the same: a whole launch, once, on arrays of which each byte is known, and no more of those
-    than are worth a file. Textures are left out.
+    """Return whether a GPU can repeat a launch.
+
+    That is a whole launch, run once, without textures, on arrays whose bytes are all known and at most MOST_BYTES.
     """
     memory = settings.memory
     beyond = (memory.defined, memory.addresses, memory.others, memory.inside, memory.symbols, memory.textures)

@@ -1,4 +1,4 @@
-"""Faults planted in what scales blocks of a matmul: wrong scales, lanes, words and places."""
+"""Faults planted in the block scales of a matmul: wrong scales, lanes, words and positions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def right_kernel(case: str) -> GeneratedKernel:
 
 @dataclass(frozen=True)
 class Planted:
-    """In the kernel of a case ``old`` becomes ``new``."""
+    """A fault: in the kernel of a case ``old`` is replaced by ``new``."""
 
     name: str
     case: str

@@ -1,6 +1,7 @@
-"""Faults planted in kernels as users write them: each kernel is right and clean, and each of its faults must be seen.
+"""Faults planted in kernels of the kind users write.
 
-A fault is a replacement in the source. It is seen where, in one of the orders, something is found or a number is wrong.
+Each kernel is correct and has no findings, and each of its faults must be detected. A fault is a replacement in the
+source. It counts as detected if one of the orders of execution gives a finding or a wrong number.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ ORDERS = (Order(), Order("interleaved"), Order("random", 1), Order("interleaved"
 
 @dataclass(frozen=True)
 class ForeignKernel:
-    """``arguments()`` are made anew for each launch; ``expected`` says what array ``output`` holds behind it."""
+    """A kernel, its launch and its faults.
+
+    ``arguments()`` returns new arguments for each launch; ``expected`` returns what array ``output`` must hold after
+    it.
+    """
 
     name: str
     source: str
@@ -32,13 +37,13 @@ class ForeignKernel:
     block: int | tuple[int, int, int] = 64
     shared_bytes: int = 0
     launches: int = 1
-    fills: bool = True  # every element of the output
-    aliases: dict[int, int] = field(default_factory=dict)  # arguments that are the arrays of others
+    fills: bool = True  # whether it writes every element of the output
+    aliases: dict[int, int] = field(default_factory=dict)  # argument: the one whose array it shares
     faults: tuple[tuple[str, str, str], ...] = field(default=())  # name, old, new
     orders: tuple[Order, ...] = ORDERS
 
     def run(self, source: str, order: Order) -> tuple[EmulatedLaunch, bool]:
-        """Return the launch, and whether it is right and clean."""
+        """Return the launch, and whether its result is correct and it has no findings."""
         given = self.arguments()
         done = autosched.emulate(
             source,

@@ -1,6 +1,6 @@
-"""Faults planted in kernels that use what CUDA C++ brings along: atomics with memory orders, pipelines, tiles.
+"""Faults planted in kernels that use CUDA C++ libraries: atomics with memory orders, pipelines, cooperative groups.
 
-As in ``foreign_faults.py``, each kernel is right and clean, and each of its faults must be seen.
+As in ``foreign_faults.py``, each kernel is correct and has no findings, and each of its faults must be detected.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Edits of the headers of kernels, for faults that are planted on purpose.
+"""Edit the headers of kernels, to plant faults.
 
-A kernel is one file ("autosched/kernels/matmul.cuh"), and where that became long, its parts lie in the folder of the
-same name. A fault names the kernel, and its text says which part it is in.
+A kernel is a header such as "autosched/kernels/matmul.cuh"; a long one is divided into files in the folder of the same
+name. A fault gives the kernel, and its text decides which file to edit.
 """
 
 from __future__ import annotations
@@ -10,7 +10,11 @@ from search_spaces.launches.headers import Headers
 
 
 def parts_of(headers: Headers, header: str) -> dict[str, str]:
-    """Name and text of ``header`` and of the files in its folder. Raises ValueError where there is no such header."""
+    """Return the texts by name of ``header`` and of the files in its folder.
+
+    Raises:
+        ValueError: There is no such header.
+    """
     folder = header.removesuffix(".cuh") + "/"
     parts = {name: text for name, text in headers.files if name == header or name.startswith(folder)}
     if header not in parts:
@@ -19,9 +23,10 @@ def parts_of(headers: Headers, header: str) -> dict[str, str]:
 
 
 def edited(headers: Headers, header: str, old: str, new: str, *, everywhere: bool = False) -> Headers:
-    """``headers`` with ``new`` for ``old`` in the parts of ``header``.
+    """Return ``headers`` with ``old`` replaced by ``new`` in the files of ``header``.
 
-    Raises ValueError where they do not have ``old`` once, or with ``everywhere`` not at all.
+    Raises:
+        ValueError: ``old`` does not occur exactly once or, with ``everywhere``, not at all.
     """
     parts = parts_of(headers, header)
     count = sum(text.count(old) for text in parts.values())

@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float32]
 
 
 def matmul(m: int, n: int, k: int, source: str | None = None) -> GeneratedKernel:
-    """C = A @ B.T of bf16 matrices A (m, k) and B (n, k)."""
+    """Return a kernel of C = A @ B.T for bf16 matrices A (m, k) and B (n, k)."""
     a, b = Operand("a", "input", BF16, (m, k)), Operand("b", "input", BF16, (n, k))
     return GeneratedKernel(
         entry="hopper_matmul",
@@ -40,7 +40,7 @@ def matmul(m: int, n: int, k: int, source: str | None = None) -> GeneratedKernel
 
 
 def clustered(m: int, n: int, k: int, source: str | None = None) -> GeneratedKernel:
-    """Return the same by clusters of two blocks, with C stored by TMA."""
+    """Return the same matmul with clusters of two blocks, which store C by TMA."""
     a, b = Operand("a", "input", BF16, (m, k)), Operand("b", "input", BF16, (n, k))
     return GeneratedKernel(
         entry="hopper_matmul",
@@ -59,7 +59,7 @@ def clustered(m: int, n: int, k: int, source: str | None = None) -> GeneratedKer
 
 
 def operands(m: int, n: int, k: int) -> tuple[Floats, Floats]:
-    """Small integers, whose sums are exact."""
+    """Return random matrices of small integers, whose sums are exact."""
     rng = np.random.default_rng(0)
     return rng.integers(-3, 4, (m, k)).astype(np.float32), rng.integers(-3, 4, (n, k)).astype(np.float32)
 

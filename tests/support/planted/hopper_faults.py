@@ -1,4 +1,4 @@
-"""Faults planted in the emulator's Hopper kernels, each a change of their text, with what must be found."""
+"""Faults planted in the emulator's Hopper kernels: replacements in their text, with the findings that must result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ WRONG = "wrong numbers"
 
 @dataclass(frozen=True)
 class Fault:
-    """``old`` becomes ``new`` in the kernel; one of ``found`` must come of it: kinds of findings, or WRONG."""
+    """A fault: ``old`` is replaced by ``new`` in the kernel.
+
+    Running it must give one of ``found``: kinds of findings, or WRONG.
+    """
 
     name: str
     old: str
@@ -42,7 +45,7 @@ _STORE = "st.shared.u32 [%0], %1;"
 _PROXY = 'asm volatile("fence.proxy.async.shared::cta;" ::: "memory");'
 _LOAD_B = "load(b + s * B_BYTES, map_b, t * K_TILE, column, full + 8 * s);"
 
-# The first ones are run by default: one of each mechanism.
+# Every run includes the first ones, one of each mechanism.
 FAULTS = (
     Fault("no wgmma.fence", _FENCE, "", (K.MISSING_WGMMA_FENCE,)),
     Fault("accumulators used before the wait", _WAIT, "", (K.WGMMA_IN_FLIGHT,)),

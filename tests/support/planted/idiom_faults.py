@@ -1,4 +1,4 @@
-"""Kernels of ordinary idioms (``idioms/*.cu``), and faults as a reviewer would plant them."""
+"""Kernels with common idioms (``idioms/*.cu``), and faults that a reviewer would plant."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ COUNTED = np.arange(128, dtype=np.int32)
 
 @dataclass(frozen=True)
 class Idiom:
-    """``outputs`` are positions of arguments that the kernel fills; the one at ``result`` must be what ``expected``
-    gives.
+    """A kernel, its launch and its reference.
+
+    ``outputs`` are the positions of arguments that the kernel fills. The argument at position ``result`` must equal
+    what
+    ``expected`` returns.
     """
 
     arguments: Callable[[], tuple[Any, ...]]
@@ -87,12 +90,12 @@ IDIOMS = {
     "async_bar": Idiom(lambda: (zeros(256), X[:256]), 0, lambda: turned(4, 64), 1, 128, (0,)),
 }  # fmt: skip
 
-# Name, what stands in the source, what takes its place; all places of it where the name ends in "everywhere".
+# Name, text in the source, its replacement; a name that ends in "everywhere" replaces every occurrence.
 FAULTS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "reduce": (
         ("no barrier after store", "  s[t]=v;\n  __syncthreads();", "  s[t]=v;\n"),
         ("barrier moved out of loop", "    __syncthreads();\n  }", "  }\n  __syncthreads();"),
-        # What goes around a barrier and exits is no fault since Volta; what goes on behind it is.
+        # Since Volta, a thread may skip a barrier if it exits; it is a fault only if it runs on.
         (
             "barrier in branch",
             "    if(t<d) s[t]+=s[t+d];\n    __syncthreads();\n  }",

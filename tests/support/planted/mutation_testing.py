@@ -1,4 +1,4 @@
-"""Break kernels on purpose, and see whether the emulator or the reference notices: the runner of all fault tables."""
+"""Mutation testing of kernels: check that the emulator or the reference detects each planted fault."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
 GOLDEN = Path(__file__).parents[2] / "golden"
-WRONG = "wrong numbers"  # beside the kinds of findings: nothing is found, and the reference disagrees
+WRONG = "wrong numbers"  # outcome without a finding whose result differs from the reference
 
 
 def reported_by_verification(
     problem: Problem, kernel: GeneratedKernel, depths: tuple[Depth, ...] = ("quick", "full")
 ) -> set[str]:
-    """Return the kinds of what a verification finds, of the first of ``depths`` that finds anything; nothing for a
-    right kernel.
+    """Return the kinds of findings of a verification, from the first of ``depths`` that has any.
+
+    The set is empty for a correct kernel.
     """
     for depth in depths:
         *_, last = verify_kernel(problem, kernel, time_limit=30, depth=depth)
@@ -42,7 +43,7 @@ def reported_by_verification(
 
 
 def check_emulation_finds(found: tuple[str, ...], problem: Problem, kernel: GeneratedKernel, order: Order) -> None:
-    """Fail unless one launch on random inputs has one of ``found``, kinds of findings or WRONG."""
+    """Fail unless one launch on random inputs has one of ``found``: kinds of findings, or WRONG."""
     inputs = problem.random_inputs(0)
     run = emulate(kernel, inputs, order=order)
     kinds = {str(f.kind) for f in run.findings}
@@ -53,10 +54,13 @@ def check_emulation_finds(found: tuple[str, ...], problem: Problem, kernel: Gene
 
 @dataclass(frozen=True)
 class Mutation:
-    """Replace ``old``, which occurs once in ``header`` (below include/autosched) or its folder, by ``new``, and run
-    ``case``, a golden case whose schedule reaches the edited line, on its problem with some ``fields`` replaced. An
-    edit that does not compile says nothing about the emulator, so only one that ``breaks_a_type`` on purpose may be
-    refused by the compiler.
+    """A fault: ``old``, which occurs once in a header or its folder, is replaced by ``new``.
+
+    ``header`` is a path below include/autosched. ``case`` is a golden case whose schedule uses the edited line; it runs
+    on
+    its problem with some ``fields`` replaced. An edit that does not compile says nothing about the emulator; therefore
+    the
+    compiler may refuse only an edit that ``breaks_a_type`` on purpose.
     """
 
     name: str
@@ -69,7 +73,7 @@ class Mutation:
 
 
 def found_in(case: str, headers: Headers | None = None, **fields: str | int | float) -> str:
-    """Return "ok", or the finding of golden case ``case``, with other ``headers`` and ``fields`` of its problem."""
+    """Return "ok" or the finding of golden case ``case``, with other ``headers`` and ``fields`` of its problem."""
     data = json.loads((GOLDEN / f"{case}.json").read_text())
     problem = dataclasses.replace(problem_from_json(data["problem"]), **fields)
     kernel = generate(problem, Schedule.from_json(data["template"], data["schedule"]), device(data["device"]))
@@ -80,7 +84,7 @@ def found_in(case: str, headers: Headers | None = None, **fields: str | int | fl
 
 
 def found_with(mutation: Mutation) -> str:
-    """``found_in`` with the mutated headers."""
+    """Return the result of ``found_in`` with the mutated headers."""
     right = Headers.from_folder(include_dir())
     headers = edited(right, f"autosched/{mutation.header}", mutation.old, mutation.new)
     return found_in(mutation.case, headers, **dict(mutation.fields))
@@ -89,9 +93,9 @@ def found_with(mutation: Mutation) -> str:
 def mutation_tests(
     mutations: tuple[Mutation, ...], *more_cases: str
 ) -> tuple[Callable[[str], None], Callable[[Mutation], None]]:
-    """Two tests: the cases are clean as long as nothing is broken (``more_cases`` too), and each mutation is found.
+    """Return two tests: the unmodified cases (and ``more_cases``) have no findings, and each mutation is detected.
 
-    A fifth of the mutations runs by default, with their cases.
+    Every run includes a fifth of the mutations, with their cases.
     """
     count = max(5, len(mutations) // 5)
     by_day = [mutations[part * len(mutations) // count] for part in range(count)]

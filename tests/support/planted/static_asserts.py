@@ -1,4 +1,4 @@
-"""The rules that the static_asserts of a kernel name: those of its file and of every header that it includes."""
+"""Collect the rules that a kernel's static_asserts name, in its file and in every header that it includes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from search_spaces.launches.headers import include_dir
 
 
 def asserted_rules(header: str) -> set[str]:
-    """Names in messages such as "rule unroll: ..." of ``header`` ("autosched/kernels/matmul.cuh"), includes too."""
+    """Return the names in messages such as "rule unroll: ..." of a header and of those that it includes.
+
+    Args:
+        header: Name of the header, such as "autosched/kernels/matmul.cuh".
+    """
     seen: set[str] = set()
     names: set[str] = set()
     waiting = [header]

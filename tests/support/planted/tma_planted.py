@@ -1,4 +1,4 @@
-"""Faults planted in tma_matmul: waits, releases and counts that are missing or wrong, boxes in the wrong place."""
+"""Faults planted in tma_matmul: missing or wrong waits, releases and counts, and boxes at wrong positions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SMALL: dict[str, int | str] = {
     "epilogue": "registers", "min_blocks": 1, "split_k": 1, "stream_k": 0, "raster": "row", "batch_mapping": "outer",
     "l2_promotion": 128,
 }  # fmt: skip
-# Changes of the small schedule, and of the problem.
+# Changes to the small schedule and to the problem.
 CASES: dict[str, tuple[dict[str, int | str], dict[str, Any]]] = {
     "plain": ({}, {}),
     "two buffers": ({"fragment_buffers": 2, "stages": 3, "epilogue": "shared"}, {"epilogue": "bias"}),
@@ -41,7 +41,7 @@ CASES: dict[str, tuple[dict[str, int | str], dict[str, Any]]] = {
     "wide boxes of k": ({"tile_k": 128}, {"k": 640}),
     "splits": ({"split_k": 2, "epilogue": "shared"}, {"k": 640}),
     "batch": ({}, {"batch": 2, "m": 64, "n": 64}),
-    # Nine tiles for four blocks: five that are dealt out, and a whole one of each block.
+    # Nine tiles for four blocks: stream-K divides five of them, and each block computes one whole tile.
     "stream-K": ({"stream_k": 1, "epilogue": "shared"}, {"n": 136}),
     "stream-K, two buffers": ({"stream_k": 1, "fragment_buffers": 2, "stages": 3}, {"n": 136, "epilogue": "bias"}),
     "nvf4": (
@@ -53,7 +53,10 @@ CASES: dict[str, tuple[dict[str, int | str], dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Planted:
-    """In the kernel of a case ``old`` becomes ``new``, wherever ``header`` has it. ``found`` is what is reported."""
+    """A fault: in the kernel of a case ``old`` is replaced by ``new``, wherever ``header`` has it.
+
+    ``found`` is the expected report.
+    """
 
     name: str
     case: str

@@ -1,4 +1,4 @@
-"""A schedule of wgmma_matmul, and small ones in which each of its decisions shows."""
+"""A schedule of wgmma_matmul, and small schedules in which each decision has an effect."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SMALL = GOOD.replace(
 )
 BY_THREADS: dict[str, Value] = {"copy_a": "cp.async", "copy_b": "cp.async"}
 FROM_REGISTERS: dict[str, Value] = {"a_operand_source": "registers", "in_flight": 0}
-# What each decision makes of a small schedule: changes of it and of the problem.
+# For each decision: changes to the small schedule and to the problem.
 CASES: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
     "stores of f32 past the edges": (
         {"tile_m": 128, "store_buffers": 2},
@@ -186,7 +186,7 @@ CASES: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
 }
 
 
-# As many columns of out^T as there are rows of out, and of several tiles where a block computes several.
+# One column of out^T for each row of out, and columns of several tiles where a block computes several.
 TRANSPOSED: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
     "few rows": ({"tile_n": 16}, {"m": 16, "n": 136, "epilogue": "bias+silu"}),
     "odd rows of f32": ({"tile_n": 24, "tile_m": 128}, {"m": 17, "n": 131, "out": "f32", "epilogue": "bias"}),

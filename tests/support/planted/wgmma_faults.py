@@ -1,4 +1,4 @@
-"""Faults planted in the headers of wgmma_matmul, each a change of their text, with what must be found."""
+"""Faults planted in the headers of wgmma_matmul: replacements in their text, with the findings that must result."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ _STREAM_K = "autosched/common/stream_k.cuh"
 
 @dataclass(frozen=True)
 class WgmmaFault:
-    """``old`` becomes ``new`` in a header; emulating the case of CASES must give one of ``found``: kinds of findings,
-    or WRONG, in every order of warps with the blocks in the order ``blocks``. ``clusters`` run at a time, or all.
+    """A fault: ``old`` is replaced by ``new`` in a header.
+
+    Emulating the case of CASES must give one of ``found``, kinds of findings or WRONG, in every order of warps, with
+    the
+    blocks in the order ``blocks``. ``clusters`` is the number of clusters that run at a time; 0 means all.
     """
 
     name: str
@@ -71,7 +74,7 @@ _NEXT_BOX = "if (threadIdx.x % 128 < 32 && ptx::elect()) ptx::wait_stores_read<C
 _LAST_BOX = """// Shared memory is the block's until it exits.
       if (threadIdx.x % 128 < 32 && ptx::elect()) ptx::wait_stores_read<0>();"""
 
-# The first ones are run by default: one of each mechanism.
+# Every run includes the first ones, one of each mechanism.
 FAULTS = (
     WgmmaFault("no proxy fence before a store", STORES, "Box::write(box, x);\n        ptx::fence_async_proxy();",
                "Box::write(box, x);", (K.MISSING_PROXY_FENCE,)),
@@ -186,7 +189,7 @@ FAULTS = (
                "linear", (WRONG,), _BOXES),
     WgmmaFault("all consumers load the first rows", "words of a along m",
                "group * fragments * 64 + int(threadIdx.x) / 32 % 4", "int(threadIdx.x) / 32 % 4", (WRONG,)),
-    # Boxes of out.
+    # Boxes of the output.
     WgmmaFault("waits for all boxes but one too many", STORES, "<C::store_buffers - 1>", "<C::store_buffers>",
                (K.BULK_COPY_IN_FLIGHT,)),
     WgmmaFault("stored before all have written", STORES,
@@ -219,7 +222,7 @@ FAULTS = (
                (K.BULK_COPY_IN_FLIGHT,)),
     WgmmaFault("a box of a whole tile is left out", WHOLE, "next < C::store_buffers; ++next",
                "next < C::store_buffers - 1; ++next", (K.UNWRITTEN_OUTPUT,)),
-    # Several tiles of a block.
+    # Several tiles in a block.
     WgmmaFault("each tile begins with the first stage", PERSISTENT,
                "for_each_work(chosen.order, [&](const Work& work, int, bool) {" + _FIRST_ROUND,
                "for_each_work(chosen.order, [&, at = place](const Work& work, int, bool) { Place place = at;"

@@ -1,5 +1,6 @@
-"""Faults planted in wgmma_matmul as a hostile reviewer would, of kinds that the mutation engine does not make: several
-statements, a moved one, a wrong formula, another scope, a wrong tensor map.
+"""Faults planted in wgmma_matmul that the mutation engine does not make.
+
+They change several statements, move one, or use a wrong formula, scope or tensor map.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _FINISH = "autosched/common/finish.cuh"
 _TMA = "autosched/ptx/tensor_map/tensor_map.cuh"
 _REGISTERS = "autosched/ptx/wgmma/set_registers.cuh"
 
-# Schedules beside those of CASES: changes of a small one, and of the problem.
+# Schedules in addition to CASES: changes to the small schedule and to the problem.
 MORE_CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "plain": ({}, {}),
     "tail of k": ({}, {"k": 296}),
@@ -58,8 +59,9 @@ MORE_CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Planted:
-    """In the kernel of a case each key of ``edits`` becomes its value, wherever ``header`` has it. ``maps`` changes
-    fields of tensor maps. ``found`` is one of the kinds of findings, or WRONG.
+    """A fault: in the kernel of a case each key of ``edits`` is replaced by its value, wherever ``header`` has it.
+
+    ``maps`` changes fields of tensor maps. ``found`` is a kind of finding, or WRONG.
     """
 
     name: str
@@ -104,7 +106,7 @@ _BOX = "Box::write(box, x);\n        ptx::fence_async_proxy();"
 _READ = "if (threadIdx.x % 128 < 32 && ptx::elect()) ptx::wait_stores_read<C::store_buffers - 1>();"
 
 PLANTED = (
-    # The first are run by default.
+    # Every run includes the first ones.
     Planted("one slice of k is multiplied twice", "plain", WRONG,
             {"B::from_base(step, 0)": "B::from_base(step & ~1, 0)"}),
     Planted("expects the bytes inside of the matrix alone", "tail of k", K.BARRIER_NOT_REACHED,
@@ -181,7 +183,7 @@ PLANTED = (
             {"    sync();\n    if (warp >= consumer_warps)": "    if (warp >= consumer_warps)",
              "    const Place first{ptx::shared_memory()};":
              "    const Place first{ptx::shared_memory()};\n    sync();"}),
-    # Tiles of a block.
+    # Tiles in a block.
     Planted("the last tile is left out", PERSISTENT, K.UNWRITTEN_OUTPUT,
             {"next < works; next": "turn == 0 || next + launched < works; next"}),
     Planted("two blocks compute the same tile", PERSISTENT, K.GLOBAL_RACE,

@@ -1,4 +1,4 @@
-"""Compiles kernels, many at once, with compilers that are started once."""
+"""Compile many kernels at once, with compiler processes that are started once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 
 @cache
 def shared_pool() -> CompilePool:
-    """Return the pool of this process, with the user's cache: starting a compiler takes as long as a small kernel."""
+    """Return the pool of this process, with the user's cache.
+
+    It is shared, since starting a compiler takes as long as compiling a small kernel.
+    """
     pool = CompilePool()
     atexit.register(pool.close)
     return pool
@@ -24,9 +27,10 @@ def shared_pool() -> CompilePool:
 def compile_many(
     pool: CompilePool, kernels: Iterable[GeneratedKernel], arch: str
 ) -> Iterator[tuple[int, Compiled | CompileFailure]]:
-    """Yield (position, result) of each kernel exactly once, as they are done.
+    """Yield the position and result of each kernel exactly once, in the order of completion.
 
-    ``pool.close`` from another thread ends the iteration early. Leaving it early cancels what has not begun.
+    ``pool.close`` in another thread ends the iteration early. Leaving the iteration cancels compilations that have not
+    started.
     """
     positions = {pool.submit(kernel, arch): i for i, kernel in enumerate(kernels)}
     try:

@@ -1,4 +1,4 @@
-"""One function for each feature of ``search_spaces.hardware.architectures`` that a compiler accepts or refuses."""
+"""Code for each feature of ``search_spaces.hardware.architectures`` that a compiler accepts or refuses."""
 
 PTX: dict[str, str] = {
     "mma_k16": 'asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%0,%0,%0}, {%1,%1,%1,%1}, '
@@ -46,14 +46,14 @@ PTX: dict[str, str] = {
     '%1, {0, 0}, %1, {0, 0};" : "+f"(f) : "r"(r));',
 }
 
-# Features that say how fast an instruction is, not whether there is one.
+# Features that describe the speed of an instruction, not its existence.
 SPEED = frozenset({"native_int4_mma", "native_fp8_mma", "multicast"})
 
 _BODY = "float f = (float)n; unsigned r = n, s[8] = {n}; unsigned short h = 0; unsigned long long l = n;"
 
 
 def kernel(*features: str) -> str:
-    """CUDA source whose kernel ``probe`` uses every one of ``features``."""
+    """Return CUDA source whose kernel ``probe`` uses all of ``features``."""
     functions = "\n".join(
         f"__device__ __noinline__ float use_{name}(unsigned n, const void* p) {{ {_BODY} {PTX[name]} "
         "return f + (float)(r + s[0] + s[1] + h + l); }"

@@ -1,4 +1,4 @@
-"""A kernel file as small as one can be, which tests make hostile."""
+"""A minimal kernel file, which tests modify to make it invalid."""
 
 FILE = """\
 [kernel]

@@ -1,4 +1,4 @@
-"""Kernels around a few functions of ``autosched/include``: words in, words or floats out."""
+"""Build kernels around a few functions of ``autosched/include``: inputs are words, outputs are words or floats."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ def words(name: str, role: str, size: int) -> Operand:
 
 
 def same_floats(ours: npt.NDArray[np.float64], expected: npt.NDArray[np.float64]) -> None:
-    np.testing.assert_array_equal(ours, expected)  # NaN equals NaN, and signs of zeros are checked apart
+    np.testing.assert_array_equal(ours, expected)  # NaN equals NaN, and signs of zeros are checked separately
     zero = expected == 0
     np.testing.assert_array_equal(np.signbit(ours[zero]), np.signbit(expected[zero]))

@@ -1,4 +1,4 @@
-"""Listings of tile programs: sections of a text, each read and printed, and read again."""
+"""Check listings of tile programs: each section of a text is parsed, printed and parsed again."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from search_spaces.programs.text.reader import read
 
 
 def sections(content: str) -> dict[str, str]:
-    """Return the listings of a text by their titles, each of which is a line that begins with ``==``."""
+    """Return the listings of a text by title; titles are the lines that begin with ``==``."""
     parts = ("\n" + content).split("\n== ")[1:]
     return {title: body for title, _, body in (part.partition("\n") for part in parts)}
 
 
 def check_reading(body: str) -> None:
-    """Check that a listing gives a program, and that the printed program gives the same one without a note."""
+    """Check that a listing gives a program, and that its printed form gives the same program without notes."""
     if "linalg.generic" not in body:
         listing = read(body)
         again = read(str(listing))
@@ -32,7 +32,7 @@ def check_reading(body: str) -> None:
 
 
 def check_refusal(body: str, reason: str) -> None:
-    """Check that no program follows from a listing, and that the reason is the expected one."""
+    """Check that a listing is refused for the given reason."""
     with pytest.raises(ProgramError) as refused:
         reading = parse(body)
         reading.program.trace({n: reading.sizes.get(n, 256) for n in reading.program.sizes}, {})

@@ -1,6 +1,6 @@
-"""Machine code that overwrites the operand of a wgmma in registers before the next turn reads it again.
+"""Find machine code that overwrites a register operand of a wgmma before the next iteration reads it again.
 
-The emulator runs PTX, so what ptxas does wrong stays unseen there.
+The emulator runs PTX, so it cannot detect such errors of ptxas.
 """
 
 import re
@@ -11,11 +11,11 @@ from measurements.compiler.disassembly import SassInstruction, loops
 _WRITES_NONE = ("ST", "RED", "BRA", "BAR", "SYNCS", "UTMA", "WARPGROUP", "DEPBAR", "EXIT", "NOP", "FENCE")
 _WIDE = re.compile(r"\.(?:128|64|WIDE)\b|^CS2R$")
 _MATRICES = re.compile(r"\.M(?:T)?88\.(\d)")
-_FIRST_REGISTER = re.compile(r"(?:U?P(?:\d|T)\s*,\s*)*R(\d+)\b")  # behind the predicates that are written, too
+_FIRST_REGISTER = re.compile(r"(?:U?P(?:\d|T)\s*,\s*)*R(\d+)\b")  # after predicates that are written too
 
 
 def written(instruction: SassInstruction) -> range:
-    """Return the registers that an instruction writes, but for those that a wgmma adds to."""
+    """Return the registers that an instruction writes, except for the accumulators of a wgmma."""
     if instruction.opcode.startswith((*_WRITES_NONE, "HGMMA")):
         return range(0)
     found = _FIRST_REGISTER.match(instruction.operands)
@@ -32,7 +32,10 @@ def written(instruction: SassInstruction) -> range:
 
 
 def operand(instruction: SassInstruction) -> range:
-    """Return the registers that hold the first operand of a wgmma; none of what is no wgmma or reads shared memory."""
+    """Return the registers of the first operand of a wgmma.
+
+    The range is empty for other instructions and for a wgmma that reads shared memory.
+    """
     found = re.match(r"R\d+,\s*R(\d+)\b", instruction.operands)
     if not instruction.opcode.startswith("HGMMA") or found is None:
         return range(0)
@@ -40,13 +43,15 @@ def operand(instruction: SassInstruction) -> range:
 
 
 def overwritten(code: Sequence[SassInstruction]) -> list[str]:
-    """Return, of each loop and wgmma, the writes that its operand in registers holds, but that were for another wgmma:
-    that one reads them between. For programs of which no two products have such an operand in common.
+    """Return the writes to the register operand of each wgmma in a loop, except for those that belong to another wgmma.
+
+    Those are the writes that another wgmma reads before this one. Only valid for programs in which no two matmuls share
+    such an operand.
     """
     wrong = []
     for body in loops(code):
         for at, wgmma in enumerate(body):
-            turn = [*body[at + 1 :], *body[:at]]  # what comes between this one and itself
+            turn = [*body[at + 1 :], *body[:at]]  # the instructions from this one to its next execution
             for register in operand(wgmma):
                 writes = [i for i, other in enumerate(turn) if register in written(other)]
                 if writes and any(register in operand(other) for other in turn[writes[-1] :]):

@@ -1,4 +1,4 @@
-"""What comes of a tile program's kernel in the emulator."""
+"""Run a tile program's kernel in the emulator and check its result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from search_spaces.programs.problem import ProgramProblem
 
 
 def outcome(p: ProgramProblem, kernel: GeneratedKernel, inputs: Mapping[str, Array] | None = None) -> str:
-    """Return "ok", what the emulator reports, or "wrong": beyond the interpreter's bounds."""
+    """Return "ok", the report of the emulator, or "wrong" for a result beyond the interpreter's bounds."""
     inputs = p.random_inputs(1) if inputs is None else inputs
     run = emulate(kernel, inputs, time_limit=60.0)
     if run.status != "ok":

@@ -1,4 +1,4 @@
-"""Schedules of tile programs, of the values that a test cares for."""
+"""Complete schedules of tile programs from the few values that a test specifies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Values = dict[str, int | str]
 
 
 def operand(name: str, layout: str, columns: int, vector: int = 8) -> Values:
-    """Return how the operand ``name`` comes into shared memory by cp.async."""
+    """Return values with which the operand ``name`` is copied to shared memory by cp.async."""
     return {
         f"layout_{name}": layout,
         f"copy_{name}": "cp.async",
@@ -23,7 +23,7 @@ def operand(name: str, layout: str, columns: int, vector: int = 8) -> Values:
 
 
 def filled(p: ProgramProblem, values: Mapping[str, int | str], on: Device) -> Schedule:
-    """Return the schedule of ``values``, of the parameters that there are, and of those that have one value."""
+    """Return a schedule with those ``values`` whose parameters exist, and the only value of each other parameter."""
     parameters = template(p.program).space(p, on).parameters
     known = {q.name for q in parameters}
     return Schedule.from_json(

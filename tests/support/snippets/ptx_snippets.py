@@ -1,4 +1,4 @@
-"""Runs single PTX instructions over arrays of operands, many of them in one launch."""
+"""Run single PTX instructions on arrays of operands, many of them in one launch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from search_spaces.launches.operand import Operand
 Words = npt.NDArray[np.uint64]
 BYTES = {"b16": 2, "b32": 4, "b64": 8}
 HEAD = ".version 8.5\n.target sm_90\n.address_size 64\n"
-# o[t] = a[t] + 1, of 32-bit words
+# o[t] = a[t] + 1 for 32-bit words
 ADD_ONE = """.version 7.0
 .target sm_80
 .address_size 64
@@ -40,8 +40,10 @@ ADD_ONE = """.version 7.0
 
 @dataclass(frozen=True)
 class Snippet:
-    """``text`` with %d, %a, %b, %c for its registers, of ``to`` and ``sources`` bits; ``reference`` takes and gives the
-    operands' bits, one Python int each.
+    """An instruction: ``text`` with %d, %a, %b, %c in place of its registers.
+
+    ``to`` and ``sources`` are the types of the registers. ``reference`` takes and returns operands' bits, as Python
+    ints.
     """
 
     text: str
@@ -76,7 +78,7 @@ def _lines(k: int, snippet: Snippet, count: int) -> str:
 
 
 def results(snippets: Sequence[Snippet], operands: Sequence[Sequence[int]], perturb: bool = False) -> Words:
-    """Return what each snippet gives for each of the operands (a, b, c): an array of (snippets, operands)."""
+    """Return the results of each snippet for each of the operands (a, b, c), as an array of (snippets, operands)."""
     count = len(operands)
     threads = -(-count // 32) * 32
     padded = [*operands, *([operands[0]] * (threads - count))]
@@ -102,7 +104,10 @@ ret; }}
 
 @dataclass(frozen=True)
 class WarpSnippet:
-    """An instruction of a whole warp: ``text`` with %d, %a, %b ... for lists of registers of 32 bits, so many each."""
+    """A warp-wide instruction: ``text`` with %d, %a, %b ... in place of lists of 32-bit registers.
+
+    ``results`` and ``sources`` are the lengths of the lists.
+    """
 
     text: str
     results: int
@@ -110,8 +115,10 @@ class WarpSnippet:
 
 
 def warp_program(snippets: Sequence[WarpSnippet]) -> str:
-    """Each instruction once; its registers come from words of 8 bytes of ``in``, 32 lanes side by side, and its results
-    go to those of ``out``.
+    """Return PTX with each instruction once.
+
+    Registers are loaded from 8-byte words of ``in``, with 32 adjacent lanes, and results are stored in words of
+    ``out``.
     """
     lines, read, written = [], 0, 0
     for k, snippet in enumerate(snippets):
@@ -150,7 +157,7 @@ def run_ptx(
     shared: int = 0,
     perturb: bool = False,
 ) -> Emulation:
-    """``kernel(out, in)`` with ``words`` of 8 bytes to write."""
+    """Run ``kernel(out, in)``, whose output has ``words`` of 8 bytes."""
     u64 = SCALAR_DTYPES["u64"]
     plain = np.ascontiguousarray(given).view(np.uint64).reshape(-1)
     launch = Launch(
@@ -163,7 +170,7 @@ def run_ptx(
 
 
 def disagreements(snippets: Sequence[Snippet], operands: Sequence[Sequence[int]]) -> list[str]:
-    """Return what the machine and the references compute differently; at most a few of each snippet."""
+    """Return the differences between the emulator and the references, at most a few for each snippet."""
     found: list[str] = []
     for snippet, row in zip(snippets, results(snippets, operands), strict=True):
         masks = [2 ** (8 * BYTES[s]) - 1 if s in BYTES else 1 for s in snippet.sources]

@@ -1,4 +1,4 @@
-"""Small random spaces that can be enumerated, and every path that the elimination may take through them."""
+"""Small random spaces that can be enumerated, and settings that force each path of the elimination."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Way = tuple[int, int, float]  # RELATION_ROWS, CHUNK_ROWS, ROLLOUT_ROWS
 
 
 def number(column: Column) -> IntArray:
-    """Return an integer for any value: itself, or the length of a text."""
+    """Return an integer for any value: an integer itself, or the length of a text."""
     return np.asarray(each(len)(column)) if isinstance(column, TextColumn) else column
 
 
@@ -34,14 +34,15 @@ def mixed(columns: Mapping[str, Column], factors: tuple[int, ...], modulus: int)
 
 
 def themselves(names: tuple[str, ...]) -> dict[str, str]:
-    """``names`` for a function of ``**columns``."""
+    """Return ``names`` as the arguments of a function of ``**columns``."""
     return {name: name for name in names}
 
 
 @st.composite
 def spaces(draw: st.DrawFn, name: str = "toy", largest: int = 6) -> Space:
-    """Up to ``largest`` parameters of up to 4 values, attributes of attributes, and rules of different strictness; some
-    are stratified by one of the parameters.
+    """Draw a space of up to ``largest`` parameters of up to 4 values, with chained attributes and rules.
+
+    Rules exclude more or less of it. Some spaces are stratified by one of the parameters.
     """
     parameters: list[Parameter] = []
     for i in range(draw(st.integers(1, largest))):
@@ -85,7 +86,7 @@ def legal(space: Space) -> set[str]:
 
 @contextmanager
 def taking(way: Way) -> Iterator[None]:
-    """Make the elimination take a certain path: without relations, in small pieces, or with every step searched."""
+    """Force a path of the elimination: without relations, in small chunks, or with every step searched."""
     relation_rows, chunk_rows, rollout_rows = way
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(constraints, "RELATION_ROWS", relation_rows)

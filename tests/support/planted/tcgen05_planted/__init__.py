@@ -1,5 +1,7 @@
-"""Faults planted in tcgen05_matmul: waits, fences and commits that are missing or misplaced, tensor memory that is not
-allocated, freed or addressed as it must be, wrong descriptors, wrong places. Start at cases.py.
+"""Faults planted in tcgen05_matmul.
+
+They are missing or misplaced waits, fences and commits, wrong allocation, release and addressing of tensor memory,
+wrong descriptors and wrong positions. Start at cases.py.
 """
 
 from __future__ import annotations

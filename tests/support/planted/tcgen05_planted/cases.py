@@ -1,4 +1,4 @@
-"""What faults are planted in: schedules and problems of tcgen05_matmul by name, and one fault of them."""
+"""Schedules and problems of tcgen05_matmul by name, in which faults are planted, and the class of a fault."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MXF8 = {"a": "mxf8", "scale_order": "tiled", "k": 416, "n": 256, "batch": 2}
 STREAMED = {"m": 128 * 9, "n": 64, "k": 192}
 LAUNCHED = {"m": 768, "k": 128}
 
-# Changes of the small schedule, and of the problem.
+# Changes to the small schedule and to the problem.
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "plain": ({}, {}),
     "edges": ({}, {"m": 200, "n": 120, "k": 104}),
@@ -66,7 +66,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Planted:
-    """In the kernel of a case ``old`` becomes ``new``. ``found`` is a kind of finding, or WRONG."""
+    """A fault: in the kernel of a case ``old`` is replaced by ``new``. ``found`` is a kind of finding, or WRONG."""
 
     name: str
     case: str

@@ -1,4 +1,4 @@
-"""Faults of rings, barriers and the copies that fill stages."""
+"""Faults of shared-memory rings, of barriers and of the copies that fill stages."""
 
 from __future__ import annotations
 

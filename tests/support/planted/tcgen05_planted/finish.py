@@ -1,4 +1,4 @@
-"""Faults of the warps that finish: sums that they wait for and hand back, rows, columns, and boxes of out."""
+"""Faults of the epilogue warps: waiting for accumulators and releasing them, rows, columns, and boxes of the output."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _RELEASE = "ptx::tcgen05_fence_before_sync();\n      release(empty, lane);\n"
 _WAIT_SUMS = "Plan::wait(sums.full(), sums.parity);\n        ptx::tcgen05_fence_after_sync();\n        tile.from"
 
 PLANTED = (
-    # The warps that finish.
+    # The epilogue warps.
     Planted("sums are not waited for", "plain", K.UNDEFINED_REGISTER, _WAIT_SUMS, "tile.from"),
     Planted(
         "sums of the other parity",
@@ -113,7 +113,7 @@ PLANTED = (
     ),
     Planted("the bias of the first columns", "bias", WRONG, ".at(0, work.n0)", ".at(0, 0)"),
     Planted("the bias of the first neighbours", "bias", WRONG, "of_row, column + i);", "of_row, column);"),
-    # Boxes of out.
+    # Boxes of the output.
     Planted(
         "no proxy fence before a store",
         "boxes",

@@ -1,4 +1,4 @@
-"""Faults of cluster launch control: answers that are asked for, waited for and read."""
+"""Faults of cluster launch control: requests, waits for responses, and reading them."""
 
 from __future__ import annotations
 

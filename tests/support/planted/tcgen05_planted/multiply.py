@@ -1,11 +1,11 @@
-"""Faults of the thread that multiplies, and the descriptors that it hands to tensor cores."""
+"""Faults of the thread that issues MMAs, and of its descriptors."""
 
 from __future__ import annotations
 
 from tcgen05_planted.cases import INTRINSIC, WRONG, K, Planted
 
 PLANTED = (
-    # The thread that multiplies.
+    # The thread that issues MMAs.
     Planted(
         "stages are not waited for", "plain", K.ASYNC_READ_BEFORE_WAIT, "Plan::wait(stage.full(), stage.parity);", ";"
     ),

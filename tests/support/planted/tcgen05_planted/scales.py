@@ -1,4 +1,4 @@
-"""Faults of scales of blocks, in tensor memory or of the software."""
+"""Faults of block scales, in tensor memory or applied by software."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tcgen05_planted.cases import INTRINSIC, WRONG, K, Planted
 _COPY = "ptx::tcgen05_copy_scales<pair>(columns, tcgen05_scales(shared + unsigned(word * 512)));"
 
 PLANTED = (
-    # Scales of blocks.
+    # Block scales.
     Planted("scales of a are not copied", "mxf8", K.UNINITIALIZED_TENSOR_MEMORY, _COPY, ";"),
     Planted(
         "scales are not copied",
@@ -76,7 +76,7 @@ PLANTED = (
     Planted(
         "lines of scales 64 bytes apart", "mxf8", WRONG, "8ull << 32 | 1ull << 46", "4ull << 32 | 1ull << 46", INTRINSIC
     ),
-    # Scales of blocks.
+    # Block scales.
     Planted(
         "the scale of the first k-tile", "scales of blocks", WRONG, "End::number(of_a + t) *", "End::number(of_a) *"
     ),

@@ -1,4 +1,4 @@
-"""Faults of blocks that share a tile: splits and stream-K."""
+"""Faults of blocks that share an output tile: split-K and stream-K."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults of tensor memory: what is allocated, freed and addressed."""
+"""Faults of the allocation, release and addressing of tensor memory."""
 
 from __future__ import annotations
 

@@ -60,13 +60,17 @@ def filling(found: Choices, device: Device) -> tuple[Parameter, ...]:
         return ()
     alone = bool(stage_names(found.first)) and not found.first.uniform  # a copying warp computes no tiles
     values = (BY_THREADS, TMA, WARP) if alone else (BY_THREADS, TMA)
-    filled = categorical("filled_by", values, "what fills boxes: all threads, TMA, or a warp of its own that asks TMA")
+    filled = categorical(
+        "filled_by", values, "what fills boxes: all threads, TMA, or a dedicated warp that issues TMA copies"
+    )
     if alone and may_alternate(found):
         doc = "whether two warpgroups take turns at the tensor cores"
         return filled, ordinal(PING_PONG, (0, 1), doc, before=0)
     if not flying(found):
         return (filled,)
-    return filled, ordinal("in_flight", (0, 1), "turns whose products may be unfinished when the next one's begin")
+    return filled, ordinal(
+        "in_flight", (0, 1), "iterations whose products may be unfinished when those of the next begin"
+    )
 
 
 def flying(found: Choices) -> bool:
@@ -210,7 +214,7 @@ def _map_rules(p: Product) -> list[Rule]:
             ):
                 return None
             rows = rows_of(intrinsic)
-            return f"the map that the program says does not give each of {WARPS} warps {rows // WARPS} of {rows} rows"
+            return f"the program's map does not give each of {WARPS} warps {rows // WARPS} of {rows} rows"
 
         return [Rule.refusing(f"warpgroups{p.suffix}", fits, "warpgroups have 64 rows")]
 
@@ -287,9 +291,9 @@ def _filling_rule(found: Choices) -> Rule:
             if line_bytes(s) < LEAST_BYTES:
                 return f"cp.async copies {LEAST_BYTES} bytes or more, but lines of {s.name} have {line_bytes(s)}"
             if filled_by == WARP and s.advance == "gathered":
-                return f"a warp of its own copies by TMA, which takes no rows of {s.name} one by one"
+                return f"a dedicated warp copies by TMA, which cannot copy single rows of {s.name}"
             if filled_by == WARP and s.loop is not None:
-                return f"a warp of its own copies by TMA, but lines of {s.name} are {pitch_bytes(s)} bytes apart"
+                return f"a dedicated warp copies by TMA, but lines of {s.name} are {pitch_bytes(s)} bytes apart"
         return None
 
     return Rule.refusing("filled_by", why_not, "what fills boxes can copy the lines of all operands")
@@ -298,11 +302,13 @@ def _filling_rule(found: Choices) -> Rule:
 def _flight_rule(stages: Mapping[int, str]) -> Rule:
     def why_not(in_flight: int, filled_by: str, stages: int, intrinsic: str) -> str | None:
         if not in_flight and filled_by == WARP and in_tensor_memory(intrinsic):
-            return f"no barrier keeps warps together at each turn, so that multiplications of {intrinsic} empty stages"
+            return (
+                f"no barrier keeps warps together in each iteration, so multiplications of {intrinsic} release stages"
+            )
         if in_flight and filled_by != WARP:
-            return f"turns in flight need a warp that fills stages as they are released, not {filled_by}"
+            return f"iterations in flight need a warp that fills stages as they are released, not {filled_by}"
         if in_flight and stages < 2:
-            return "a turn in flight keeps the only stage"
+            return "an iteration in flight occupies the only stage"
         return None
 
     (name,) = stages.values()
@@ -315,11 +321,11 @@ def _ping_pong_rule(found: Choices, device: Device) -> Rule:
         if not ping_pong:
             return None
         if filled_by != WARP:
-            return f"warpgroups that take turns need a warp that fills stages as they are released, not {filled_by}"
+            return f"alternating warpgroups need a warp that fills stages as they are released, not {filled_by}"
         if workers != WARPGROUPS * WARPS * LANES:
-            return f"{WARPGROUPS} warpgroups take turns, and {workers} threads are not as many"
+            return f"{WARPGROUPS} warpgroups alternate, but there are only {workers} threads"
         if scratch:
-            return "what changes hands in shared memory in the loop needs barriers that all warpgroups reach together"
+            return "exchanges through shared memory in the loop need barriers that all warpgroups reach together"
         return None
 
     suffix = next(suffix for suffix, loop in places(found.first).items() if loop == alternating(found.first))

@@ -60,10 +60,11 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
     found = choices(problem)
     first = found.first
     listed: list[Parameter] = [
-        ordinal(name, values, "a size that the program leaves open") for name, values in found.domains.items()
+        ordinal(name, values, "a size that the program lets the search choose")
+        for name, values in found.domains.items()
     ]
     if found.element is not None:
-        listed.append(categorical("intrinsic", found.ways(device), "what multiplies fragments"))
+        listed.append(categorical("intrinsic", found.ways(device), "instruction that multiplies fragments"))
     for p in first.products:
         if p.given is None:
             listed += [
@@ -98,18 +99,22 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
         doc = "whether the last turns of the loop have code of their own"
         listed.append(categorical(name, (MASKED, PEELED), doc, before=MASKED))
     for name in unrollable(first).values():
-        listed.append(ordinal(name, UNROLLS, "how often the body of the loop stands behind itself", before=4))
+        listed.append(ordinal(name, UNROLLS, "unroll factor of the loop", before=4))
     listed += filling(found, device)
     if shared_loop(first) is not None:
         doc = "launches of the loop that blocks share: with 2, a second one combines what the parts leave"
         listed.append(ordinal(LAUNCHES, (1, 2), doc, before=1))
     if is_splittable(found):
-        listed.append(ordinal("split_k", SPLITS, "blocks that share the turns of the loop, of which the last adds up"))
+        listed.append(
+            ordinal("split_k", SPLITS, "blocks that share the iterations of the loop; the last one adds up the sums")
+        )
         listed += stream_k(found)
     for i in range(len(first.sums)):
         listed.append(
             categorical(
-                estimates.sum_name(i), (estimates.INSIDE, estimates.AFTER), "when the lanes' parts of a sum are joined"
+                estimates.sum_name(i),
+                (estimates.INSIDE, estimates.AFTER),
+                "when the partial sums of lanes are combined",
             )
         )
     for place, store in enumerate(first.stores):
@@ -118,8 +123,8 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
                 categorical(f"store_{place + 1}", ("direct", "turned"), f"how {store.window.array.name} leaves")
             )
     if estimates.may_exchange(found.inferences.values()):
-        listed.append(categorical("exchange", EXCHANGES, "layout of tiles that change hands in shared memory"))
-    listed.append(ordinal("min_blocks", (1, 2, 3, 4), "blocks per SM that registers are limited for"))
+        listed.append(categorical("exchange", EXCHANGES, "layout of tiles that threads exchange through shared memory"))
+    listed.append(ordinal("min_blocks", (1, 2, 3, 4), "blocks per SM for which the compiler limits registers"))
     if len(first.trace.blocks) > 1:
         listed.append(raster())
     if any(uneven(i) is not None for i in found.inferences.values()):

@@ -100,7 +100,7 @@ def split_rules(found: Choices) -> tuple[Rule, ...]:
         Rule(
             "split_k",
             lambda split_k, turns: (split_k - 1) * ceil_div(turns, split_k) < turns,
-            "split_k is {split_k}, but of {turns} turns a split would have none",
+            "split_k is {split_k}, but with {turns} iterations a split would have none",
         ),
     )
 
@@ -120,6 +120,6 @@ def split_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
         Rule(
             "split_k_stages",
             lambda split_k, stages, turns: (split_k == 1) | (stages <= ceil_div(turns, split_k)),
-            "{stages} stages are more than the turns of one of {split_k} splits of {turns}",
+            "{stages} stages are more than the iterations of one of {split_k} splits of {turns}",
         ),
     )

@@ -93,7 +93,7 @@ def derived_sizes(problem: ProgramProblem) -> tuple[Sizes, ...]:
             Sizes(
                 name.replace("stages", "turns"),
                 lambda i, at=place: max(1, i.trace.turns()[list(stage_names(i))[at]]),  # type: ignore[misc]
-                "turns of the loop, at most",
+                "largest number of iterations of the loop",
             )
         )
     if shared_loop(found.first) is not None:

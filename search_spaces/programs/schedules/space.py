@@ -129,7 +129,7 @@ def _equal_warps(first: Product, other: Product, threads: str) -> tuple[Rule, ..
             Rule(
                 f"subgroups{product.suffix}",
                 lambda rows, columns: np.equal(rows * columns, count),
-                f"{{rows}} x {{columns}} subgroups are not the {count} of the map that the program says",
+                f"{{rows}} x {{columns}} subgroups are not the {count} of the program's map",
                 names={"rows": f"subgroups_m{product.suffix}", "columns": f"subgroups_n{product.suffix}"},
             ),
         )
@@ -248,7 +248,7 @@ def _size_rules(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
                 f"chained_{one + 1}_{other + 1}",
                 lambda rows, others: np.equal(rows, others),
                 "{rows} subgroups along the rows of one product and {others} of the one that its results go to: they "
-                "would change hands in shared memory",
+                "would be exchanged through shared memory",
                 names={
                     "rows": f"subgroups_m{first.products[one].suffix}",
                     "others": f"subgroups_m{first.products[other].suffix}",
@@ -260,7 +260,7 @@ def _size_rules(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
             Rule(
                 f"{name}_overlap",
                 lambda stages, turns: (stages >= 2) | (turns < 2),
-                "{stages} stage waits for all of memory's latency in every step of {turns}",
+                "{stages} stage waits for the full memory latency in each of {turns} iterations",
                 names={"stages": name, "turns": name.replace("stages", "turns")},
             )
         )
@@ -268,7 +268,7 @@ def _size_rules(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
             Rule(
                 f"{name}_used",
                 lambda stages, turns: stages <= np.maximum(turns, 2),
-                "{stages} stages are more than the {turns} turns",
+                "{stages} stages are more than the {turns} iterations",
                 names={"stages": name, "turns": name.replace("stages", "turns")},
             )
         )
@@ -279,7 +279,7 @@ def _size_rules(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
             Rule(
                 f"{name}_code",
                 lambda unroll, live: (unroll == 1) | (unroll * (live - estimates.OVERHEAD) <= UNROLLED_VALUES),
-                "{unroll} bodies of a loop with about {live} registers overflow the instruction cache",
+                "{unroll} unrolled bodies of a loop with about {live} registers overflow the instruction cache",
                 names={"unroll": name, "live": "live_registers"},
             )
         )
@@ -297,7 +297,7 @@ def _size_rules(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
             Rule(
                 "exchange_used",
                 lambda exchange, **scratch: (sum(scratch.values()) > 0) | (exchange == EXCHANGES[0]),
-                "nothing changes hands in shared memory, so its layout {exchange} does not matter",
+                "nothing is exchanged through shared memory, so its layout {exchange} does not matter",
                 names={"exchange": "exchange", **{p: scratch_name(p) for p in places(first)}},
             )
         )
@@ -314,7 +314,7 @@ def _tail_rules(found: Choices, place: int, name: str) -> list[Rule]:
             Rule(
                 f"{name}_peelable",
                 lambda tail, peelable: (tail == MASKED) | (peelable == 1),
-                "the last turn of the loop has no more masks than the others with these sizes",
+                "with these sizes the last iteration of the loop has no more masks than the others",
                 names={"tail": name, "peelable": f"peelable_{name}"},
             )
         )
@@ -337,7 +337,7 @@ def _tail_rules(found: Choices, place: int, name: str) -> list[Rule]:
             Rule(
                 f"{name}_turns",
                 lambda tail, stages, turns: (tail == MASKED) | (turns > stages),
-                "a ring of {stages} stages has its last turns alone of {turns}",
+                "a ring of {stages} stages has only its last iterations of {turns}",
                 names={"tail": name, "stages": ring, "turns": ring.replace("stages", "turns")},
             )
         )

@@ -51,7 +51,7 @@ def early_copies(stage_bytes: str) -> Attribute:
         lambda stream_k, stages, exchanged, stage: ((stream_k > 0) & (stages > 1) & (exchanged <= stage)).astype(
             np.int64
         ),
-        "1 where the first turns of the next part are copied while results leave",
+        "1 if the first iterations' tiles of the next part are copied while results are stored",
         names={"stream_k": "stream_k", "stages": "stages", "exchanged": "scratch_outside", "stage": stage_bytes},
     )
 
@@ -65,7 +65,9 @@ def stream_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
         launched = int(workers(device.sm_count * min_blocks, blocks))
         if stream_k == 0 or (blocks > launched and blocks % launched):
             return None
-        return f"{blocks} tiles for {launched} blocks leave no partial wave behind whole ones, to deal out its k"
+        return (
+            f"{blocks} tiles for {launched} blocks leave no partial wave after whole ones whose k could be distributed"
+        )
 
     def by_boxes(intrinsic: str, stream_k: int) -> str | None:
         if stream_k == 0 or not is_boxed(intrinsic):
@@ -80,13 +82,13 @@ def stream_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
         Rule(
             "stream_k_split",
             one_sharing,
-            "{split_k} blocks share the k of each tile, and stream-K deals it out: only one of the two is possible",
+            "{split_k} blocks share the k of each tile, and stream-K distributes it: only one of the two is possible",
         ),
         Rule.refusing("stream_k_waves", why_not, "stream-K deals out the k of the last tiles"),
         Rule(
             "stream_k_turns",
             lambda turns, stream_k: (stream_k == 0) | (turns > 1),
-            "stream-K deals out turns of the loop, but it has {turns}",
+            "stream-K distributes iterations of the loop, but it has {turns}",
         ),
         Rule.refusing("stream_k_way", by_boxes, "loops over tiles read fragments"),
     )

@@ -36,11 +36,11 @@ def why_no_stream_k(tiles: int, resident: int, tiles_per_block: int, cluster: in
         cluster: Blocks per worker.
     """
     if tiles_per_block == 1:
-        return "stream-K deals out the k of tiles to blocks that compute several, but each computes one"
+        return "stream-K distributes the k of tiles to blocks that compute several, but each computes one"
     launched = workers_of_launch(resident, tiles, tiles_per_block)
     named = f"{launched} blocks" if cluster == 1 else f"{launched} clusters of {cluster} blocks"
     if tiles < launched or tiles % launched == 0:
-        return f"{tiles} tiles for {named} leave no partial wave behind whole ones, whose k stream-K would deal out"
+        return f"{tiles} tiles for {named} leave no partial wave after whole ones, whose k stream-K would distribute"
     if tiles > launched * tiles_per_block:
         return f"{tiles} tiles are more than {tiles_per_block} for each of the {named} that run at a time"
     return None

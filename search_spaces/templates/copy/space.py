@@ -44,7 +44,7 @@ def parameters() -> tuple[Parameter, ...]:
         ordinal("stages", (1, 2, 3, 4), "rounds in shared memory at a time"),
         load_hint("cache_hint_x", "x"),
         store_hint("cache_hint_out", "out"),
-        ordinal("min_blocks", (1, 2, 3, 4), "blocks per SM that registers are limited for"),
+        ordinal("min_blocks", (1, 2, 3, 4), "blocks per SM for which the compiler limits registers"),
     )
 
 

@@ -46,7 +46,7 @@ def parameters(problem: Matmul, device: Device) -> tuple[Parameter, ...]:
         categorical(
             "intrinsic",
             tuple(row.name for row in intrinsics.intrinsics_for(problem.a, tf32=True, acc=problem.acc, device=device)),
-            "what multiplies fragments",
+            "instruction that multiplies fragments",
         ),
         ordinal("subgroups_m", (1, 2, 4, 8), "subgroups along m (wg_map of out)"),
         ordinal("subgroups_n", (1, 2, 4, 8), "subgroups along n (wg_map of out)"),
@@ -69,7 +69,7 @@ def parameters(problem: Matmul, device: Device) -> tuple[Parameter, ...]:
             before=1,
         ),
         categorical("epilogue", ("registers", "shared"), "route of the accumulators to memory"),
-        ordinal("min_blocks", MIN_BLOCKS, "blocks per SM that registers are limited for"),
+        ordinal("min_blocks", MIN_BLOCKS, "blocks per SM for which the compiler limits registers"),
         ordinal("split_k", (1, 2, 3, 4, 6, 8, 16), "blocks that share the k of one tile"),
         stream_k(problem),
         raster(),

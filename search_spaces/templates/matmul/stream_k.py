@@ -26,7 +26,7 @@ def stream_k(problem: Matmul) -> Parameter:
     return ordinal(
         "stream_k",
         (0, 1) if problem.reduced_axis is None else (0,),
-        "whether the k of the last tiles is dealt out to all blocks, so that they end together",
+        "whether the k of the last tiles is distributed to all blocks, so that they end together",
         before=0,
     )
 
@@ -67,7 +67,7 @@ def early_copies() -> Attribute:
         lambda stream_k, stages, epilogue, epilogue_bytes, stage_bytes: (
             (stream_k > 0) & (stages > 1) & ((epilogue == "registers") | (epilogue_bytes <= stage_bytes))
         ).astype(np.int64),
-        "1 where the first k-tiles of the next part are copied while results leave",
+        "1 if the first k-tiles of the next part are copied while results are stored",
     )
 
 
@@ -81,19 +81,21 @@ def stream_k_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         launched = int(workers(device.sm_count * min_blocks, tiles))
         if tiles > launched and tiles % launched:
             return None
-        return f"{tiles} tiles for {launched} blocks leave no partial wave behind whole ones, whose k it would deal out"
+        return (
+            f"{tiles} tiles for {launched} blocks leave no partial wave after whole ones, whose k it would distribute"
+        )
 
     return (
         Rule(
             "stream_k_split",
             lambda split_k, stream_k: np.equal(stream_k, 0) | np.equal(split_k, 1),
-            "{split_k} blocks share the k of each tile, and stream-K deals it out: only one of the two is possible",
+            "{split_k} blocks share the k of each tile, and stream-K distributes it: only one of the two is possible",
         ),
         Rule.refusing("stream_k_waves", why_not, "stream-K deals out the k of the last tiles"),
         Rule(
             "stream_k_tiles",
             lambda tile_k, stream_k: np.equal(stream_k, 0) | (tile_k < problem.depth),
-            f"stream-K deals out k-tiles, but k = {problem.depth} is one of {{tile_k}}",
+            f"stream-K distributes k-tiles, but k = {problem.depth} is one of {{tile_k}}",
         ),
     )
 

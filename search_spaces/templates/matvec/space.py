@@ -73,14 +73,14 @@ def parameters(problem: Matvec) -> tuple[Parameter, ...]:
         ordinal("subgroups_k", subgroups, "subgroups along k"),
         ordinal("tile_k", tuple(2**i for i in range(15)), "elements of k of one step of the loop"),
         categorical("expand_dims", ("no", "yes"), "whether a thread's vector is added up inside the loop"),
-        categorical("intrinsic", (FMA, mma_row(problem).name), "what multiplies the vectors of w and x"),
+        categorical("intrinsic", (FMA, mma_row(problem).name), "instruction that multiplies the vectors of w and x"),
         ordinal("unroll", (1, 2, 4, 8), "steps of the loop whose loads are in flight together"),
         ordinal("split_k", (1, 2, 3, 4, 6, 8, 16, 32), "workgroups that share the k of one tile"),
         categorical(
             "x_operand_source", ("global", "shared"), "where the loop reads x: global memory through L1, or shared"
         ),
         load_hint("cache_hint_w", "w"),
-        ordinal("min_blocks", (1, 2, 3, 4, 6, 8), "blocks per SM that registers are limited for"),
+        ordinal("min_blocks", (1, 2, 3, 4, 6, 8), "blocks per SM for which the compiler limits registers"),
     )
 
 

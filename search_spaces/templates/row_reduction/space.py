@@ -66,19 +66,21 @@ def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
         ordinal("subgroups_m", (1, 2, 4, 8, 16, 32), "subgroups along the parallel axis (subgroup_basis)"),
         ordinal("batch", (1, 2, 4, 8), "rows of a thread, or vectors of columns (workgroup)"),
         ordinal("vector_x", vectors, "elements of contiguous memory that a thread loads at a time (thread)"),
-        categorical("peel", peels, "whether rows of odd lengths are walked in aligned vectors, their ends by element"),
+        categorical(
+            "peel", peels, "whether rows of odd lengths are read in aligned vectors, and their ends element by element"
+        ),
         ordinal("unroll", (1, 2, 4, 8), "loads of a thread along the reduced axis in one step (partial_reduction)"),
         ordinal("split_k", (1, 2, 4, 8, 16, 32, 64, 128), "blocks that share a row"),
         categorical(
             "finish",
             finishes,
-            "who finishes a split row: its last block, or all its blocks, in a second launch or as a cluster",
+            "what finishes a split row: its last block, or all its blocks in a second launch or as a cluster",
         ),
-        categorical("row_staging", stagings, "where a row is between two passes over it"),
+        categorical("row_staging", stagings, "where a row is kept between two passes over it"),
         categorical("passes", problem.passes, "passes over a row before it is written"),
         load_hint("cache_hint_x", "x"),
         store_hint("cache_hint_out", "out", offered=problem.normalizes),
-        ordinal("min_blocks", (1, 2, 3, 4, 6, 8), "blocks per SM that registers are limited for"),
+        ordinal("min_blocks", (1, 2, 3, 4, 6, 8), "blocks per SM for which the compiler limits registers"),
     )
 
 

@@ -100,14 +100,16 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
         ),
         ordinal("tiles_per_block", TILES_PER_BLOCK, "tiles of out that a block, or a pair, computes one after another"),
         ordinal(
-            "stream_k", (0, 1), "whether the k of the last tiles is dealt out to all blocks, so that they end together"
+            "stream_k",
+            (0, 1),
+            "whether the k of the last tiles is distributed to all blocks, so that they end together",
         ),
         categorical(
             "tile_scheduler",
             ("static", LAUNCH_CONTROL),
-            "whether blocks know their tiles from the start, or take over those of blocks that have not begun",
+            "whether blocks have fixed tiles, or take over those of blocks that have not begun",
         ),
-        ordinal("l2_promotion", (128, 256), "bytes around what TMA asks for that L2 takes from DRAM"),
+        ordinal("l2_promotion", (128, 256), "granularity in bytes at which L2 reads from DRAM for TMA"),
         l2_evict_last(),
     )
 
@@ -248,7 +250,7 @@ def _persistent_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         Rule(
             "stream_k_tiles",
             lambda tile_k, stream_k: (stream_k == 0) | (tile_k < problem.depth),
-            f"stream-K deals out k-tiles, but k = {problem.depth} is one of {{tile_k}}",
+            f"stream-K distributes k-tiles, but k = {problem.depth} is one of {{tile_k}}",
         ),
         Rule.refusing(
             "tile_scheduler",
@@ -377,7 +379,7 @@ def _few_stages_rule(problem: Matmul, device: Device) -> Rule:
     return Rule(
         "few_stages",
         enough,
-        f"{{stages}} stages hide less of what loads take than {FEW_STAGES}, for which shared memory has room",
+        f"{{stages}} stages hide less load latency than {FEW_STAGES}, for which shared memory has room",
     )
 
 

@@ -76,7 +76,9 @@ def parameters(problem: Matmul, device: Device) -> tuple[Parameter, ...]:
         ordinal(
             "tile_k", tuple(b // problem.input_dtype.bytes for b in (32, 64, 128, 256)), "depth of one pipeline stage"
         ),
-        categorical("intrinsic", tuple(row.name for row in rows_of(problem, device)), "what multiplies fragments"),
+        categorical(
+            "intrinsic", tuple(row.name for row in rows_of(problem, device)), "instruction that multiplies fragments"
+        ),
         ordinal("subgroups_m", (1, 2, 4, 8), "subgroups along m (wg_map of out)"),
         ordinal("subgroups_n", (1, 2, 4, 8), "subgroups along n (wg_map of out)"),
         ordinal("sg_data_m", sg_data, "rows of one subgroup's sub-tile (wg_map of out)"),
@@ -88,7 +90,7 @@ def parameters(problem: Matmul, device: Device) -> tuple[Parameter, ...]:
             "fragment_buffers", (1, 2), "steps of k whose fragments a warp holds: with 2, the next are loaded early"
         ),
         categorical("epilogue", ("registers", "shared"), "route of the accumulators to memory"),
-        ordinal("min_blocks", MIN_BLOCKS, "blocks per SM that registers are limited for"),
+        ordinal("min_blocks", MIN_BLOCKS, "blocks per SM for which the compiler limits registers"),
         ordinal("split_k", (1, 2, 3, 4, 6, 8, 16), "blocks that share the k of one tile"),
         stream_k(problem),
         raster(),
@@ -97,7 +99,7 @@ def parameters(problem: Matmul, device: Device) -> tuple[Parameter, ...]:
             ("outer", "inner") if problem.batch > 1 else ("outer",),
             "whether the batch is the slowest or the fastest block index",
         ),
-        ordinal("l2_promotion", (128, 256), "bytes around what TMA asks for that L2 takes from DRAM"),
+        ordinal("l2_promotion", (128, 256), "granularity in bytes at which L2 reads from DRAM for TMA"),
     )
 
 
@@ -126,7 +128,7 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
             lambda epilogue, epilogue_bytes, stream_k: np.where(
                 epilogue == "shared", epilogue_bytes, FLAG_BYTES * (stream_k > 0)
             ),
-            "shared memory of results: that of the stages, which are read by then, or with stream_k besides",
+            "shared memory of results: that of the stages, which are read by then, or with stream_k additional",
         ),
         Attribute(
             "shared_bytes",
@@ -261,7 +263,7 @@ def _few_stages_rule(problem: Matmul, device: Device) -> Rule:
     return Rule(
         "few_stages",
         enough,
-        f"{{stages}} stages hide less of what loads take than {FEW_STAGES}, for which shared memory has room",
+        f"{{stages}} stages hide less load latency than {FEW_STAGES}, for which shared memory has room",
     )
 
 

@@ -80,7 +80,7 @@ def parameters(problem: Transpose) -> tuple[Parameter, ...]:
         categorical("copy_x", ("ld.global", "cp.async"), "how x is loaded"),
         ordinal("vector_x", vectors(problem), "elements of a row of x that a thread loads at a time"),
         ordinal("copy_columns_x", columns, "threads along the rows of x (load wg_map)"),
-        ordinal("block_rows", vectors(problem), "rows of the block that a thread turns in registers"),
+        ordinal("block_rows", vectors(problem), "rows of the block that a thread transposes in registers"),
         ordinal("vector_out", vectors(problem), "elements of a row of out that a thread stores at a time"),
         ordinal("copy_columns_out", columns, "threads along the rows of out (store wg_map)"),
         categorical(
@@ -90,7 +90,7 @@ def parameters(problem: Transpose) -> tuple[Parameter, ...]:
         ordinal("stages", (1, 2, 3), "tiles in shared memory at a time"),
         load_hint("cache_hint_x", "x"),
         store_hint("cache_hint_out", "out"),
-        ordinal("min_blocks", (1, 2, 3, 4), "blocks per SM that registers are limited for"),
+        ordinal("min_blocks", (1, 2, 3, 4), "blocks per SM for which the compiler limits registers"),
         raster(),
     )
 

@@ -35,7 +35,7 @@ def descriptors_take(problem: Matmul) -> bool:
 def a_operand_source(problem: Matmul) -> Parameter:
     """Return the decision ``a_operand_source``: where wgmma reads A."""
     values = (SHARED, REGISTERS) if descriptors_take(problem) else (REGISTERS,)
-    return categorical("a_operand_source", values, "where wgmma takes a from", before=values[0])
+    return categorical("a_operand_source", values, "where wgmma reads a: registers or shared memory", before=values[0])
 
 
 def fragment_registers(
@@ -74,7 +74,7 @@ def fragment_pruning(problem: Matmul) -> tuple[Rule, ...]:
         Rule(
             "a_operand_source_shared",
             lambda a_operand_source: a_operand_source == SHARED,
-            "wgmma can read a from shared memory, which takes no instructions to load it into registers",
+            "wgmma can read a from shared memory, without instructions that load it into registers",
         ),
     )
 

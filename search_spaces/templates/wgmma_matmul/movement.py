@@ -68,7 +68,7 @@ def producer_registers(problem: Matmul) -> Parameter:
     return ordinal(
         "producer_registers",
         (0, 24, 40, _enough_registers(problem)),
-        "registers that a thread of the copying warpgroup keeps; 0: one warp copies, and none changes hands",
+        "registers that a thread of the copying warpgroup keeps; 0: one warp copies, and registers are not reallocated",
     )
 
 
@@ -86,7 +86,7 @@ def ends_bytes(problem: Matmul) -> Attribute:
         )
         return found
 
-    return Attribute("ends_bytes", total, "shared bytes of words behind the lines of a stage, where lines are shifted")
+    return Attribute("ends_bytes", total, "shared bytes of the words after the lines of a stage, if lines are shifted")
 
 
 def movement_rules(problem: Matmul) -> tuple[Rule, ...]:
@@ -130,7 +130,7 @@ def copy_pruning(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         Rule(
             "l2_evict_last_by_tma",
             lambda l2_evict_last, copy_a, copy_b: (l2_evict_last == "none") | (copy_a == BY_TMA) | (copy_b == BY_TMA),
-            "{l2_evict_last} is to be kept in L2, but TMA loads neither operand",
+            "{l2_evict_last} should be kept in L2, but TMA loads neither operand",
         ),
         Rule(
             "registers_to_copy",

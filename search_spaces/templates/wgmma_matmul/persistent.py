@@ -57,14 +57,14 @@ def persistent_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
             lambda ping_pong, consumer_warpgroups, tiles_per_block: (
                 np.equal(ping_pong, 0) | (np.equal(consumer_warpgroups, 2) & (tiles_per_block > 1))
             ),
-            "{consumer_warpgroups} consumers cannot take turns at {tiles_per_block} tiles of a block: "
+            "{consumer_warpgroups} consumers cannot alternate between {tiles_per_block} tiles of a block: "
             "that takes two of each",
         ),
         Rule.refusing("stream_k", why_not, "stream-K deals out the k of the last tiles"),
         Rule(
             "stream_k_tiles",
             lambda tile_k, stream_k: np.equal(stream_k, 0) | (tile_k < problem.k),
-            f"stream-K deals out k-tiles, but k = {problem.k} is one of {{tile_k}}",
+            f"stream-K distributes k-tiles, but k = {problem.k} is one of {{tile_k}}",
         ),
     )
 

@@ -104,20 +104,20 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
         ordinal("tile_m", (64, 128, 192, 256, 320), "rows of the workgroup tile of out"),
         ordinal("tile_n", _columns(problem), "columns of the workgroup tile of out, the n of one wgmma"),
         ordinal("tile_k", (SCALE_BLOCK,) if in_blocks else (span, 2 * span), "depth of one pipeline stage"),
-        ordinal("consumer_warpgroups", (1, 2, 3), "warpgroups that multiply, each its share of the rows"),
+        ordinal("consumer_warpgroups", (1, 2, 3), "warpgroups that multiply, each with its share of the rows"),
         ordinal("swizzle_a", SWIZZLES, "bytes that the swizzle of a's boxes spans, 0 without one"),
         ordinal("swizzle_b", SWIZZLES, "bytes that the swizzle of b's boxes spans, 0 without one"),
         ordinal("stages", (2, 3, 4, 5, 6, 7, 8, 10, 12, 16), "k-tiles in shared memory at a time", deeper=True),
         ordinal(
             "in_flight",
             (0,) if in_blocks else (0, 1),
-            "k-tiles whose multiplications may be unfinished when the next one's begin",
+            "k-tiles whose multiplications may be unfinished when those of the next begin",
             deeper=True,
         ),
         a_operand_source(problem),
         *copies(problem),
         producer_registers(problem),
-        ordinal("min_blocks", (1, 2), "blocks per SM that registers are limited for"),
+        ordinal("min_blocks", (1, 2), "blocks per SM for which the compiler limits registers"),
         ordinal("split_k", (1, 2, 3, 4, 6, 8, 16), "blocks that share the k of one tile"),
         raster(hilbert=True),
         ordinal(
@@ -127,13 +127,15 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
             "all of its part of a tile fit; 0: it stores registers",
         ),
         ordinal("tiles_per_block", TILES_PER_BLOCK, "tiles of out that a block computes one after another"),
-        ordinal("ping_pong", (0, 1), "whether two consumers take turns at a block's tiles, rather than share each"),
+        ordinal("ping_pong", (0, 1), "whether two consumers alternate between a block's tiles, rather than share each"),
         ordinal(
-            "stream_k", (0, 1), "whether the k of the last tiles is dealt out to all blocks, so that they end together"
+            "stream_k",
+            (0, 1),
+            "whether the k of the last tiles is distributed to all blocks, so that they end together",
         ),
         ordinal("cluster_m", (1, 2, 4), "blocks along m whose tiles share columns of b, each copying a part for all"),
         ordinal("cluster_n", (1, 2, 4), "blocks along n whose tiles share rows of a, each copying a part for all"),
-        ordinal("l2_promotion", (128, 256), "bytes around what TMA asks for that L2 takes from DRAM"),
+        ordinal("l2_promotion", (128, 256), "granularity in bytes at which L2 reads from DRAM for TMA"),
         l2_evict_last(),
     )
 
@@ -230,7 +232,7 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
                 ceil_div(producer_registers + consumer_warpgroups * consumer_registers, consumer_warpgroups + 1),
                 needed_registers,
             ),
-            "registers of a thread at launch, a lower estimate: the mean where warpgroups pass them on",
+            "registers of a thread at launch, a lower estimate: the mean if warpgroups reallocate them",
         ),
     )
 
@@ -358,7 +360,7 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         Rule(
             "ping_pong_in_flight",
             lambda ping_pong, in_flight: np.equal(ping_pong, 0) | np.equal(in_flight, 1),
-            "consumers take turns (ping_pong = {ping_pong}) with {in_flight} k-tiles in flight: the tensor cores would "
+            "consumers alternate (ping_pong = {ping_pong}) with {in_flight} k-tiles in flight: the tensor cores would "
             "run dry at each of them, as only one consumer multiplies at a time",
         ),
     )
@@ -389,7 +391,7 @@ def _few_stages_rule(problem: Matmul, device: Device) -> Rule:
     return Rule(
         "few_stages",
         enough,
-        f"{{stages}} stages hide less of what loads take than {FEW_STAGES}, for which shared memory has room",
+        f"{{stages}} stages hide less load latency than {FEW_STAGES}, for which shared memory has room",
     )
 
 

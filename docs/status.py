@@ -50,8 +50,9 @@ def missing(claim: Mapping[str, Any], root: Path) -> list[str]:
 
 
 def page(text: str, root: Path) -> str:
-    """Return the page of a TOML of claims. Raises ValueError with a line for every piece of evidence that is
-    missing.
+    """Return the page of a TOML of claims.
+
+    Raises ValueError with a line for every piece of evidence that is missing.
     """
     claims = tomllib.loads(text)["claim"]
     wrong = [line for claim in claims for line in missing(claim, root)]

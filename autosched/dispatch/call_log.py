@@ -98,8 +98,9 @@ def log_calls(path: str | Path) -> Iterator[CallLog]:
 
 
 def start_from_environment() -> None:
-    """Record calls until the process ends if AUTOSCHED_CALL_LOG names a file. Further calls of this function do
-    nothing.
+    """Record calls until the process ends if AUTOSCHED_CALL_LOG names a file.
+
+    Further calls of this function do nothing.
     """
     path = os.environ.get(VARIABLE)
     if path and all(log.path != Path(path).absolute() for log in _active):
@@ -117,8 +118,9 @@ def _write_at_exit(log: CallLog) -> None:
 
 
 def _read_own(path: Path) -> Counter[str]:
-    """Return counts by problem key of a file that autosched wrote. Raises CallLogError for any other file, and
-    OSError.
+    """Return counts by problem key of a file that autosched wrote.
+
+    Raises CallLogError for any other file, and OSError.
     """
     text = text_of(path)
     if text.partition("\n")[0].strip() != ",".join(HEADER):

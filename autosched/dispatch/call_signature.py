@@ -184,8 +184,10 @@ def _factor_type(name: str, array: ArraySpec, block_format: str) -> str:
 
 
 def _block_scales(problem: Matmul, a: ArraySpec | None, b: ArraySpec | None) -> list[str]:
-    """Return the operand names of the block scales. Raises ValueError if they are missing, superfluous or do
-    not fit.
+    """Return the operand names of the block scales.
+
+    Raises:
+        ValueError: They are missing, superfluous or do not fit.
     """
     given = {"block_scale_a": a, "block_scale_b": b}
     if problem.blocks is None:
@@ -439,8 +441,10 @@ def _type(name: str, array: ArraySpec, of: Mapping[str, DType] = FLOAT_DTYPES) -
 
 
 def _out_type(out: ArraySpec | None, dtype: str | None, usual: str) -> str:
-    """Return the result type: that of ``out``, the requested one, or ``usual``. Raises ValueError if the first two
-    differ.
+    """Return the result type: that of ``out``, the requested one, or ``usual``.
+
+    Raises:
+        ValueError: The first two differ.
     """
     if dtype is not None and dtype not in TYPES.values():
         dtype = TYPES.get(dtype, dtype)

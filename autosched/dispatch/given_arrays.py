@@ -91,8 +91,9 @@ def arguments(inputs: Sequence[Operand], arrays: Sequence[Any], named: Mapping[s
 
 
 def split_outputs(outputs: Sequence[Operand], out: Any) -> tuple[Any, ...]:
-    """Return the arrays of ``out``: itself for one output, its items for several. Raises ValueError for a wrong
-    number.
+    """Return the arrays of ``out``: itself for one output, its items for several.
+
+    Raises ValueError for a wrong number.
     """
     if len(outputs) == 1:
         return (out,)

@@ -94,8 +94,10 @@ class LoadedKernel(ABC):
         return [(s.passing(named.pop(s.name)) if s.name in named else s).stored for s in self.scalars]
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
-        """Launch the kernel. Raises ValueError for an array on another GPU, or of the wrong type, shape, layout or
-        alignment, and for a scalar outside of its range.
+        """Launch the kernel.
+
+        Raises ValueError for an array on another GPU, or of the wrong type, shape, layout or alignment, and for a
+        scalar outside of its range.
         """
         passed = self._passed(named) if self.scalars else ()
         starts, outs, torch = self._checked(arrays, out, named)

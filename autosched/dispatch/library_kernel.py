@@ -36,8 +36,10 @@ class LibraryKernel(LoadedKernel):
 
 
 def usable_library(problem: Problem) -> str:
-    """Return the version of the library that computes ``problem``. Raises ValueError if the library cannot be
-    called.
+    """Return the version of the library that computes ``problem``.
+
+    Raises:
+        ValueError: The library cannot be called.
     """
     try:
         library_product(problem)

@@ -111,8 +111,9 @@ class KernelProvenance:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the provenance of a ``to_json`` result. Raises KeyError, TypeError and ValueError for anything
-        else.
+        """Return the provenance of a ``to_json`` result.
+
+        Raises KeyError, TypeError and ValueError for anything else.
         """
         template, items = data["schedule"]
         return cls(

@@ -113,8 +113,9 @@ class ResolvedCache:
 
 
 def file_identity(path: str | Path) -> str:
-    """Return an identity of a file and its write-ahead log; equal identities mean equal contents. "" for anything but a
-    file.
+    """Return an identity of a file and its write-ahead log; equal identities mean equal contents.
+
+    "" for anything but a file.
     """
     place = os.path.realpath(path)
     seen: list[Any] = [_FORMAT, place]

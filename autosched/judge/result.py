@@ -77,8 +77,10 @@ class Cheat(StrEnum):
 
 @dataclass(frozen=True)
 class CaseResult:
-    """Of one case and seed. ``relative_error`` is the norm of the error over that of the float64 reference, None where
-    there is no output to compare. ``task_accepts`` is what the task's own check says, None where it has none.
+    """Of one case and seed.
+
+    ``relative_error`` is the norm of the error over that of the float64 reference, None where there is no output to
+    compare. ``task_accepts`` is what the task's own check says, None where it has none.
     """
 
     name: str

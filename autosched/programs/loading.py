@@ -86,8 +86,9 @@ def register_beside(beside: Beside) -> None:
 
 
 def register_place(place: str, reference: str = "") -> Program | Beside:
-    """Make what ``place`` names known to the catalogue of this process, with a reference, "" for none. Raises
-    ProgramError as ``load`` and ``with_reference`` do, and ValueError as ``register_program``.
+    """Make what ``place`` names known to the catalogue of this process, with a reference, "" for none.
+
+    Raises ProgramError as ``load`` and ``with_reference`` do, and ValueError as ``register_program``.
     """
     found = load(place)
     if reference and isinstance(found, Beside):

@@ -35,11 +35,13 @@ class CannotCheck(ValueError):
 
 @dataclass(frozen=True)
 class CheckOptions:
-    """``operators`` and ``device`` restrict the entries. ``against`` is a database, ``baseline`` the Python of another
-    environment: where a timed check takes its baselines from; by default from the trials. ``kernel_files`` describe
-    kernels of the user that the database may hold, ``baseline_kernel_files`` those of the baseline environment, and
-    ``programs`` name tile programs of the user, FILE[:NAME]. ``with_python`` is the Python of another environment,
-    whose compiler a static check compares with this one's.
+    """``operators`` and ``device`` restrict the entries.
+
+    ``against`` is a database, ``baseline`` the Python of another environment: where a timed check takes its baselines
+    from; by default from the trials. ``kernel_files`` describe kernels of the user that the database may hold,
+    ``baseline_kernel_files`` those of the baseline environment, and ``programs`` name tile programs of the user,
+    FILE[:NAME]. ``with_python`` is the Python of another environment, whose compiler a static check compares with this
+    one's.
     """
 
     limits: SlowdownLimits = field(default_factory=SlowdownLimits)

@@ -100,9 +100,11 @@ class CheckFinding:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """All findings of one check of ``database``. ``kind`` is "static", "timed" or "configs" (then ``database`` is a
-    folder); ``doubt`` says in one line why the run as a whole shows nothing, "" where it does; ``tools`` are names and
-    versions of what was used; ``left_out`` says how many trials of an earlier reference there are, "" for none.
+    """All findings of one check of ``database``.
+
+    ``kind`` is "static", "timed" or "configs" (then ``database`` is a folder); ``doubt`` says in one line why the run
+    as a whole shows nothing, "" where it does; ``tools`` are names and versions of what was used; ``left_out`` says how
+    many trials of an earlier reference there are, "" for none.
     """
 
     database: str

@@ -1,5 +1,6 @@
-"""Gradients of ``torch.ops.autosched.cross_entropy`` and ``linear_cross_entropy``. Both forward passes give the
-logarithms of the sums, from which the gradients of logits follow.
+"""Gradients of ``torch.ops.autosched.cross_entropy`` and ``linear_cross_entropy``.
+
+Both forward passes give the logarithms of the sums, from which the gradients of logits follow.
 """
 
 from __future__ import annotations

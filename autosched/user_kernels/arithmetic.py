@@ -108,8 +108,9 @@ def compared(compare: Callable[[Array, Array], Array], a: Evaluate, b: Evaluate)
 
 
 def is_among(a: Evaluate, others: Sequence[Evaluate]) -> Evaluate:
-    """Return an evaluator of Python's ``in``. All listed values are evaluated, so an undefined one makes it
-    undefined.
+    """Return an evaluator of Python's ``in``.
+
+    All listed values are evaluated, so an undefined one makes it undefined.
     """
 
     def evaluate(look: Callable[[str], Array]) -> Pair:

@@ -1,5 +1,6 @@
-"""Key-by-key reading of a document of tables. Missing, mistyped and unknown keys are reported in one line with their
-position.
+"""Key-by-key reading of a document of tables.
+
+Missing, mistyped and unknown keys are reported in one line with their position.
 """
 
 from __future__ import annotations

@@ -35,8 +35,9 @@ def launch_macros(known: Container[str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class PipelineStep:
-    """One launch of a pipeline: its function, and the arguments in the order of its parameters. ``number``
-    starts at 1.
+    """One launch of a pipeline: its function, and the arguments in the order of its parameters.
+
+    ``number`` starts at 1.
     """
 
     entry: str
@@ -329,8 +330,10 @@ class KernelFile:
         return frozenset(e.text for e in given if e is not None and e.names == (e.text,))
 
     def constants(self, sizes: Mapping[str, int]) -> dict[str, Result]:
-        """Return the sizes, and the attributes that follow from them alone. Raises ExpressionError if one is
-        undefined.
+        """Return the sizes, and the attributes that follow from them alone.
+
+        Raises:
+            ExpressionError: One is undefined.
         """
         known: dict[str, Result] = dict(sizes)
         for a in self.derived:

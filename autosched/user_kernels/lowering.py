@@ -136,8 +136,9 @@ def entry_of(entry: str, values: Mapping[str, Result]) -> str:
 
 
 def source_of(file: KernelFile, values: Mapping[str, Result]) -> str:
-    """Return the user's source after one line for each parameter, attribute and define. Its own line numbers are
-    preserved.
+    """Return the user's source after one line for each parameter, attribute and define.
+
+    Its own line numbers are preserved.
     """
     values = _spelled(file, values)
     names = [p.name for p in file.parameters] + [a.name for a in file.attributes]

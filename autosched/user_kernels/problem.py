@@ -65,8 +65,9 @@ class KernelProblem(Problem):
         return tuple(self.operand(a) for a in self.file.arrays if a.kind != "workspace")
 
     def operand(self, argument: KernelArgument) -> Operand:
-        """Return an array argument at these sizes. A shape that depends on the configuration has its largest
-        extents.
+        """Return an array argument at these sizes.
+
+        A shape that depends on the configuration has its largest extents.
         """
         known = self.sizes
         if all(name in known for e in argument.shape for name in e.names):
@@ -102,8 +103,10 @@ class KernelProblem(Problem):
         return tuple(metric.name for metric in self.file.metrics)
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """Return the inputs with the contents that the file defines. Raises ValueError if an array file does
-        not fit.
+        """Return the inputs with the contents that the file defines.
+
+        Raises:
+            ValueError: The file of an array does not match the array.
         """
         rng = np.random.default_rng(seed)
         inputs: dict[str, Array] = {}
@@ -253,8 +256,9 @@ class KernelProblem(Problem):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the problem of its JSON. Raises ValueError as Problem does, and EarlierReference if the kernel file
-        has changed.
+        """Return the problem of its JSON.
+
+        Raises ValueError as Problem does, and EarlierReference if the kernel file has changed.
         """
         if data.get("computes") != cls.file.computes:
             raise EarlierReference(
@@ -264,8 +268,9 @@ class KernelProblem(Problem):
 
     @classmethod
     def of(cls, sizes: Mapping[str, int]) -> Self:
-        """Return the problem of these sizes, with the file's own for the rest. Raises ValueError for an unknown
-        size.
+        """Return the problem of these sizes, with the file's own for the rest.
+
+        Raises ValueError for an unknown size.
         """
         known = dict(cls.file.sizes)
         for name in sizes:

@@ -127,8 +127,9 @@ class _FunctionWorker:
     def ask(
         self, request: Mapping[str, Any], blobs: Mapping[str, Any], told: str, seconds: float, most: int
     ) -> Message:
-        """Return the reply. Raises KernelFileError, immediately if the same function failed for another thread during
-        the wait.
+        """Return the reply.
+
+        Raises KernelFileError, immediately if the same function failed for another thread during the wait.
         """
         asked, same = time.monotonic(), (request["path"], request["name"], request["numbers"])
         with self._lock:

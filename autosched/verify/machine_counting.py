@@ -77,8 +77,9 @@ _Kind = tuple[Place, str]
 
 
 class NotMatched(ValueError):
-    """Execution counts of machine code cannot be derived from a run of its PTX. The message is one line with the
-    reason.
+    """Execution counts of machine code cannot be derived from a run of its PTX.
+
+    The message is one line with the reason.
     """
 
 
@@ -216,8 +217,9 @@ def _functions(code: Sequence[SassInstruction]) -> set[int]:
 def _times(
     blocks: Sequence[Sequence[SassInstruction]], lines: Sequence[ExecutedLine], functions: Collection[int]
 ) -> list[float]:
-    """Return how often each block is executed. Raises NotMatched if no line of theirs ran, or arithmetic does not
-    match.
+    """Return how often each block is executed.
+
+    Raises NotMatched if no line of theirs ran, or arithmetic does not match.
 
     The count of a single block comes from the instructions that its lines keep, or else from all of them. Blocks of a
     loop that no branch skips execute as often as the most frequent of them, and others at most that often.

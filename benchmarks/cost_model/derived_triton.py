@@ -56,8 +56,9 @@ def grouped_matmul(
     EVEN: tl.constexpr,
     GROUP: tl.constexpr,
 ):
-    """As torch's template computes it: bands of GROUP rows of tiles, rows and columns that wrap around. Sizes
-    are constants, as there: 1000 is no multiple of 16, of which alone Triton would know that a row is aligned.
+    """As torch's template computes it: bands of GROUP rows of tiles, rows and columns that wrap around.
+
+    Sizes are constants, as there: 1000 is no multiple of 16, of which alone Triton would know that a row is aligned.
     """
     tiles_m, tiles_n = tl.cdiv(M, BM), tl.cdiv(N, BN)
     block = tl.program_id(0)

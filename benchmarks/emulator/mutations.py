@@ -135,8 +135,9 @@ def all_mutants(header: str | None = None) -> list[Mutant]:
 
 
 def in_turn(groups: Iterable[Iterable[Mutant]]) -> Iterator[Mutant]:
-    """Yield the first of each group, then the second of each that has one, and so on. Groups are asked for one at a
-    time.
+    """Yield the first of each group, then the second of each that has one, and so on.
+
+    Groups are asked for one at a time.
     """
     left = [iter(group) for group in groups]
     while left:
@@ -149,8 +150,9 @@ def in_turn(groups: Iterable[Iterable[Mutant]]) -> Iterator[Mutant]:
 
 
 def drawn_ptx_mutants(cases: Sequence[Case], seed: int) -> Iterator[Mutant]:
-    """All mutants of the PTX of ``cases``, in turn of each, cases and mutants in random order. A case is compiled when
-    its turn comes.
+    """All mutants of the PTX of ``cases``, in turn of each, cases and mutants in random order.
+
+    A case is compiled when its turn comes.
     """
 
     def of_case(i: int) -> Iterator[Mutant]:
@@ -259,8 +261,9 @@ def _judged(last: Run) -> tuple[str, str]:
 
 
 def _last_run(case: Case, kernel: GeneratedKernel, execute: Execute, depth: Depth = "quick") -> Run:
-    """Return the run that ends a verification of ``kernel`` in the place of the right one. What does not end in time
-    has more of it if the right one is slow too, as it is on a busy machine.
+    """Return the run that ends a verification of ``kernel`` in the place of the right one.
+
+    What does not end in time has more of it if the right one is slow too, as it is on a busy machine.
     """
     last = _verified(case, kernel, execute, TIME_LIMIT, depth)
     if last.status == "timeout":
@@ -332,8 +335,9 @@ def reasons() -> list[Mapping[str, Any]]:
 
 
 def why_equivalent(outcome: Outcome, text: str | None, known: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return the reason of ``known`` that ``outcome`` is the right program. ``text`` is that of its header, None of a
-    case's PTX.
+    """Return the reason of ``known`` that ``outcome`` is the right program.
+
+    ``text`` is that of its header, None of a case's PTX.
     """
     for entry in known:
         if not outcome.header.startswith(entry["header"]) or entry.get("has", "") not in outcome.new:

@@ -114,8 +114,10 @@ def _faulty_type(right: type[Problem], old: str, new: str) -> type[Problem]:
 
 
 def edited(header: str, old: str, new: str) -> Headers:
-    """All headers, with ``new`` for ``old`` in ``header`` or the files in its folder. Raises ValueError where they do
-    not have ``old`` once.
+    """All headers, with ``new`` for ``old`` in ``header`` or the files in its folder.
+
+    Raises:
+        ValueError: ``old`` does not occur exactly once.
     """
     headers = Headers.from_folder(include_dir())
     folder = header.removesuffix(".cuh") + "/"

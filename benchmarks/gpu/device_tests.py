@@ -42,8 +42,10 @@ def counts(path: Path) -> dict[str, int]:
 
 
 def handle(request: dict[str, Any]) -> dict[str, Any]:
-    """Run pytest with ``arguments`` in ``folder``; what it prints goes to the file ``log``. After ``seconds`` it is
-    interrupted as by Ctrl-C, so that it reports what it has. Its exit status, and whether it was interrupted.
+    """Run pytest with ``arguments`` in ``folder``; what it prints goes to the file ``log``.
+
+    After ``seconds`` it is interrupted as by Ctrl-C, so that it reports what it has. Its exit status, and whether it
+    was interrupted.
     """
     import pytest
 

@@ -325,8 +325,9 @@ def _assumed_seconds(name: str, device: Device) -> float | None:
 
 
 def disagreements(report: Mapping[str, Any], device: Device) -> list[str]:
-    """Return what a report says against the constants and assumptions of today, a line each. Raises ValueError for a
-    file of another form.
+    """Return what a report says against the constants and assumptions of today, a line each.
+
+    Raises ValueError for a file of another form.
     """
     try:
         lines = [f"{m['name']}: {m['reason']}" for m in report["mechanisms"] if m["holds"] is False]

@@ -204,8 +204,10 @@ class Benchmark:
         self._shapes(shapes, self._end, OTHER_ENTRANTS)
 
     def _tests(self, seconds: float) -> None:
-        """Run the tests marked gpu in a process of their own. When its time is over it is stopped as by Ctrl-C, which
-        makes it report what it has, and killed if that takes long.
+        """Run the tests marked gpu in a process of their own.
+
+        When its time is over it is stopped as by Ctrl-C, which makes it report what it has, and killed if that takes
+        long.
         """
         if importlib.util.find_spec("pytest") is None:
             return self._leave_out("the tests: pytest is not installed")
@@ -269,8 +271,10 @@ class Benchmark:
             self._write()
 
     def _agreed(self, problem: Problem, schedule: Schedule, until: float) -> dict[str, Any] | None:
-        """Whether one candidate does, None where that is not known at ``until``. Raises ValueError where it has no
-        kernel.
+        """Whether one candidate does, None where that is not known at ``until``.
+
+        Raises:
+            ValueError: The candidate has no kernel.
         """
         kernel = self._generate(problem, schedule, self.device)
         ran = self.runner.outputs(Candidate(problem, schedule, kernel))
@@ -411,8 +415,9 @@ class Benchmark:
         )
 
     def _prepare(self, problem: Problem, space: Any) -> None:
-        """Have the runner make a problem's inputs and references, which it keeps. Raises RunnerStopped; whatever else
-        is wrong, the trials will tell.
+        """Have the runner make a problem's inputs and references, which it keeps.
+
+        Raises RunnerStopped; whatever else is wrong, the trials will tell.
         """
         try:
             schedule = space.sample(1, self.plan.seed)[0]

@@ -60,8 +60,9 @@ class Host:
 
 @dataclass
 class VirtualGpu:
-    """``cupy`` has as much of cupy as ``launch_timer`` uses; ``state`` is what NVML would tell. ``hot`` are the times
-    in which heat lowers the clock.
+    """``cupy`` has as much of cupy as ``launch_timer`` uses; ``state`` is what NVML would tell.
+
+    ``hot`` are the times in which heat lowers the clock.
     """
 
     seed: int = 0

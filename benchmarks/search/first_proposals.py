@@ -27,8 +27,10 @@ PROBLEMS: dict[str, Problem] = {
 
 
 def first_proposal(problem: Problem, on: Device) -> tuple[str, float]:
-    """Return the template of the first proposal, and the seconds of this process that it took. Raises ValueError where
-    no template computes the problem.
+    """Return the template of the first proposal, and the seconds of this process that it took.
+
+    Raises:
+        ValueError: No template computes the problem.
     """
     started = time.process_time()
     usable = templates_for(problem, on)

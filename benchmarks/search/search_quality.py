@@ -38,8 +38,10 @@ RESULTS = Path("build")  # the committed page is its last table
 
 
 def jobs(files: Sequence[Path], methods: Sequence[str], repeats: int, budget: int) -> list[Job]:
-    """All searches, method by method. A method may end in ``@`` and the name of the one recording it is for, and then
-    in ``:`` and a number of searches that is not ``repeats``.
+    """All searches, method by method.
+
+    A method may end in ``@`` and the name of the one recording it is for, and then in ``:`` and a number of searches
+    that is not ``repeats``.
 
     Raises ValueError for a method or a recording that is not there, or where no number follows the colon.
     """
@@ -67,8 +69,10 @@ def _key(job: Job) -> Key:
 
 
 def _journal(path: Path | None) -> dict[Key, Search]:
-    """Return the searches that a journal holds. Raises ValueError where a whole line is none; a cut last line is left
-    out.
+    """Return the searches that a journal holds.
+
+    Raises:
+        ValueError: A complete line is not a search; an incomplete last line is left out.
     """
     found = dict[Key, Search]()
     if path is None or not path.exists():

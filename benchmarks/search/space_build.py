@@ -164,8 +164,9 @@ def compare(case: Case) -> str:
 
 
 def whole_matmul() -> str:
-    """Return the space that ``autosched tune matmul`` searches, of all templates; too large to list. Built once, as in
-    a run of ``tune``: what its layouts have in common is evaluated once in a process.
+    """Return the space that ``autosched tune matmul`` searches, of all templates; too large to list.
+
+    Built once, as in a run of ``tune``: what its layouts have in common is evaluated once in a process.
     """
     problem, target = Matmul(4096, 4096, 4096), device("h200")
     start = time.process_time()

@@ -39,8 +39,9 @@ class NvrtcMissing(RuntimeError):
 
 
 class CompilerOutput(NamedTuple):
-    """Result of a compilation. ``cubin`` is None if it failed; ``entry`` and ``then`` are the names of the entry
-    functions in it.
+    """Result of a compilation.
+
+    ``cubin`` is None if it failed; ``entry`` and ``then`` are the names of the entry functions in it.
 
     ``log`` holds the messages of NVRTC and, with -v, of ptxas.
     """

@@ -46,8 +46,9 @@ def make_folder(folder: Path) -> None:
 
 
 def put(temporary: str | Path, path: Path) -> None:
-    """Give a finished file its name in the cache, once all of it is on the disk. Raises OSError, with a sentence where
-    a folder has that name.
+    """Give a finished file its name in the cache, once all of it is on the disk.
+
+    Raises OSError, with a sentence where a folder has that name.
     """
     with open(temporary, "rb") as file:
         os.fsync(file.fileno())

@@ -17,8 +17,10 @@ def harmless(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """``text``, which names something: a device, a version, a tool. Raises ValueError for what no terminal shows as it
-    is, such as an escape sequence, a zero byte or a mark that turns the direction of writing.
+    """``text``, which names something: a device, a version, a tool.
+
+    Raises ValueError for what no terminal shows as it is, such as an escape sequence, a zero byte or a mark that turns
+    the direction of writing.
     """
     if not text.isprintable():
         raise ValueError(f"{text!a:.60} holds characters that cannot be printed")

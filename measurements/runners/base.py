@@ -68,8 +68,9 @@ class Runner(Protocol):
         """Return one line on the backend, its device, and the meaning of its times."""
 
     def fingerprint(self) -> dict[str, str]:
-        """Return everything besides the kernel that times may depend on: device, driver, toolchain, model. Stored with
-        every trial.
+        """Return everything besides the kernel that times may depend on: device, driver, toolchain, model.
+
+        Stored with every trial.
         """
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
@@ -80,8 +81,9 @@ class Runner(Protocol):
 
 
 class Stream(Protocol):
-    """Candidates in flight. Iteration yields (position, measurement) of each, once, in order of completion, until none
-    is left.
+    """Candidates in flight.
+
+    Iteration yields (position, measurement) of each, once, in order of completion, until none is left.
 
     More may be added at any time; positions continue. Candidates do not affect each other, as in ``Runner.measure``.
     ``seconds`` is the time that the GPU, or its replacement, was busy with the last result, without compiling.

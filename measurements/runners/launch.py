@@ -365,8 +365,10 @@ def _clusters_at_a_time(cp: Any, function: int, launch: Launch) -> int | None:
 
 
 def _check_cluster(function: int, cluster: Size3) -> bool:
-    """Return True if the loaded ``function`` was compiled with ``__cluster_dims__``. Raises LaunchRefused if they
-    differ from ``cluster``.
+    """Return True if the loaded ``function`` was compiled with ``__cluster_dims__``.
+
+    Raises:
+        LaunchRefused: Those dimensions differ from ``cluster``.
     """
     from cuda.bindings import driver
 

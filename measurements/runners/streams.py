@@ -19,8 +19,9 @@ from measurements.workers.transport import WorkerClosed
 
 
 class Call:
-    """One call of a runner's public method. ``results`` gets results, an exception to raise, or None when the runner or
-    its pool closes.
+    """One call of a runner's public method.
+
+    ``results`` gets results, an exception to raise, or None when the runner or its pool closes.
 
     A call that is ``over`` accepts no more results.
     """

@@ -183,8 +183,9 @@ def counted(connection: Connection, problem_digest: str | None = None) -> list[d
 
 
 def rebuild(connection: Connection, name: str, problem_digest: str | None = None) -> None:
-    """Rebuild all entries, or those of one problem, from the trials of the database ``name``. Raises StoreError as
-    ``rank``.
+    """Rebuild all entries, or those of one problem, from the trials of the database ``name``.
+
+    Raises StoreError as ``rank``.
     """
     others = sa.select(ENTRIES.c.device).order_by(ENTRIES.c.problem_digest, *_ORDER).with_for_update()
     if problem_digest is not None:
@@ -307,8 +308,9 @@ _NO_TIMES = (None,) * 4
 
 @dataclass(frozen=True, slots=True)
 class _Ranked:
-    """A schedule that may be the best. ``won`` and ``tried_alone`` are its newest rows of that kind, 0 if there are
-    none.
+    """A schedule that may be the best.
+
+    ``won`` and ``tried_alone`` are its newest rows of that kind, 0 if there are none.
     """
 
     id: int

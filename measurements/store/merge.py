@@ -69,8 +69,9 @@ Doubt = Callable[[ProblemSummary, Trial], str]  # why the best of an entry canno
 
 
 def merge(source: Store, target: Store, doubt: Doubt = lambda summary, trial: "") -> Merged:
-    """Merge the better entries of ``source`` into ``target``, in one transaction. Raises StoreError, with nothing
-    changed.
+    """Merge the better entries of ``source`` into ``target``, in one transaction.
+
+    Raises StoreError, with nothing changed.
 
     Trials that others merge into the target meanwhile are not added again.
     """
@@ -154,8 +155,9 @@ def _paired(trials: Iterable[Trial], source: Trial, target: Trial) -> bool | Non
 
 
 def remeasurements(trials: Iterable[Trial]) -> list[list[Trial]]:
-    """Return the rows of each re-measurement in the ``trials`` of one entry. They are stored consecutively, the winner
-    last.
+    """Return the rows of each re-measurement in the ``trials`` of one entry.
+
+    They are stored consecutively, the winner last.
     """
     runs: list[list[Trial]] = [[]]
     for trial in trials:

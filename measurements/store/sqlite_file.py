@@ -208,8 +208,9 @@ def begin_explicitly(engine: Engine, path: Path | None = None) -> Engine:
 
 
 def _lock(connection: sqlite3.Connection, statement: str, path: Path) -> None:
-    """Execute a statement that takes a lock, and log a long wait. Raises sqlite3.OperationalError after
-    BUSY_SECONDS.
+    """Execute a statement that takes a lock, and log a long wait.
+
+    Raises sqlite3.OperationalError after BUSY_SECONDS.
     """
     try:
         connection.execute(f"PRAGMA busy_timeout = {1000 * NOTICE_SECONDS:.0f}")

@@ -35,8 +35,9 @@ _FAILURES = {  # what a failed configuration has in place of a time, by a part o
 
 
 def text_of(path: str | Path) -> tuple[str, bool]:
-    """Return the text of a file, gzip or not, and whether all of it was there. Raises TableError, also for more than
-    MOST_BYTES of it, and OSError.
+    """Return the text of a file, gzip or not, and whether all of it was there.
+
+    Raises TableError, also for more than MOST_BYTES of it, and OSError.
     """
     with open(path, "rb") as file:
         head = file.peek()[:_HEAD]
@@ -200,8 +201,10 @@ _UNITS = {"s": 1.0, "seconds": 1.0, "ms": 1e-3, "milliseconds": 1e-3, "us": 1e-6
 
 
 def _result(result: Mapping[str, Any]) -> Measurement:
-    """Return the measurement named "time", or where there is none the objective. Raises ValueError where that is no
-    time.
+    """Return the measurement named "time", or where there is none the objective.
+
+    Raises:
+        ValueError: It is not a time.
     """
     wanted, given = result.get("objectives"), result.get("measurements")
     objective = wanted[0] if isinstance(wanted, list) and wanted else "time"

@@ -16,8 +16,9 @@ from measurements.trials.vendor_library import is_library
 
 
 def read_table(path: str | Path) -> Table:
-    """Return the table of a file, gzip or not. A file that is cut short is read as far as it goes, where its format
-    allows it.
+    """Return the table of a file, gzip or not.
+
+    A file that is cut short is read as far as it goes, where its format allows it.
 
     Raises TableError, in one line, for a file that is none of these, or holds no time; and for one that is not there.
     """

@@ -55,8 +55,9 @@ class Table:
         return min(m.timing.median for m in self.measurements.values() if m.timing is not None)
 
     def space(self, rules: Sequence[Rule] = ()) -> UnionSpace:
-        """Return the recorded configurations that satisfy ``rules``, as a space to search. Raises EmptySpace for
-        none.
+        """Return the recorded configurations that satisfy ``rules``, as a space to search.
+
+        Raises EmptySpace for none.
         """
         kernels = self.parameters.items()
         return UnionSpace(
@@ -77,8 +78,10 @@ class Table:
 
 
 def table_of(device: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> Table:
-    """Return the table of ``rows``. The parameters of each kernel are those of its first row, their values those that
-    occur: a number is ordinal, any other value categorical. Of a configuration that is there twice the last row counts.
+    """Return the table of ``rows``.
+
+    The parameters of each kernel are those of its first row, their values those that occur: a number is ordinal, any
+    other value categorical. Of a configuration that is there twice the last row counts.
 
     Raises TableError for rows of one kernel with different parameters, and as ``Table`` does.
     """

@@ -36,8 +36,9 @@ class Behind:
 
     @classmethod
     def of(cls, times: Sequence[float], fastest: Sequence[float]) -> Behind:
-        """Return the distance from paired times. Raises ValueError for unequal or empty lists and for times that are
-        not positive.
+        """Return the distance from paired times.
+
+        Raises ValueError for unequal or empty lists and for times that are not positive.
         """
         ratios = log_ratios(times, fastest)
         centre, error = trimmed_mean(ratios), ERRORS * _error(ratios)

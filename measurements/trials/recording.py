@@ -82,8 +82,9 @@ class Recording:
 
     @classmethod
     def of(cls, trials: Iterable[Trial]) -> tuple[Self, ...]:
-        """Return the recordings of ``trials``, in the order of their first trials. Trials that were not measured are
-        skipped.
+        """Return the recordings of ``trials``, in the order of their first trials.
+
+        Trials that were not measured are skipped.
         """
         groups: list[tuple[dict[str, str], dict[str, str], list[Trial]]] = []
         for trial in trials:
@@ -203,8 +204,9 @@ def refuse_bomb(packed: int, unpacked: int) -> None:
 
 
 def _read_lines(file: gzip.GzipFile) -> Iterator[str]:
-    """Yield lines while unpacking, so that a small file cannot fill the memory. Raises ValueError for too many
-    bytes.
+    """Yield lines while unpacking, so that a small file cannot fill the memory.
+
+    Raises ValueError for too many bytes.
     """
     left = MOST_BYTES
     packed = os.fstat(file.fileno()).st_size
@@ -283,8 +285,10 @@ def install(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None 
 
 
 def place(problem_key: str, device: str, folder: str | os.PathLike[str] | None = None) -> Path:
-    """Return the file below ``folder`` (RECORDED) for a problem. Raises RecordingError if ``device`` is not a folder
-    name.
+    """Return the file below ``folder`` (RECORDED) for a problem.
+
+    Raises:
+        RecordingError: ``device`` is not a folder name.
     """
     if not device or device != os.path.basename(device) or device.startswith("."):
         raise RecordingError(f"the device {device!r} cannot name a folder")

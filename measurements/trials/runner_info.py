@@ -59,8 +59,9 @@ class RunnerInfo:
 
 
 def stated_of(fingerprint: str) -> dict[str, str]:
-    """Return everything that a fingerprint states, fields of other versions included. Raises ValueError as
-    ``RunnerInfo.of``.
+    """Return everything that a fingerprint states, fields of other versions included.
+
+    Raises ValueError as ``RunnerInfo.of``.
     """
     return {name: str(value) for name, value in _object(fingerprint).items()}
 

@@ -128,8 +128,9 @@ class Ratio:
 
 
 def log_ratios(candidate: Sequence[float], baseline: Sequence[float]) -> FloatArray:
-    """Return the logarithm of candidate over baseline, round by round. Raises ValueError for unequal or empty lists and
-    for times that are not positive.
+    """Return the logarithm of candidate over baseline, round by round.
+
+    Raises ValueError for unequal or empty lists and for times that are not positive.
     """
     if len(candidate) != len(baseline) or not candidate:
         raise ValueError(f"pairs need two lists of the same length, not {len(candidate)} and {len(baseline)}")
@@ -149,8 +150,9 @@ class SpeedChange(StrEnum):
 
 
 def verdict(ratio: Ratio, tie: float = 0.01) -> SpeedChange:
-    """Return what ``ratio`` shows, where less than ``tie`` apart is the same. Every claim holds over the whole
-    interval.
+    """Return what ``ratio`` shows, where less than ``tie`` apart is the same.
+
+    Every claim holds over the whole interval.
     """
     if ratio.high < 1 - tie:
         return SpeedChange.FASTER

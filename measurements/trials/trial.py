@@ -340,8 +340,10 @@ def refuse_deep(value: Any) -> None:
 
 
 def canonical_json(value: Any) -> str:
-    """Return the one JSON text of a value that equal values share, as ``Problem.key()`` has it. Raises ValueError where
-    it is nested deeper than anything of ours.
+    """Return the one JSON text of a value that equal values share, as ``Problem.key()`` has it.
+
+    Raises:
+        ValueError: The value is nested more deeply than any of ours.
     """
     refuse_deep(value)
     return json.dumps(value, sort_keys=True, separators=(",", ":"))

@@ -38,8 +38,9 @@ def digest_of(content: Buffer) -> str:
 
 
 def frame(header: Mapping[str, Any], blobs: Mapping[str, Buffer]) -> list[Buffer]:
-    """Return what is written for a message, piece by piece. Raises TypeError and ValueError for what JSON cannot
-    represent.
+    """Return what is written for a message, piece by piece.
+
+    Raises TypeError and ValueError for what JSON cannot represent.
     """
     sizes = [[digest, memoryview(content).nbytes] for digest, content in blobs.items()]
     line = json.dumps({**header, "blobs": sizes} if sizes else header, separators=(",", ":")).encode() + b"\n"

@@ -32,8 +32,9 @@ class Exchange(Enum):
 
 @dataclass(frozen=True)
 class Converted:
-    """A distributed array in its new layout, and what the conversion took. ``shared_elements`` is the size, in
-    elements, of the shared memory it went through (0: registers only).
+    """A distributed array in its new layout, and what the conversion took.
+
+    ``shared_elements`` is the size, in elements, of the shared memory it went through (0: registers only).
     """
 
     values: AnyArray

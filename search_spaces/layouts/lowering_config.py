@@ -177,9 +177,10 @@ class LoweringConfig:
         return tuple(d for d in range(self.rank) if self.partial_reduction[d] > 1 and self.thread[d] > 1)
 
     def expand(self) -> Self:
-        """Return the expanded form: each expandable dimension keeps its place with step P / T and thread 1, and a
-        dimension of T, all within one thread, is appended (``512 -> 64, 8``). A config without any is returned
-        unchanged.
+        """Return the config with each expandable dimension split in two.
+
+        A dimension keeps its place with step P / T and thread 1; a dimension of T elements, all held by one thread, is
+        appended (``512 -> 64, 8``). A config without expandable dimensions is returned unchanged.
         """
         dims = self.expandable_dims
         if not dims:
@@ -199,8 +200,12 @@ class LoweringConfig:
         )
 
     def expanded_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Return the iteration space of ``expand()`` for the iteration space ``shape`` of this config (``16384 -> 2048,
-        8``). Raises ValueError where a size is not a multiple of the thread's vector.
+        """Return the iteration space of ``expand()`` for the iteration space ``shape`` of this config.
+
+        16384 becomes 2048, 8, for example.
+
+        Raises:
+            ValueError: A size is not a multiple of the thread's vector.
         """
         sizes = self._shape(shape)
         for d in self.expandable_dims:
@@ -212,14 +217,18 @@ class LoweringConfig:
     # What it costs
 
     def accumulators(self, shape: Sequence[int] | None = None) -> tuple[int, ...]:
-        """Return the accumulators that a workgroup carries through the loop: its tile, without the dimensions that
-        ``expand`` appended, which are added up in it (2x1x512 becomes 2x1x64). ``shape`` is as of ``tile``.
+        """Return the shape of the accumulators that a workgroup carries through the loop.
+
+        It is the workgroup's tile without the dimensions that ``expand`` appended, over which accumulators sum (2x1x512
+        becomes 2x1x64). ``shape`` is as for ``tile``.
         """
         return self.tile(shape)[: self.rank - sum(map(bool, self.expand_dims))]
 
     def tile(self, shape: Sequence[int] | None = None) -> tuple[int, ...]:
-        """Elements of each dimension that a workgroup holds per iteration of the loop. A dimension that is neither
-        tiled nor appended is held whole; its size comes from the iteration space ``shape`` (ValueError without).
+        """Elements of each dimension that a workgroup holds per iteration of the loop.
+
+        A dimension that is neither tiled nor appended is held whole; its size comes from the iteration space ``shape``
+        (ValueError without).
         """
         sizes = None if shape is None else self._shape(shape)
         result = []
@@ -241,8 +250,10 @@ class LoweringConfig:
         return math.prod(layout.distributed_shape[: self.rank - self.appended])
 
     def loop_steps(self, shape: Sequence[int]) -> int:
-        """Return iterations of the reduction loops over the iteration space ``shape``. Raises ValueError where a step
-        does not divide its dimension.
+        """Return iterations of the reduction loops over the iteration space ``shape``.
+
+        Raises:
+            ValueError: A step does not divide its dimension.
         """
         sizes = self._shape(shape)
         steps = 1

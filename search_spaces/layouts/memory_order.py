@@ -1,4 +1,4 @@
-"""Orders of a matrix in memory that is packed once, such that each thread of a product loads its elements at a time."""
+"""Storage orders of a matrix that is packed once, so that each thread of a matmul loads its elements in one access."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from search_spaces.arrays import Array
 
 @dataclass(frozen=True)
 class MemoryOrder:
-    """A matrix in tiles of ``rows`` x ``columns``, powers of two: strip after strip of as many rows, and in each tile
-    after tile.
+    """A matrix stored in tiles of ``rows`` x ``columns``, both powers of two.
 
-    ``bits`` says which bit of a row or a column each bit of the place in a tile is, the lowest first: pairs of a
-    dimension, 0 or 1, and the number of its bit.
+    Tiles follow each other along a row of tiles, and then the next row of tiles follows. ``bits`` defines the order of
+    elements in a tile: for each bit of an element's offset, lowest first, the dimension (0: row, 1: column) and the bit
+    of its index.
     """
 
     rows: int

@@ -149,8 +149,13 @@ class NestedLayout:
             self.rounds(subgroups)
 
     def rounds(self, subgroups: int) -> int:
-        """How many virtual subgroups each of ``subgroups`` does the work of: 1 where there are enough, else all
-        whose ids are equal to its own modulo ``subgroups``. Raises ValueError where the ids do not wrap evenly.
+        """Return the number of virtual subgroups whose work each of ``subgroups`` does.
+
+        It is 1 if there are enough subgroups. Otherwise a subgroup does the work of all ids that equal its own modulo
+        ``subgroups``.
+
+        Raises:
+            ValueError: The ids do not wrap evenly.
         """
         last = sum((n - 1) * stride for n, stride in zip(self.subgroup_tile, self.subgroup_strides, strict=True))
         if subgroups > last:
@@ -274,8 +279,10 @@ class NestedLayout:
     def coordinates(
         self, subgroups: int | None = None, subgroup_size: int | None = None, replicate_threads: bool = False
     ) -> IntArray:
-        """Tile coordinates of every held element: ``[subgroups, threads, elements, rank]``, elements in distributed
-        order. ``subgroup_size`` defaults to the thread ids the layout uses (gaps then hold copies).
+        """Return the tile coordinates of every held element: ``[subgroups, threads, elements, rank]``.
+
+        Elements are in distributed order. ``subgroup_size`` defaults to the thread ids that the layout uses; ids
+        between them then hold copies.
         """
         replicate = replicate_threads or subgroup_size is None
         numbers = self.numbers(subgroups, self.threads if subgroup_size is None else subgroup_size, replicate)
@@ -302,8 +309,11 @@ class NestedLayout:
         return coordinates
 
     def owners(self) -> tuple[IntArray, IntArray, IntArray]:
-        """For every element of the tile, three arrays of the tile's shape: the lowest subgroup id and thread id that
-        hold it, and its place in that thread's distributed order.
+        """Return which thread holds every element of the tile.
+
+        Returns:
+            Three arrays of the tile's shape: the lowest subgroup id and thread id that hold the element, and its
+            position in that thread's distributed order.
         """
         subgroup_ids, thread_ids = self._ids_of_slots()
         held = self.distributed_packed_shape
@@ -319,8 +329,9 @@ class NestedLayout:
     # Comparing layouts
 
     def same_owners(self, other: NestedLayout) -> bool:
-        """Whether every thread holds the same set of elements, in whatever order: then converting one layout into
-        the other renames registers and moves nothing between threads.
+        """Return whether every thread holds the same set of elements, in whatever order.
+
+        Converting one layout into the other then renames registers, and moves nothing between threads.
         """
         # Ids of both wrap modulo the least common multiple of their periods.
         ids = math.lcm(self.subgroups, other.subgroups), math.lcm(self.threads, other.threads)
@@ -328,8 +339,10 @@ class NestedLayout:
         return self.shape == other.shape and np.array_equal(mine, theirs)
 
     def needs_shared_memory(self, target: NestedLayout) -> bool:
-        """IREE's rule for converting this layout into ``target``: shared memory is needed if anything besides batch
-        and outer differs. It is conservative; ``same_owners`` is exact, and implies that nothing moves.
+        """Return whether IREE's rule uses shared memory to convert this layout into ``target``.
+
+        It does if anything besides batch and outer differs. The rule is conservative; ``same_owners`` is exact, and
+        implies that nothing moves.
         """
         return any(
             getattr(self, field.name) != getattr(target, field.name)
@@ -374,9 +387,10 @@ class NestedLayout:
         )
 
     def select(self, dimensions: Sequence[int]) -> Self:
-        """Return the layout of an operand indexed by these dimensions of this one, in this order: a transpose when all
-        are named, a projection (a reduced or broadcast operand) when some are dropped. A projected layout repeats over
-        the threads and subgroups of the dropped dimensions.
+        """Return the layout of an operand indexed by these dimensions of this layout, in this order.
+
+        It is a transpose if all dimensions are named, and a projection (a reduced or broadcast operand) if some are
+        dropped. A projected layout repeats over the threads and subgroups of the dropped dimensions.
         """
         chosen = integer_tuple("dimensions", dimensions, 0)
         if len(set(chosen)) != len(chosen) or any(d >= self.rank for d in chosen):
@@ -384,10 +398,14 @@ class NestedLayout:
         return type(self)(*(tuple(getattr(self, f.name)[d] for d in chosen) for f in dataclasses.fields(self)))
 
     def fold_subgroups(self, hardware_subgroups: int) -> Self:
-        """Return the same distribution on fewer subgroups, with their rounds as batches: id x becomes x mod
-        ``hardware_subgroups``. A dimension that is dealt out round by round becomes two, rounds and then the rest, so
-        the layout returned distributes ``tile.reshape(folded.shape)``. Raises ValueError as ``rounds`` does, and where
-        a round does not cut a dimension evenly, which only ``distribute`` can do.
+        """Return the same distribution on fewer subgroups, with their rounds as batches.
+
+        Id x becomes x mod ``hardware_subgroups``. A dimension that is distributed over several rounds is split in two,
+        rounds and the rest, so the returned layout distributes ``tile.reshape(folded.shape)``.
+
+        Raises:
+            ValueError: The ids do not wrap evenly, or a round does not divide a dimension evenly; only ``distribute``
+                supports the latter.
         """
         if self.rounds(hardware_subgroups) == 1:
             return self
@@ -420,8 +438,9 @@ class NestedLayout:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``NestedLayout<...>``, ``NestedLayout : <...>`` or ``#iree_vector_ext.nested_layout<...>``. Raises
-        LayoutSyntaxError with the position, or ValueError where the fields do not make a layout.
+        """Read ``NestedLayout<...>``, ``NestedLayout : <...>`` or ``#iree_vector_ext.nested_layout<...>``.
+
+        Raises LayoutSyntaxError with the position, or ValueError where the fields do not make a layout.
         """
         return parse_attribute(text, cls._read)
 

@@ -118,10 +118,10 @@ def xor(line: int) -> Swizzle:
 
 
 def hardware_swizzle(bytes_: Literal[32, 64, 128], element_bytes: int) -> Swizzle:
-    """Return the swizzle of TMA and wgmma: 16-byte chunks of a line of ``bytes_`` bytes, xor-ed with bits 7.. of the
-    address.
+    """Return the swizzle of TMA and wgmma.
 
-    In bytes CuTe writes them Swizzle<1,4,3>, <2,4,3> and <3,4,3>; the result counts elements.
+    It permutes the 16-byte chunks of a line of ``bytes_`` bytes: their index is xor-ed with the address bits from 7 on.
+    In bytes CuTe writes these swizzles Swizzle<1,4,3>, <2,4,3> and <3,4,3>; the result counts elements.
     """
     if bytes_ not in (32, 64, 128):
         raise ValueError(f"a hardware swizzle spans 32, 64 or 128 bytes, not {bytes_}")

@@ -31,8 +31,10 @@ class LayoutSyntaxError(ValueError):
 
 
 class TextReader:
-    """Reads a text from left to right. Every method skips whitespace and comments first; those that do not find
-    what they expect raise LayoutSyntaxError at the place where it should have been.
+    """Reads a text from left to right.
+
+    Every method skips whitespace and comments first; those that do not find what they expect raise LayoutSyntaxError at
+    the place where it should have been.
     """
 
     def __init__(self, text: str) -> None:
@@ -158,8 +160,10 @@ def format_fields(fields: Mapping[str, Sequence[int] | Sequence[list[int]]]) -> 
 
 
 def integer_tuple(name: str, values: Iterable[int], minimum: int) -> tuple[int, ...]:
-    """``values`` as a tuple of Python ints. Raises ValueError naming the field ``name`` when an entry is not an
-    integer (bools are not accepted) or is below ``minimum``.
+    """``values`` as a tuple of Python ints.
+
+    Raises ValueError naming the field ``name`` when an entry is not an integer (bools are not accepted) or is below
+    ``minimum``.
     """
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise ValueError(f"{name} is {values!r}: give a sequence of integers")

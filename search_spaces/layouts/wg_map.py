@@ -66,8 +66,11 @@ class WgMap:
             raise ValueError(f"strides {[row, column]}: the innermost dimension of a base matrix must be contiguous")
 
     def verify(self, shape: Sequence[int]) -> None:
-        """Raise ValueError unless a tile of ``shape`` can be dealt out: per dimension sg_data divides the tile, and
-        sg_layout * sg_data divides the tile or the tile divides it.
+        """Check that a tile of ``shape`` can be distributed.
+
+        Raises:
+            ValueError: In some dimension sg_data does not divide the tile, or neither of sg_layout * sg_data and the
+                tile divides the other.
         """
         sizes = integer_tuple("shape", shape, 1)
         if len(sizes) != 2:
@@ -127,8 +130,9 @@ class WgMap:
         return np.sort(ids.reshape(*n, -1), axis=-1).astype(np.int64)
 
     def distribute(self, array: npt.ArrayLike) -> AnyArray:
-        """Return what every subgroup owns of a tile: ``[subgroups, sub-tiles owned, *sg_data]``, sub-tiles as
-        ``offsets``.
+        """Return the elements of a tile that every subgroup owns: ``[subgroups, sub-tiles owned, *sg_data]``.
+
+        Sub-tiles are in the order of ``offsets``.
         """
         tile = np.asarray(array)
         n = self.sub_tiles(tile.shape)
@@ -169,15 +173,17 @@ class WgMap:
     # Maps of operands, derived from the map of the result (this one)
 
     def mma_operands(self, sg_data_k: int) -> tuple[Self, Self]:
-        """Return maps of A [m, k] and B [k, n] for the map of C [m, n] (or D): the same sg_layout, sg_data m and n from
-        C, and ``sg_data_k`` along k in both.
+        """Return maps of A [m, k] and B [k, n] for this map of C [m, n] (or D).
+
+        They have the same sg_layout, sg_data m and n of C, and ``sg_data_k`` along k.
         """
         m, n = self.sg_data
         return self._derived(self.sg_layout, (m, sg_data_k)), self._derived(self.sg_layout, (sg_data_k, n))
 
     def reduction_input(self, dim: int, size: int) -> Self:
-        """Map of the input of a reduction along ``dim`` whose result has this map. ``size`` contiguous elements become
-        one: the whole dimension, or ``reduction_size``.
+        """Map of the input of a reduction along ``dim`` whose result has this map.
+
+        ``size`` contiguous elements become one: the whole dimension, or ``reduction_size``.
         """
         _check_dim(dim)
         data = list(self.sg_data)
@@ -185,9 +191,10 @@ class WgMap:
         return self._derived(self.sg_layout, (data[0], data[1]))
 
     def broadcast_input(self, dim: int, size: int | None = None) -> Self:
-        """Map of the input of a broadcast along ``dim`` whose result has this map: 1 along ``dim``. With ``size``
-        (``broadcast_size``) each element fills that many, and sg_data along ``dim`` is divided by it; ValueError
-        where it does not divide.
+        """Map of the input of a broadcast along ``dim`` whose result has this map: 1 along ``dim``.
+
+        With ``size`` (``broadcast_size``) each element fills that many, and sg_data along ``dim`` is divided by it;
+        ValueError where it does not divide.
         """
         _check_dim(dim)
         data = list(self.sg_data)
@@ -204,9 +211,10 @@ class WgMap:
         return self._derived(self.sg_layout, (data[0], data[1]))
 
     def transpose_input(self) -> Self:
-        """Map of the input of a transpose whose result has this map: both dimensions swapped. Subgroup ids are
-        row-major in both, so unless the grid is a single row or column the data changes subgroup (the RFC,
-        appendix 2.3, avoids that with another map; see ``check_transpose``).
+        """Map of the input of a transpose whose result has this map: both dimensions swapped.
+
+        Subgroup ids are row-major in both, so unless the grid is a single row or column the data changes subgroup (the
+        RFC, appendix 2.3, avoids that with another map; see ``check_transpose``).
         """
         return self._derived(self.sg_layout[::-1], self.sg_data[::-1])
 

@@ -104,8 +104,10 @@ def check_broadcast(
 
 
 def check_transpose(source: WgMap, result: WgMap, shape: Sequence[int]) -> tuple[str, ...]:
-    """Return maps of a transpose to a vector of ``shape``: the source's map is the swapped one, or any other under
-    which every subgroup already holds what it needs (the RFC's appendix 2.3).
+    """Return the maps of a transpose to a vector of ``shape``.
+
+    The source's map is the transposed one, or any other under which every subgroup already holds what it needs (the
+    RFC's appendix 2.3).
     """
     found = _check_shapes(("the source", source, shape[::-1]), ("the result", result, shape))
     if found or transposes_in_place(source, result, shape):
@@ -125,8 +127,10 @@ def check_convert_layout(source: WgMap, result: WgMap, shape: Sequence[int]) -> 
 
 
 def held(wg_map: WgMap, shape: Sequence[int]) -> tuple[BoolArray, BoolArray]:
-    """Which rows and which columns of a tile of ``shape`` each subgroup owns: ``[subgroups, rows]`` and
-    ``[subgroups, columns]``. What it owns is their product.
+    """Return the rows and the columns of a tile of ``shape`` that each subgroup owns.
+
+    Returns:
+        ``[subgroups, rows]`` and ``[subgroups, columns]``; a subgroup owns the product of its rows and columns.
     """
     origins = wg_map.all_offsets(shape)
     masks = []
@@ -138,15 +142,17 @@ def held(wg_map: WgMap, shape: Sequence[int]) -> tuple[BoolArray, BoolArray]:
 
 
 def transposes_in_place(source: WgMap, result: WgMap, shape: Sequence[int]) -> bool:
-    """Whether every subgroup already holds, transposed, all that ``result`` gives it of the transposed vector of
-    ``shape``: the transpose then stays within each subgroup's registers.
+    """Return whether a transpose to a vector of ``shape`` stays within each subgroup's registers.
+
+    It does if every subgroup already holds, transposed, all elements that ``result`` assigns to it.
     """
     return source.subgroups == result.subgroups and _holds(held(source, shape[::-1])[::-1], held(result, shape))
 
 
 def converts_in_place(source: WgMap, result: WgMap, shape: Sequence[int]) -> bool:
-    """Whether every subgroup already holds all that ``result`` gives it of a vector of ``shape``: the conversion then
-    stays within each subgroup's registers.
+    """Return whether a conversion of a vector of ``shape`` stays within each subgroup's registers.
+
+    It does if every subgroup already holds all elements that ``result`` assigns to it.
     """
     return source.subgroups == result.subgroups and _holds(held(source, shape), held(result, shape))
 

@@ -54,9 +54,11 @@ _HUGE = {
 
 
 class InputCase(NamedTuple):
-    """``lines(rng, count, length, dtype)`` makes that many lines of real values, which ``dtype`` holds exactly or
-    rounds; ``reason`` says what they provoke. ``everywhere``: all lines of a set are of this case, because a line
-    provokes by what stands beside it.
+    """Inputs that provoke a certain kind of error.
+
+    ``lines(rng, count, length, dtype)`` returns that many lines of real values, which ``dtype`` represents exactly or
+    rounds. ``reason`` says what they provoke. With ``everywhere`` all lines of a set are of this case, because a line
+    has its effect through its neighbours.
     """
 
     name: str

@@ -247,8 +247,9 @@ class Matmul(Problem):
         return 2.0 * self.batch * self.m * self.n * self.k
 
     def operands(self) -> tuple[Operand, ...]:
-        """Return a, b, scales and bias where there are, out; shapes in memory order, so a column-major a is (batch, k,
-        m).
+        """Return a, b, the scales and the bias if present, and out.
+
+        Shapes are in memory order: a column-major a is (batch, k, m).
         """
         a_shape = (self.m, self.depth) if self.order_a == "row" else (self.depth, self.m)
         b_shape = (self.depth, self.n) if self.order_b == "row" else (self.n, self.depth)
@@ -299,8 +300,9 @@ class Matmul(Problem):
         return found | self._random_block_scales(lambda shape: np.exp2(rng.uniform(-2, 2, shape)))
 
     def _random_block_scales(self, draw: Callable[[tuple[int, ...]], FloatArray]) -> dict[str, Array]:
-        """Scales of blocks, which ``draw`` makes as (batch, lines, blocks); tiles are filled up with NaN, which must
-        not arrive anywhere.
+        """Return block scales, which ``draw`` makes in the shape (batch, lines, blocks).
+
+        The padding of tiles is NaN, which must not reach any output.
         """
         if self.blocks is None:
             return {}
@@ -312,9 +314,11 @@ class Matmul(Problem):
         return found
 
     def input_cases(self) -> tuple[cases.InputCase, ...]:
-        """Lines of a, or of b for a reduction of columns; the other matrix is positive integers, so that they arrive in
-        all of a row, or of a column, of out. Sums in f16 must not overflow but where they are meant to ("huge"): the
-        integers of the other matrix are then as many powers of two smaller as that takes.
+        """Return cases of lines of a, or of b for a reduction of columns.
+
+        The other matrix consists of positive integers, so that each line affects a whole row, or column, of out. Sums
+        in f16 must overflow only where it is intended ("huge"); in the other cases these integers are scaled down by
+        the power of two that this takes.
         """
         if self.a == "i8":
             return cases.INTEGERS, cases.NEGATIVE, cases.ZERO, cases.LARGEST
@@ -382,8 +386,10 @@ class Matmul(Problem):
         return cases.StressInputs(names, {name: np.ascontiguousarray(x) for name, x in stored.items()})
 
     def _patterns(self, rng: np.random.Generator, columns: bool) -> dict[str, Array]:
-        """Every bit pattern of 8 bits in a, or in b where columns are reduced: one after another along k, the infinite
-        ones and NaN in turn of the lines, one in each. The other factor is ones and twos.
+        """Return inputs with every 8-bit pattern in a, or in b for a reduction of columns.
+
+        The finite patterns follow each other along k; every line, or every second one of several, also has one infinity
+        or NaN. The other factor consists of ones and twos.
         """
         dtype = self.input_dtype
         kept, other = (self.n, self.m) if columns else (self.m, self.n)
@@ -411,8 +417,9 @@ class Matmul(Problem):
         return 1.0 if self.acc != "f16" else 2.0 ** min(0, int(np.floor(15 - np.log2(24 * self.k))))
 
     def parts(self, places: Indices) -> Iterator[ProblemPart]:
-        """Rectangles of out, one matrix at a time, without the reduction; with scales of blocks, of the columns that
-        share a scale.
+        """Return rectangles of out, one matrix at a time, without the reduction.
+
+        With block scales, each has only columns that share a scale.
         """
         for rows, columns in rectangles(places, self.n):
             for batch in np.unique(rows // self.m):
@@ -467,8 +474,9 @@ class Matmul(Problem):
         return ProblemPart(problem, inputs, {"out": grid(out, (here, self.n), (columns, 1))[None]})
 
     def _values(self, inputs: Mapping[str, Array]) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Return a, b, the bias, and what scales each element of their product (which broadcasts). Scales of blocks are
-        in a and b already.
+        """Return a, b, the bias, and what scales each element of their product (which broadcasts).
+
+        Scales of blocks are in a and b already.
         """
         a, b = self.input_dtype.load(inputs["a"]), self.input_dtype.load(inputs["b"])
         if self.blocks is not None:

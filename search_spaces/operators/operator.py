@@ -33,8 +33,10 @@ class Option:
 
 @dataclass(frozen=True)
 class Operator:
-    """``make`` builds a problem from values for the fields of ``options``, ``from_json`` one from what ``to_json()``
-    gave; both raise ValueError where the values do not make a problem.
+    """The way to make problems of one kind from options and from JSON.
+
+    ``make`` builds a problem from values for the fields of ``options``, ``from_json`` builds one from the result of
+    ``to_json()``. Both raise ValueError if the values do not make a problem.
     """
 
     name: str

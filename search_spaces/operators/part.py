@@ -19,8 +19,13 @@ def grid(base: Indices | int, *axes: tuple[Indices, int]) -> Indices:
 
 
 def rectangles(places: Indices, columns: int) -> Iterator[tuple[Indices, Indices]]:
-    """Rows and columns of a matrix with ``columns`` columns, such that their products make up ``places`` (ascending):
-    rows with the same columns belong together.
+    """Return rows and columns of a matrix whose products are ``places``.
+
+    Rows with the same columns belong together.
+
+    Args:
+        places: Ascending flat indices of elements.
+        columns: Columns of the matrix.
     """
     rows, starts = np.unique(places // columns, return_index=True)
     groups: dict[bytes, list[int]] = {}

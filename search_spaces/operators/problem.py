@@ -84,8 +84,9 @@ def divisor_of(size: int) -> int:
 
 @dataclass(frozen=True)
 class Problem(ABC):
-    """A computation with its sizes and types. Subclasses are frozen dataclasses of JSON scalars; equal problems have
-    equal ``key()``.
+    """A computation with its sizes and types.
+
+    Subclasses are frozen dataclasses of JSON scalars; equal problems have equal ``key()``.
     """
 
     operator: ClassVar[str]
@@ -170,8 +171,10 @@ class Problem(ABC):
             object.__setattr__(self, name, canonical(getattr(self, name)))
 
     def _take_dtype(self, name: str, dtype: str) -> None:
-        """Set the field called ``name`` to ``dtype`` where that is given. Raises ValueError where both are, and
-        differ.
+        """Set the field called ``name`` to ``dtype`` where that is given.
+
+        Raises:
+            ValueError: Both are given and differ.
         """
         given, default = canonical(getattr(self, name)), type(self).__dataclass_fields__[name].default
         if dtype and given not in (default, canonical(dtype)):
@@ -266,8 +269,9 @@ class Problem(ABC):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the problem whose ``to_json()`` was ``data``. Raises ValueError for missing, unknown or wrong
-        fields.
+        """Return the problem whose ``to_json()`` was ``data``.
+
+        Raises ValueError for missing, unknown or wrong fields.
         """
         given = {k: v for k, v in data.items() if k != "operator"}
         fields = {f.name: f for f in dataclasses.fields(cls) if f.init}

@@ -182,12 +182,14 @@ class RowProblem(Problem):
 
 @dataclass(frozen=True)
 class Reduce(RowProblem):
-    """One value for every row (``axis`` "row") or every column ("column") of x: ``kind`` sum, max, mean, sumsq (sum of
-    squares) or argmax (index of the first maximum, u32).
+    """One value for every row (``axis`` "row") or every column ("column") of x.
 
-    With ``reduction_size`` r (XeTile ``reduction``), each r consecutive elements of the axis become one value, and out
-    is rows x columns / r or rows / r x columns; 0 means the whole axis. NaN wins every maximum, as in numpy.
-    Raises ValueError as RowProblem does, and for unknown names and an r that does not divide its axis.
+    ``kind`` is sum, max, mean, sumsq (sum of squares) or argmax (index of the first maximum, u32). With
+    ``reduction_size`` r (XeTile ``reduction``), each r consecutive elements of the axis become one value, and out is
+    rows x columns / r or rows / r x columns; 0 means the whole axis. NaN wins every maximum, as in numpy.
+
+    Raises:
+        ValueError: As for RowProblem, and for unknown names and an r that does not divide its axis.
     """
 
     operator: ClassVar[str] = "reduce"
@@ -353,8 +355,10 @@ class Reduce(RowProblem):
 
 @dataclass(frozen=True)
 class Softmax(RowProblem):
-    """``out = exp(x - max) / sum(exp(x - max))`` for each row, in f32: no input overflows. A row of -infinity, and one
-    with +infinity or NaN, is NaN, as that formula says in numpy. Raises ValueError as RowProblem does.
+    """``out = exp(x - max) / sum(exp(x - max))`` for each row, in f32: no input overflows.
+
+    A row of -infinity, and one with +infinity or NaN, is NaN, as that formula says in numpy. Raises ValueError as
+    RowProblem does.
     """
 
     operator: ClassVar[str] = "softmax"
@@ -425,6 +429,7 @@ class _Norm(RowProblem):
 @dataclass(frozen=True)
 class RmsNorm(_Norm):
     """``out = x / sqrt(mean(x^2) + eps) * weight`` for each row; the weight has one element of x's type a column.
+
     Raises ValueError as RowProblem does, and for an eps that is negative or not a number.
     """
 

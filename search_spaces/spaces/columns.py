@@ -84,8 +84,9 @@ class Columns:
 
     @classmethod
     def coded(cls, codes: Mapping[str, npt.NDArray[Any]], values: Mapping[str, Values], length: int) -> Self:
-        """Return columns of codes into ``values[name]``, neither checked nor copied; integers are decoded on
-        first use.
+        """Return columns of codes into ``values[name]``, neither checked nor copied.
+
+        Integers are decoded on first use.
         """
         return cls._made(dict(codes), {name: values[name] for name in codes}, {}, length)
 

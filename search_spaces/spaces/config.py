@@ -39,8 +39,9 @@ class Config(Mapping[str, Value]):
         return hash(self.schedule)
 
     def integer(self, name: str) -> int:
-        """Return an integer parameter or an attribute. Raises TypeError for a text parameter, KeyError for an unknown
-        name.
+        """Return an integer parameter or an attribute.
+
+        Raises TypeError for a text parameter, KeyError for an unknown name.
         """
         value = self._values[name]
         if not isinstance(value, int):

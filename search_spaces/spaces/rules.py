@@ -176,8 +176,9 @@ def _inputs(function: Callable[..., Any], names: Mapping[str, str]) -> dict[str,
 
 
 def _parameters(function: Callable[..., Any]) -> _Parameters:
-    """Return what ``inspect.signature`` says of the parameters, once for each piece of code: rules of one template are
-    made for problem after problem.
+    """Return the parameters of ``inspect.signature``, cached by code object.
+
+    The rules of a template are made anew for each problem.
     """
     inner = inspect.unwrap(function, stop=lambda f: hasattr(f, "__signature__"))
     if not isinstance(inner, FunctionType) or hasattr(inner, "__signature__"):

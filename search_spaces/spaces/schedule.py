@@ -66,8 +66,9 @@ class Schedule:
 
     @classmethod
     def from_json(cls, template: str, data: Mapping[str, Any]) -> Self:
-        """Return the schedule whose ``to_json()`` was ``data``. Raises ValueError for an empty one, and for a value
-        that is neither an integer nor a string.
+        """Return the schedule whose ``to_json()`` was ``data``.
+
+        Raises ValueError for an empty one, and for a value that is neither an integer nor a string.
         """
         if not data:
             raise ValueError("a schedule needs at least one parameter")

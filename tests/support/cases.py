@@ -20,8 +20,7 @@ def representative(
         cases: Values, tuples of values or parameter sets, as ``pytest.mark.parametrize`` takes them.
         names: Prefixes of ids.
         ids: Ids of the cases, or a function that returns the id of a case. Default: the text of a value; those of a
-            tuple
-            are joined by hyphens.
+            tuple are joined by hyphens.
 
     Raises:
         ValueError: A name is not the prefix of any id.

@@ -90,8 +90,7 @@ def random_tiles(seed: int) -> Program:
     """Return up to ten operations on tiles of one shape, with or without a loop that carries sums and maxima.
 
     The operations are functions, masks, reductions and broadcasts of rows, columns and groups, transposes, and
-    conversions
-    to random maps.
+    conversions to random maps.
     """
     rng = random.Random(seed)
     rows, columns = rng.choice(SHAPES)

@@ -31,9 +31,11 @@ class NotAConfigFile(ValueError):
 
 @dataclass(frozen=True)
 class FileName:
-    """``experts`` is 0 for a plain matmul. ``n`` is the intermediate size of a layer (of one rank), or the columns of a
-    matmul; ``k`` the depth of a matmul, 0 where the name does not say it. ``dtype`` is "" for 16-bit floats.
-    ``rest`` are pairs that this version does not know.
+    """``experts`` is 0 for a plain matmul.
+
+    ``n`` is the intermediate size of a layer (of one rank), or the columns of a matmul; ``k`` the depth of a matmul, 0
+    where the name does not say it. ``dtype`` is "" for 16-bit floats. ``rest`` are pairs that this version does not
+    know.
     """
 
     experts: int

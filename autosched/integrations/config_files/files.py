@@ -40,8 +40,9 @@ class BatchConfig:
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """``triton`` is the version that tuned it, "" where nobody wrote it down. ``faults`` are of the file as a whole,
-    ``notes`` are true and harm nothing.
+    """``triton`` is the version that tuned it, "" where nobody wrote it down.
+
+    ``faults`` are of the file as a whole, ``notes`` are true and harm nothing.
     """
 
     path: Path

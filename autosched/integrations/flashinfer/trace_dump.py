@@ -50,8 +50,9 @@ class Definition:
     arrays: Mapping[str, tuple[tuple[str, ...], str]]
 
     def problem(self, sizes: Mapping[str, int]) -> Problem:
-        """Its problem where the open axes have these ``sizes``. Raises ValueError, in one line, where no kernel
-        computes it.
+        """Its problem where the open axes have these ``sizes``.
+
+        Raises ValueError, in one line, where no kernel computes it.
         """
         make = _FUNCTIONS.get(self.function)
         if make is None:
@@ -92,8 +93,9 @@ def definition(document: Any) -> Definition | None:
 
 
 def documents(path: Path) -> Iterator[Any]:
-    """Yield the JSON documents of a file, or of the ``*.json`` and ``*.jsonl`` files in a folder. Raises ValueError
-    that names the file.
+    """Yield the JSON documents of a file, or of the ``*.json`` and ``*.jsonl`` files in a folder.
+
+    Raises ValueError that names the file.
     """
     files = sorted(p for p in path.rglob("*") if p.suffix in (".json", ".jsonl")) if path.is_dir() else [path]
     for file in files:

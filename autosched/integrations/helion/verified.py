@@ -46,8 +46,10 @@ class VerifiedConfigs:
         self.refused: list[tuple[Any, str]] = []
 
     def __call__(self, config: Any) -> Any:
-        """``config`` or None. Raises ValueError where the default configuration itself fails: nothing can be compared
-        with it then.
+        """``config`` or None.
+
+        Raises:
+            ValueError: The default configuration itself fails: nothing can be compared with it then.
         """
         key = config.to_json()
         if key not in self._known:

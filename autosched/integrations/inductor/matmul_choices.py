@@ -187,8 +187,9 @@ class _LookupChoices(LookupTableChoices):  # type: ignore[misc]
 
 @cache
 def first_choice(problem: Matmul, device: Device) -> tuple[TritonConfig, float]:
-    """Return the configuration that the time model expects to be the fastest, and its ESTIMATED seconds. Ties go to the
-    smaller block, so that it is the same everywhere.
+    """Return the configuration that the time model expects to be the fastest, and its ESTIMATED seconds.
+
+    Ties go to the smaller block, so that it is the same everywhere.
     """
     element = problem.input_dtype.bytes
     widest = [16 if line * element % 16 == 0 else element for line in _lines(problem)]

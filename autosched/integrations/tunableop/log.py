@@ -53,8 +53,9 @@ def _seconds(line: str) -> float | None:
 
 
 def problem(line: str) -> Matmul | None:
-    """Return the problem of a line; None for one that is not a GEMM, such as a validator's. Raises ValueError, in one
-    line, for a GEMM that no kernel computes.
+    """Return the problem of a line; None for one that is not a GEMM, such as a validator's.
+
+    Raises ValueError, in one line, for a GEMM that no kernel computes.
     """
     name, _, rest = line.strip().partition(",")
     operation = _OPERATION.fullmatch(name)

@@ -20,8 +20,9 @@ _KEPT = 32  # candidates
 
 @dataclass(eq=False)
 class Candidates:
-    """Compiled candidates. ``processes``, if given, compile first: configurations that crash them are never compiled
-    here.
+    """Compiled candidates.
+
+    ``processes``, if given, compile first: configurations that crash them are never compiled here.
     """
 
     function: TritonFunction

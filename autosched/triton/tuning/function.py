@@ -24,8 +24,9 @@ class NotATritonFunction(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class TritonFunction:
-    """A Triton function. ``run`` is called with a configuration; ``configs`` and ``keys`` are those of
-    ``@triton.autotune``, if any.
+    """A Triton function.
+
+    ``run`` is called with a configuration; ``configs`` and ``keys`` are those of ``@triton.autotune``, if any.
 
     ``constexprs`` are the compile-time constants with their defaults (``inspect.Parameter.empty`` if there is none).
     ``computed`` are those that heuristics compute.

@@ -28,8 +28,9 @@ class NotHeard(ValueError):
 
 @contextmanager
 def recording(path: str | Path) -> Iterator[None]:
-    """Add each tuning of an ``@triton.autotune`` kernel to the file ``path``, until the end. An existing listener is
-    still called.
+    """Add each tuning of an ``@triton.autotune`` kernel to the file ``path``, until the end.
+
+    An existing listener is still called.
 
     Raises RuntimeError for a Triton without a listener, and OSError if the file cannot be written.
     """

@@ -92,8 +92,9 @@ def largest_error(found: FloatArray, expected: Expected, allowed: FloatArray) ->
 
 
 def values_at_places(written: WrittenElements, tensor: torch.Tensor) -> tuple[FloatArray, BoolArray]:
-    """Return the elements of the tensor that some blocks wrote, and their positions. ``written`` counts elements of its
-    size.
+    """Return the elements of the tensor that some blocks wrote, and their positions.
+
+    ``written`` counts elements of its size.
     """
     each = tensor.element_size()
     size = tensor.untyped_storage().nbytes() // each

@@ -78,8 +78,9 @@ class TritonSpace:
     order: tuple[tuple[Value, ...], ...] = ()
 
     def space(self, constants: Mapping[str, int], device: Device) -> Space:
-        """Return the search space. Raises SpaceError for an invalid rule. Rules may use the integers in
-        ``constants``.
+        """Return the search space.
+
+        Raises SpaceError for an invalid rule. Rules may use the integers in ``constants``.
         """
         constraints = [
             *self._launch_rules(device),

@@ -194,8 +194,9 @@ def _fetch(table: DocumentTable) -> Fetch:
 
 
 def _tolerance(table: DocumentTable, output: str, types: Mapping[str, Type]) -> dict[str, float | Expression]:
-    """Return the tolerances of one output: its own table, else the common one. A text is an expression of
-    parameters.
+    """Return the tolerances of one output: its own table, else the common one.
+
+    A text is an expression of parameters.
     """
     found: dict[str, float | Expression] = {}
     own = table.table(output) if output in table else table

@@ -153,8 +153,9 @@ def read_document(
 
 
 class _KernelFileReader:
-    """Reader of one kernel file. ``types`` holds the names that expressions may use: sizes, parameters, attributes, in
-    order.
+    """Reader of one kernel file.
+
+    ``types`` holds the names that expressions may use: sizes, parameters, attributes, in order.
     """
 
     def __init__(self, top: DocumentTable, folder: Path) -> None:

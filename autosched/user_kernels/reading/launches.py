@@ -29,8 +29,9 @@ _OF_STEP = (
 
 
 class Launches:
-    """Reads launches from ``top``. ``types`` holds the names that expressions may use; attributes of launches are added
-    to it.
+    """Reads launches from ``top``.
+
+    ``types`` holds the names that expressions may use; attributes of launches are added to it.
     """
 
     def __init__(self, top: DocumentTable, types: dict[str, Type]) -> None:

@@ -58,8 +58,9 @@ def ptx_by_nvcc(file: Path, arch: str, options: Sequence[str] = ()) -> tuple[str
 
 
 def source_by_nvcc(text: str, arch: str, headers: Headers, options: Sequence[str] = ()) -> tuple[str | None, str]:
-    """Compile a source and headers given as texts, like ``ptx_by_nvcc``. Other headers are found from the working
-    folder.
+    """Compile a source and headers given as texts, like ``ptx_by_nvcc``.
+
+    Other headers are found from the working folder.
     """
     with tempfile.TemporaryDirectory(prefix="autosched-nvcc-") as name:
         folder = Path(name)

@@ -263,8 +263,9 @@ class _Passing:
         return table
 
     def struct(self, k: int, struct: Struct, start: int, name: str) -> bytes:
-        """Return the bytes of a struct, padded to its alignment. Pointers are recorded at their offsets from
-        ``start``.
+        """Return the bytes of a struct, padded to its alignment.
+
+        Pointers are recorded at their offsets from ``start``.
         """
         data, alignment = bytearray(), 1
         for n, value in enumerate(struct.fields):

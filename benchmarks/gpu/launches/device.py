@@ -61,8 +61,9 @@ def handle(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def outcome(kept: KeptLaunch, launch: Callable[[], Mapping[str, Array]]) -> dict[str, Any]:
-    """Return what came of a launch, beside what was expected. One that differs is launched again: ``repeats`` says
-    whether the GPU at least agrees with itself.
+    """Return what came of a launch, beside what was expected.
+
+    One that differs is launched again: ``repeats`` says whether the GPU at least agrees with itself.
     """
     try:
         outputs = launch()
@@ -85,8 +86,9 @@ def outcome(kept: KeptLaunch, launch: Callable[[], Mapping[str, Array]]) -> dict
 
 
 def launched(cp: Any, kept: KeptLaunch, code: Callable[[str], bytes]) -> dict[str, Array]:
-    """Launch on the current GPU and return what the outputs hold. ``cp`` is cupy; ``code`` gives the module's machine
-    code for an architecture.
+    """Launch on the current GPU and return what the outputs hold.
+
+    ``cp`` is cupy; ``code`` gives the module's machine code for an architecture.
 
     Raises Refused, LaunchRefused, Hang, Fault.
     """
@@ -179,8 +181,9 @@ def assembled(text: str, arch: str) -> bytes:
 
 @cache
 def ptxas() -> str | None:
-    """Return the newest one of the PATH and of NVIDIA's wheels of nvcc, as PTX of a newer NVRTC needs it. None where
-    there is none.
+    """Return the newest one of the PATH and of NVIDIA's wheels of nvcc, as PTX of a newer NVRTC needs it.
+
+    None where there is none.
     """
     found = [shutil.which("ptxas")]
     for wheel in _WHEELS:

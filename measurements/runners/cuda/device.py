@@ -58,8 +58,9 @@ def _probe(gpu: int) -> dict[str, Any] | str:
 
 
 def cuda_available(gpu: int = 0) -> tuple[bool, str]:
-    """Return True if there is a GPU, and one line that names it, or the reason. Queried once per process, in a
-    worker.
+    """Return True if there is a GPU, and one line that names it, or the reason.
+
+    Queried once per process, in a worker.
     """
     found = _probe(gpu)
     return (False, found) if isinstance(found, str) else (True, f"{found['name']} answers")
@@ -75,8 +76,10 @@ def cuda_count() -> int:
 
 
 def cuda_device(gpu: int = 0) -> Device:
-    """Return the GPU with that index as a device row, see ``device_row``. Raises ValueError if there is none, or if it
-    is older than Turing.
+    """Return the GPU with that index as a device row, see ``device_row``.
+
+    Raises:
+        ValueError: There is none, or it is older than Turing.
     """
     found = _probe(gpu)
     if isinstance(found, str):

@@ -89,8 +89,9 @@ class LaunchTimer:
         self.with_host = False
 
     def wait(self, limit: float) -> None:
-        """Wait for the stream for at most ``limit`` seconds. Raises LaunchTimeout, and CUDA's error if a launch
-        failed.
+        """Wait for the stream for at most ``limit`` seconds.
+
+        Raises LaunchTimeout, and CUDA's error if a launch failed.
         """
         event = self._cp.cuda.Event(disable_timing=True)
         event.record(self._stream)

@@ -56,8 +56,9 @@ class References:
             return self._sent if self._key == data.key else NOTHING_SENT
 
     def computed(self, data: DataSet, parts: Sequence[str]) -> SentArrays:
-        """Compute ``parts`` of ``data`` (names of PARTS), and return them with the known arrays. Raises errors of the
-        problem.
+        """Compute ``parts`` of ``data`` (names of PARTS), and return them with the known arrays.
+
+        Raises errors of the problem.
 
         A reference is computed in float64 on the CPU, which takes time.
         """
@@ -86,8 +87,9 @@ class References:
 
 
 def array_of(part: str, operand: Operand, content: Buffer) -> Any:
-    """Return the numpy array of ``operand`` in ``part`` with the bytes ``content``. Raises ValueError for a wrong
-    number of bytes.
+    """Return the numpy array of ``operand`` in ``part`` with the bytes ``content``.
+
+    Raises ValueError for a wrong number of bytes.
     """
     return np.frombuffer(content, dtype=_storage(part, operand)).reshape(operand.shape)
 

@@ -83,8 +83,9 @@ class Dispatcher:
             self._fill()
 
     def submit(self, call: Callable[[Any], Pending]) -> Future[Any]:
-        """Return the future result of ``call(handle)`` with the handle of some member. Raises JobLost through the
-        future.
+        """Return the future result of ``call(handle)`` with the handle of some member.
+
+        Raises JobLost through the future.
         """
         job = _Job(call)
         with self._lock:
@@ -95,8 +96,9 @@ class Dispatcher:
         return job.result
 
     def look_after(self, patience: float) -> None:
-        """Give stragglers to idle members, and give up without any member for ``patience`` seconds. Call it
-        regularly.
+        """Give stragglers to idle members, and give up without any member for ``patience`` seconds.
+
+        Call it regularly.
         """
         now = time.monotonic()
         given_up: list[_Job] = []

@@ -30,8 +30,9 @@ _JUDGED = (
 
 
 class FleetRunner(PoolRunner):
-    """Measures on the GPUs of ``fleet`` of the kind ``device``. The caller closes both the fleet and the pool of
-    compilers.
+    """Measures on the GPUs of ``fleet`` of the kind ``device``.
+
+    The caller closes both the fleet and the pool of compilers.
     """
 
     name = "ray"

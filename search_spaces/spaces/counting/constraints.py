@@ -72,8 +72,9 @@ class Constraints:
         return tuple(name for name in self.attributes if name in wanted)
 
     def in_order(self, rules: Sequence[Rule]) -> list[tuple[Rule, tuple[str, ...]]]:
-        """Return the rules with the attributes that they need, those of few columns first, since they leave
-        fewer rows.
+        """Return the rules with the attributes that they need.
+
+        Those of few columns come first, since they leave fewer rows.
         """
         needed = [(rule, self.needed(rule.needs)) for rule in rules]
         return sorted(needed, key=lambda pair: (len(pair[1]), len(pair[0].needs)))
@@ -183,8 +184,9 @@ class Constraints:
         return float(min(most, len(edges) - 1 + unseen))
 
     def _hash(self, name: str) -> npt.NDArray[np.uint64]:
-        """Return a random word for each value of a variable, spread over the sample; their sums distinguish
-        combinations.
+        """Return a random word for each value of a variable, spread over the sample.
+
+        Their sums distinguish combinations.
         """
         if name not in self._hashes:
             codes, values = self._sample(name)

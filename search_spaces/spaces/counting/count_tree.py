@@ -112,10 +112,9 @@ class CountTree:
         return count
 
     def ranges(self, held: Sequence[str]) -> dict[tuple[int, ...], range]:
-        """Return the ranks of the configurations with each combination of codes of ``held``, the parameters that were
-        eliminated last.
+        """Return the ranks of the configurations with each combination of codes of ``held``.
 
-        Combinations without a legal configuration are omitted.
+        ``held`` are the parameters eliminated last. Combinations without a legal configuration are omitted.
         """
         if not self.steps:
             return {}
@@ -128,8 +127,9 @@ class CountTree:
         }
 
     def unrank(self, ranks: Sequence[int] | npt.NDArray[Any]) -> dict[str, IntArray]:
-        """Return the codes of the configurations with these ranks, each in [0, count). Raises ValueError for one
-        outside.
+        """Return the codes of the configurations with these ranks, each in [0, count).
+
+        Raises ValueError for one outside.
         """
         rest = self._checked(ranks)
         nothing = np.zeros(len(rest), dtype=np.int64)

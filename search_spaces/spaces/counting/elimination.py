@@ -175,8 +175,9 @@ class _Tables:
         return Relation({**table.columns, output: self._codes(output, result)}, table.length, table.steps)
 
     def _codes(self, attribute: str, values: IntArray) -> Codes:
-        """Return the codes of an attribute that first appears in a table; its domain grows with every piece of that
-        table.
+        """Return the codes of an attribute that first appears in a table.
+
+        Its domain grows with every chunk of that table.
         """
         code = self._found.setdefault(attribute, {})
         distinct, inverse = np.unique(values, return_inverse=True)

@@ -108,8 +108,9 @@ class EliminationPlan:
         return best
 
     def take(self, step: Elimination, relation: int, rows: float) -> None:
-        """Do a step: its result becomes the relation of index ``relation`` with ``rows`` rows, where it keeps any
-        variable.
+        """Apply a step to the plan.
+
+        Its result becomes the relation of index ``relation`` with ``rows`` rows, unless it keeps no variable.
         """
         for kind, index in step.actions:
             if kind == "join":
@@ -199,8 +200,9 @@ class EliminationPlan:
 
 @dataclass
 class _Draft:
-    """An unfinished step: a table over ``bound`` with about ``rows`` rows. ``seen`` are all variables that were
-    considered.
+    """An unfinished step: a table over ``bound`` with about ``rows`` rows.
+
+    ``seen`` are all variables that were considered.
     """
 
     plan: EliminationPlan

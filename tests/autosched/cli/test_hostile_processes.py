@@ -29,8 +29,10 @@ PROGRESS = re.compile(
 
 
 def run(folder: Path, *command: str) -> tuple[int, str, int]:
-    """Run a command in ``folder``. Return its status, what it says on standard error besides its progress, and the most
-    bytes that it and all that it started held.
+    """Run a command in ``folder``.
+
+    Return its status, what it says on standard error besides its progress, and the most bytes that it and all that it
+    started held.
     """
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     with (folder / "err").open("w+b") as err:

@@ -64,8 +64,10 @@ def changed(path: Path, statements: str) -> None:
 
 @dataclass(frozen=True)
 class Command:
-    """``ask`` takes the place of the database. ``makes``: it makes one where there is none. ``writes``: it needs to
-    write into what is there. ``none`` is its status for a database without trials.
+    """``ask`` takes the place of the database.
+
+    ``makes``: it makes one where there is none. ``writes``: it needs to write into what is there. ``none`` is its
+    status for a database without trials.
     """
 
     ask: Callable[[str], int]

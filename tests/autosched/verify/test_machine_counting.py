@@ -207,8 +207,10 @@ def test_counts_keep_accesses_branches_and_fma_and_have_the_rest_of_machine_code
 
 
 def test_spilled_words_move_as_often_as_their_loop_turns() -> None:
-    """Of 64 turns, each loads four words again; once, two are stored. Of arrays that the source has in local memory,
-    ptxas keeps some in registers: how many words are spills is not known then.
+    """Of 64 turns, each loads four words again; once, two are stored.
+
+    Of arrays that the source has in local memory, ptxas keeps some in registers: how many words are spills is not known
+    then.
     """
     spilling = code(
         "1 MOV R0,RZ", "2 LDL.128 R8,[R1]", "2 LDS R1,[R0]", "2 FADD R2,R1,R2", "3 @!P0 BRA 0x10", "4 STL.64 [R1],R2",

@@ -108,8 +108,9 @@ def test_a_schedule_of_another_version_is_refused_also_where_the_problem_would_b
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
 def test_emulated_wavefronts_are_what_the_layout_algebra_predicts(dtype: str, nightly: bool) -> None:
-    """Over whole kernels: every fragment load and every copy of every k-tile of every block. The sizes are multiples of
-    every tile, so that no lane is idle.
+    """Over whole kernels: every fragment load and every copy of every k-tile of every block.
+
+    The sizes are multiples of every tile, so that no lane is idle.
     """
     problem = Matmul(768, 768, 6144, a=dtype, b=dtype, out="f32")
     tried = 0
@@ -218,8 +219,9 @@ def test_a_large_stream_k_problem_is_sampled() -> None:
 @needs_nvrtc
 @needs_compiler
 def test_blocks_with_narrow_tiles_alone_say_nothing_of_the_others() -> None:
-    """Three of four tiles a block: those that have both narrow ones write less than the mean. Where they
-    stop half-way they cannot write all.
+    """Three of four tiles a block: those that have both narrow ones write less than the mean.
+
+    Where they stop half-way they cannot write all.
     """
     b200, persistent = device("b200"), template("tcgen05_matmul")
     problem = Matmul(227, 24, 256, batch=788360, a="e5m2", out="bf16", order_b="col", epilogue="gelu")

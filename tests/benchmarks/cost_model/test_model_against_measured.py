@@ -33,8 +33,9 @@ def test_a_flag_of_hopper_means_wgmma(tmp_path: Path) -> None:
 
 
 def test_what_a_loop_of_triton_demands(tmp_path: Path) -> None:
-    """A load is issued behind the arithmetic that frees its place; wgmma reads shared memory itself. CUTLASS's loads
-    have a place each.
+    """A load is issued behind the arithmetic that frees its place; wgmma reads shared memory itself.
+
+    CUTLASS's loads have a place each.
     """
     (ampere, _), (hopper, _) = read(recording(tmp_path)), read(recording(tmp_path, capability=(9, 0)))
     config = next(c for c in ampere.configs if c.stages > 1 and c.block_m >= 64)

@@ -210,6 +210,7 @@ def test_words_of_the_operand_in_registers_lie_in_any_order() -> None:
 )
 def test_threads_copy_what_tma_cannot(problem: Matmul, a: int, b: int) -> None:
     """Bytes that lines are aligned to; TMA can copy what is aligned to 16, and only what it does has a tensor map.
+
     Where lines are aligned to less than a word, each line of a stage's boxes has one behind it.
     """
     cannot = {side: bytes_ for side, bytes_ in (("a", a), ("b", b)) if bytes_}
@@ -306,8 +307,10 @@ def _counted(problem: Matmul, schedule: Schedule) -> CostCounts:
 
 
 def test_copies_by_threads_cost_more_than_those_of_tma() -> None:
-    """And the more, the less their lines are aligned to; one warp takes longer than four. Times of the model follow.
-    All that threads copy are of one config, that of k = 4097, which has the registers that shifting takes.
+    """And the more, the less their lines are aligned to; one warp takes longer than four.
+
+    Times of the model follow. All that threads copy are of one config, that of k = 4097, which has the registers that
+    shifting takes.
     """
 
     def of(k: int, **changes: int) -> CostCounts:
@@ -380,8 +383,9 @@ def test_stream_k_deals_out_a_partial_wave_behind_whole_ones() -> None:
 
 
 def test_stream_k_pays_where_the_last_wave_is_thin() -> None:
-    """Few tiles more than two waves: a wave of their own costs more than to exchange sums, but for few k-tiles. A block
-    has its share of the tiles; parts of panels that L2 does not hold are read again.
+    """Few tiles more than two waves: a wave of their own costs more than to exchange sums, but for few k-tiles.
+
+    A block has its share of the tiles; parts of panels that L2 does not hold are read again.
     """
     assert WGMMA_MATMUL.counts is not None
     for n, k, pays in ((256 * 9, 4096, True), (256 * 16, 512, False)):

@@ -27,8 +27,7 @@ class Idiom:
     """A kernel, its launch and its reference.
 
     ``outputs`` are the positions of arguments that the kernel fills. The argument at position ``result`` must equal
-    what
-    ``expected`` returns.
+    what ``expected`` returns.
     """
 
     arguments: Callable[[], tuple[Any, ...]]

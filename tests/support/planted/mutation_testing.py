@@ -57,10 +57,8 @@ class Mutation:
     """A fault: ``old``, which occurs once in a header or its folder, is replaced by ``new``.
 
     ``header`` is a path below include/autosched. ``case`` is a golden case whose schedule uses the edited line; it runs
-    on
-    its problem with some ``fields`` replaced. An edit that does not compile says nothing about the emulator; therefore
-    the
-    compiler may refuse only an edit that ``breaks_a_type`` on purpose.
+    on its problem with some ``fields`` replaced. An edit that does not compile says nothing about the emulator;
+    therefore the compiler may refuse only an edit that ``breaks_a_type`` on purpose.
     """
 
     name: str

@@ -25,8 +25,7 @@ class WgmmaFault:
     """A fault: ``old`` is replaced by ``new`` in a header.
 
     Emulating the case of CASES must give one of ``found``, kinds of findings or WRONG, in every order of warps, with
-    the
-    blocks in the order ``blocks``. ``clusters`` is the number of clusters that run at a time; 0 means all.
+    the blocks in the order ``blocks``. ``clusters`` is the number of clusters that run at a time; 0 means all.
     """
 
     name: str

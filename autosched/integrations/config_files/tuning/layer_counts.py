@@ -186,8 +186,9 @@ def shared_bytes(c: ConfigColumns, layer: Layer, device: Device) -> Floats:
 
 
 def registers(c: ConfigColumns, layer: Layer) -> Floats:
-    """Return that a thread would need: sums, what it copies, and addresses. What is beyond the device's most is
-    spilled.
+    """Return that a thread would need: sums, what it copies, and addresses.
+
+    What is beyond the device's most is spilled.
     """
     threads = 32 * c.warps
     sums = c.m * c.n / threads * (2.0 if layer.block_shape else 1.3)

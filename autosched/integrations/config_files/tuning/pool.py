@@ -26,8 +26,9 @@ _SECONDS = 300.0  # CPU seconds for one configuration: compilation, and emulatio
 
 
 class VerifierPool:
-    """``verify``: emulate each configuration. ``python``: of an environment with another Triton. May be used by as many
-    threads as it has workers.
+    """``verify``: emulate each configuration.
+
+    ``python``: of an environment with another Triton. May be used by as many threads as it has workers.
     """
 
     def __init__(

@@ -117,8 +117,9 @@ def write_tuned(folder: Path, format: Format, tuned: TunedLayer) -> Path:
 
 
 def read_tuned(file: ConfigFile, model: Layer | None) -> TunedLayer:
-    """Return a file with its sidecar, or of a layer whose hidden size and top-k are those of ``model``. Raises
-    ModelError.
+    """Return a file with its sidecar, or of a layer whose hidden size and top-k are those of ``model``.
+
+    Raises ModelError.
     """
     name, device = file.name, file.name.device
     beside = _sidecar(file.path)

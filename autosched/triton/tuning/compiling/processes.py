@@ -35,8 +35,9 @@ class CompileProcesses:
     def __init__(
         self, function: TritonFunction, device: Device, workers: int, time_limit: float = COMPILE_SECONDS
     ) -> None:
-        """Create the processes. Raises NotPortable for a function that workers cannot import, and ValueError for no
-        workers.
+        """Create the processes.
+
+        Raises NotPortable for a function that workers cannot import, and ValueError for no workers.
         """
         if workers < 1:
             raise ValueError(f"workers must be at least 1, not {workers}")

@@ -73,8 +73,9 @@ def _argument(data: Mapping[str, Any]) -> Any:
 
 
 def handle(request: Message) -> Message:
-    """Compile ``function`` of ``file`` for ``device`` with ``arguments``. Returns ``error`` and ``kind`` if Triton
-    raises.
+    """Compile ``function`` of ``file`` for ``device`` with ``arguments``.
+
+    Returns ``error`` and ``kind`` if Triton raises.
     """
     from autosched.triton.tuning.compiling.candidate import Capture, refusal_of
 

@@ -95,8 +95,9 @@ def _product_call(multiply: Multiply, names: Sequence[str], copies: Sequence[Arr
 
 
 def library_product(problem: Any) -> tuple[Gemm, tuple[str, ...]]:
-    """Return ``problem`` as the library's product, with the names of factors, result, and scales if any. Raises
-    Unable.
+    """Return ``problem`` as the library's product, with the names of factors, result, and scales if any.
+
+    Raises Unable.
     """
     names: tuple[str, ...]
     if problem.operator == "matmul":

@@ -41,8 +41,9 @@ Changes = tuple[tuple[str, str | int], ...]
 
 @cache
 def small_kernel(several: bool = False, changes: Changes = EARLY) -> tuple[Matmul, GeneratedKernel]:
-    """Five tiles for two blocks: three that are dealt out, of which one is shared, and a whole one of each block. With
-    ``several``, twelve tiles for five blocks, of which four pairs share one. ``changes`` of the golden schedule.
+    """Five tiles for two blocks: three that are dealt out, of which one is shared, and a whole one of each block.
+
+    With ``several``, twelve tiles for five blocks, of which four pairs share one. ``changes`` of the golden schedule.
     """
     data = json.loads(GOLDEN.read_text())
     problem = problem_from_json(data["problem"])

@@ -215,8 +215,9 @@ USED = (  # and whether that is a fault
 
 
 def test_what_is_moved_is_found_where_it_decides() -> None:
-    """Copies are no fault; what reaches global memory, an address or a predicate is, if it was never written. All at
-    once: each way and use is a scope on a line of its own, which findings name.
+    """Copies are no fault; what reaches global memory, an address or a predicate is, if it was never written.
+
+    All at once: each way and use is a scope on a line of its own, which findings name.
     """
     pairs = [(way, use, found) for way in MOVED for use, found in USED]
     scopes = [

@@ -26,9 +26,7 @@ HEAD = """# Status
 
 
 def missing(claim: Mapping[str, Any], root: Path) -> list[str]:
-    """Return what is wrong with one claim, a line each: unknown keys, absent evidence, figures that it does not
-    have.
-    """
+    """Return what is wrong with one claim, a line each: unknown keys, absent evidence, figures missing from it."""
     part = claim.get("part", "a claim without a part")
     wrong = [f"{part}: no {key}" for key in ("says", "state", "date", "evidence") if not claim.get(key)]
     wrong += [

@@ -1,6 +1,4 @@
-"""Tile programs called at any size: one kernel serves every value of a dynamic size, with the nearest tuned
-schedule.
-"""
+"""Tile programs called at any size: one kernel, with the nearest tuned schedule, serves every dynamic size."""
 
 from __future__ import annotations
 

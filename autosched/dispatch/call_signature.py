@@ -27,8 +27,9 @@ TYPES = {"float16": "f16", "float32": "f32", "uint32": "u32", "int8": "i8", "int
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """Shape and layout of an array: ``strides`` in elements, ``type`` as numpy and torch call it, ``itemsize`` in
-    bytes.
+    """Shape and layout of an array.
+
+    ``strides`` are in elements, ``type`` is its name in numpy and torch, and ``itemsize`` is in bytes.
     """
 
     shape: tuple[int, ...]
@@ -41,8 +42,9 @@ class ArraySpec:
         return len(self.shape)
 
     def is_dense(self, shape: Sequence[int], order: str = "row") -> bool:
-        """Return True for the strides of a dense array of ``shape``; with ``order`` "col" the last two axes are
-        exchanged.
+        """Return True for the strides of a dense array of ``shape``.
+
+        With ``order`` "col" the last two axes are exchanged.
         """
         wanted, step = {}, 1
         axes = list(range(len(shape)))[::-1]

@@ -78,8 +78,11 @@ class LoadedKernel(ABC):
 
     @abstractmethod
     def _launch(self, starts: Sequence[Any]) -> None:
-        """Queue the kernel for arrays at these addresses (inputs, then outputs) on cupy's current stream, with values
-        of its scalars behind them; without any, with their default values.
+        """Queue the kernel on cupy's current stream.
+
+        Args:
+            starts: Addresses of inputs, then outputs, followed by the values of the scalars. Without those, scalars
+                have their default values.
         """
 
     @abstractmethod
@@ -180,8 +183,9 @@ class LoadedKernel(ABC):
     def _checked(
         self, arrays: tuple[Any, ...], out: Any, named: Mapping[str, Any]
     ) -> tuple[Sequence[Any], tuple[Any, ...], Any]:
-        """Return the addresses of inputs then outputs, the outputs as passed or allocated, and torch if the first input
-        is its.
+        """Return the addresses of inputs, then outputs; the outputs, passed or allocated; and torch or None.
+
+        torch is returned if the first input is its tensor.
         """
         if named or len(arrays) != len(self.inputs):
             by_name = arguments(self.inputs, arrays, named)

@@ -139,8 +139,9 @@ class _Judging:
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What the reference makes of a case: its output, in float64 where it can, the operators of torch that it takes,
-    and which of its inputs it returns.
+    """The reference's results for a case.
+
+    They are its output, in float64 if possible, the torch operators that it calls, and the inputs that it returns.
     """
 
     output: Any

@@ -27,8 +27,13 @@ def load(place: str) -> Program | Beside:
 
 
 def load_program(place: str) -> Program:
-    """Return the program called NAME of a Python file, or its only one; or that of a text in the documents' language,
-    which gets NAME, by default the file's. A Python file is run. Raises ProgramError, in one line.
+    """Return a program of a Python file or of a text in the documents' language.
+
+    Of a Python file, which is run, it is the program called NAME, or the only one. A text is named NAME, by default
+    like its file.
+
+    Raises:
+        ProgramError: There is no such program; the message is one line.
     """
     found = _load(place)
     if isinstance(found, Beside):

@@ -22,10 +22,13 @@ _MOST_BYTES = 1 << 22  # of a file
 
 
 def with_reference(program: Program, place: str) -> Program:
-    """Return a program whose results are compared with those of a function, which gets those of its sizes and arrays
-    that it names, and gives one array, or a dict of all outputs. It runs in a process of its own.
+    """Return a program whose results are compared with those of a function.
 
-    Raises ProgramError for a place that names no function of a file.
+    The function receives the sizes and arrays that its parameters name, and returns one array, or a dict of all
+    outputs. It runs in a process of its own.
+
+    Raises:
+        ProgramError: The place does not name a function of a file.
     """
     file, _, name = place.rpartition(":")
     if not file or not name.isidentifier():

@@ -67,10 +67,11 @@ class TunedConfigs(Protocol):
         """The layer and the device, in one line."""
 
     def document(self) -> dict[str, Any]:
-        """``device``, ``kernel``, ``triton``, ``provenance`` and ``entries``: rows, config, seconds, verification, and
-        the comparison with the package's default: word ("default", "tuned", "noise", or None where no time of the
-        default is known), default_seconds, tuned_seconds, ratio, interval, and default_refused: why the default cannot
-        be used, None where it can.
+        """Return ``device``, ``kernel``, ``triton``, ``provenance`` and ``entries``.
+
+        An entry has rows, config, seconds, verification, and the comparison with the package's default: word
+        ("default", "tuned", "noise", or None if no time of the default is known), default_seconds, tuned_seconds,
+        ratio, interval, and default_refused, the reason why the default cannot be used, or None.
         """
 
 

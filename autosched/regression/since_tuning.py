@@ -56,8 +56,10 @@ class AtTuning:
 
 @dataclass(frozen=True)
 class Since:
-    """``against_control`` is the entry's time over the control's, now over then; ``control`` the control's time, now
-    over then. ``reasons`` say what has moved, in words; ``slower`` whether that may hide a loss.
+    """Changes of an entry and of its control since it was tuned.
+
+    ``against_control`` is the change (now over then) of the entry's time relative to the control's; ``control`` is that
+    of the control's time. ``reasons`` say what else has changed, and ``slower`` says whether that may hide a loss.
     """
 
     against_control: float

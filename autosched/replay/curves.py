@@ -1,5 +1,6 @@
-"""The curves of repeated searches as a picture: quality by evaluations, the median and the quartiles around it. Needs
-matplotlib (extra ``pictures``).
+"""Plot the curves of repeated searches: quality by evaluations, with the median and the quartiles.
+
+Needs matplotlib (extra ``pictures``).
 """
 
 from __future__ import annotations

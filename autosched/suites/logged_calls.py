@@ -17,8 +17,10 @@ from search_spaces.operators.problem import Problem
 
 @dataclass
 class ProblemCounts:
-    """How often each problem is computed, how many calls were left out, by reason, and measured seconds of one call,
-    as far as a log has them: the mean where it has several.
+    """Problems of a log with the number of times that each is computed.
+
+    It also has the numbers of calls left out, by reason, and the measured seconds of one call, if the log has them;
+    several are averaged.
     """
 
     counts: Counter[Problem] = field(default_factory=Counter)
@@ -66,10 +68,14 @@ class LoggedCalls:
 
 
 def read_calls(path: str | Path, rows: Sequence[int] = ()) -> LoggedCalls:
-    """Return the problems of a CSV, one that autosched recorded or TunableOp's of untuned or tuned GEMMs; or of
-    FlashInfer's trace dump, a JSON file or a folder of them, where ``rows`` are the sizes that its open axes take.
+    """Return the problems of a log of calls.
 
-    Raises CallLogError for another file and for one without a problem that kernels compute, and OSError.
+    A log is a CSV file recorded by autosched, TunableOp's CSV of untuned or tuned GEMMs, or FlashInfer's trace dump, a
+    JSON file or a folder of them, for which ``rows`` are the sizes of open axes.
+
+    Raises:
+        CallLogError: It is another file, or has no problem that kernels compute.
+        OSError: It cannot be read.
     """
     file = Path(path)
     first = "" if file.is_dir() else text_of(file).partition("\n")[0].strip()

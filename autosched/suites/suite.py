@@ -56,8 +56,10 @@ class SuiteMember:
 
 @dataclass
 class Standing:
-    """How far a member has come: ``bests`` in seconds before its first chunk and after each, infinite where nothing
-    has worked. ``seconds`` are what its trials took.
+    """Progress of a member of a suite.
+
+    ``bests`` are its best seconds before the first chunk and after each, infinite as long as no schedule works.
+    ``seconds`` are those of its trials.
     """
 
     member: SuiteMember
@@ -83,9 +85,11 @@ class Standing:
 
     @property
     def expected_gain(self) -> float:
-        """Weighted seconds that its next chunk is expected to save: half of what its last one did, and at least
-        LEAST_SAVED over the number of its chunks, because searches slow down and none is given up. Before the first it
-        is the member's own ``saving``; a problem where nothing works yet comes last.
+        """Weighted seconds that the next chunk of this member is expected to save.
+
+        That is half of what the last chunk saved, and at least LEAST_SAVED over the number of its chunks: searches slow
+        down, and none is given up. Before the first chunk it is the member's own ``saving``. A problem without a
+        working schedule comes last.
         """
         if self.exhausted:
             return -math.inf
@@ -121,8 +125,13 @@ class SuiteResult:
 
 
 def read_suite(path: str | Path) -> tuple[SuiteMember, ...]:
-    """Return the members of a TOML file: a table ``[[problem]]`` for each with ``operator``, its fields, and perhaps
-    ``weight``. Raises SuiteError, and OSError.
+    """Return the members of a TOML file.
+
+    Each is a table ``[[problem]]`` with ``operator``, its fields, and optionally ``weight``.
+
+    Raises:
+        SuiteError: The file is invalid.
+        OSError: It cannot be read.
     """
     try:
         content = read_bounded(path, _LARGEST)

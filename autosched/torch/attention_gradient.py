@@ -1,5 +1,7 @@
-"""Gradients of ``torch.ops.autosched.attention``: the forward pass also gives the logarithms of the sums, from which
-``attention_backward`` computes those of queries, keys and values.
+"""Gradients of ``torch.ops.autosched.attention``.
+
+The forward pass also returns the logarithms of the sums, from which ``attention_backward`` computes the gradients of
+queries, keys and values.
 """
 
 from __future__ import annotations

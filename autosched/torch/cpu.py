@@ -40,12 +40,16 @@ _stack: list[_Emulated] = []
 
 @contextmanager
 def emulated(database: Source, device: str = "h200", *, time_limit: float = 60.0) -> Iterator[None]:
-    """Within this context, operators on CPU tensors run the kernel that ``database`` gives for ``device`` in the
-    emulator. Each launch may take ``time_limit`` seconds of CPU time.
+    """Within this context, run operators on CPU tensors in the emulator, in all threads.
 
-    An operator then raises RuntimeError where the kernel has a finding, crashes or does not finish, NoSchedule as
-    ``Database.look_up``, and ValueError for what no kernel computes. It applies to all threads. A call of the vendor's
-    library, where that won, runs the formula in torch.
+    An operator runs the kernel that ``database`` gives for ``device``. It raises RuntimeError if the kernel has a
+    finding, crashes or does not finish, NoSchedule like ``Database.look_up``, and ValueError for a problem that no
+    kernel computes. If the winner is a call of the vendor's library, it runs the formula in torch.
+
+    Args:
+        database: Database of tuned schedules.
+        device: Name of the GPU.
+        time_limit: CPU seconds that each launch may take.
     """
     opened = database if isinstance(database, Database) else Database(database)
     mine = _Emulated(opened, device, time_limit)
@@ -79,8 +83,9 @@ def is_emulated() -> bool:
 
 
 def emulated_kernel(problem: Problem) -> tuple[GeneratedKernel | None, float]:
-    """Return the kernel that the innermost ``emulated`` gives for a problem, and the CPU seconds that a launch may
-    take; None outside of it, and where a call of the vendor's library won.
+    """Return the kernel that the innermost ``emulated`` gives for a problem, and the CPU seconds of a launch.
+
+    None outside of ``emulated``, and if a call of the vendor's library won.
     """
     setting = _stack[-1] if _stack else None
     if setting is None:
@@ -111,8 +116,9 @@ def _emulate(kernel: GeneratedKernel, plan: CallPlan, tensors: Sequence[Any], ti
 
 
 def _stored(operand: Operand, tensor: Any) -> Array:
-    """Return the memory of a dense tensor in the operand's shape and storage type: a column-major matrix lies
-    transposed.
+    """Return the memory of a dense tensor in the operand's shape and storage type.
+
+    A column-major matrix is stored transposed.
     """
     memory = torch.as_strided(tensor, (tensor.numel(),), (1,), tensor.storage_offset())
     raw: Array = memory.view(torch.uint8).numpy()

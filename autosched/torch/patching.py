@@ -126,8 +126,9 @@ class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
         return getattr(ops, request.operator)(*request.tensors, **request.options)
 
     def _decide(self, request: _Request) -> tuple[Problem | str, str]:
-        """Return the problem, or the operator where it is none, and why its call is left to torch, "" where it is
-        not.
+        """Return the problem of a call, or only its operator, and the reason for leaving the call to torch.
+
+        The reason is "" if autosched takes the call.
         """
         tensors = [t for t in request.tensors if t is not None]
         looks = tuple((t.shape, t.stride(), t.dtype, t.device) for t in tensors)

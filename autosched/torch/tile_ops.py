@@ -1,5 +1,4 @@
-"""``torch.ops.autosched`` of operators that state their tile program: schema, shapes and CPU kernels follow from the
-problem type.
+"""Torch operators ``torch.ops.autosched`` of tile operators: schema, shapes and CPU kernels follow from the problem.
 
 On CPU tensors they are the problem's reference, or within ``emulated`` the chosen kernel in the emulator. Those of
 ``attention_gradient.py`` and ``cross_entropy_gradient.py`` have gradients.
@@ -33,8 +32,9 @@ library = torch.library.Library("autosched", "FRAGMENT")  # must live as long as
 
 
 def schema(problem: type[TileOperator], outputs: int = 0) -> str:
-    """Return the schema of an operator: its inputs, optional inputs and options, and so many results, by default the
-    problem's.
+    """Return the schema of an operator: its inputs, optional inputs and options, and ``outputs`` results.
+
+    Default: as many results as the problem has.
     """
     parts = [f"Tensor {name}" for name in problem.inputs]
     parts += [f"Tensor? {name}=None" for name in problem.optional_inputs]

@@ -121,8 +121,9 @@ class _DeviceContext:
 
 
 def _accelerator_answers(streams: StreamOrder) -> dict[str, Any]:
-    """Functions of ``torch.accelerator``, which reports itself unavailable: otherwise torch would query CUDA's current
-    stream.
+    """Return replacements for functions of ``torch.accelerator``, which reports itself unavailable.
+
+    Otherwise torch would query CUDA's current stream.
     """
     return {
         "current_accelerator": lambda check_available=False: None if check_available else torch.device("cuda"),

@@ -130,9 +130,7 @@ def storage_address(tensor: torch.Tensor) -> int | None:
 
 
 def destination(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any], bool]:
-    """Return the target device of ``Tensor.to`` in one of its three forms, its other changes by name, and whether it is
-    non-blocking.
-    """
+    """Return the target device of ``Tensor.to`` in any of its forms, its other changes, and its ``non_blocking``."""
     first, *rest = args or (None,)
     if isinstance(first, torch.dtype | torch.Tensor):
         given = {"dtype" if isinstance(first, torch.dtype) else "other": first}
@@ -294,8 +292,9 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
         return "plain" if on_host else None
 
     def _backend(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Return the dispatch key of an operator's kernel registered by a program; None for kernels that only the
-        dispatcher finds, like those of sparse tensors.
+        """Return the dispatch key of an operator's kernel registered by a program.
+
+        None for kernels that only the dispatcher finds, such as those of sparse tensors.
         """
         tensors = list(_inputs(args, kwargs))
         if any(t.layout is not torch.strided or type(t).__torch_dispatch__ is not _DISABLED for t in tensors):

@@ -1,5 +1,4 @@
-"""Streams and events of a simulated GPU: work is executed immediately, and ``HostOrder`` checks the order that they
-guarantee.
+"""Streams and events of a simulated GPU: work runs immediately, and ``HostOrder`` checks the order they guarantee.
 
 As in torch, streams do not wait for the default one, the memory of a freed tensor is reused by the next one on the same
 stream, and copies are asynchronous only from and to pinned memory, with ``non_blocking=True``.

@@ -1,5 +1,4 @@
-"""Total arithmetic on arrays for the expression language: each operation returns values and a mask of where they are
-defined.
+"""Total arithmetic on arrays for the expression language: each operation also returns a mask of defined values.
 
 Arrays may have any shapes that broadcast. Values at undefined positions are arbitrary. Integers stay below BOUND.
 """
@@ -126,8 +125,9 @@ def is_among(a: Evaluate, others: Sequence[Evaluate]) -> Evaluate:
 
 
 def either(parts: Sequence[Evaluate], stop: bool, kind: Type) -> Evaluate:
-    """Return an evaluator of Python's ``or`` (``stop`` true) or ``and``: the first operand whose truth is ``stop``,
-    else the last.
+    """Return an evaluator of Python's ``or`` (``stop`` true) or ``and``.
+
+    It gives the first operand whose truth is ``stop``, else the last.
     """
 
     def evaluate(look: Callable[[str], Array]) -> Pair:
@@ -184,8 +184,9 @@ def _float_power(a: float, b: float) -> float:
 
 
 def _each(function: Callable[..., float], *arrays: Array) -> tuple[Array, Array]:
-    """Return ``function`` of Python floats, called once per distinct combination: numpy's functions differ in the last
-    digit.
+    """Return ``function`` of Python floats, called once per distinct combination.
+
+    numpy's functions differ from Python's in the last digit.
     """
     shape = np.broadcast_shapes(*(a.shape for a in arrays))
     known: dict[tuple[Any, ...], float] = {}

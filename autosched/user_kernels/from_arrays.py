@@ -1,6 +1,4 @@
-"""Kernels from the arguments of ``kernel_tuner.tune_kernel``: a name, a source, a size, numpy arrays, and values to
-try.
-"""
+"""Kernels from the arguments of ``kernel_tuner.tune_kernel``: name, source, size, numpy arrays, and values to try."""
 
 from __future__ import annotations
 

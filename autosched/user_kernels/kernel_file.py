@@ -46,18 +46,19 @@ class PipelineStep:
     flags: tuple[str, ...] = field(default=(), repr=False)  # of LAUNCH_FLAGS
 
     def named(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the names of the launch attributes of this step: ``grid_dim_x`` for the first, ``grid_dim_x_2`` for
-        the second.
+        """Return the names of the launch attributes of this step.
+
+        They are like ``grid_dim_x`` for the first step and ``grid_dim_x_2`` for the second.
         """
         return tuple(f"{name}_{self.number}" if self.number > 1 else name for name in names)
 
 
 @dataclass(frozen=True, eq=False)
 class UserFunction:
-    """A user's Python function: ``given`` from Python, or ``name`` in the file at ``path`` (absolute) with the text
-    ``content``.
+    """A user's Python function: ``given`` from Python, or ``name`` in the file at ``path``.
 
-    The limits are seconds and bytes of memory per call; 0 if the kernel file does not set them.
+    The path is absolute, and ``content`` is the file's text. The limits are seconds and bytes of memory per call; 0 if
+    the kernel file does not set them.
     """
 
     name: str
@@ -172,13 +173,12 @@ class FileRule:
 
 @dataclass(frozen=True)
 class KernelReference:
-    """Source of the expected outputs: a Python ``function`` of the inputs, or another ``kernel`` at the parameters
-    ``config``.
+    """Source of the expected outputs: a Python ``function`` of the inputs, or another ``kernel``.
 
-    Parameters missing in ``config`` have that kernel's defaults. Without function and kernel, the kernel itself at
-    ``config`` is the reference. If ``checks_outputs``, the function also receives the outputs, and decides whether they
-    are correct. ``place`` is the position in the kernel file, if any. ``time_limit`` is the limit for emulating a
-    reference kernel in CPU seconds, 0 if the file does not set it.
+    The kernel runs at the parameters ``config``; missing ones have that kernel's defaults. Without function and kernel,
+    the kernel itself at ``config`` is the reference. If ``checks_outputs``, the function also receives the outputs, and
+    decides whether they are correct. ``place`` is the position in the kernel file, if any. ``time_limit`` is the limit
+    for emulating a reference kernel in CPU seconds, 0 if the file does not set it.
     """
 
     name: str = ""

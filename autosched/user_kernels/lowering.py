@@ -127,9 +127,7 @@ def _size(values: Mapping[str, Result], names: tuple[str, ...]) -> tuple[int, in
 
 
 def entry_of(entry: str, values: Mapping[str, Result]) -> str:
-    """Return the entry function; in a template instantiation, names of the configuration are replaced by their
-    values.
-    """
+    """Return the entry function; in a template instantiation, names of parameters are replaced by their values."""
     name, bracket, arguments = entry.partition("<")
     filled = re.sub(r"[A-Za-z_]\w*", lambda m: token(values[m[0]]) if m[0] in values else m[0], arguments)
     return name + bracket + filled

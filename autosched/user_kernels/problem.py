@@ -131,11 +131,14 @@ class KernelProblem(Problem):
         return np.ascontiguousarray(a.dtype.store(array))
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """Return the outputs of the file's reference, in float64, or in 64-bit integers if the reference returns
-        integers.
+        """Return the outputs of the file's reference, in float64, or in 64-bit integers if it returns integers.
 
-        A kernel as reference runs in the emulator. Raises KernelFileError, in one line, for a function that fails or
-        returns other outputs, and for a kernel that cannot be emulated; HostFailure if this machine cannot emulate.
+        A kernel as reference runs in the emulator.
+
+        Raises:
+            KernelFileError: A function fails or returns other outputs, or a kernel cannot be emulated; the message is
+                one line.
+            HostFailure: This machine cannot emulate.
         """
         reference = self.file.reference
         outputs = [o for o in self.operands() if o.role in ("output", "inout")]
@@ -342,10 +345,10 @@ _MOST_SHAPES = 1 << 20  # configurations that one shape may depend on
 
 @lru_cache(maxsize=256)
 def _largest(file: KernelFile, argument: KernelArgument, sizes: tuple[tuple[str, int], ...]) -> tuple[int, ...]:
-    """Return the largest extents of an array over all values of the parameters that its shape depends on, ignoring the
-    rules.
+    """Return the largest extents of an array over all values of the parameters in its shape, ignoring the rules.
 
-    Raises KernelFileError if there are too many combinations.
+    Raises:
+        KernelFileError: There are too many combinations.
     """
     known: dict[str, Result] = dict(sizes)
     derived = {a.name: a.expression for a in file.derived}

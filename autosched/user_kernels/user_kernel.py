@@ -174,8 +174,10 @@ class KernelSpec:
         return made
 
     def c_header(self, targets: Mapping[str, Mapping[str, Any]]) -> str:
-        """Return a C header with the values of the parameters, by names of devices: ``{"a100":
-        result.best.schedule.values}``. Raises ValueError without any.
+        """Return a C header with parameter values by device, such as ``{"a100": result.best.schedule.values}``.
+
+        Raises:
+            ValueError: ``targets`` is empty.
         """
         return c_header(self.file, targets)
 

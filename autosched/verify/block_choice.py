@@ -44,15 +44,14 @@ class SampleLimits(NamedTuple):
 
 
 def seconds_of_block(run: Callable[[Sequence[int]], Emulation], total: int) -> float | None:
-    """Return the approximate duration of one block, without the overhead of a launch; None if blocks cannot be emulated
-    alone.
+    """Return the approximate duration of one block, without the overhead of a launch.
 
     Args:
         run: Emulates some blocks of the grid.
         total: Blocks of the grid.
 
     Returns:
-        CPU seconds, or None.
+        CPU seconds, or None if blocks cannot be emulated alone.
     """
     first = (total - 1) // 2 // _PROBED * _PROBED
     one = run((first,))

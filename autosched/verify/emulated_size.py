@@ -12,8 +12,6 @@ EMULATED_BYTES = 4 * 2**20  # of its operands
 
 
 def fewer_blocks(kernel: GeneratedKernel) -> GeneratedKernel:
-    """Return ``kernel`` as launched on a GPU that runs two thirds of its clusters at the same time, if its grid may
-    shrink.
-    """
+    """Return ``kernel`` as launched on a GPU that runs two thirds of its clusters at once, if its grid may shrink."""
     clusters = kernel.grid[0] // kernel.cluster[0]
     return replace(kernel, grid=kernel.grid_of(max(1, 2 * clusters // 3)))

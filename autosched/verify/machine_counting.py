@@ -174,8 +174,9 @@ def executed_in(code: Sequence[SassInstruction], lines: Sequence[ExecutedLine]) 
 
 
 def pipe_of(opcode: str) -> Pipe:
-    """Return the pipe of an instruction: "control" for instructions shared by all lanes, "alu" for all unlisted
-    ones.
+    """Return the pipe of an instruction.
+
+    It is "control" for instructions shared by all lanes, and "alu" for all unlisted ones.
     """
     name, *qualifiers = opcode.split(".")
     if qualifiers and (found := _PIPE_OF.get(f"{name}.{qualifiers[0]}")):
@@ -205,8 +206,9 @@ def _without_functions(code: Sequence[SassInstruction]) -> list[SassInstruction]
 
 
 def _functions(code: Sequence[SassInstruction]) -> set[int]:
-    """Return the addresses of functions that are called and return: ptxas also "calls" the rest of a kernel, which
-    exits.
+    """Return the addresses of functions that are called and return.
+
+    ptxas also "calls" the rest of a kernel, which exits.
     """
     called = {i.target for i in code if i.opcode.startswith("CALL") and i.target is not None}
     ends = [i for i in code if i.opcode.startswith(("RET", "EXIT")) and not i.predicate]

@@ -1,6 +1,4 @@
-"""Verification of some blocks of a launch that is too large to be emulated whole, against a reference of their
-outputs.
-"""
+"""Verify some blocks of a launch that is too large to be emulated whole, against a reference of their outputs."""
 
 from __future__ import annotations
 

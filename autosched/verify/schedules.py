@@ -71,8 +71,9 @@ class ScheduleVerifier:
         )  # fmt: skip
 
     def _verified_or_whole(self, schedule: Schedule) -> Verdict:
-        """Verify a schedule; if an inferred smaller problem fails, verify the requested sizes, which the kernel may
-        need.
+        """Verify a schedule; if an inferred smaller problem fails, verify the requested sizes.
+
+        The kernel may need those.
         """
         found = self._verified(schedule)
         if found.ok or found.problem == self.problem or not self.problem.is_reduced_unasked:

@@ -80,8 +80,9 @@ def order(text: str | None) -> SumOrder | None:
 
 
 def brief(text: str | None) -> str:
-    """Return a short description of a stored verdict: ``full``, ``quick``, ``cut short``, ``none``, or its failed
-    status.
+    """Return a short description of a stored verdict.
+
+    It is ``full``, ``quick``, ``cut short``, ``none``, or the status of its failure.
     """
     if text is None:
         return "none"

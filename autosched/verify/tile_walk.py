@@ -1,5 +1,4 @@
-"""The tiles that every block of a launch computes at the true size, reported by the device code itself without
-multiplying.
+"""Check which tiles every block of a launch computes at the true size, without multiplying.
 
 A template with a walk (``KernelTemplate.walk``) has a device function that reports each part of a tile that a block
 computes. All blocks of the launch report in the emulator, and together they must cover each k-tile of each tile of out

@@ -32,9 +32,7 @@ AGAIN_BYTES, AGAIN_FLOPS, AGAIN = 2**17, 2**21, 4
 def whole_runs(
     problem: Problem, kernel: GeneratedKernel, settings: VerifySettings
 ) -> tuple[Iterator[PlannedRun], Iterator[PlannedRun]]:
-    """Return runs of the whole of ``problem``: those before and those after the runs at other sizes in a full
-    verification.
-    """
+    """Return runs of the whole of ``problem``: those before and those after the other sizes of a full verification."""
     kept: dict[str, Run] = {}
     return _first_runs(problem, kernel, settings, kept), _more_runs(problem, kernel, settings, kept)
 

@@ -115,8 +115,9 @@ def of_recording(recorded: Recording, chip: Device) -> Evidence | None:
 
 
 def weights(problem: Problem, fields: Sequence[Mapping[str, Any]]) -> FloatArray:
-    """Return how much each recorded problem says about ``problem``, summing to 1: less with each doubling of a size
-    and with each other field that differs.
+    """Return the weights of recorded problems as evidence for ``problem``, with the sum 1.
+
+    A weight decreases with each doubling of a size and with each other field that differs.
     """
     asked = problem.to_json()
     distances = np.array([_distance(asked, other) for other in fields])

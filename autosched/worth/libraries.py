@@ -47,8 +47,9 @@ def library_times(device_name: str) -> tuple[LibraryTime, ...]:
 
 
 def ratios(problem: Problem, times: Sequence[LibraryTime], number: int, generator: np.random.Generator) -> FloatArray:
-    """Draw ratios of our time to the library's, of nearer problems more often; that of exactly ``problem`` alone where
-    it was measured. Shape (number,).
+    """Draw ratios of our time to the library's, shape (number,).
+
+    Ratios of nearer problems are drawn more often; if ``problem`` itself was measured, only its own.
     """
     exact = [t.ratio for t in times if t.problem_key == problem.key()]
     if exact:

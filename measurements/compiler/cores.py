@@ -11,7 +11,8 @@ def usable_cores() -> int:
 
 
 def cores_beside(gpus: int) -> int:
-    """Return the number of compilers next to a number of measuring GPUs: each GPU's worker keeps a core, at least one
-    compiles.
+    """Return the number of compilers next to a number of measuring GPUs.
+
+    Each GPU's worker keeps a core, and at least one compiler runs.
     """
     return max(1, usable_cores() - gpus)

@@ -123,9 +123,7 @@ class CompileCache:
             return None
 
     def files(self, keys: Iterable[str]) -> list[str]:
-        """Return the files that hold the entries of ``keys``, relative to the folder, without missing or
-        damaged ones.
-        """
+        """Return the files with the entries of ``keys``, relative to the folder, without missing or damaged ones."""
         found = [(key, entry) for key in dict.fromkeys(keys) if (entry := self.load(key)) is not None]
         names = [f"{self._entries.name}/{key}.json" for key, _ in found]
         return [*names, *dict.fromkeys(f"{self._cubins.name}/{entry.path.name}" for _, entry in found)]

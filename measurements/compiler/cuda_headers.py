@@ -119,9 +119,7 @@ def stand_ins(texts: Iterable[str]) -> dict[str, str]:
 
 @cache
 def package_folders() -> tuple[str, ...]:
-    """Return the header folders of Python packages: cupy's own (``cupy/complex.cuh``), with its copy of CUB and
-    libcu++.
-    """
+    """Return the header folders of Python packages: cupy's own (``cupy/complex.cuh``), with its CUB and libcu++."""
     found = importlib.util.find_spec("cupy")
     if found is None or not found.submodule_search_locations:
         return ()

@@ -100,8 +100,7 @@ class SassInstruction:
 
 @dataclass(frozen=True)
 class LoopMix:
-    """A loop of machine code: the number of ``instructions`` per iteration, their kinds, and the bytes that a lane
-    loads.
+    """A loop of machine code: its ``instructions`` per iteration, their kinds, and the bytes that a lane loads.
 
     ``after_barrier`` is the number of instructions from the last block-wide barrier of the iteration to the following
     arithmetic, around the end of the loop; None without a barrier or without arithmetic.

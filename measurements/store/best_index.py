@@ -81,8 +81,9 @@ def kept(connection: Connection, key: Mapping[str, Any]) -> IndexEntry | None:
 def kept_of(
     connection: Connection, problem_digest: str, device: str
 ) -> dict[tuple[str, str], tuple[IndexEntry, RowMapping]]:
-    """Return the entries of a problem on a device, by provenance and policy, each with the row of its winner (NULLs
-    without one).
+    """Return the entries of a problem on a device, by provenance and policy.
+
+    Each is joined with the row of its winner (NULLs without one).
     """
     rows = connection.execute(_KEPT_OF, {"problem_digest": problem_digest, "device": device})
     return {(row.entry_provenance, row.entry_policy): (_entry(row), row._mapping) for row in rows}

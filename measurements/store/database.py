@@ -132,8 +132,9 @@ class StoreDatabase:
             raise StoreError(f"the database {self.name} has been closed: open it again")
 
     def settled_state(self) -> tuple[int, ...] | None:
-        """Return a state of the file that identifies its contents; None if it may be changing, or if there is
-        no file.
+        """Return a state of the file that identifies its contents.
+
+        None if the file may be changing, or does not exist.
         """
         return None if self._file is None else sqlite_file.settled_state(self._file)
 
@@ -162,8 +163,9 @@ class StoreDatabase:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Begin a transaction for trials, like ``transaction`` with ``write``; the database stays in
-        write-ahead mode.
+        """Begin a transaction for trials, like ``transaction`` with ``write``.
+
+        The database stays in write-ahead mode.
         """
         self._enter_write_ahead()
         with self.transaction(write=True) as connection:
@@ -194,8 +196,9 @@ class StoreDatabase:
             raise StoreError(f"the database {self.name} cannot be used: {first_line(error)}") from error
 
     def _enter_write_ahead(self) -> None:
-        """Enter write-ahead mode before the first trial, so that a file that is only read, or rejected, is
-        unchanged.
+        """Enter write-ahead mode before the first trial.
+
+        A file that is only read, or rejected, is therefore unchanged.
         """
         if self._file is None:
             return

@@ -39,10 +39,12 @@ def stats(store: Store) -> Stats:
 
 
 def check(store: Store) -> list[str]:
-    """Return one sentence for each error: damage to the file, unreadable trials, digests and entries that contradict
-    the trials.
+    """Return one sentence for each error of a store, after reading all of it.
 
-    Reads everything. Raises StoreError if even that is impossible.
+    Errors are damage to the file, unreadable trials, and digests and entries that contradict the trials.
+
+    Raises:
+        StoreError: The file cannot be read at all.
     """
     found = store.damage()
     reader = rows.RowReader(store.name)

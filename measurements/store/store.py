@@ -230,8 +230,9 @@ class Store:
             return int(connection.execute(query).scalar_one())
 
     def problems(self, operator: str | None = None) -> list[ProblemSummary]:
-        """Return a summary per problem, device, provenance and policy, in order of first appearance, optionally of one
-        operator.
+        """Return a summary per problem, device, provenance and policy, in order of first appearance.
+
+        With ``operator``, only of its problems.
         """
         columns = {name: ENTRIES.c[name] for name in _SUMMARY}
         t = TRIALS.c
@@ -272,8 +273,9 @@ class Store:
         return problem
 
     def current(self, summaries: Iterable[ProblemSummary]) -> tuple[list[ProblemSummary], str]:
-        """Return the summaries except those of an earlier reference of a known kernel, and a message on skipped trials
-        ("" for none).
+        """Return the summaries except those of an earlier reference of a known kernel, and a message.
+
+        The message is about skipped trials, "" for none.
         """
         found, earlier = self.by_reference(summaries)
         left_out = sum(summary.trials for summary in earlier)

@@ -62,9 +62,7 @@ def text_of(path: str | Path) -> tuple[str, bool]:
 
 
 def _unpacked(content: bytes) -> tuple[bytes | bytearray, bool]:
-    """Return what can be read of the members of a gzip file, one byte over MOST_BYTES at most, and whether that is
-    all.
-    """
+    """Return the readable contents of a gzip file, at most MOST_BYTES + 1 bytes, and whether they are complete."""
     found = bytearray()
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
         try:

@@ -33,8 +33,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """``measurements`` holds every recorded schedule once, in the order of the file; ``notes`` are for people: what of
-    the file was left out. Raises TableError where nothing was recorded, or nothing that was recorded has a time.
+    """Recorded measurements: ``measurements`` holds every recorded schedule once, in the order of the file.
+
+    ``notes`` tell people which parts of the file were left out.
+
+    Raises:
+        TableError: Nothing was recorded, or no recorded schedule has a time.
     """
 
     kernel: str

@@ -39,8 +39,9 @@ class ProblemFacts:
 
     @classmethod
     def of(cls, problem: Problem, config: Mapping[str, int | str], seconds: float | None) -> Self | None:
-        """Return the facts of a problem for a schedule's values; None if its JSON is sufficient, or if they are not
-        finite.
+        """Return the facts of a problem for a schedule's values.
+
+        None if the problem's JSON is sufficient, or if facts are not finite.
         """
         name = problem.described
         if not name:

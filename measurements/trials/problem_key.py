@@ -16,8 +16,9 @@ def problem_of(key: str) -> Problem:
 
 
 def fields_of(key: str) -> dict[str, Any]:
-    """Return the fields of a problem, including its operator, even if this version does not know it; empty for invalid
-    JSON.
+    """Return the fields of a problem, including its operator, even if this version does not know it.
+
+    They are empty for invalid JSON.
     """
     try:
         fields = json.loads(key)

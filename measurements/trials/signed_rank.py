@@ -21,9 +21,10 @@ EXACT = 400  # pairs: beyond, the exact distribution takes seconds, and differs 
 
 
 def interval(differences: FloatArray, confidence: float) -> tuple[float, float] | None:
-    """Return the interval that holds the centre of ``differences`` with ``confidence``: order statistics of the means
-    of all pairs of them (Walsh averages). None where there are too few for such a claim: below 6 for 95%, below 8 for
-    99%.
+    """Return a confidence interval for the centre of ``differences``.
+
+    Its ends are order statistics of the means of all pairs of differences (Walsh averages). None if there are too few
+    differences: below 6 for 95%, below 8 for 99%.
     """
     rank = _rank(len(differences), (1 - confidence) / 2)
     if rank == 0:

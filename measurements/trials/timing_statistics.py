@@ -164,10 +164,9 @@ def verdict(ratio: Ratio, tie: float = 0.01) -> SpeedChange:
 
 
 def interleaved(entrants: int, rounds: int) -> list[list[int]]:
-    """Return the order of the entrants in each round: rotated, and every other time reversed, so that each takes each
-    place.
+    """Return the order of the entrants in each round: rotated, and reversed in every other round.
 
-    The first of a round runs at another clock and temperature than the last.
+    So each entrant takes each place. The first of a round runs at another clock and temperature than the last.
     """
     orders = []
     for r in range(rounds):

@@ -1,5 +1,6 @@
-"""One row of the trial store: a trial of one schedule of one problem on one device, and everything needed to trust it
-later. Plain text and numbers, so that a trial of an operator that this version does not know can still be listed.
+"""A row of the trial store: a trial of a schedule of a problem on a device, with the evidence to judge it later.
+
+It is plain text and numbers, so that a trial of an operator that this version does not know can still be listed.
 """
 
 from __future__ import annotations
@@ -53,10 +54,12 @@ class Budget:
 
 @dataclass(frozen=True)
 class Control:
-    """The time of a program that no schedule changes, taken in turns with the trial's own: ``name`` is "library", the
-    vendor's of that ``version``, or "copy", a plain copy of the operands' bytes.
+    """The time of a program that no schedule changes, measured alternately with the trial's own.
 
-    Raises ValueError for another name and for what is no time.
+    ``name`` is "library", the vendor's library of that ``version``, or "copy", a plain copy of the operands' bytes.
+
+    Raises:
+        ValueError: The name is another one, or the time is not a time.
     """
 
     name: str
@@ -237,10 +240,12 @@ class Trial:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the trial whose ``to_json()`` was ``data``; ``code``, ``budget``, ``verification``, ``control``,
-        ``watts`` and ``facts`` may be missing.
+        """Return the trial whose ``to_json()`` was ``data``.
 
-        Raises ValueError for a missing or malformed field.
+        ``code``, ``budget``, ``verification``, ``control``, ``watts`` and ``facts`` may be missing.
+
+        Raises:
+            ValueError: A field is missing or malformed.
         """
         if not isinstance(data, Mapping):
             raise ValueError(f"this is not the JSON of a trial: {data!r:.60}")
@@ -323,8 +328,10 @@ def _check(data: Mapping[str, Any], kinds: Mapping[str, _Kinds]) -> None:
 
 
 def refuse_deep(value: Any) -> None:
-    """Raise ValueError for JSON that is nested more than ``MOST_LEVELS`` deep: whoever walks it by recursion is
-    safe.
+    """Reject JSON that is too deep for recursive functions.
+
+    Raises:
+        ValueError: It is nested more than ``MOST_LEVELS`` deep.
     """
     level = [value]
     for _ in range(MOST_LEVELS):

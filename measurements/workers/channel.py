@@ -90,9 +90,7 @@ class Channel:
         return checked(answer)
 
     def stderr_tail(self) -> str:
-        """Return the end of what the child wrote to standard error: no more than the pipe holds, if others still
-        write.
-        """
+        """Return the end of the child's standard error, at most what the pipe holds if others still write."""
         for _ in range(_PIPE_READS):
             if self._errors not in self._selector.get_map() or not self._read_stderr():
                 break

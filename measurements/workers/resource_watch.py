@@ -34,8 +34,9 @@ def written_bytes(pid: int) -> int:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return what a process and all that it started have taken of the CPU, those that have ended among them; 0 where
-    the system does not say.
+    """Return the CPU seconds of a process and of all that it started, including those that have ended.
+
+    0 if the system does not tell.
     """
     # The fields behind the name, which may hold anything: utime, stime, cutime and cstime are the 14th to 17th of all.
     ticks = sum(sum(map(int, text.rpartition(")")[2].split()[11:15])) for text in _family(pid, "stat"))
@@ -71,22 +72,21 @@ def request_within(
     seconds: float,
     memory: float = math.inf,
 ) -> Message:
-    """Return the answer of a worker that may take ``seconds`` of the CPU for it, and WALL_CLOCK_TIMES as many of the
-    clock.
+    """Return the answer of a worker within ``seconds`` of CPU time and WALL_CLOCK_TIMES as many of the clock.
 
     Args:
-        worker: Is started if it does not run; that takes no time of its request.
-        payload: As of ``Worker.request``.
-        blobs: As of ``Worker.request``.
-        seconds: Of the CPU, of the worker and whatever it starts.
-        memory: Bytes that they may hold together.
+        worker: Is started if it does not run, which does not count towards the limits.
+        payload: As for ``Worker.request``.
+        blobs: As for ``Worker.request``.
+        seconds: Limit of the CPU seconds of the worker and its children.
+        memory: Limit of their memory in bytes.
 
     Returns:
-        As ``Worker.request``.
+        The answer, as from ``Worker.request``.
 
     Raises:
         WorkerLimitExceeded: The worker has been killed.
-        WorkerError: As ``Worker.request``, but for WorkerTimeout.
+        WorkerError: As for ``Worker.request``, except WorkerTimeout.
     """
     worker.start()
     watch = ResourceWatch(worker, memory, seconds)
@@ -102,8 +102,9 @@ def request_within(
 
 
 class ResourceWatch:
-    """Within it ``worker`` is killed once it holds more than ``memory`` bytes, or has taken more than ``seconds`` of
-    the CPU since it was entered; ``exceeded`` says afterwards which it was, "" for neither.
+    """Context that kills ``worker`` once it exceeds ``memory`` bytes, or ``seconds`` of CPU time since entry.
+
+    Afterwards ``exceeded`` says which of the two it was, "" for neither.
     """
 
     def __init__(self, worker: Worker, memory: float, seconds: float = math.inf) -> None:

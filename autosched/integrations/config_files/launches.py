@@ -36,8 +36,9 @@ class SmallLaunch:
 
 @dataclass(frozen=True)
 class _Operands:
-    """``a`` (rows, k) and ``b`` (experts, n, k) as stored; ``values`` computes what they stand for in float64, ``b`` as
-    (experts, k, n).
+    """Operands of a launch as stored, and as the numbers that they represent.
+
+    ``a`` is (rows, k) and ``b`` is (experts, n, k); ``values`` returns both in float64, ``b`` as (experts, k, n).
     """
 
     a: torch.Tensor

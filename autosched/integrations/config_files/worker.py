@@ -16,8 +16,10 @@ _origin = lru_cache(maxsize=8)(kernel_for)
 
 
 def handle(request: Message) -> Message:
-    """``format``, ``name`` (of a file), ``config``, ``device`` and ``verify`` to an outcome and the kernel's origin;
-    with ``layer`` and ``rows`` for ``name`` and ``verify``, to ESTIMATED ``seconds``, or None with a reason.
+    """Answer a request with the outcome of a configuration and the kernel's origin, or with an estimate.
+
+    The request has ``format``, ``name`` (of a file), ``config``, ``device`` and ``verify``. With ``layer`` and ``rows``
+    instead of ``name`` and ``verify``, the answer has ESTIMATED ``seconds``, or None with a reason.
     """
     import triton
 

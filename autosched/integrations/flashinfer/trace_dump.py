@@ -109,11 +109,13 @@ def documents(path: Path) -> Iterator[Any]:
 
 
 def problems(found: Sequence[Any], rows: Sequence[int]) -> tuple[Counter[Problem], Counter[str]]:
-    """Return the problems of ``found`` documents and how often each is computed; and those that are left out, by
-    reason.
+    """Return the problems of documents with the number of times that each is computed, and those left out, by reason.
 
-    An open axis has the sizes that workloads of its definition say, each as often as it is there; else those of
-    ``rows``, once each. Raises ValueError for definitions with open axes where neither says a size.
+    An open axis has the sizes in the workloads of its definition, each as often as it occurs there; without workloads,
+    it has those of ``rows``, once each.
+
+    Raises:
+        ValueError: Definitions have open axes, and neither workloads nor ``rows`` give a size.
     """
     workloads: dict[str, list[dict[str, int]]] = {}
     definitions: dict[str, Definition] = {}

@@ -92,9 +92,14 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
         self.measured: dict[Schedule, Measurement] = {}
 
     def autotune(self, *, skip_cache: bool = False) -> Any:
-        """Return the recorded winner of such a call on such a device, by the same source and versions; else, and with
-        ``skip_cache``, that of a search. Raises helion.exc.NoConfigFound, StoreError, and ValueError where the default
-        configuration itself does not pass.
+        """Return the recorded winner for this source, device and versions, or else that of a new search.
+
+        ``skip_cache`` always searches.
+
+        Raises:
+            helion.exc.NoConfigFound: No configuration passes.
+            StoreError: The store cannot be used.
+            ValueError: The default configuration itself does not pass.
         """
         with Store.open(self._database) as store:
             self._restore(store)

@@ -189,8 +189,7 @@ class _Tuning:
 def persist(
     database: str | Path | None = None, *, device: str | None = None, timeout: float = DEFAULT_TIMEOUT
 ) -> Persistence:
-    """Make every stock ``@triton.autotune`` kernel of this process read its choice from a database, without editing its
-    source.
+    """Make stock ``@triton.autotune`` kernels of this process read their choices from a database, without source edits.
 
     A choice is identified by the kernel's source, Triton's version, the GPU and the values of ``key=``. Times are
     stored per configuration, so that the list of configurations may change. Unknown keys are tuned by Triton and

@@ -1,6 +1,4 @@
-"""A Triton function as users write it: ``@triton.jit``, perhaps with ``@triton.heuristics`` and
-``@triton.autotune``.
-"""
+"""A Triton function as users write it: ``@triton.jit``, perhaps with Triton's heuristics and autotuner."""
 
 from __future__ import annotations
 

@@ -86,8 +86,9 @@ class SomeBlocks:
     made: CompiledCandidate
 
     def compare(self, emulation: Emulation) -> Comparison:
-        """Compare the elements that the blocks wrote; the status is ``unverified`` if the reference has none of
-        them.
+        """Compare the elements that the blocks wrote.
+
+        The status is ``unverified`` if the reference has none of them.
         """
         worst, compared, tensors = 0.0, 0, dict(self.outputs.call.tensors())
         for name, expected in self.outputs.expected.items():

@@ -39,8 +39,9 @@ class TritonProblem(Problem):
         return f"{self.operator} {self.arguments}"
 
     def operands(self) -> tuple[Operand, ...]:
-        """Return each tensor as unsigned integers of its element size: the description does not state which are
-        read.
+        """Return each tensor as unsigned integers of its element size.
+
+        The description does not state which tensors are read.
         """
         found = []
         for each in self.arguments.split():

@@ -46,11 +46,15 @@ _CANONICAL = {name.lower(): name for name in _SPELLINGS} | {
 
 
 def t1_document(path: str | Path) -> tuple[dict[str, Any], dict[Keys, int], Path]:
-    """Return the kernel of a T1 file as a document with the keys of a TOML file, their lines, and the folder of its
-    files.
+    """Return the kernel of a T1 file as a document like that of a TOML file.
 
-    Its reference is that of ``ReferenceArguments``, else the kernel itself at the parameters' defaults. Raises
-    KernelFileError for an invalid T1 file, and for T1 features without an equivalent in kernel files.
+    Its reference is that of ``ReferenceArguments``, else the kernel itself at the parameters' defaults.
+
+    Returns:
+        The document with the keys of a TOML file, their lines, and the folder of its files.
+
+    Raises:
+        KernelFileError: The T1 file is invalid, or uses T1 features without an equivalent in kernel files.
     """
     path = Path(path)
     text = read_text(path, DocumentTable({}, KeyPositions(path.name or str(path))), "")
@@ -238,8 +242,9 @@ class _T1:
         table.fail(f"arrays cannot be filled by {kind!r} here: use Constant, Random, Generator or File", "FillType")
 
     def _file(self, table: DocumentTable) -> Any:
-        """Return the numbers of a file next to the T1 file: .npy, raw values of the argument's type, or text with
-        spaces.
+        """Return the numbers of a file next to the T1 file.
+
+        It is .npy, raw values of the argument's type, or text with spaces.
         """
         name = table.text("DataSource")
         path = self.folder / name
@@ -300,9 +305,7 @@ class _T1:
         return {**launch_macros(self.values), "kernel_tuner": 1}
 
     def _translated(self, table: DocumentTable, key: str, text: str) -> str:
-        """Translate ``ProblemSize[0]`` to the name of the size, and ``max(filter_width)`` to a parameter's largest
-        value.
-        """
+        """Translate ``ProblemSize[0]`` to the size's name, and ``max(filter_width)`` to a parameter's largest value."""
         try:
             tree = ast.parse(text.strip(), mode="eval")
             return ast.unparse(_Names(self.values).visit(tree))

@@ -53,8 +53,9 @@ class Launches:
         return tuple(made)
 
     def steps(self, entries: Sequence[str], arguments: Sequence[KernelArgument]) -> tuple[PipelineStep, ...]:
-        """Return the steps of a pipeline with their arguments; a step that names none has all arguments that are
-        parameters.
+        """Return the steps of a pipeline with their arguments.
+
+        A step that names none has all arguments that are parameters.
         """
         tables = self._top.tables("step")
         by_name = {a.name: a for a in arguments if a.kind != "constant"}

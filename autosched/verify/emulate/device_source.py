@@ -38,8 +38,9 @@ def nvcc() -> str | None:
 
 
 def ptx_by_nvcc(file: Path, arch: str, options: Sequence[str] = ()) -> tuple[str | None, str]:
-    """Return the PTX of a CUDA file with line information, and the compiler's messages; the PTX is None if compiling
-    fails.
+    """Return the PTX of a CUDA file with line information, and the compiler's messages.
+
+    The PTX is None if compiling fails.
     """
     with tempfile.TemporaryDirectory(prefix="autosched-nvcc-") as folder:
         # A file, not /dev/stdout: for some architectures nvcc lets ptxas read its output.
@@ -110,8 +111,9 @@ def _with_literals(text: str, blank: str, start: int, end: int) -> str:
 
 
 def _item(blank: str, start: int, end: int) -> tuple[int, int]:
-    """Return the end of the item that begins at ``start``, and the position of its body's opening bracket (-1:
-    none).
+    """Return the end of the item that begins at ``start``, and the position of its body's opening bracket.
+
+    The position is -1 for an item without a body.
     """
     depth, opening = 0, -1
     for at in range(start, end):

@@ -55,8 +55,9 @@ class RaceRule:
 
 @dataclass(frozen=True)
 class Raced:
-    """The ``ratios`` of the challenger's time to the incumbent's, one per pair of neighbouring times; ``out`` if the
-    first launches decided.
+    """The ``ratios`` of the challenger's time to the incumbent's, one per pair of neighbouring times.
+
+    ``out`` is true if the first launches decided.
     """
 
     ratios: tuple[float, ...]

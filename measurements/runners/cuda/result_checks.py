@@ -73,8 +73,10 @@ class ResultChecks:
         return most
 
     def error(self, slot: Slots, data: ProblemData) -> tuple[float, int, int]:
-        """Return the largest error over its tolerance in an output's first copy, the number of wrong elements, and the
-        first.
+        """Return the errors of an output's first copy.
+
+        Returns:
+            The largest error over its tolerance, the number of wrong elements, and the first of them.
         """
         name, found = slot.operand.name, slot.array(0)
         arguments = (found, data.reference[name], data.tolerance[name], np.uint64(slot.operand.size))
@@ -87,8 +89,9 @@ class ResultChecks:
         return (dtype.load(one) if dtype is not None and dtype.is_float else one)[0].item()
 
     def expect_undamaged(self, program: LoadedModule, data: ProblemData) -> None:
-        """Check that inputs are unchanged, zeroed workspaces are zero again, and nothing was written after any
-        array.
+        """Check that only outputs were written.
+
+        Inputs must be unchanged, zeroed workspaces zero again, and the memory after every array unwritten.
         """
         for slot in program.slots:
             operand = slot.operand

@@ -232,10 +232,12 @@ class CudaRunner(PoolRunner):
         return tuple(entrants)
 
     def outputs(self, candidate: Candidate) -> dict[str, npt.NDArray[Any]] | Measurement:
-        """Return the unchecked outputs of one launch on the inputs of ``options.seed``, or a measurement with the
-        reason.
+        """Return the unchecked outputs of one launch on the inputs of ``options.seed``, or a failed measurement.
 
-        Arrays are by the outputs' names, in storage types. Raises RunnerStopped.
+        Arrays are by the outputs' names, in storage types.
+
+        Raises:
+            RunnerStopped: The runner was stopped.
         """
         program = runnable(
             candidate,

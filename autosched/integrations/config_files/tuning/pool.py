@@ -74,8 +74,9 @@ class VerifierPool:
         return self._known[key]
 
     def counted(self, layer: Layer, rows: int, config: Mapping[str, int], device: Device) -> float | None:
-        """Estimate a batch by counts of the compiled kernel, in one of the processes; what was counted is not counted
-        again.
+        """Estimate the time of a batch from counts of the compiled kernel, in one of the processes.
+
+        Counts are cached.
 
         Args:
             layer: Experts, sizes and types.

@@ -1,5 +1,6 @@
-"""Tuned layers in the trial store: a problem for each layer and batch size, a trial for its configuration and for the
-package's default.
+"""Tuned layers in the trial store.
+
+Each layer and batch size is a problem; its trials are the chosen configuration and the package's default.
 """
 
 from __future__ import annotations

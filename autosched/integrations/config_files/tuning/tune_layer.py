@@ -83,11 +83,11 @@ def tune_layer(
     measure: Measure | None = None,
     told: Callable[[str], None] = lambda note: None,
 ) -> TunedLayer:
-    """Return for each batch size one of the model's ``candidates``: the fastest sound one, or the package's default
-    where the gain over it is within noise.
+    """Choose a configuration for each batch size among the model's ``candidates``.
 
-    Times are those of ``measure``, or, without a GPU, estimates from counts of the compiled kernel. Configurations that
-    spill registers come last then.
+    It is the fastest sound one, or the package's default if the gain over that is within noise. Times are those of
+    ``measure`` or, without a GPU, estimates from counts of the compiled kernel. Configurations that spill registers
+    then come last.
 
     Args:
         layer: Experts, sizes and types.
@@ -168,8 +168,9 @@ class _Examined:
 def _choice(
     sound: Sequence[_Examined], default: _Examined | None, rows: int, format: Format, timed: _Timed | None
 ) -> LayerChoice:
-    """Return the fastest, or the default where that is as fast within noise; ``default`` is None where none is
-    known.
+    """Return the fastest, or the default if that is as fast within noise.
+
+    ``default`` is None if none is known.
     """
     seconds = [timed(s.config) for s in sound] if timed is not None else _estimates(sound)
     order = [(timed is None and s.spills, t) for s, t in zip(sound, seconds, strict=True)]
@@ -191,8 +192,9 @@ def _choice(
 
 
 def _estimates(examined: Sequence[_Examined]) -> list[float]:
-    """Return seconds of each by counts, or by sizes if one has no counts: an estimate is compared with its like
-    alone.
+    """Return the seconds of each by counts, or of all by sizes if one has no counts.
+
+    The two kinds of estimates must not be compared with each other.
     """
     counted = [each.counted for each in examined if each.counted is not None]
     return counted if len(counted) == len(examined) else [each.by_sizes for each in examined]

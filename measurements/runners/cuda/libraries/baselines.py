@@ -163,8 +163,9 @@ def _tensor_call(
 
 
 def _tensor(torch: Any, array: Any, kind: str) -> Any:
-    """Return the same memory as a tensor. torch accepts signed integers of any size, and cupy stores bf16 as
-    its bits.
+    """Return the same memory as a torch tensor.
+
+    torch accepts signed integers of any size, and cupy stores bf16 as its bits.
     """
     storage = np.dtype(array.dtype)
     signed = array.view(np.dtype(f"i{storage.itemsize}")) if storage.kind == "u" and storage.itemsize > 1 else array

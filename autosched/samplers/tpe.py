@@ -85,9 +85,7 @@ class OptunaSampler(Sampler):
             self._times[schedule] = min(value, self._times.get(schedule, math.inf))
 
     def _proposed(self) -> Schedule | None:
-        """Return what Optuna suggests, if that is legal and new within a few tries; else the last suggestion,
-        repaired.
-        """
+        """Return Optuna's suggestion if one of a few is legal and new; else the last one, repaired."""
         for _ in range(_TRIES):
             trial = self._study.ask()
             suggestion = self._suggested(trial)
@@ -118,8 +116,9 @@ class OptunaSampler(Sampler):
         return schedule
 
     def _suggested(self, trial: Trial) -> Schedule:
-        """Return a template and its parameters, chosen by Optuna in this order; for an enqueued trial, the ones it
-        holds.
+        """Return a template and its parameters, chosen by Optuna in this order.
+
+        For an enqueued trial, return those that it holds.
         """
         template = trial.suggest_categorical(_TEMPLATE, tuple(self._space.members))
         items: list[tuple[str, Value]] = []

@@ -60,8 +60,9 @@ def everything(space: SearchSpace) -> frozenset[str]:
 
 
 def seconds(schedule: Schedule) -> float:
-    """Return a time that is smallest, 1 us, at x = 8, y = 32, letter b; a schedule of ``flat`` takes as long as one of
-    ``toy`` with y = 32, and longer with less depth.
+    """Return a time that is smallest, 1 us, at x = 8, y = 32, letter b.
+
+    A schedule of ``flat`` takes as long as one of ``toy`` with y = 32, and longer with less depth.
     """
     if schedule.template == "flat":
         same = Schedule("toy", (("x", schedule["x"]), ("y", 32), ("letter", schedule["letter"])))

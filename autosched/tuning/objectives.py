@@ -103,8 +103,9 @@ class Objectives:
 
     @property
     def weights(self) -> tuple[tuple[float, ...], ...]:
-        """Return weights of the objectives, from each one alone to equal ones. Their optima spread over the Pareto
-        front.
+        """Return weights of the objectives, from each one alone to equal ones.
+
+        Their optima spread over the Pareto front.
         """
         n = len(self.directions)
         steps = _STEPS[n]

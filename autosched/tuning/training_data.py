@@ -81,8 +81,9 @@ def usable(data: TrainingData) -> TrainingData:
 
 
 def observations_of(trials: Iterable[Trial], left_out: dict[str, int]) -> list[Observations]:
-    """Return the times of ``trials``, which have the same provenance. Skipped trials are counted in ``left_out`` by
-    reason.
+    """Return the times of ``trials``, which have the same provenance.
+
+    Skipped trials are counted in ``left_out`` by reason.
     """
 
     def leave_out(reason: str, times: int) -> None:

@@ -63,8 +63,10 @@ def write_csv(path: str | Path, table: Sequence[Row]) -> None:
 
 
 def best_by(table: Sequence[Row], objective: str, direction: Direction = "min") -> Row | None:
-    """Return the row that is best by one column; None if no row has a number there. Raises ValueError for an unknown
-    column.
+    """Return the row that is best by one column; None if no row has a number there.
+
+    Raises:
+        ValueError: There is no such column.
     """
     usable = _usable(table, {objective: direction})
     sign = 1 if direction == "min" else -1

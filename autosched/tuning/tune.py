@@ -131,8 +131,9 @@ def _restricted(problem: Problem, backend: backends.Backend, rule: OrderRule) ->
 
 @contextmanager
 def _opened(options: TuneOptions, backend: backends.Backend) -> Iterator[Store]:
-    """Open the database, which is created if missing, and the compilers' cache. Invalid input leaves no files
-    behind.
+    """Open the database, which is created if missing, and the compilers' cache.
+
+    Invalid input leaves no files behind.
     """
     from measurements.store.store import Store, StoreError  # imports sqlalchemy, which the loop itself does not need
 
@@ -219,8 +220,9 @@ def _tuner(
 
 
 def _in_flight_limit(backend: backends.Backend, workers: int | None) -> InFlightLimit:
-    """Return a limit from costs on a GPU. Elsewhere the limit is fixed, so that a seed tries the same on every
-    machine.
+    """Return a limit from costs on a GPU.
+
+    Elsewhere the limit is fixed, so that a seed tries the same schedules on every machine.
     """
     if backend.runner.provenance is not Provenance.MEASURED:
         return InFlightLimit()

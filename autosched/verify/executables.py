@@ -67,8 +67,9 @@ def _run(launch: ExecutableLaunch, item: LaunchRun, time_limit: float, *, commit
 
 
 def verdict_of_executable(result: ExecutableResult) -> Verdict:
-    """Return the verdict on an executable: faults come first, then features that are not emulated, then its exit
-    status.
+    """Return the verdict on an executable.
+
+    Faults come first, then features that are not emulated, then its exit status.
     """
     findings = tuple(f.finding for f in result.findings if f.finding is not None)
     emulation = Emulation("ok", {}, (), (), (), run_seconds=result.emulated_seconds).with_findings(findings)

@@ -300,9 +300,13 @@ class LoweringConfig:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``#iree_gpu.lowering_config<{...}>``, keys in any order; any may be left out, and ``expand_dims`` may be
-        called ``expand_iteration_space``. Raises LayoutSyntaxError with the position, or ValueError where the fields
-        do not make a config.
+        """Read ``#iree_gpu.lowering_config<{...}>``.
+
+        Keys may be in any order and left out; ``expand_dims`` may be called ``expand_iteration_space``.
+
+        Raises:
+            LayoutSyntaxError: The syntax is wrong; the message has the position.
+            ValueError: The fields do not make a config.
         """
         return parse_attribute(text, cls._read)
 

@@ -89,8 +89,14 @@ class TextReader:
         return tuple(values)
 
     def fields(self, known: Mapping[str, Callable[[], Any]], closing: str, optional: Collection[str] = ()) -> Any:
-        """``name = value, ...`` up to and with ``closing``, as a dict: at least one of the ``known`` fields, each at
-        most once, in any order, and all that are not ``optional``; ``known`` gives the reader of each value.
+        """Read ``name = value, ...`` up to and with ``closing``, as a dict.
+
+        Each field may occur once, in any order.
+
+        Args:
+            known: Reader of the value of each field; at least one field must occur.
+            closing: Text behind the last field.
+            optional: Fields that may be missing.
         """
         found: dict[str, Any] = {}
         while True:
@@ -136,8 +142,10 @@ class TextReader:
 
 
 def parse_attributes(text: str, read: Callable[[TextReader], T]) -> dict[str, T]:
-    """Return the attributes of ``text`` by name, in order: ``#name = attribute`` any number of times, and at the end
-    possibly one without a name (""). ``read`` reads one; a later one may refer to earlier ones by name.
+    """Return the attributes of ``text`` by name, in order.
+
+    The text is ``#name = attribute`` any number of times, and at the end possibly an attribute without a name ("").
+    ``read`` reads one; a later one may refer to earlier ones by name.
     """
     reader = TextReader(text)
     while True:

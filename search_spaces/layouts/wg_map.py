@@ -224,12 +224,14 @@ class WgMap:
     # Lowering
 
     def to_nested(self, shape: Sequence[int], fragment: NestedLayout) -> NestedLayout:
-        """Return the layout of the whole tile when each subgroup works through its data fragment by fragment: subgroup
-        and batch levels in front of an intrinsic's ``fragment`` layout.
+        """Return the layout of the whole tile if each subgroup works through its data fragment by fragment.
 
-        Raises ValueError if the fragment distributes over subgroups, does not divide sg_data, or if sub-tiles go
-        round-robin (more than one round over more than one subgroup): then a subgroup's data is not a nested tile, and
-        each slab of sg_layout * sg_data has its own layout.
+        It has subgroup and batch levels in front of an intrinsic's ``fragment`` layout.
+
+        Raises:
+            ValueError: The fragment distributes over subgroups or does not divide sg_data, or sub-tiles are distributed
+                round-robin (more than one round over more than one subgroup). In the last case a subgroup's data is not
+                a nested tile, and each slab of sg_layout * sg_data has its own layout.
         """
         rounds, sharers = self.rounds(shape), self.sharers(shape)
         if fragment.rank != 2 or any(n != 1 for n in fragment.subgroup_tile):
@@ -266,10 +268,15 @@ class WgMap:
 
     @staticmethod
     def parse(text: str) -> WgMap:
-        """Read ``#xetile.wg_map<...>`` or ``#xetile.tile_attr<wg = ..., order = [..]>``, the last one where ``text``
-        names several as ``#alias = ...``; ``wg`` is a map or the alias of one. The appendices leave out ``xetile.``,
-        and so may the text. A ``tile_attr`` without ``wg`` is a tile of one subgroup: map ([1, 1], [1, 1]), which gives
-        that subgroup all of any tile. Raises LayoutSyntaxError with the position, or ValueError.
+        """Read ``#xetile.wg_map<...>`` or ``#xetile.tile_attr<wg = ..., order = [..]>``.
+
+        It is the last one if ``text`` names several as ``#alias = ...``; ``wg`` is a map or the alias of one.
+        ``xetile.`` may be left out, as in the RFC's appendices. A ``tile_attr`` without ``wg`` is a tile of one
+        subgroup: map ([1, 1], [1, 1]), which gives that subgroup all of any tile.
+
+        Raises:
+            LayoutSyntaxError: The syntax is wrong; the message has the position.
+            ValueError: The numbers do not make a map.
         """
         return parse_attribute(text, _read)
 

@@ -54,33 +54,36 @@ F16_PRODUCTS = 8  # along k, that tensor cores of sm_80 add up at a time (Fasi e
 
 @dataclass(frozen=True)
 class Matmul(Problem):
-    """``out[b] = activation(scales * (a[b] @ b[b]) + bias)`` with a of m x k, b of k x n, out of m x n, for ``batch``
-    matrices.
+    """A batch of matmuls: ``out[b] = activation(scales * (a[b] @ b[b]) + bias)`` for each of ``batch`` matrices.
 
-    ``order_a`` and ``order_b`` are storage orders (the XeTile ``order``): "row" is row-major, "col" column-major; out
-    is row-major. 8-bit types have ``order_b`` "col" by default: along k, as tensor cores read them. ``b`` has the type
-    of ``a``, and so has ``out`` by default, but 8-bit floats give bf16, and i8 gives i32, its exact sums. ``acc`` is
-    what tensor cores add up in: f32, of i8 i32, and of f16 also f16, which holds nothing beyond 65504. The bias has n
-    elements of the output's type and is added to every row. ``precision`` concerns f32 inputs: "tf32" lets tensor cores
-    round them to tf32, "ieee" does not. gelu is the exact one, with erf.
+    a is m x k, b is k x n, out is m x n. ``order_a`` and ``order_b`` are storage orders (the XeTile ``order``): "row"
+    is row-major, "col" column-major; out is row-major. For 8-bit types ``order_b`` is "col" by default, contiguous
+    along k, as tensor cores read them. ``b`` has the type of ``a``, and so has ``out`` by default, except that 8-bit
+    floats give bf16, and i8 gives i32, its exact sums. ``acc`` is the type in which tensor cores accumulate: f32; i32
+    for i8; for f16 also f16, which overflows beyond 65504. The bias has n elements of the output's type and is added to
+    every row. ``precision`` concerns f32 inputs: "tf32" lets tensor cores round them to tf32, "ieee" does not. gelu is
+    the exact one, with erf.
 
-    ``scale`` says what scales there are, for 8-bit types: "none"; "tensor", one f32 for all of a and one for all of b;
-    "row_column", one for each row of a (batch, m) and one for each column of b (batch, n); of 8-bit floats also
-    "block", one for each row and 128 of k (batch, m, k / 128) and one for each 128 columns and 128 of k (batch,
-    n / 128, k / 128), rounded up, which scale the sums of 128 products before those are added up in f32. i8 gives bf16
-    by default where there are scales.
+    ``scale`` selects the scales of 8-bit types: "none"; "tensor", one f32 for all of a and one for all of b;
+    "row_column", one for each row of a (batch, m) and one for each column of b (batch, n); for 8-bit floats also
+    "block", one for each row and 128 elements of k (batch, m, k / 128) and one for each 128 columns and 128 elements of
+    k (batch, n / 128, k / 128), rounded up. Block scales multiply the sums of 128 products before these are accumulated
+    in f32. With scales, i8 gives bf16 by default.
 
     The block-scaled types "mxf8", "mxf4" and "nvf4" (``hardware.block_scaling``) have a scale for every block of 32, or
-    16, numbers along k: ``block_scale_a`` for each row of a, ``block_scale_b`` for each column of b, laid out as
-    ``scale_order`` says: "row", (batch, lines, k / block), or "tiled", as cuBLAS and torch._scaled_mm take them
-    (``operators.block_scales``). They need ``order_a`` "row", ``order_b`` "col" and whole blocks along k. Two numbers
-    of 4 bits lie in a byte. ``scale`` adds f32 scales to them, such as the one of nvf4 that a tensor has.
+    16, numbers along k: ``block_scale_a`` for each row of a, ``block_scale_b`` for each column of b. ``scale_order`` is
+    their layout: "row", (batch, lines, k / block), or "tiled", as cuBLAS and torch._scaled_mm take them
+    (``operators.block_scales``). They need ``order_a`` "row", ``order_b`` "col" and whole blocks along k. Two 4-bit
+    numbers are stored in a byte. ``scale`` adds f32 scales to them, such as the tensor-wide one of nvf4.
 
     With a ``reduction`` there is a second output, ``reduced`` in f32: the sum or the maximum of each row (batch, m) or
-    of each column (batch, n) of the result, before that is rounded to the output's type (XeTile RFC, appendix 2.2).
-    NaN wins every maximum, as in numpy.
-    ``dtype`` is another name of ``a`` for those who make a problem.
-    Raises ValueError for sizes below 1, unknown names, and combinations that no kernel computes.
+    of each column (batch, n) of the result, before that is rounded to the output's type (XeTile RFC, appendix 2.2). NaN
+    wins every maximum, as in numpy.
+
+    ``dtype`` is another name of ``a`` for the constructor.
+
+    Raises:
+        ValueError: A size is below 1, a name is unknown, or no kernel computes the combination.
     """
 
     operator: ClassVar[str] = "matmul"
@@ -612,8 +615,9 @@ class Matmul(Problem):
         return allowed
 
     def _exact(self, a: FloatArray, b: FloatArray, bias: FloatArray) -> npt.NDArray[np.bool_]:
-        """Return which elements of out are sums of integers that the accumulator, and tf32 for the factors, represent
-        exactly.
+        """Return which elements of out are exact.
+
+        They are the sums of integers that the accumulator, and tf32 for the factors, represent exactly.
         """
         rows, columns = cases.whole_lines(a)[..., :, None], cases.whole_lines(b.swapaxes(-1, -2))[..., None, :]
         exact: npt.NDArray[np.bool_] = rows & columns & (cases.whole_lines(bias[:, None]))

@@ -124,8 +124,11 @@ class Problem(ABC):
         return False
 
     def check_outputs(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> str | None:
-        """Return what is wrong with stored ``outputs``, "" for nothing, of a problem that checks them itself; None for
-        one whose outputs are compared with ``reference``.
+        """Return what is wrong with stored ``outputs``, if the problem checks them itself.
+
+        Returns:
+            An error message, "" for correct outputs, or None for a problem whose outputs are compared with
+            ``reference``.
         """
         return None
 
@@ -154,8 +157,9 @@ class Problem(ABC):
         return ()
 
     def at_other_sizes(self, values: Mapping[str, Any]) -> tuple[Self, ...]:
-        """Return problems that the kernel of a schedule with these ``values`` must serve, too: with dynamic sizes at
-        and around the edges of its tiles, and scalars at the ends of their ranges.
+        """Return further problems that the kernel of a schedule with these ``values`` must compute correctly.
+
+        They have dynamic sizes at and around the edges of its tiles, and scalars at the ends of their ranges.
         """
         return ()
 
@@ -212,8 +216,9 @@ class Problem(ABC):
         return sum(o.bytes for o in self.operands())
 
     def metrics(self, config: Mapping[str, int | str], seconds: float) -> Mapping[str, float]:
-        """Return what else a launch of ``seconds`` means for people, by name and unit ("GB/s"); ``config`` holds at
-        least the parameters of the schedule. FLOP/s or bytes a second are shown anyway.
+        """Return further metrics of a launch of ``seconds``, by name and unit ("GB/s").
+
+        ``config`` holds at least the parameters of the schedule. FLOP/s or bytes per second are shown anyway.
         """
         return {}
 
@@ -228,8 +233,9 @@ class Problem(ABC):
         return False
 
     def remedy_of_unset(self, name: str) -> str:
-        """Return what a user can do where a kernel reads the array ``name`` before anybody has written it; "" where the
-        kernel is not the user's.
+        """Return what a user can do if a kernel reads the array ``name`` before it is written.
+
+        "" if the kernel is not the user's.
         """
         return ""
 
@@ -259,8 +265,9 @@ class Problem(ABC):
         yield from self.stress_inputs(seed)
 
     def parts(self, places: Indices) -> Iterator[ProblemPart]:
-        """Smaller problems that together compute the elements of the first output at ``places`` (ascending, in memory
-        order); none where an element needs too much of the rest.
+        """Return smaller problems that together compute the elements of the first output at ``places``.
+
+        ``places`` are ascending, in memory order. There are none if an element depends on too much of the rest.
         """
         return iter(())
 
@@ -299,8 +306,10 @@ class Problem(ABC):
 
 @dataclass(frozen=True, eq=False)
 class ProblemPart:
-    """``problem`` computes ``outputs`` of the large one from its ``inputs``: for each operand of ``problem``, in its
-    shape, the places of the large array, in memory order.
+    """A smaller problem, and where its operands are in those of the large one.
+
+    ``problem`` computes ``outputs`` of the large problem from its ``inputs``. Both hold, for each operand of
+    ``problem`` and in its shape, indices into the large array, in memory order.
     """
 
     problem: Problem

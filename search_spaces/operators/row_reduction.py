@@ -455,9 +455,11 @@ class RmsNorm(_Norm):
             return {"out": x}
 
     def _allowed(self, inputs: Mapping[str, Array], reference: FloatArray) -> FloatArray:
-        """Half of the ``sum_growth`` roundings of the sum of squares (the square root halves them) and 16 more for the
-        reciprocal square root and the products, relative to the result. A subnormal x * scale is rounded by up to
-        2^-149, which the weight multiplies. Then rounding to the output type.
+        """Return the allowed errors.
+
+        Relative to the result, they are half of the ``sum_growth`` roundings of the sum of squares (the square root
+        halves them) and 16 more for the reciprocal square root and the products. A subnormal x * scale is rounded by up
+        to 2^-149, which the weight multiplies. Rounding to the output type is added.
         """
         relative = (sum_growth(self.columns) / 2 + 16.0) * _UNIT
         with np.errstate(invalid="ignore"):
@@ -468,8 +470,9 @@ class RmsNorm(_Norm):
 
 
 class _Moments(NamedTuple):
-    """Statistics of rows in float64: their means, the centred rows, the reciprocal of the deviation, and the root of
-    the sum of squares.
+    """Statistics of rows in float64.
+
+    They are the means, the centred rows, the reciprocal of the deviation, and the root of the sum of squares.
     """
 
     mean: FloatArray
@@ -480,10 +483,14 @@ class _Moments(NamedTuple):
 
 @dataclass(frozen=True)
 class LayerNorm(_Norm):
-    """``out = (x - mean) / sqrt(variance + eps) * weight + bias`` for each row; the variance is that of the row
-    (divided by its length); weight and bias have one element of x's type a column.
-    Raises ValueError as RowProblem does, for an eps that is negative or not a number, and for an eps of 0 with a single
-    column, whose variance is 0.
+    """``out = (x - mean) / sqrt(variance + eps) * weight + bias`` for each row.
+
+    The variance is that of the row (divided by its length). Weight and bias have one element of x's type for each
+    column.
+
+    Raises:
+        ValueError: As for RowProblem; also for an eps that is negative or NaN, and for an eps of 0 with a single
+            column, whose variance is 0.
     """
 
     operator: ClassVar[str] = "layernorm"

@@ -21,11 +21,14 @@ Value = int | str
 
 @dataclass(frozen=True)
 class Parameter:
-    """A named finite domain. ``ordinal`` values are in their natural order (neighbours are adjacent ones);
-    ``categorical`` values have no order (every other value is a neighbour).
+    """A named finite domain.
 
-    Raises ValueError for an empty domain, a value given twice, mixed types, or a default or ``before`` outside
-    the domain.
+    ``ordinal`` values are in their natural order (neighbours are adjacent ones); ``categorical`` values have no order
+    (every other value is a neighbour).
+
+    Raises:
+        ValueError: The domain is empty, a value occurs twice, types are mixed, or a default or ``before`` is outside
+            the domain.
     """
 
     name: str
@@ -116,8 +119,9 @@ class Parameter:
 
     @property
     def encoded_names(self) -> tuple[str, ...]:
-        """Return the names of the columns of ``encode``: the parameter itself, or ``name=value`` per value of a
-        categorical.
+        """Return the names of the columns of ``encode``.
+
+        They are the parameter itself, or ``name=value`` for each value of a categorical parameter.
         """
         if self.kind == "categorical":
             return tuple(f"{self.name}={value}" for value in self.values)

@@ -16,9 +16,11 @@ from search_spaces.spaces.schedule import Schedule
 
 @dataclass(frozen=True)
 class Stratum:
-    """A part of a space: the legal schedules of ``template`` with ``values`` for the parameters that its space is
-    stratified by and covers; all of them where there are none. ``ranks`` are theirs in the space of the template.
-    ``share`` of the draws is its own, relative to other strata, after the first.
+    """A part of a space: the legal schedules of ``template`` with certain ``values``.
+
+    ``values`` are those of the parameters that stratify the template's space; without any, the part is the whole.
+    ``ranks`` are its ranks in the space of the template. ``share`` is its share of the draws after the first, relative
+    to other strata.
     """
 
     template: str

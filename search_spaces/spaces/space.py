@@ -173,8 +173,9 @@ class Space:
 
     @cached_property
     def strata(self) -> tuple[Stratum, ...]:
-        """The parts with each combination of values of ``stratifying`` that leaves legal schedules; the whole where
-        that is empty.
+        """Return the parts with each combination of values of ``stratifying`` that leaves legal schedules.
+
+        Without stratifying parameters, return the whole space.
         """
         if not self.stratifying:
             return (Stratum(self.name, (), range(self.count())),) if self.count() else ()
@@ -230,8 +231,10 @@ class Space:
         return self.schedules(self.unrank(draw_ranks(self.count(), n, seed, replace)))
 
     def unrank(self, ranks: Sequence[int] | npt.NDArray[Any]) -> Columns:
-        """Return the configurations with these ranks, a bijection from [0, count()). Raises ValueError for a rank
-        outside.
+        """Return the configurations with these ranks, a bijection from [0, count()).
+
+        Raises:
+            ValueError: A rank is out of range.
         """
         codes = self._tree.unrank(ranks)
         return Columns.coded(codes, {p.name: p.values for p in self._narrowed.values()}, len(ranks))

@@ -27,8 +27,10 @@ JUMP = 0.05  # probability that a mutant is a random schedule of another stratum
 
 
 class UnionSpace:
-    """All schedules of ``spaces``, each the space of another template. Raises ValueError for no spaces and for two of
-    one template.
+    """All schedules of ``spaces``, each the space of another template.
+
+    Raises:
+        ValueError: There are no spaces, or two of one template.
     """
 
     def __init__(self, spaces: Iterable[Space]) -> None:
@@ -67,8 +69,9 @@ class UnionSpace:
         return self._at([(i, next(drawn_of[i])) for i in turns])
 
     def _turns(self, n: int, seed: int, replace: bool) -> list[int]:
-        """Return the stratum of each of ``n`` draws: draw j of a stratum comes at the time j / its share + a random
-        start.
+        """Return the stratum of each of ``n`` draws.
+
+        Draw j of a stratum comes at the time j / its share + a random start.
         """
         draw_ranks(1, min(n, 0), seed)  # raises for negative values
         starts = (np.random.PCG64(seed).random_raw(len(self.strata)) >> np.uint64(11)) * 2.0**-53
@@ -138,8 +141,9 @@ class UnionSpace:
         return self._member(schedule).neighbours(schedule, limit)
 
     def mutate(self, schedules: Sequence[Schedule], rng: np.random.Generator, rate: float = 0.15) -> list[Schedule]:
-        """One mutant of each schedule: of its own template, or with probability ``JUMP`` a random schedule of another
-        stratum.
+        """Return one mutant of each schedule.
+
+        It is of the same template or, with probability ``JUMP``, a random schedule of another stratum.
         """
         neighbourhood.check_rate(rate)
         jumps = (rng.random(len(schedules)) < JUMP).tolist()

@@ -13,8 +13,9 @@ from search_spaces.hardware.devices import device as device_row
 
 @dataclass(frozen=True)
 class UsableGpus:
-    """The ``numbers`` of GPUs to use and their ``device``; if there are none, ``why_not`` is one line with the
-    reason.
+    """The ``numbers`` of GPUs to use and their ``device``.
+
+    If there are none, ``why_not`` is one line with the reason.
     """
 
     numbers: tuple[int, ...] = ()

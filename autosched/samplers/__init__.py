@@ -56,8 +56,8 @@ def _tpe(space: SearchSpace, *, seed: int, estimates: Estimates | None, threads:
     return OptunaSampler(space, seed)
 
 
-BRUTE_FORCE = "brute_force"  # everything, in random order: what comes first is a fair sample of the rest
-MODEL = "model"  # what the estimates put first: nothing is learned from results
+BRUTE_FORCE = "brute_force"  # all schedules in random order, so that the first ones are a fair sample
+MODEL = "model"  # schedules in the order of their estimates; learns nothing from results
 _OURS: dict[str, Factory] = {
     "bayes": _bayes,
     "evolution": _evolution,
@@ -95,7 +95,7 @@ def sampler(
         A sampler to which nothing has been reported yet.
 
     Raises:
-        ValueError: An unknown name, a package's sampler that cannot be loaded or is none, or a seed that is not a
+        ValueError: An unknown name, a package's sampler that cannot be loaded or is not one, or a seed that is not a
             non-negative integer.
     """
     check(name, seed)

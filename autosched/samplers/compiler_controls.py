@@ -19,9 +19,10 @@ from search_spaces.templates.compiler_controls import (
 )
 
 ADVISER = "compiler_controls"  # name of their source, in trials
-SHARE = 0.1  # of the trials
+SHARE = 0.1  # fraction of the trials
 INCUMBENTS = 3  # fastest schedules whose controls are varied
-_PATIENCE = 4  # proposals of too small an expected gain, after which the controls follow: before such a search ends
+# Consecutive proposals of too small an expected gain before controls are varied, while the search still runs.
+_PATIENCE = 4
 
 
 class ControlsSampler(Sampler):
@@ -60,6 +61,7 @@ class ControlsSampler(Sampler):
 
     @property
     def expected_gain(self) -> float:
+        """Expected gain of the sampler's last proposal; infinite after proposals with other controls."""
         return math.inf if self._last_varied else self._sampler.expected_gain
 
     @property

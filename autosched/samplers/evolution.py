@@ -32,17 +32,17 @@ from search_spaces.arrays import FloatArray
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
-_FEWEST_ROWS = 2  # what a model needs
+_FEWEST_ROWS = 2  # minimum for training a model
 
 
 class Model(Protocol):
     """A fitted model that predicts times."""
 
     def predict(self, X: Matrix) -> FloatArray:
-        """Logarithm of the time of each row of X [n, d], up to a constant, [n]."""
+        """Return the logarithm of the time of each row of X [n, d], up to a constant, [n]."""
 
 
-Fit = Callable[[Matrix, FloatArray], Model]  # rows [n, d] and their seconds [n]; the same in, the same model out
+Fit = Callable[[Matrix, FloatArray], Model]  # of rows [n, d] and their seconds [n]; deterministic
 
 
 @dataclass(frozen=True)

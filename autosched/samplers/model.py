@@ -16,8 +16,8 @@ from measurements.trials.measurement import Measurement
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
-DISTANCE = 2  # parameters in which the first proposals differ: near ones are compiled to the same registers
-SPREAD = 48  # proposals that do
+DISTANCE = 2  # parameters in which the first proposals differ, since similar ones compile to the same registers
+SPREAD = 48  # number of these proposals
 
 
 class ModelSampler(Sampler):
@@ -37,7 +37,7 @@ class ModelSampler(Sampler):
         self._unseen = UnvisitedPool(space, seed)
         self._estimates = estimates if estimates is not None and estimates.has_times else None
         self._num_estimated = 0
-        self._ranked: list[Schedule] | None = None  # the next one last
+        self._ranked: list[Schedule] | None = None  # in reverse: the next one is last
         self._best = math.inf  # log seconds
         self._gain = math.inf
 

@@ -52,7 +52,7 @@ class ScalarizedSampler(Sampler):
             self._pending.update(new)
             proposals += new
         else:
-            self._samplers[0].ask(min(n, 0))  # which refuses a negative number
+            self._samplers[0].ask(min(n, 0))  # raises ValueError for a negative number
         return proposals
 
     def tell(self, schedule: Schedule, measurement: Measurement) -> None:

@@ -24,7 +24,7 @@ _TEMPLATE = "template"  # the other parameters that Optuna knows have a dot in t
 _TRIES = 3  # suggestions per proposal before the last one is repaired
 _RANDOM = 256  # random schedules that a repair chooses from
 _BEST = 4  # best schedules whose neighbours a repair chooses from
-_NEIGHBOURS = 32  # of each of them
+_NEIGHBOURS = 32  # neighbours of each of these
 
 
 class OptunaSampler(Sampler):
@@ -132,7 +132,7 @@ class OptunaSampler(Sampler):
         return Schedule(template, tuple(items))
 
     def _params(self, schedule: Schedule) -> dict[str, Value]:
-        """Return what Optuna chooses where it chooses ``schedule``."""
+        """Return Optuna's parameters of ``schedule``."""
         parameters = self._space.members[schedule.template].parameters
         codes: dict[str, Value] = {f"{schedule.template}.{p.name}": p.code(schedule[p.name]) for p in parameters}
         return {_TEMPLATE: schedule.template, **codes}

@@ -22,7 +22,7 @@ from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
-_FAILED = 2.0  # times the slowest: what a failure counts as
+_FAILED = 2.0  # a failure counts as this multiple of the slowest time
 
 
 class TransferredTimes:
@@ -83,7 +83,10 @@ class TransferredTimes:
         return tuple(values[name] for name in self.shared)
 
     def _matrix(self, keys: Sequence[tuple[Value, ...]]) -> Matrix:
-        """Return a number as itself; a text as its place among those of the other recording, NaN for another one."""
+        """Return a row of numbers for each key.
+
+        A number stands for itself, a text for its position among those of the other recording; an unknown text is NaN.
+        """
         rows = [
             [
                 float(v) if isinstance(v, int) else self._codes[n].get(v, math.nan)

@@ -35,20 +35,28 @@ class VerifyOutcome(Protocol):
     """
 
     @property
-    def ok(self) -> bool: ...
+    def ok(self) -> bool:
+        """True if the emulation found no error."""
+
     @property
-    def status(self) -> str: ...
+    def status(self) -> str:
+        """Status of the emulation."""
+
     @property
-    def reason(self) -> str: ...
+    def reason(self) -> str:
+        """Reason of a failure."""
+
     @property
-    def worst(self) -> float | None: ...
+    def worst(self) -> float | None:
+        """Largest error over its tolerance; None without one."""
 
 
 @runtime_checkable
 class Storable(Protocol):
     """Outcome that trials keep."""
 
-    def stored(self) -> dict[str, Any]: ...
+    def stored(self) -> dict[str, Any]:
+        """Return the JSON form that trials keep."""
 
 
 Verifier = Callable[[Schedule], VerifyOutcome]

@@ -21,7 +21,7 @@ from search_spaces.templates.compiler_controls import plain
 if TYPE_CHECKING:
     from measurements.store.store import Store
 
-MOST = 32  # problems that are read
+MOST = 32  # maximum number of problems that are read
 
 
 def near_winners(

@@ -53,14 +53,17 @@ class Objectives:
 
     @property
     def is_time(self) -> bool:
+        """True if the time is the only objective."""
         return self.directions == (("seconds", "min"),)
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Names of the objectives, the most important first."""
         return tuple(name for name, _ in self.directions)
 
     @property
     def needs_power(self) -> bool:
+        """True if an objective needs a GPU with power measurement."""
         return any(name in trial_table.OF_POWER for name in self.names)
 
     def __str__(self) -> str:

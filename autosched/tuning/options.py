@@ -80,6 +80,7 @@ class SearchOptions:
 
     @property
     def database_or_default(self) -> str | Path:
+        """Path or URL of the database."""
         return default_database() if self.database is None else self.database
 
     def plan(self) -> SearchPlan:
@@ -184,10 +185,12 @@ class TuneOptions(BackendOptions, SearchOptions):
 
     @cached_property
     def objectives(self) -> Objectives:
+        """Objectives of the search."""
         return Objectives.of(self.objective)
 
     @property
     def power(self) -> bool:
+        """True if the GPU's power is also measured."""
         return self.objectives.needs_power
 
     def plan(self, *, model_alone: bool = False) -> SearchPlan:

@@ -74,6 +74,7 @@ class Progress:
 
     @property
     def seconds_left(self) -> float:
+        """Expected time until all trials are completed, in seconds."""
         return (self.trials - self.done) / self.rate
 
 
@@ -81,8 +82,11 @@ class Progress:
 class Observer(Protocol):
     """Receives the progress of a search, in the tuning thread."""
 
-    def started(self, start: Start) -> None: ...
-    def trial(self, progress: Progress) -> None: ...
+    def started(self, start: Start) -> None:
+        """Receive the state before the first trial."""
+
+    def trial(self, progress: Progress) -> None:
+        """Receive the state after a trial."""
 
 
 @dataclass(frozen=True, repr=False)

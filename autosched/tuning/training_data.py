@@ -43,6 +43,7 @@ class TrainingData:
 
     @property
     def rows(self) -> int:
+        """Number of observations."""
         return sum(map(len, self.observations))
 
 

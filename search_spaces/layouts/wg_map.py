@@ -258,9 +258,7 @@ class WgMap:
     # Text
 
     def __str__(self) -> str:
-        """``#xetile.wg_map<...>``, inside ``#xetile.tile_attr<wg = ..., order = ...>`` where the order is not the
-        default.
-        """
+        """Return ``#xetile.wg_map<...>``, or ``#xetile.tile_attr<wg = ..., order = ...>`` for another order."""
         text = f"#xetile.wg_map<{format_fields({'sg_layout': self.sg_layout, 'sg_data': self.sg_data})}>"
         if self.order == ROW_MAJOR:
             return text

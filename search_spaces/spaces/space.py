@@ -406,8 +406,9 @@ class Space:
 
     @cached_property
     def _tied(self) -> BoolArray:
-        """Return which pairs of parameters, the first before the second, share a rule, directly or through
-        attributes.
+        """Return the pairs of parameters, the first before the second, that share a rule.
+
+        They may share it through attributes.
         """
         index = {p.name: i for i, p in enumerate(self.parameters)}
         tied = np.zeros((len(index), len(index)), dtype=np.bool_)

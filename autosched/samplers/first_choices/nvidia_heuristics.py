@@ -95,6 +95,7 @@ class Configuration:
 
     @property
     def warps_along(self) -> tuple[int, int]:
+        """Number of warps along m and along n."""
         return self.tile[0] // self.warp_tile[0], self.tile[1] // self.warp_tile[1]
 
 

@@ -21,12 +21,12 @@ from measurements.trials.timing_statistics import Ratio, SpeedChange, error_of_m
 
 FEWEST_ENTRANTS = 6
 MOST_ENTRANTS = 32
-WITHIN = 1.5  # times the fastest of screening, far beyond screening errors
+WITHIN = 1.5  # factor of the fastest screening time, far above screening errors
 DRIFT = 0.02  # effect of clock and temperature on a screening time, beyond the noise of its repeats
 ERRORS = 3.0  # standard errors of the difference between two screening times
 ROUNDS = 20
 MOST_ROUNDS = 1000
-MOST_AT_ONCE = 100  # rounds
+MOST_AT_ONCE = 100  # maximum rounds of one call of the runner
 SECONDS = 60.0
 TIE = 0.01  # schedules closer than this count as equally fast
 

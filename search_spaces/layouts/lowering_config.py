@@ -53,6 +53,7 @@ class Basis:
 
     @property
     def rank(self) -> int:
+        """Number of dimensions of the iteration space."""
         return len(self.mapping)
 
     @property
@@ -162,6 +163,7 @@ class LoweringConfig:
 
     @property
     def rank(self) -> int:
+        """Number of dimensions of the iteration space."""
         return len(self.workgroup)
 
     @property

@@ -69,6 +69,7 @@ class NestedLayout:
 
     @property
     def rank(self) -> int:
+        """Number of dimensions of the tile."""
         return len(self.subgroup_tile)
 
     @property
@@ -98,6 +99,7 @@ class NestedLayout:
 
     @property
     def elements_per_thread(self) -> int:
+        """Number of elements that a thread holds."""
         return math.prod(self.distributed_packed_shape)
 
     @property

@@ -46,13 +46,16 @@ class Pad:
 
     @property
     def text(self) -> str:
+        """Text form of the step, which the parser reads."""
         return f"pad({self.elements},{self.lines})"
 
     @property
     def c_name(self) -> str:
+        """C++ type of the step."""
         return f"autosched::Pad<{self.elements}, {self.lines}>"
 
     def apply(self, offset: OffsetArray, line: int) -> OffsetArray:
+        """Return offsets after the step, for lines of ``line`` elements."""
         return offset + offset // np.int32(line * self.lines) * np.int32(self.elements)
 
 
@@ -86,10 +89,12 @@ class Swizzle:
 
     @property
     def text(self) -> str:
+        """Text form of the step, which the parser reads."""
         return f"swizzle({self.bits},{self.base},{self.shift})"
 
     @property
     def c_name(self) -> str:
+        """C++ type of the step."""
         return f"autosched::Swizzle<{self.bits}, {self.base}, {self.shift}>"
 
     @property
@@ -103,6 +108,7 @@ class Swizzle:
         return 1 << (self.base + self.shift + self.bits)
 
     def apply(self, offset: OffsetArray, line: int) -> OffsetArray:
+        """Return offsets after the step, which does not depend on the length of a line."""
         return offset ^ ((offset >> np.int32(self.shift)) & np.int32(self.mask))
 
 
@@ -190,6 +196,7 @@ class SharedLayout:
 
     @property
     def lines(self) -> int:
+        """Number of contiguous lines: rows, or columns of a transposed tile."""
         return self.shape[1] if self.transposed else self.shape[0]
 
     @overload
@@ -249,6 +256,7 @@ class SharedLayout:
 
     @property
     def is_injective(self) -> bool:
+        """True if different elements have different offsets."""
         return facts(self).injective
 
     @property

@@ -71,6 +71,7 @@ class TextReader:
         raise self.fail(" or ".join(repr(token) for token in tokens))
 
     def at_end(self) -> bool:
+        """True if the whole text has been read."""
         return self.position == len(self.text)
 
     def end(self) -> None:

@@ -48,6 +48,7 @@ class WgMap:
 
     @property
     def subgroups(self) -> int:
+        """Number of subgroups of the map."""
         return self.sg_layout[0] * self.sg_layout[1]
 
     # Distribution

@@ -24,6 +24,7 @@ class Copy(ArrayMove):
 
     @property
     def bytes(self) -> int:
+        """Bytes of x."""
         return self.elements * self.element_bytes
 
     def source_of(self, elements: Indices) -> Indices:

@@ -38,6 +38,7 @@ class ProblemDistance:
 
     @property
     def usable(self) -> bool:
+        """True if the problems are near enough to use a schedule of one for the other."""
         return self.doublings <= MAX_DOUBLINGS
 
 

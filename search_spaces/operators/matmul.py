@@ -209,6 +209,7 @@ class Matmul(Problem):
 
     @property
     def has_bias(self) -> bool:
+        """True if a bias is added."""
         return self.epilogue.startswith("bias")
 
     @property
@@ -239,10 +240,12 @@ class Matmul(Problem):
 
     @property
     def input_dtype(self) -> DType:
+        """Type of a and b."""
         return FACTOR_DTYPES[self.a]
 
     @property
     def out_dtype(self) -> DType:
+        """Type of out."""
         return RESULT_DTYPES[self.out]
 
     @property

@@ -63,10 +63,12 @@ class Matvec(Problem):
 
     @property
     def input_dtype(self) -> DType:
+        """Type of x and w."""
         return FLOAT_DTYPES[self.x]
 
     @property
     def out_dtype(self) -> DType:
+        """Type of out."""
         return FLOAT_DTYPES[self.out]
 
     @property

@@ -28,6 +28,7 @@ class Option:
 
     @property
     def name(self) -> str:
+        """Python name of the option, from the last of its flags."""
         return self.flags[-1].lstrip("-").replace("-", "_")
 
 

@@ -208,7 +208,8 @@ class Problem(ABC):
 
     @property
     @abstractmethod
-    def flops(self) -> float: ...
+    def flops(self) -> float:
+        """Number of floating-point operations."""
 
     @cached_property
     def min_bytes(self) -> int:
@@ -272,6 +273,7 @@ class Problem(ABC):
         return iter(())
 
     def to_json(self) -> dict[str, Any]:
+        """Return the operator's name and the fields, for ``from_json``."""
         return {"operator": self.operator, **dataclasses.asdict(self)}
 
     @classmethod

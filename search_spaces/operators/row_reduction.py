@@ -68,14 +68,17 @@ class RowProblem(Problem):
 
     @property
     def outer(self) -> int:
+        """Number of groups of rows that are reduced separately, if columns are reduced; else 1."""
         return 1
 
     @property
     def length(self) -> int:
+        """Number of elements that are reduced to one."""
         return self.columns
 
     @property
     def inner(self) -> int:
+        """Number of columns, if columns are reduced; else 1."""
         return 1
 
     @property
@@ -103,20 +106,24 @@ class RowProblem(Problem):
 
     @property
     @abstractmethod
-    def flops_per_element(self) -> float: ...
+    def flops_per_element(self) -> float:
+        """Number of floating-point operations per element of x."""
 
     @property
     def epsilon(self) -> float:
+        """Number added to the variance, or to the mean of squares; 0 for operators without one."""
         return 0.0
 
     # Common to all row problems
 
     @property
     def input_dtype(self) -> DType:
+        """Type of the inputs."""
         return FLOAT_DTYPES[self.dtype]
 
     @property
     def out_dtype(self) -> DType:
+        """Type of out."""
         return FLOAT_DTYPES[self.out]
 
     @property

@@ -44,6 +44,7 @@ class ArrayMove(Problem):
 
     @property
     def element_bytes(self) -> int:
+        """Bytes of an element."""
         return ELEMENT_BYTES[self.dtype]
 
     @property
@@ -53,6 +54,7 @@ class ArrayMove(Problem):
 
     @property
     def elements(self) -> int:
+        """Number of elements of all matrices."""
         return self.batch * self.rows * self.columns
 
     @property

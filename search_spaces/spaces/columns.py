@@ -113,6 +113,7 @@ class Columns:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
         return tuple(self._codes) + tuple(n for n in self._integers if n not in self._codes)
 
     def is_text(self, name: str) -> bool:

@@ -64,6 +64,7 @@ class Parameter:
 
     @property
     def is_text(self) -> bool:
+        """True if the values are texts."""
         return isinstance(self.values[0], str)
 
     @cached_property

@@ -21,6 +21,7 @@ class Schedule:
 
     @cached_property
     def values(self) -> Mapping[str, Value]:
+        """Values of the parameters by name."""
         return dict(self.items)
 
     @cached_property
@@ -62,6 +63,7 @@ class Schedule:
         return type(self)(self.template, tuple((name, changes.get(name, value)) for name, value in self.items))
 
     def to_json(self) -> dict[str, Value]:
+        """Return the values of the parameters by name."""
         return dict(self.items)
 
     @classmethod

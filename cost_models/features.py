@@ -98,6 +98,7 @@ class Batch:
 
     @cached_property
     def analysis(self) -> Analysis:
+        """Analysis of the time model of the batch."""
         return analyse(self.works, self.device)
 
     def column(self, field: str) -> FloatArray:

@@ -74,9 +74,11 @@ class Scale:
 
     @classmethod
     def of(cls, values: FloatArray) -> Scale:
+        """Return the scale of ``values``; constant ones are only shifted."""
         return cls(float(values.mean()), float(values.std()) or 1.0)
 
     def down(self, values: FloatArray) -> FloatArray:
+        """Return ``values`` scaled."""
         scaled: FloatArray = (values - self.mean) / self.deviation
         return scaled
 

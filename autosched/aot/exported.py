@@ -36,10 +36,12 @@ class ExportedKernel:
 
     @property
     def digest(self) -> str:
+        """Digest of the cubin."""
         return hashlib.sha256(self.cubin).hexdigest()
 
     @property
     def seconds(self) -> float:
+        """Seconds of the tuned schedule; 0 if unknown."""
         return 0.0 if self.provenance.origin is None else self.provenance.origin.seconds
 
     @property

@@ -39,6 +39,7 @@ class ArraySpec:
 
     @property
     def ndim(self) -> int:
+        """Number of dimensions."""
         return len(self.shape)
 
     def is_dense(self, shape: Sequence[int], order: str = "row") -> bool:

@@ -107,6 +107,7 @@ class KernelProvenance:
         return f"{'; '.join(parts)}; tune it" if parts else ""
 
     def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON, for ``from_json``."""
         return {**dataclasses.asdict(self), "schedule": [self.schedule.template, self.schedule.to_json()]}
 
     @classmethod

@@ -118,10 +118,12 @@ class SubmissionResult:
         return Verdict.not_launched(self.status.verdict, "; ".join(self.reasons))
 
     def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SubmissionResult:
+        """Return the result whose ``to_json()`` was ``data``."""
         return cls(
             SubmissionStatus(data["status"]),
             tuple(data["reasons"]),

@@ -74,9 +74,11 @@ class CheckFinding:
 
     @property
     def reason(self) -> str:
+        """All reasons, in one line."""
         return "; ".join(self.reasons)
 
     def to_json(self) -> dict[str, Any]:
+        """Return the finding as JSON."""
         ratio = self.ratio
         interval = (
             None if ratio is None else {k: _finite(getattr(ratio, k)) for k in ("median", "low", "high", "pairs")}
@@ -128,6 +130,7 @@ class CheckReport:
 
     @property
     def judged(self) -> int:
+        """Number of entries that were compared."""
         return sum(f.verdict.judged for f in self.findings)
 
     @property
@@ -152,6 +155,7 @@ class CheckReport:
         return f"{told}: {counts}{why}{left_out}"
 
     def to_json(self) -> dict[str, Any]:
+        """Return the report as JSON."""
         return {
             "database": self.database,
             "kind": self.kind,

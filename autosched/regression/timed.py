@@ -35,7 +35,8 @@ from search_spaces.hardware.devices import Device
 class TimingSession(Comparing, Protocol):
     """A process that times, on one GPU."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release the GPU."""
 
 
 @dataclass(frozen=True)

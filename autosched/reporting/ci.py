@@ -56,6 +56,7 @@ class CheckedCase:
 
     @property
     def reason(self) -> str:
+        """All reasons, in one line."""
         return "; ".join(self.reasons)
 
     @property
@@ -96,6 +97,7 @@ class Summary:
 
     @property
     def title(self) -> str:
+        """Title of the summary: the command."""
         return f"autosched {self.command}"
 
 

@@ -19,6 +19,7 @@ class ExitStatus(IntEnum):
 
     @property
     def meaning(self) -> str:
+        """Meaning of the status, for documentation."""
         return MEANINGS[self]
 
 

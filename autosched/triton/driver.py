@@ -49,15 +49,18 @@ class Launcher(Protocol):
 
     device: Device
 
-    def launch(self, launch: TritonLaunch) -> None: ...
+    def launch(self, launch: TritonLaunch) -> None:
+        """Run a launch."""
 
     def benchmark(self, call: Callable[[], Any]) -> float:
         """Return the milliseconds of one call."""
         ...
 
-    def torch_device(self) -> Any: ...
+    def torch_device(self) -> Any:
+        """Return the torch device that Triton sees."""
 
-    def device_interface(self) -> Any: ...
+    def device_interface(self) -> Any:
+        """Return the replacement of ``torch.cuda`` that Triton sees."""
 
 
 class _KernelLauncher:

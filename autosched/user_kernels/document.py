@@ -49,6 +49,7 @@ class KeyPositions:
         return f"{self.name}{line}: {shown}" if shown else f"{self.name}{line}"
 
     def error(self, path: Keys, message: str) -> KernelFileError:
+        """Return the error with the position of ``path``."""
         return KernelFileError(f"{self.at(path)}: {' '.join(message.split())}")
 
 
@@ -159,6 +160,7 @@ class DocumentTable:
         self._asked: dict[str, None] = {}
 
     def fail(self, message: str, *keys: str | int) -> NoReturn:
+        """Raise KernelFileError with the position of a key of this table."""
         raise self.places.error((*self.path, *keys), message)
 
     def _check_numbers(self, value: Any, keys: Keys) -> None:
@@ -249,9 +251,11 @@ class DocumentTable:
         return value
 
     def text(self, key: str, default: str | None = None) -> str:
+        """Return the text of ``key``."""
         return str(self.get(key, str, "a text", default))
 
     def choice(self, key: str, choices: Sequence[str], default: str | None = None) -> str:
+        """Return the text of ``key``, which must be one of ``choices``."""
         value = self.text(key, default)
         if value not in choices:
             self.fail(f"{value!r} is not known: {suggestion(value, choices)}", key)
@@ -265,6 +269,7 @@ class DocumentTable:
         return list(value) if isinstance(value, (list, tuple)) else [value]
 
     def table(self, key: str) -> DocumentTable:
+        """Return the table of ``key``, empty if missing."""
         return DocumentTable(self.values[key] if key in self else {}, self.places, (*self.path, key))
 
     def tables(self, key: str) -> list[DocumentTable]:

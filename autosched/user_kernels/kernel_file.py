@@ -289,6 +289,7 @@ class KernelFile:
 
     @property
     def arrays(self) -> tuple[KernelArgument, ...]:
+        """Arguments that are arrays."""
         return tuple(a for a in self.arguments if a.is_array)
 
     @cached_property

@@ -40,6 +40,7 @@ class KernelProblem(Problem):
 
     @property
     def sizes(self) -> dict[str, int]:
+        """Sizes by name."""
         return {name: getattr(self, name) for name, _ in self.file.sizes}
 
     def __post_init__(self) -> None:

@@ -169,6 +169,7 @@ class KernelSpec:
 
     @classmethod
     def of(cls, file: KernelFile) -> Self:
+        """Return the kernel of a file that has been read."""
         made = cls.__new__(cls)
         made.file = file
         return made
@@ -209,10 +210,12 @@ class KernelSpec:
 
     @property
     def operator(self) -> Operator:
+        """Operator of the kernel's problems."""
         return operator(self.file)
 
     @property
     def template(self) -> KernelTemplate:
+        """Kernel template of the kernel."""
         return template(self.file)
 
     def register(self) -> None:

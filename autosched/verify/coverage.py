@@ -43,6 +43,7 @@ class Coverage:
         return tuple(role.lacks for role in self.roles if role.lacks)
 
     def to_json(self) -> list[dict[str, Any]]:
+        """Return the roles as JSON."""
         return [asdict(role) for role in self.roles]
 
     @classmethod

@@ -117,6 +117,7 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
+        """True if the verification passed."""
         return self.status == "ok"
 
     @property
@@ -159,14 +160,17 @@ class Verdict:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
+        """All findings of the emulation, faults first."""
         return self.emulation.findings
 
     @property
     def shared_sites(self) -> tuple[SharedSite, ...]:
+        """Accesses to shared memory by source line."""
         return self.emulation.shared_sites
 
     @property
     def global_sites(self) -> tuple[GlobalSite, ...]:
+        """Accesses to global memory by source line."""
         return self.emulation.global_sites
 
     @property

@@ -34,6 +34,7 @@ class Importance:
     larger: str
 
     def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON."""
         return {"name": self.name, "gain": self.gain, "moves": self.moves, "larger": self.larger}
 
 

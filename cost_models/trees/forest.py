@@ -168,6 +168,7 @@ class Forest:
         }
 
     def to_json(self) -> dict[str, Any]:
+        """Return the trees as JSON."""
         columns = {name: getattr(self, name).tolist() for name in (*_INTEGERS, *_REALS)}
         return {"features": self.features, "base": self.base, **columns}
 

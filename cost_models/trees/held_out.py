@@ -56,6 +56,7 @@ class HeldOut:
     within_2: float
 
     def to_json(self) -> dict[str, Any]:
+        """Return the figures as JSON."""
         return dataclasses.asdict(self)
 
     @classmethod

@@ -51,10 +51,12 @@ class OperatorModel:
 
     @property
     def devices(self) -> tuple[str, ...]:
+        """Names of the GPUs of the training data."""
         return tuple(sorted({one.device.name for one in self.observations}))
 
     @property
     def rows(self) -> int:
+        """Number of observations of the training data."""
         return sum(map(len, self.observations))
 
     def predict(self, table: FeatureTable) -> FloatArray:
@@ -85,6 +87,7 @@ class OperatorModel:
             raise ModelMismatch(f"the model does not fit: {error}") from error
 
     def to_json(self) -> dict[str, Any]:
+        """Return the model as JSON."""
         return {
             "operator": self.operator,
             "rows": self.rows,
@@ -148,6 +151,7 @@ class TrainedModel:
 
     @property
     def observations(self) -> tuple[Observations, ...]:
+        """Training data of all operators."""
         return tuple(one for part in self.operators for one in part.observations)
 
     @cached_property
@@ -168,6 +172,7 @@ class TrainedModel:
         raise ModelMismatch(f"the model knows {known}, not {problem.operator}: train one from its times")
 
     def to_json(self) -> dict[str, Any]:
+        """Return the model as JSON, with the version of its format."""
         return {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,

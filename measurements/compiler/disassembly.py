@@ -112,6 +112,7 @@ class LoopMix:
     after_barrier: int | None
 
     def count(self, kind: str) -> int:
+        """Return the number of instructions of a kind."""
         return dict(self.kinds).get(kind, 0)
 
 

@@ -85,6 +85,7 @@ class TableReplayRunner:
 
     @property
     def schedules(self) -> tuple[Schedule, ...]:
+        """All schedules of the table."""
         return tuple(self._measurements)
 
     def describe(self) -> str:

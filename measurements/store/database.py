@@ -49,6 +49,7 @@ class StoreDatabase:
 
     @property
     def is_open(self) -> bool:
+        """True until the database is closed."""
         return self._close.alive
 
     def close(self) -> None:

@@ -62,6 +62,7 @@ class Merged:
 
     @property
     def unclear(self) -> tuple[MergedEntry, ...]:
+        """Entries whose outcome is unclear."""
         return tuple(entry for entry in self.entries if entry.verdict is MergeOutcome.UNCLEAR)
 
 

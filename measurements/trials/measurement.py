@@ -53,6 +53,7 @@ class Timing:
 
     @classmethod
     def estimate(cls, seconds: float) -> Self:
+        """Return an estimated time, without repeats."""
         return cls(seconds, seconds, seconds, 0)
 
 
@@ -105,4 +106,5 @@ class Measurement:
 
     @property
     def ok(self) -> bool:
+        """True if there is a time."""
         return self.status is Status.OK

@@ -63,6 +63,7 @@ class WinnerChoice:
 
     @property
     def clear(self) -> bool:
+        """True if no entrant is undecided."""
         return not self.undecided
 
 

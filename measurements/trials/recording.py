@@ -107,6 +107,7 @@ class Recording:
 
     @property
     def problem_key(self) -> str:
+        """Key of the problem of all trials."""
         return self.trials[0].problem_key
 
     @property
@@ -116,6 +117,7 @@ class Recording:
 
     @property
     def fingerprint(self) -> str:
+        """Fingerprint of the runner of all trials."""
         return self.trials[0].fingerprint
 
     @cached_property
@@ -125,10 +127,12 @@ class Recording:
 
     @property
     def autosched_version(self) -> str:
+        """Version of autosched that recorded the trials."""
         return self.trials[0].autosched_version
 
     @property
     def toolchain(self) -> str:
+        """Toolchain that compiled the kernels."""
         return self.trials[0].toolchain
 
     @property

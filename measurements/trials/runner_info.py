@@ -55,6 +55,7 @@ class RunnerInfo:
 
     @property
     def warm(self) -> bool:
+        """True if operands were in the L2 cache."""
         return self.cache == "warm"
 
 

@@ -187,14 +187,17 @@ class Trial:
 
     @property
     def status(self) -> Status:
+        """Status of the measurement."""
         return self.measurement.status
 
     @property
     def provenance(self) -> Provenance:
+        """Kind of the time."""
         return self.measurement.provenance
 
     @property
     def ok(self) -> bool:
+        """True if the trial has a time."""
         return self.measurement.ok
 
     @property

@@ -58,6 +58,7 @@ class MessageDecoder:
         self._blobs: dict[str, Buffer] = {}
 
     def feed(self, data: bytes) -> None:
+        """Add received bytes."""
         self._received += data
 
     def next(self) -> Message | None:

@@ -36,11 +36,13 @@ class FileEntry:
 
     @property
     def name(self) -> str:
+        """Name of the entry in reports: its file and batch size."""
         at = self.file.path.relative_to(self.folder) if self.file.path != self.folder else Path(self.file.path.name)
         return f"{at}: {self.entry.size} rows" if self.entry else str(at)
 
     @property
     def path(self) -> Path:
+        """Path of the file."""
         return self.file.path
 
     @property

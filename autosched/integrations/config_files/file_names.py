@@ -50,6 +50,7 @@ class FileName:
 
     @property
     def is_moe(self) -> bool:
+        """True for a mixture-of-experts layer."""
         return self.experts > 0
 
     @cached_property

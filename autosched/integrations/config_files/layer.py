@@ -71,6 +71,7 @@ class Layer:
         return (2 * self.intermediate, self.hidden), (self.hidden, self.intermediate)
 
     def file_name(self, device_name: str) -> FileName:
+        """Return the file name of the layer for a GPU."""
         return FileName(self.experts, self.intermediate, 0, device_name, self.dtype, self.block_shape)
 
 

@@ -50,6 +50,7 @@ class ConfigOutcome:
     error_over_bound: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON."""
         return asdict(self)
 
 

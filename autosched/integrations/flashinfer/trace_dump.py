@@ -60,9 +60,11 @@ class Definition:
         return make(self, {**self.sizes, **sizes})
 
     def shape(self, array: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """Return the shape of an array for sizes of the axes."""
         return tuple(sizes[axis] for axis in self.arrays[array][0])
 
     def type_of(self, array: str) -> str:
+        """Return the type of an array."""
         name = canonical(self.arrays[array][1])
         if name not in FLOAT_DTYPES:
             raise ValueError(f"{self.function} of {name} is not computed: only of {', '.join(FLOAT_DTYPES)}")

@@ -73,16 +73,19 @@ class ReportEntry:
 
     @property
     def winner(self) -> str:
+        """Description of the best schedule."""
         if self.best is None:
             return "nothing works"
         return "the vendor's library" if is_library(self.best.schedule) else self.best.schedule.template
 
     @property
     def seconds(self) -> float | None:
+        """Time of the best schedule in seconds; None without one."""
         return None if self.best is None else self.best.seconds
 
     @property
     def rate(self) -> str:
+        """Rate of the best schedule with its unit; "" if unknown."""
         if self.costed is None or self.seconds is None:
             return ""
         return formatting.rate(self.costed, self.seconds, self.device)

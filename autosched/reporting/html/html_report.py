@@ -67,6 +67,7 @@ class ReportPage:
 
     @property
     def trials(self) -> int:
+        """Number of trials of all entries."""
         return sum(len(e.trials) for e in self.entries)
 
     @property

@@ -24,11 +24,14 @@ class Axis(Protocol):
     def place(self, value: Any) -> Place:
         """Return the place of a trial's value. A number outside the distribution gets the nearest place."""
 
-    def value(self, place: Place) -> Any: ...
+    def value(self, place: Place) -> Any:
+        """Return the value of a place."""
 
-    def coordinate(self, place: Place) -> float: ...
+    def coordinate(self, place: Place) -> float:
+        """Return the coordinate of a place, from 0 to 1; the position of an unordered choice."""
 
-    def random(self, rng: np.random.Generator) -> Place: ...
+    def random(self, rng: np.random.Generator) -> Place:
+        """Return a random place."""
 
     def near(self, place: Place, rng: np.random.Generator) -> Place:
         """Return another place: the next one of an ordinal, a nearby one of a float, any one of a categorical."""

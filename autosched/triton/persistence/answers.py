@@ -43,6 +43,7 @@ class Answers:
             return self._store
 
     def close(self) -> None:
+        """Close the database, unless a parent process opened it."""
         if self._store is not None and self._process == os.getpid():
             self._store.close()
         self._store = None

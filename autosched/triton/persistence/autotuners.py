@@ -68,6 +68,7 @@ class Persistence:
 
     @property
     def answers(self) -> Answers:
+        """Database with the answers, opened on first use."""
         from autosched.triton.persistence.answers import Answers
 
         with self._guard:

@@ -82,6 +82,7 @@ class TritonFunction:
 
     @property
     def source(self) -> str:
+        """Python source of the function."""
         return str(inspect.getsource(self.jit.fn))
 
     @property

@@ -83,6 +83,7 @@ class TritonTuning:
         return space_of(self.function, given, self.space, self.rules, self.default)
 
     def problem(self, call: KernelCall) -> TritonProblem:
+        """Return the problem of a call."""
         return problem_type(self.function.name)(call.described(self.function))
 
     @property

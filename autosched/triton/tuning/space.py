@@ -41,6 +41,7 @@ class Domain:
 
     @property
     def parameter(self) -> Parameter:
+        """Parameter of the space."""
         ordered = all(isinstance(v, int) for v in self.stored) and list(self.stored) == sorted(self.stored)
         kind = "ordinal" if ordered else "categorical"
         return Parameter(self.name, self.stored, kind=kind, chosen_default=self.store(self.default))  # type: ignore[arg-type]
@@ -53,9 +54,11 @@ class Domain:
         return tuple(str(v) for v in self.values)
 
     def store(self, value: Any) -> Value:
+        """Return the representation of a Python value in a schedule."""
         return self.stored[_index(self.values, value)]
 
     def load(self, value: Value) -> Any:
+        """Return the Python value of a representation."""
         return self.values[self.stored.index(value)]
 
 

@@ -59,6 +59,7 @@ class Backend:
         return self.runner.provenance is Provenance.ESTIMATED and not any(map(is_counted, self.templates))
 
     def close(self) -> None:
+        """End every process of the backend."""
         self.runner.close()
         if self.pool is not None:
             self.pool.close()

@@ -31,6 +31,7 @@ class EmulatedLaunch:
 
     @property
     def emulation(self) -> Emulation:
+        """Emulation of the run that failed, else of the first."""
         return self.verdict.emulation
 
     @property
@@ -45,40 +46,50 @@ class EmulatedLaunch:
 
     @property
     def status(self) -> str:
+        """Status of the verdict, "ok" if nothing was found."""
         return self.verdict.status
 
     @property
     def ok(self) -> bool:
+        """True if nothing was found."""
         return self.verdict.ok
 
     @property
     def reason(self) -> str:
+        """Why it failed, in one line."""
         return self.verdict.reason
 
     @property
     def printed(self) -> str:
+        """Output of ``printf`` in the kernel."""
         return self.emulation.printed
 
     @property
     def findings(self) -> tuple[Finding, ...]:
+        """All findings, faults first."""
         return self.emulation.findings
 
     @property
     def faults(self) -> tuple[Finding, ...]:
+        """Findings that make the launch wrong."""
         return self.emulation.faults
 
     @property
     def notes(self) -> tuple[Finding, ...]:
+        """Findings that do not make the launch wrong."""
         return self.emulation.notes
 
     @property
     def suppressed(self) -> tuple[tuple[Finding, str], ...]:
+        """Suppressed findings, each with the reason."""
         return self.emulation.suppressed
 
     @property
     def shared_sites(self) -> tuple[SharedSite, ...]:
+        """Accesses to shared memory by source line."""
         return self.emulation.shared_sites
 
     @property
     def global_sites(self) -> tuple[GlobalSite, ...]:
+        """Accesses to global memory by source line."""
         return self.emulation.global_sites

@@ -44,6 +44,7 @@ class SignatureParameter:
 
     @property
     def is_bfloat16(self) -> bool:
+        """True for CUDA's bfloat16."""
         return self.type.removeprefix("const ").strip() in ("__nv_bfloat16", "nv_bfloat16")
 
     def refuses(self, array: Array) -> str:

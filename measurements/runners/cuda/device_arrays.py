@@ -29,6 +29,7 @@ class Slots:
         self._arrays: dict[int, Any] = {}
 
     def array(self, copy: int) -> Any:
+        """Return one copy as an array."""
         if copy not in self._arrays:
             storage = np.dtype(self.operand.dtype.storage)
             pointer = self.memory + copy * self.stride
@@ -54,6 +55,7 @@ class LoadedModule:
     slots: list[Slots]
 
     def launch(self, copy: int) -> None:
+        """Launch the kernel on one copy of each operand."""
         self.loaded({s.operand.name: s.array(copy % s.copies) for s in self.slots})
 
 

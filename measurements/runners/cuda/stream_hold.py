@@ -28,6 +28,7 @@ class StreamHold:
         self._function((1,), (1,), (np.uint64(int(self._memory.ptr)), limit))
 
     def release(self) -> None:
+        """Let the stream run."""
         self._words[0] = 1
 
     @property

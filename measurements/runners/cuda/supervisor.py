@@ -60,6 +60,7 @@ class Supervisor:
 
     @property
     def restarts(self) -> int:
+        """Number of times that the worker was restarted."""
         return max(self._worker.starts - 1, 0)
 
     def ensure_healthy(self) -> Answer:

@@ -69,10 +69,12 @@ class Dispatcher:
 
     @property
     def members(self) -> int:
+        """Number of members."""
         with self._lock:
             return len(self._members)
 
     def handles(self) -> list[Any]:
+        """Return the handles of all members."""
         with self._lock:
             return [m.handle for m in self._members]
 

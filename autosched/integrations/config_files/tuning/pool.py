@@ -50,6 +50,7 @@ class VerifierPool:
         self.close()
 
     def close(self) -> None:
+        """End the processes."""
         self._stack.close()
 
     @staticmethod

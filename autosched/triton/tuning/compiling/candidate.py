@@ -70,6 +70,7 @@ class CompiledCandidate:
 
     @property
     def summary(self) -> str:
+        """Description of the resources, in one line."""
         r = self.resources
         spills = f", {r.stack_bytes} bytes of spills" if r.stack_bytes else ""
         return f"{r.registers} registers, {r.dynamic_shared_bytes:,} bytes of shared memory{spills}"

@@ -110,8 +110,10 @@ def derived(recorded: Recorded) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Row:
-    """A problem: Spearman's correlation with the recorded times, and how much slower than the fastest the first choice
-    is, both by derived counts and by the hand-written ones.
+    """A problem: the quality of derived counts and of hand-written ones.
+
+    For both it has Spearman's correlation with the recorded times, and how much slower the first choice is than the
+    fastest.
     """
 
     device: str

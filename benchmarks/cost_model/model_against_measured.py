@@ -42,9 +42,11 @@ BRACKETS = (0.0, 10e-6, 20e-6, 50e-6, 200e-6, float("inf"))  # seconds of the fa
 
 @dataclass(frozen=True)
 class Judged:
-    """The model on n problems, [n] each: rank correlation with the measured times, regret of its first choice and of
-    the best of its first five (0.1: 10% slower than the fastest; predicted ties in the worst order), and predicted
-    over measured time of the fastest configuration, whose seconds are ``best``.
+    """Quality of the model on n problems, [n] each.
+
+    It has the rank correlation with the measured times; the regret of its first choice and of the best of its first
+    five (0.1: 10% slower than the fastest; predicted ties in the worst order); and predicted over measured time of the
+    fastest configuration, whose seconds are ``best``.
     """
 
     rank: FloatArray

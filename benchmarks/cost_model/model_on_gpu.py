@@ -66,8 +66,9 @@ def described(problem: Problem) -> str:
 
 
 def measured(trials: Iterable[Trial]) -> tuple[dict[Key, Measured], int]:
-    """Return what the model says of the schedules of each problem, and how many problems are left out: of a program
-    that is not loaded, or with too few schedules that this version knows.
+    """Return the model's quality for the schedules of each problem, and the number of problems left out.
+
+    Left out are those of a program that is not loaded, and those with too few schedules that this version knows.
     """
     groups: dict[Key, dict[Schedule, list[Trial]]] = {}
     for trial in trials:

@@ -49,8 +49,10 @@ def model_of(experts: int, intermediate: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Winner:
-    """``percentile`` of an entry in the tuner's space, and its seconds over those of the model's first choice, less
-    one. ``narrow``: its tiles have at most 32 columns.
+    """An entry and its rank in the tuner's space.
+
+    ``percentile`` is that of its estimate; its excess is its seconds over those of the model's first choice, less one.
+    ``narrow`` is true if its tiles have at most 32 columns.
     """
 
     percentile: float

@@ -1,8 +1,7 @@
-"""Which right kernels a mutant is verified with, and in which order: those first that go other ways than the ones
-before.
+"""Choose the correct kernels with which a mutant is verified, and their order.
 
-Kernels that differ in size alone show the same of a mutant. So each next case is the one that has the most ways (values
-of its problem and schedule) that no case before it had, for the time that it takes.
+Kernels that differ in size alone show the same about a mutant. So each next case is the one with the most traits
+(values of its problem and schedule) that no case before it had, relative to its time.
 """
 
 from __future__ import annotations
@@ -27,9 +26,16 @@ _REGISTER = re.compile(r"%(p|rs|rd|r|fd|f)\d+\b")
 def cases_of(
     mutant: Mutant, cases: Iterable[Case], tried: Sequence[Case], ptx: Callable[[Case], str]
 ) -> Iterator[Case]:
-    """Those that the mutant is part of; ``tried``, which grows meanwhile, are those that were verified, and ``ptx``
-    gives the text of a right kernel. Of a header: those with an instruction of the mutant's line, or where there are
-    none, as of what is computed when it is compiled, all that include it.
+    """Return the cases that contain the mutant.
+
+    For a mutant of a header these are cases with an instruction of its line; if there are none, as for code that is
+    evaluated at compile time, all cases that include the header.
+
+    Args:
+        mutant: Mutant to verify.
+        cases: All cases.
+        tried: Cases that have been verified; the list grows meanwhile.
+        ptx: Returns the PTX of a correct kernel.
     """
     if mutant.header.startswith(OF_CASE):
         yield from (case for case in cases if mutant.header == OF_CASE + case.name)
@@ -63,8 +69,10 @@ def seconds(case: Case) -> float:
 
 @lru_cache(maxsize=512)
 def ways(case: Case) -> frozenset[object]:
-    """Return what a kernel does otherwise than others: words of its problem and schedule, and of their numbers whether
-    they are 0, 1 or more. Of sizes, whether they are odd, and whether they are 1.
+    """Return the traits of a case.
+
+    They are the words of its problem and schedule, and for each number whether it is 0, 1 or more; for sizes, whether
+    they are odd, and whether they are 1.
     """
     found: set[object] = {("template", case.schedule.template)}
     for name, value in case.problem.to_json().items():
@@ -107,8 +115,9 @@ def _lines_of_ptx(text: str) -> frozenset[tuple[str, int]]:
 
 @lru_cache(maxsize=256)
 def program(text: str) -> str:
-    """Return the instructions of PTX, with registers numbered in the order in which they appear: texts with the same
-    one are the same program.
+    """Return the instructions of PTX, with registers numbered in the order of their first use.
+
+    Equal results mean equal programs.
     """
     numbers: dict[str, str] = {}
 

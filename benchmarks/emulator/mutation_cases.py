@@ -1,5 +1,6 @@
-"""The right kernels that mutants are verified with: golden cases, and schedules of wgmma_matmul and matmul in which
-their other ways show.
+"""Correct kernels with which mutants are verified.
+
+They are the golden cases, and schedules of wgmma_matmul and matmul for code paths that those do not reach.
 """
 
 from __future__ import annotations
@@ -385,8 +386,10 @@ def all_cases() -> tuple[Case, ...]:
 
 
 def cases_of_columns(n: int) -> Iterator[Case]:
-    """One tile of n columns each, in every way that a line of one n of ``ptx/`` is for: a from shared memory, where it
-    lies along k and b does not, and from registers; sums in f32 and in f16, and of tf32 by way of registers.
+    """Return cases of one tile of n columns, one for each use of a line of ``ptx/`` for that n.
+
+    They take a from shared memory, where a is contiguous along k and b is not, and from registers; they accumulate in
+    f32 and in f16, and use tf32 through registers.
     """
     shared: Changes = {**_ALONE, "tile_n": n, "swizzle_b": 0}
     registers: Changes = {**shared, "a_operand_source": "registers", "in_flight": 0}

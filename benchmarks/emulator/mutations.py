@@ -81,8 +81,9 @@ _COMPILING = Lock()
 
 @lru_cache(maxsize=256)
 def _right_ptx(source: str, entry: str, options: tuple[str, ...]) -> PtxOutput:
-    """From the cache of this machine, if an earlier run has put it there: most of a small run would go into compiling
-    what mutants are compared with.
+    """Return the PTX of a correct kernel, from the cache of this machine if an earlier run compiled it.
+
+    Without the cache, a small run would spend most of its time on these compilations.
     """
     headers = Headers.from_folder(include_dir())
     request = (source, entry, source_arch(source, headers), headers.digest, *PTX_OPTIONS, *options, toolchain_version())
@@ -103,8 +104,10 @@ def ptx_of(kernel: GeneratedKernel) -> PtxOutput:
 
 @dataclass(frozen=True)
 class Outcome:
-    """``result`` is "reported", "survived", "same" (a survivor that was found to be the right program), "unreached" or
-    "refused" (by the compiler); ``said`` what was found.
+    """Outcome of a mutant.
+
+    ``result`` is "reported", "survived", "same" (a survivor that is an equivalent program), "unreached" or "refused"
+    (by the compiler). ``said`` is the report.
     """
 
     header: str
@@ -170,8 +173,9 @@ def sample(mutants: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
 
 
 def sample_of_all(cases: Sequence[Case], count: int, seed: int) -> list[Mutant]:
-    """``count`` mutants, in turn of the headers of WGMMA, of inline PTX, of all other headers, and of a case's PTX; the
-    first of more are those of fewer.
+    """Return ``count`` mutants, alternately of wgmma headers, inline PTX, all other headers, and the PTX of a case.
+
+    A smaller sample is the beginning of a larger one.
     """
     parts: dict[str, list[Mutant]] = {"wgmma": [], "inline": [], "others": []}
     for mutant in all_mutants():
@@ -328,8 +332,10 @@ def read(log: Path) -> list[Outcome]:
 
 
 def reasons() -> list[Mapping[str, Any]]:
-    """Return what is known of survivors: how ``header`` begins, ``text`` (a part of the line), ``old``, ``new`` or
-    ``has``, a part of that (where only some edits are meant), and ``reason``.
+    """Return the known reasons for survivors.
+
+    A reason has ``header`` (a prefix of its name), ``text`` (a part of the line), ``old``, ``new`` or ``has``, a part
+    of these (if only some edits are meant), and ``reason``.
     """
     return list(tomllib.loads(EQUIVALENT.read_text())["mutant"])
 

@@ -34,9 +34,10 @@ Host = Callable[[GeneratedKernel], GeneratedKernel]
 
 @dataclass(frozen=True)
 class Fault:
-    """``new`` for ``old``, which occurs once in ``header`` (below include/autosched) or its folder, in the tile program
-    or the generated CUDA; or ``host``, what the host code gets wrong of the launch. ``wanted``: what the schedule is
-    that it is planted in.
+    """A fault: ``old`` is replaced by ``new``, or ``host`` is an error of the host code in the launch.
+
+    ``old`` occurs once in ``header`` (below include/autosched) or its folder, in the tile program, or in the generated
+    CUDA. ``wanted`` describes the schedule in which it is planted.
     """
 
     name: str

@@ -1,16 +1,15 @@
-"""Why a mutant of PTX that a verification does not report is the same program, as far as that can be found out by
-running it.
+"""Find out by experiments why a mutant of PTX that no verification reports is an equivalent program.
 
-Questions, of a kernel whose sizes are constants:
+Questions, for a kernel whose sizes are constants:
 - Does any lane ever execute the instruction? A ``trap`` in its place is not reported either.
-- Is its result needed by anything that can be seen from outside? An undefined register stands in its place, which the
-  machine follows to whatever is stored, decided or addressed.
-- Does the edit ever give another value? Both are computed, and a ``trap`` follows where they differ.
-- Does a later instruction keep the difference? What is made of the wrong value is computed beside the right one, up to
-  comparisons, choices, shifts, addresses and stores.
-- Of a shuffle with the wrong lane: does any lane need it whose partner is another one?
+- Does any visible effect depend on its result? An undefined register takes its place, which the emulator follows to
+  stores, branches and addresses.
+- Does the edit ever give another value? Both are computed, and a ``trap`` follows if they differ.
+- Does a later instruction keep the difference? Results of the wrong value are computed beside the correct ones, up to
+  comparisons, selections, shifts, addresses and stores.
+- For a shuffle with the wrong lane: does any lane whose partner differs need the result?
 
-Where the instruction depends on the inputs, the answers are for the inputs of the verification.
+If the instruction depends on the inputs, the answers are for the inputs of the verification.
 """
 
 from __future__ import annotations
@@ -93,8 +92,9 @@ def _undefined(text: str, mutant: Mutant) -> str:
 
 
 def _without_partners(text: str, mutant: Mutant) -> str:
-    """Of ``shfl.bfly`` that becomes ``shfl.down``, the right program with an undefined result in the lanes whose
-    partner is another one then; "" of all else.
+    """Return the correct program with an undefined result in the lanes of a shuffle whose partner differs.
+
+    Only for ``shfl.bfly`` that becomes ``shfl.down``; "" for all others.
     """
     found = _PARTS.fullmatch(mutant.old)
     if found is None or ".bfly." not in mutant.old or ".down." not in mutant.new:
@@ -127,9 +127,10 @@ def _differs(kind: str, a: str, b: str, guard: str = "") -> list[str]:
 
 
 def _followed(text: str, mutant: Mutant) -> str:
-    """Return the program with a second copy of all that is made of the wrong value by instructions that keep a
-    difference. A trap follows where the others make something else of the copies; "" where the mutant is no other
-    value.
+    """Return the program with a second copy of all results of the wrong value, by instructions that keep a difference.
+
+    A trap follows where other instructions get different results from the two copies. "" if the mutant does not change
+    a value.
     """
     lines = text.split("\n")
     at = mutant.line - 1
@@ -203,8 +204,9 @@ def _doubled(
 
 
 def _both(mutant: Mutant) -> tuple[str, str] | None:
-    """Return declarations and instructions that compute the right and the wrong value, and trap where they differ; None
-    for an instruction whose result is not one register.
+    """Return declarations and instructions that compute the correct and the wrong value, and trap if they differ.
+
+    None for an instruction whose result is not one register.
     """
     right, wrong = _PARTS.fullmatch(mutant.old), _PARTS.fullmatch(mutant.new)
     if right is None or wrong is None:

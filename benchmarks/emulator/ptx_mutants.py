@@ -170,8 +170,9 @@ def mutants_of_ptx(name: str, text: str) -> Iterator[Mutant]:
 
 
 def drawn_of_ptx(name: str, text: str, rng: np.random.Generator) -> Iterator[Mutant]:
-    """Yield the mutants of ``mutants_of_ptx`` in random order, one of each instruction, then another one of each that
-    has more. The edits of an instruction are made when its turn comes.
+    """Yield the mutants of ``mutants_of_ptx`` in random order: one of each instruction, then a second one, and so on.
+
+    The edits of an instruction are made when its turn comes.
     """
     places = list(_instructions(text))
     edits: dict[int, list[Edit]] = {}
@@ -200,8 +201,10 @@ def _instructions(text: str) -> Iterator[tuple[int, str]]:
 
 @dataclass(frozen=True)
 class Asm:
-    """An ``asm`` statement of a header: where its instructions and its operands lie in the text, and the name of its
-    first instruction, as far as it is written out.
+    """An ``asm`` statement of a header.
+
+    It has the positions of its instructions and operands in the text, and the name of its first instruction, as far as
+    that is literal.
     """
 
     start: int
@@ -231,8 +234,9 @@ def asm_of(text: str) -> Iterator[Asm]:
 
 
 def mutants_of_asm(header: str, text: str) -> Iterator[Mutant]:
-    """Every mutant of the inline PTX of a header: of its instructions, where a macro puts them together of the parts
-    that are written out, and of the operands that they are given.
+    """Return every mutant of the inline PTX of a header.
+
+    They edit instructions, also those that a macro assembles from literal parts, and the operands that they receive.
     """
 
     def made(kind: str, start: int, old: str, new: str) -> Mutant:

@@ -1,12 +1,13 @@
-"""Whether sampled schedules pass ``verify`` on GPUs that nobody here has: tensor memory, block scales, sm_75, and
-stages that TMA fills with stream-K.
+"""Check that sampled schedules pass ``verify`` for features that no GPU here has.
+
+These are tensor memory, block scales, sm_75, and stages that TMA fills with stream-K.
 
     python -m benchmarks.emulator.sampled_verifications [--only NAME ...] [--count N] [--full] [--log FILE] >
     sampled_verifications.md
 
 Each schedule is drawn from the pruned space of a random problem and verified as by ``verify``, quickly or, with
-``--full``, in full. ``--log`` keeps what is done, a JSON line each, and a later call goes on behind it; the page has
-all of it.
+``--full``, in full. ``--log`` stores finished verifications, a JSON line each, and a later call continues after them;
+the page has all of them.
 """
 
 from __future__ import annotations

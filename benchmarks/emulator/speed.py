@@ -1,12 +1,12 @@
-"""CPU seconds of verifications: the runner, quick verifications of matmul candidates, full verifications of what the
-model would pick.
+"""Measure the CPU seconds of verifications.
+
+Parts are the runner, quick verifications of matmul candidates, and full verifications of the model's choices.
 
     python -m benchmarks.emulator.speed [--candidates 12] [--sample 100] [--seed 7] [--full] [--json]
 
 Nothing is taken from an earlier run's cache. Seconds are those of this process and its children, user and system, which
-do not depend on what else the machine does; runs of one verification come one after another. Goals: a quick
-verification of a 256x256x256 tensor-core candidate in 0.5 s with everything cached but the kernel, a full verification
-in 60 s.
+do not depend on other load of the machine; the runs of one verification are sequential. Goals: a quick verification of
+a 256x256x256 tensor-core candidate in 0.5 s with everything but the kernel cached, a full verification in 60 s.
 """
 
 from __future__ import annotations

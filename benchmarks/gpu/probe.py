@@ -105,9 +105,10 @@ class NotKnown(ValueError):
 
 @dataclass(frozen=True)
 class Constant:
-    """A constant of the time model, its unit, how it is found from the times of the varied schedules (in seconds, by
-    name; with the time of a tiny launch as "tiny" and of a copy as "copy"), and where it stands. ``found`` raises
-    NotKnown where no value explains the times.
+    """A constant of the time model, its unit, its assumed value, and how it is derived from times.
+
+    ``found`` derives it from the seconds of the varied schedules by name, with a tiny launch as "tiny" and a copy as
+    "copy". It raises NotKnown if no value explains the times.
     """
 
     name: str
@@ -166,8 +167,9 @@ def _halved(low: float, high: float, below: Callable[[float], bool]) -> float:
 
 @functools.lru_cache(maxsize=8)
 def _fitted(base: float, one: float, device: Device) -> tuple[float, Device]:
-    """Return the round trip of a store, and the device with its sustained clock, with which the model gives the
-    schedule ``base`` seconds, and ``one`` with one buffer.
+    """Return the round trip of a store, and the device with its sustained clock.
+
+    With these the model predicts ``base`` seconds for the schedule, and ``one`` with one buffer.
     """
     two_buffers, one_buffer = (counts_of(changes, device) for changes in ({}, dict(VARIED)["store_buffers 1"]))
 

@@ -142,8 +142,12 @@ def _typical(row: Operator) -> Problem | str:
 
 
 def of_program(place: str, sizes: Sequence[str]) -> tuple[str, Problem]:
-    """Return the name and the problem of a tile program, or of the operator whose templates it stands beside, and
-    register it. Raises ValueError.
+    """Return the name and the problem of a tile program, and register it.
+
+    The problem may be that of an operator for which the program is one more template.
+
+    Raises:
+        ValueError: The program or its sizes are invalid.
     """
     program = register_place(place)
     known = operator(program.operator if isinstance(program, Beside) else program.name)

@@ -296,9 +296,7 @@ class Benchmark:
         return row | agreement(problem, inputs, ran, emulated.outputs)
 
     def _sampled(self, seconds: float) -> None:
-        """Measure schedules that are drawn at random: what the verifications let pass is right, and times that no
-        search has chosen.
-        """
+        """Measure random schedules, whose times no search has chosen, and check that verified ones are correct."""
         until = time.monotonic() + seconds
         problems = self.plan.sampled
         for i, problem in enumerate(problems):
@@ -455,8 +453,9 @@ class Benchmark:
     def _compared(
         self, result: TuneResult, entrants: tuple[str, ...], *, warm_cache: bool | None = None
     ) -> dict[str, Any]:
-        """Return the winner in turns with the library and ``entrants``, as it was tuned or by ``warm_cache``: its time
-        over theirs. Says which there are none of.
+        """Return the winner's time over that of the library and of ``entrants``, measured alternately.
+
+        It is measured as tuned, or by ``warm_cache``. Reports those that do not exist.
         """
         if result.best is None:
             return {}

@@ -56,10 +56,11 @@ PROGRAMS = 3  # of a round: baseline, candidate, baseline again
 
 @dataclass(frozen=True)
 class Result:
-    """Of one file, way of drawing and slowdown: in how many runs something unchanged was called slower, and how many of
-    the slowed entries were found (of all, and of those whose noise is under QUIET). Of the ``settled``, which are
-    unchanged and which the pairs call same or faster, so many are ``unsettled`` by the times of tuning, and ``told`` of
-    a driver.
+    """Figures of one file, way of drawing, and slowdown.
+
+    They are the number of runs that called something unchanged slower, and the number of slowed entries that were found
+    (of all, and of those whose noise is under QUIET). Among the ``settled`` entries, which are unchanged and which the
+    pairs call same or faster, ``unsettled`` are uncertain by the times of tuning, and ``told`` of a driver.
     """
 
     file: str

@@ -45,8 +45,9 @@ def first_choice(problem: Matmul, on: Device) -> tuple[Schedule, float]:
 
 
 def theirs(problem: Matmul, on: Device) -> Configuration | None:
-    """Return the first configuration of nvMatmulHeuristics; None where it is not installed or does not know the
-    problem.
+    """Return the first configuration of nvMatmulHeuristics.
+
+    None if it is not installed or does not know the problem.
     """
     name = LIBRARY_NAMES.get(on.name)
     if name is None or not nvidia_heuristics.installed() or not nvidia_heuristics.knows(problem.a, problem.precision):
@@ -65,8 +66,10 @@ def like_theirs(problem: Matmul, configuration: Configuration, on: Device) -> fl
 
 @dataclass(frozen=True)
 class CompiledChoice:
-    """What a first choice compiles to: bytes of spills, whether ptxas serialises its wgmma (C7515), and the CPU seconds
-    of this process for NVRTC and ptxas.
+    """Compilation of a first choice.
+
+    It has the bytes of spills, whether ptxas serialises its wgmma (C7515), and the CPU seconds of this process for
+    NVRTC and ptxas.
     """
 
     name: str

@@ -44,8 +44,10 @@ _PART = 1000  # random schedules whose times are asked for together
 
 @dataclass(frozen=True)
 class Family:
-    """``gaps``: of each search, how much slower than the reference its choice is; CPU ``seconds`` of the sampler's own
-    for a proposal.
+    """Results for a family of problems.
+
+    ``gaps`` are, for each search, how much slower its choice is than the reference. ``seconds`` are the sampler's own
+    CPU seconds for a proposal.
     """
 
     name: str
@@ -94,8 +96,9 @@ def run(name: str, problem: Problem, chip: Device, trials: int, reference: int, 
 def search(
     log_seconds: Callable[[Schedule], float], made: Sampler, seed: int, trials: int
 ) -> tuple[list[float], float]:
-    """Return what ``log_seconds`` says of the schedule that looks fastest after each trial, and the sampler's own CPU
-    seconds. A schedule of infinite time is told as a failure, others with noise.
+    """Return ``log_seconds`` of the schedule that looks fastest after each trial, and the sampler's own CPU seconds.
+
+    A schedule of infinite time is reported as a failure, others with noise.
     """
     rng = np.random.default_rng([seed, 1])
     fastest, spent = math.inf, 0.0

@@ -122,8 +122,9 @@ def stream(made: Searcher, in_flight: InFlightLimit, costs: Costs) -> tuple[floa
 
 
 def batches(made: Searcher, size: int) -> tuple[float, int]:
-    """Return the same with batches: the next one is proposed while one is measured, before what came of that is
-    known.
+    """Return the same searcher with batches: a batch is proposed while the previous one is measured.
+
+    Its results are not known yet then.
     """
     made.propose(size)
     while made.out and made.asked < MOST:

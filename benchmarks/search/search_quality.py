@@ -154,8 +154,9 @@ def _write(
     repeats: int,
     budget: int,
 ) -> str:
-    """Write table, JSON and curves of the methods whose ``wanted`` searches are done to ``path`` with the suffix of
-    each, and return the table.
+    """Write the table, JSON and curves of finished methods, and return the table.
+
+    A method is finished if all its ``wanted`` searches are done. Files are named ``path`` with the suffix of each.
     """
     from autosched.replay.curves import draw_curves
 

@@ -132,8 +132,9 @@ def launched(cp: Any, kept: KeptLaunch, code: Callable[[str], bytes]) -> dict[st
 
 
 def at_offsets(kept: KeptLaunch, starts: Mapping[str, int]) -> tuple[Launch, dict[str, int]]:
-    """Return the launch, and the address of each of its arrays, where arguments that point into one have an array of
-    their own, which begins there.
+    """Return the launch with separate arrays for arguments that point into another array, and each array's address.
+
+    Such an array begins where the argument points.
     """
     arguments, addresses = list(kept.launch.arguments), dict(starts)
     for position, offset in kept.offsets.items():
@@ -159,8 +160,10 @@ def cubin_path(folder: Path, ptx: str, arch: str) -> Path:
 
 @lru_cache(maxsize=4)  # launches of one module come one after another
 def assembled(text: str, arch: str) -> bytes:
-    """Return the machine code of PTX for ``arch`` ("sm_90a"), by ptxas, or, where there is none, by the driver for the
-    current GPU. Raises Refused.
+    """Return the machine code of PTX for ``arch`` ("sm_90a"), by ptxas or else by the driver for the current GPU.
+
+    Raises:
+        Refused: The assembler rejects it.
     """
     program = ptxas()
     if program is None:

@@ -18,10 +18,10 @@ _HEAD = ("test", *STATUSES, "largest error")
 
 
 def largest_error(dtype: DType, found: Array, expected: Array | None) -> float | None:
-    """Return the largest of abs(found - expected) / max(abs(found), abs(expected)): infinity where only one of the two
-    is a number, or they are different infinities; None where nobody knows what was expected.
+    """Return the largest of abs(found - expected) / max(abs(found), abs(expected)).
 
-    Different NaNs, and zeros of both signs, differ by 0.
+    Infinity if only one of the two is a number, or if they are different infinities; None if the expected result is
+    unknown. Different NaNs, and zeros of both signs, differ by 0.
     """
     if expected is None:
         return None

@@ -49,9 +49,9 @@ def model_of(experts: int, intermediate: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Winner:
-    """An entry and its rank in the tuner's space.
+    """An entry in the tuner's space.
 
-    ``percentile`` is that of its estimate; its excess is its seconds over those of the model's first choice, less one.
+    ``percentile`` is its position there. ``behind`` is its seconds over those of the model's first choice, less one.
     ``narrow`` is true if its tiles have at most 32 columns.
     """
 

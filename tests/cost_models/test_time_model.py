@@ -118,8 +118,9 @@ def test_transposes_with_short_runs_are_behind() -> None:
     ids=lambda value: value if isinstance(value, str) else str(value.key()),
 )
 def test_the_first_choice_keeps_enough_bytes_in_flight(name: str, problem: Problem) -> None:
-    """40 KB on each SM, what is written included, hide the latency of a loaded DRAM on an H200: 4.3 TB/s for 0.7 to
-    0.8 us over 132 SMs are 25 KB.
+    """40 KB on each SM, including written bytes, hide the latency of a loaded DRAM on an H200.
+
+    4.3 TB/s for 0.7 to 0.8 us over 132 SMs are 25 KB.
     """
     row = template(name)
     assert row.counts is not None

@@ -1,5 +1,6 @@
-"""What the k-tile loop of the wgmma templates compiles to: no fence of the whole GPU, no register moved for a
-descriptor, few instructions beside wgmma.
+"""Machine code of the k-tile loop of the wgmma templates.
+
+It has no fence of the whole GPU, moves no register for a descriptor, and has few instructions beside wgmma.
 """
 
 from __future__ import annotations

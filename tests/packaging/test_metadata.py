@@ -1,5 +1,6 @@
-"""The metadata of the package: its description has no link that leads nowhere, its requirements fit a machine,
-and what builds it is pinned.
+"""The metadata of the package.
+
+Links of its description lead somewhere, its requirements fit a machine, and its build requirements are pinned.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""An export of six kernels: row by row, TMA in clusters, sums that blocks share, a user's kernel of any size, one
-that reads constant memory, and a pipeline of two launches.
+"""An export of six kernels.
+
+They compute row by row, use TMA in clusters, share sums between blocks, are a user's kernel of any size, read constant
+memory, and form a pipeline of two launches.
 """
 
 from __future__ import annotations

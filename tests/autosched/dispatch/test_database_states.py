@@ -143,8 +143,10 @@ COMMANDS = {
 
 @dataclass(frozen=True)
 class State:
-    """``prepare`` makes "x.db", or returns another place; ``told`` is part of the line that everyone gets; ``makers``
-    says whether commands that make databases get it, too.
+    """A state of a database and the message about it.
+
+    ``prepare`` makes "x.db", or returns another place. ``told`` is part of the line that everyone gets. ``makers`` says
+    whether commands that make databases also get it.
     """
 
     prepare: Callable[[], str | None]

@@ -28,8 +28,9 @@ FLOATS = "float32"
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Yield a compiler that takes no time, and a model that chooses any schedule: which one is not a concern of this
-    file.
+    """Yield a compiler that takes no time, and a model that chooses any schedule.
+
+    The choice does not matter in this file.
     """
 
     def any_choice(problem: Problem, device: Any, templates: Any) -> DefaultChoice:

@@ -24,8 +24,9 @@ ATTENTION = load_program(f"{Path(__file__).parents[3] / 'examples' / 'programs' 
 def outcome(
     query: str, stages: int = 2, changed: Callable[[GeneratedKernel], GeneratedKernel] = lambda kernel: kernel
 ) -> tuple[str, list[int]]:
-    """Return "ok", "wrong" or what is reported of a head of 128, keys and values under a swizzle that flips three bits;
-    and the alignments of the tiles.
+    """Return "ok", "wrong" or the emulator's report, and the alignments of the tiles.
+
+    The attention head has 128 elements, and keys and values are stored under a swizzle that flips three bits.
     """
     p = problem(ATTENTION, h=1, g=1, s=150, d=128)
     values: dict[str, int | str] = {

@@ -1,5 +1,7 @@
-"""Two buffers of fragments in tile programs: right in two orders, refused where steps do not alternate, with as
-few instructions a turn as the hand-written matmul.
+"""Two buffers of fragments in tile programs.
+
+They are correct in two orders, refused if steps do not alternate, and take as few instructions per iteration as the
+hand-written matmul.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Tile programs, verified: sampled schedules in the emulator against the interpreter, the command line, machine
-code.
+"""Verification of tile programs.
+
+Sampled schedules run in the emulator against the interpreter; the command line and machine code are tested, too.
 """
 
 from __future__ import annotations
@@ -123,8 +124,9 @@ def kept_whole(p: Builder, a: Array, b: Array, out: Array) -> None:
     turned=Output("n m", "f32"),
 )  # fmt: skip
 def nested(p: Builder, a: Array, b: Array, c: Array, out: Array, turned: Array) -> None:
-    """Sum rows in a loop within one that has a ring, between products and what adds to them; pass variables wherever
-    tiles are taken.
+    """Sum rows in a nested loop with a ring, between matmuls and additions to them.
+
+    It passes variables wherever tiles are taken.
     """
     (m, q), (k, n) = a.shape, c.shape
     i, j = p.blocks((m, n), (64, 64))

@@ -40,9 +40,7 @@ def pool() -> Iterator[CompilePool]:
 
 @pytest.fixture(scope="session")
 def make_trial(pool: CompilePool) -> MakeTrial:
-    """Return a trial of a schedule with what it compiles to today; ``resources`` and ``code`` overrule fields of
-    that.
-    """
+    """Return a trial of a schedule with its present compilation; ``resources`` and ``code`` override fields of that."""
 
     def make(
         schedule: Schedule,

@@ -125,8 +125,9 @@ def test_trials_go_where_they_save_most(tunes: Callable[[Mapping[Problem, list[f
 
 
 def test_weights_count(tunes: Callable[[Mapping[Problem, list[float]]], Tunes]) -> None:
-    """Two problems alike: the one that is computed four times as often gets about twice the trials, as each problem's
-    expected gain falls with the number of its chunks.
+    """Of two similar problems, one that is computed four times as often gets about twice the trials.
+
+    Each problem's expected gain falls with the number of its chunks.
     """
     tunes({FAST: [1e-3], SLOW: [1e-3]})
     result = tune_suite([SuiteMember(FAST, 4.0), SuiteMember(SLOW, 1.0)], trials=20 * CHUNK, database="b.db")

@@ -185,8 +185,9 @@ def test_rows_that_many_blocks_finish_together_are_sampled() -> None:
 @needs_compiler
 @pytest.mark.parametrize("cluster_m", [1, 2])
 def test_some_neighbours_of_a_stream_k_launch_are_run_at_its_true_size(cluster_m: int) -> None:
-    """Tiles that two of them share are right, those that they share with others stay open; a fault that only more than
-    64 blocks show is found.
+    """Tiles that two of the blocks share are correct; those that they share with others stay unverified.
+
+    A fault that only more than 64 blocks show is found.
     """
     problem = Matmul(2048, 1024, 192, a="bf16", order_b="col")
     schedule = SMALL.replace(tiles_per_block=8, stream_k=1, cluster_m=cluster_m)

@@ -1,5 +1,6 @@
-"""Sound code is never rejected: schedules of every operator, type, epilogue, reduction and scale pass full
-verifications.
+"""Correct code is never rejected.
+
+Schedules of every operator, type, epilogue, reduction and scale pass full verifications.
 """
 
 from __future__ import annotations

@@ -257,9 +257,7 @@ def test_a_baseline_that_is_not_there_is_named_once(make_runner, tmp_path, no_te
 
 
 def first_preparation(runner, monkeypatch, prepared):
-    """Return what ``prepared`` returns or raises takes the place of the runner's; the seconds that each search is
-    given.
-    """
+    """Replace the runner's preparation by ``prepared``, and return the seconds that each search is given."""
     given = []
 
     def run(self, plan):

@@ -51,8 +51,9 @@ class RuntimeFailure(Exception):
 
 
 class HostGpu:
-    """As much of cupy as ``launched`` uses; memory is the host's, and a kernel is a function of Python that gets its
-    parameters. ``status`` is that of the stream.
+    """Fake of the part of cupy that ``launched`` uses, on host memory.
+
+    A kernel is a Python function that gets its parameters. ``status`` is that of the stream.
     """
 
     def __init__(self, kernel: Callable[..., None], status: int = 0) -> None:

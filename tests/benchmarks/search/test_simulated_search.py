@@ -1,5 +1,6 @@
-"""A short search on the simulated GPU: it ends in time, and compiles fewer modules than it makes trials, as siblings
-share them.
+"""A short search on the simulated GPU ends in time, and compiles fewer modules than it makes trials.
+
+Schedules that differ only in launch parameters share a module.
 """
 
 from __future__ import annotations

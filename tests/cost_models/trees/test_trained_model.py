@@ -145,8 +145,9 @@ print(used, refused)
 
 @pytest.mark.timeout(1800)
 def test_no_damaged_file_harms_the_process_that_loads_it(tmp_path: Path, nightly: bool) -> None:
-    """Three hundred files, thousands every night, in one process: with numbers of the trees replaced, columns cut, and
-    bytes overwritten.
+    """Load three hundred damaged files, thousands every night, in one process.
+
+    They have numbers of the trees replaced, columns cut, and bytes overwritten.
     """
     rng = np.random.default_rng(7)
     whole = json.dumps(model().to_json())

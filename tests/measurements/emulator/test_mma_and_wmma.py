@@ -130,9 +130,7 @@ def test_mma_is_the_reference_of_its_row(run: Run, row: TensorIntrinsic) -> None
 
 
 def wmma_source(row: TensorIntrinsic, registers: int, loaded: tuple[str, str], multiplied: tuple[str, str]) -> str:
-    """Return loads both tiles from shared memory with padded strides, multiplies twice, stores; scales all registers
-    alike.
-    """
+    """Load both tiles from shared memory with padded strides, multiply twice, and store; scale all registers alike."""
     shape_and_type = row.name.removeprefix("wmma_")
     shape = shape_and_type.rsplit("_", 1)[0]
     element_bytes = 4 if row.type_a == "tf32" else 2

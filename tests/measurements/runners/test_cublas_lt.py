@@ -1,5 +1,7 @@
-"""cuBLASLt through its C interface: a host library that multiplies as the descriptors say, and the real one where it is
-installed, whose descriptors need no GPU.
+"""cuBLASLt through its C interface.
+
+The library is a host library that multiplies as the descriptors say, or the real one if it is installed, whose
+descriptors need no GPU.
 """
 
 import ctypes
@@ -121,8 +123,9 @@ def launches():
 
 
 class Stream(library_arrays.Stream):
-    """What is launched between begin_capture and end_capture is launched by the graph instead, which is told apart by
-    what it adds to ``launches``.
+    """A stream: launches between begin_capture and end_capture are made by the graph instead.
+
+    The graph's launches are distinguished by what it adds to ``launches``.
     """
 
     def __init__(self):

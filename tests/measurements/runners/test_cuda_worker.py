@@ -265,8 +265,9 @@ def test_the_power_limit_leaves_out_nothing(arrays, set_reasons):
 
 @pytest.fixture
 def warm_up(monkeypatch):
-    """Warms up again and again by launches of 1 ms, after clocks that read as given, and tells for how many seconds of
-    the pretended GPU. All other time stands still.
+    """Return a function that warms up after clocks with the given readings, and returns the seconds that this took.
+
+    Launches take 1 ms of the simulated GPU; all other time stands still.
     """
     cupy = FakeCupy(time=1e-3)
     clocks = []

@@ -425,9 +425,7 @@ class TestBadPlaces:
 
 
 def open_without_privileges(new: Path, old: Path) -> list[str]:
-    """Return what opening ``new``, ``old`` for writing and ``old`` for reading say to a user who is not the
-    superuser.
-    """
+    """Return the errors that an ordinary user gets on opening ``new``, and ``old`` for writing and for reading."""
     child = f"""
 import os, sys
 sys.path[:0] = {[p for p in sys.path if p]!r}

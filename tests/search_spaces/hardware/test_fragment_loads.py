@@ -148,8 +148,10 @@ def origins(layout, shape):
 
 
 def ldmatrix(image, addresses, size, transposed):
-    """One 8x8 matrix of 16-bit units, PTX ISA "ldmatrix": lane l gets units 2 * (l % 4) + {0, 1} of row l / 4, of the
-    transposed matrix with .trans. Elements of 4 bytes are two units that stay together, of 1 byte two are a unit.
+    """One 8x8 matrix of 16-bit units, PTX ISA "ldmatrix".
+
+    Lane l gets units 2 * (l % 4) + {0, 1} of row l / 4, of the transposed matrix with .trans. An element of 4 bytes is
+    two units that stay together; two elements of 1 byte are one unit.
     """
     assert (addresses * size % 16 == 0).all()
     per_row = 16 // size

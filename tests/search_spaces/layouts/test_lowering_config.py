@@ -97,8 +97,9 @@ class TestDocument:
             LoweringConfig.parse(EXPANDED.replace("}>", ", expand_iteration_space = [0, 0, 0, 8]}>"))
 
     def test_layout_of_the_loop(self):
-        """Digits of the document's linearize_index by (1, 2, 1, 1, 1) and (1, 1, 1, 64, 8): subgroup, batch, outer,
-        thread, element of the first and the last dimension.
+        """Digits of the document's linearize_index by (1, 2, 1, 1, 1) and (1, 1, 1, 64, 8).
+
+        They are subgroup, batch, outer, thread and element of the first and the last dimension.
         """
         layout = LoweringConfig.parse(MATVEC).to_nested()
         assert [tile[0] for tile in layout.tiles] == [1, 2, 1, 1, 1]
@@ -152,8 +153,12 @@ class TestBasis:
 
 
 def partial_sums(config, values):
-    """Run the config's loop as threads do: add each step's elements into per-thread accumulators; returns the total
-    and the accumulators one thread carries. ``values`` has the shape of the iteration space.
+    """Run the config's loop as threads do, which add each step's elements into accumulators.
+
+    ``values`` has the shape of the iteration space.
+
+    Returns:
+        The total, and the accumulators of one thread.
     """
     steps = config.tile(values.shape)
     layout = config.to_nested(shape=values.shape)

@@ -1,5 +1,7 @@
-"""Shared memory of tile programs against brute force: the peak that a space computes is the largest sum of what lives
-at one moment, nothing that lives at once overlaps, and a launch with less is told.
+"""Shared memory of tile programs against brute force.
+
+The peak that a space computes is the largest sum of simultaneously live tiles, no two of these overlap, and a launch
+with less memory is reported.
 """
 
 from __future__ import annotations

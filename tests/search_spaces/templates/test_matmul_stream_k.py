@@ -107,8 +107,9 @@ def test_a_reduction_has_no_stream_k() -> None:
 
 
 def test_stream_k_runs_as_many_blocks_on_an_sm_as_fit() -> None:
-    """128x128 tiles of 32 in three stages share an A100's SM; in five stages of 64 one fills its shared memory, as one
-    of 256x128 does its registers.
+    """128x128 tiles with k 32 in three stages share an A100's SM.
+
+    With k 64 in five stages one block fills its shared memory, and a tile of 256x128 fills its registers.
     """
     names = {"tile_m": 128, "tile_n": 128, "tile_k": 32, "stages": 3, "min_blocks": 1, "stream_k": 1}
     (rule,) = (rule for rule in space(PROBLEM, A100).rules if rule.name == "stream_k_resident")

@@ -177,8 +177,9 @@ def test_work_counts_what_the_kernel_moves() -> None:
 
 
 def test_fragments_of_contiguous_k_multiply_right() -> None:
-    """Lane (g, t) has 4 neighbours of k of rows g and g + 8 of w, and of row g of x: other k than the instruction says,
-    but the same of both, and the sums are those of w @ x.T.
+    """Lane (g, t) has 4 neighbours of k of rows g and g + 8 of w, and of row g of x.
+
+    These are other k than the instruction defines, but the same of both operands, so the sums are those of w @ x.T.
     """
     row = mma_row(DOCUMENT)
     assert (row.m, row.k) == (MMA_LANES_N * MMA_ROWS, MMA_LANES_K * MMA_ELEMENTS)

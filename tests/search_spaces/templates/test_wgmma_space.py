@@ -360,8 +360,9 @@ def test_counts_of_clusters_persistent_blocks_and_turns() -> None:
 
 
 def test_stream_k_deals_out_a_partial_wave_behind_whole_ones() -> None:
-    """Of whatever is sampled: at most two share a tile, as each of the clusters that run at a time gets the k-tiles of
-    one at least; each two neighbours have a place for the sums of a tile, two counters for every warpgroup of it.
+    """At most two clusters share a tile in any sampled schedule, since each gets the k-tiles of at least one tile.
+
+    Each two neighbours have a place for the sums of a tile, and two counters for every warpgroup of it.
     """
     problem, seen = Matmul(2056, 5000, 1000, a="bf16", batch=2), 0
     for schedule in space(problem, H200).sample(150, seed=6):

@@ -72,8 +72,9 @@ def test_recordings_and_several_databases_are_learned_together(run: Run, tmp_pat
 
 
 def test_an_update_adds_new_times_to_those_of_the_model(run: Run, tmp_path: Path) -> None:
-    """Learning one database after the other gives what learning both at a time gives, and the same one twice adds
-    nothing.
+    """Training on one database after the other gives the same as on both at once.
+
+    The same one again adds nothing.
     """
     store(tmp_path / "new.db", *make_trials(observations(Copy(4096, 1000), rows=12)))
     assert run("train", "--db", "best.db", "--out", "old.json")[0] == 0

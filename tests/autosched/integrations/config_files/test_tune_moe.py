@@ -117,8 +117,10 @@ def test_types_without_a_kernel_are_refused(tmp_path, monkeypatch, capsys, setti
 
 
 class Judged:
-    """Stands for a pool: ``verdicts`` and ``seconds`` (by counts) of the candidates in their order, and of the default,
-    which is far slower than all of them.
+    """Fake pool with given results.
+
+    ``verdicts`` and ``seconds`` (by counts) are those of the candidates in their order, and of the default, which is
+    far slower than all of them.
     """
 
     workers = 1

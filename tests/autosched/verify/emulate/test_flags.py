@@ -1,5 +1,7 @@
-"""Threads of a block that are ordered by flags instead of barriers: right kernels are clean, and what they leave out is
-found (PTX ISA, memory consistency model: release and acquire patterns).
+"""Threads of a block that are ordered by flags instead of barriers.
+
+Correct kernels have no findings, and missing operations are found (PTX ISA, memory consistency model: release and
+acquire patterns).
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""A verification reports every fault planted in the matmul templates of Hopper and Blackwell, and none in right
-kernels.
-"""
+"""A verification reports every fault planted in the matmul templates of Hopper and Blackwell, and no correct kernel."""
 
 from __future__ import annotations
 

@@ -56,8 +56,9 @@ def small_kernel(several: bool = False, changes: Changes = EARLY) -> tuple[Matmu
 
 @dataclass(frozen=True)
 class Fault:
-    """``old`` becomes ``new`` in a header; emulation must find one of ``found``, with the blocks in the order
-    ``blocks``.
+    """A fault: ``old`` is replaced by ``new`` in a header.
+
+    Emulation must find one of ``found``, with the blocks in the order ``blocks``.
     """
 
     name: str

@@ -55,8 +55,9 @@ def statements(text: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def as_ptx(said: str, constraints: list[str], number: int) -> str | None:
-    """Return the assembly in a scope of its own, with registers for its operands; None for what is no PTX, as names of
-    libc and macros that were not expanded, or what is lacking.
+    """Return the assembly in its own scope, with registers for its operands; None if it is not PTX.
+
+    Examples of the latter are names of libc, and macros that were not expanded or are incomplete.
     """
     names: list[str] = []
     declared = []

@@ -219,8 +219,9 @@ ORDERS = ("", ".relaxed.cta", ".acquire.gpu", ".release.sys", ".acq_rel.gpu")
 
 
 def atomic(order: str, space: str, op: str, kind: str, answer: str, reduce: bool) -> Snippet:
-    """Emit an update: a thread's own 8 bytes hold a, an atom or red updates them by b (and c); the old or new value is
-    given.
+    """Emit an update by atom or red: a thread's own 8 bytes hold a and are updated by b (and c).
+
+    The result is the old or the new value.
     """
     bits = int(kind[1:])
     word, third = f"b{bits}", ", %c" if op == "cas" else ""

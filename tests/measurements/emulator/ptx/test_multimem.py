@@ -1,6 +1,4 @@
-"""Accesses to a multicast object of one GPU: loads that reduce, stores and reductions, their forms and what misuses
-them.
-"""
+"""Accesses to a multicast object of one GPU: reducing loads, stores and reductions, their forms and misuses."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Forms that compilers and libraries write seldom: their results, what misuses them, and what is unsupported with its
-line.
-"""
+"""Forms that compilers and libraries rarely use: their results, their misuses, and unsupported ones with their line."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Video instructions against the pseudo-code of the PTX ISA (9.7.17), written here in Python; where an H100 answers
-otherwise (ptxas 13.5, 2026-11-27), against what it computes.
+"""Video instructions against the pseudo-code of the PTX ISA (9.7.17), written here in Python.
+
+Where an H100 gives another result (ptxas 13.5, 2026-11-27), its result is expected.
 """
 
 from __future__ import annotations

@@ -87,8 +87,9 @@ def test_what_it_compiles_is_verified(
 
 
 def product(m: int, n: int, k: int, tmp_path: Path) -> EmulatedLaunch:
-    """Compile CuTe DSL's matmul on tensor memory for sm_100a, and run it on integers: whatever the order of its sums,
-    the result is exact.
+    """Compile CuTe DSL's matmul on tensor memory for sm_100a, and run it on integers.
+
+    Their sums are exact in every order.
     """
     file = tmp_path / "gemm.ptx"
     command = [sys.executable, str(PROGRAMS / "cute_gemm.py"), str(file), str(m), str(n), str(k)]

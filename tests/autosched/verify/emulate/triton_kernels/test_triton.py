@@ -90,9 +90,7 @@ def test_matmul_by_descriptors_made_on_the_device() -> None:
 
 @functools.cache
 def doubling() -> tuple[str, int, int]:
-    """Return the PTX of a copy by descriptors that are made on the device, its shared memory, and a block's scratch
-    memory.
-    """
+    """Return the PTX of a copy by descriptors made on the device, its shared memory, and a block's scratch memory."""
     signature = {"o": "*fp32", "x": "*fp32", "M": "i32", "N": "i32"}
     compiled = triton_kernels.compiled("copy_by_made_descriptors", signature, {"BM": 16, "BN": 32}, 4, 90, num_warps=4)
     return compiled.asm["ptx"], compiled.metadata.shared, compiled.metadata.global_scratch_size

@@ -1,5 +1,7 @@
-"""One multiplication on tensor memory in inline PTX, and each fault that ptxas's checker of tensor memory names, or
-that nobody reports: states that tcgen05 leaves undefined.
+"""One multiplication on tensor memory in inline PTX, and faults in it.
+
+The faults are those that ptxas's checker of tensor memory names, and states that tcgen05 leaves undefined, which no
+other tool reports.
 """
 
 # ruff: noqa: E501

@@ -28,8 +28,9 @@ class Operand:
     transposed: bool = False
 
     def place(self, lines: int, depth: int, size: int) -> tuple[Array, int, int]:
-        """Return the byte of each element, and the leading and stride offsets (PTX ISA 9.7.15.5.1, canonical
-        layouts).
+        """Return the byte of each element, and the leading and stride offsets.
+
+        PTX ISA 9.7.15.5.1, canonical layouts.
         """
         line, k = np.meshgrid(np.arange(lines), np.arange(depth), indexing="ij")
         per = 16 // size
@@ -88,8 +89,10 @@ def encoded(x: Array, kind: str) -> Array:
 
 
 def chosen_columns(rng: np.random.Generator, kind: str, depth: int) -> tuple[Array, Array]:
-    """Return which columns of each of 64 rows are kept, (64, depth / 2), and the bits of each row's metadata (PTX ISA,
-    "Sparse matrix storage": of tf32 0b0100 and 0b1110 for one of two, of the others the numbers of two of four).
+    """Return the kept columns of each of 64 rows, (64, depth / 2), and the bits of each row's metadata.
+
+    PTX ISA, "Sparse matrix storage": for tf32, 0b0100 and 0b1110 for one of two; for others, the numbers of two of
+    four.
     """
     columns, bits = [], []
     for _ in range(64):
@@ -110,8 +113,10 @@ def chosen_columns(rng: np.random.Generator, kind: str, depth: int) -> tuple[Arr
 
 
 def metadata_words(bits: Array, selector: int) -> Array:
-    """Return the register of each of 128 threads: of 32 bits of a row the halves are those of the pair of lanes that
-    ``selector`` names, with row g and g + 8 in each; of 64 bits the lanes have whole words of one row.
+    """Return the register of each of 128 threads.
+
+    If a row has 32 bits, the halves are those of the pair of lanes that ``selector`` names, with row g and g + 8 in
+    each; if it has 64 bits, the lanes have whole words of one row.
     """
     words = np.full(128, 0xDEADBEEF, np.uint64)
     for warp in range(4):

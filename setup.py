@@ -1,5 +1,7 @@
-"""What pyproject.toml cannot say: equal sources give equal wheels, an installation compiles the emulator, and README's
-links are absolute in the package's description.
+"""Build steps that pyproject.toml cannot express.
+
+Equal sources give equal wheels, an installation compiles the emulator, and README's links are absolute in the package's
+description.
 """
 
 import re

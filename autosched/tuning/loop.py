@@ -255,9 +255,7 @@ class Tuner:
                     return exhausted
 
     def _room(self) -> tuple[int, int]:
-        """Return the number of schedules that may be proposed, and the minimum for which a proposal is worth
-        its cost.
-        """
+        """Return the number of schedules that may be proposed, and the minimum that makes a proposal worth its cost."""
         size, remaining = self._in_flight_limit.size(self._num_reported), self._plan.trials - self._num_proposed
         least = min(self._sampler.batch, math.ceil(size / 2))
         return min(size - len(self._pending), remaining), max(min(least, remaining), 1)

@@ -38,8 +38,9 @@ class ProgramStep:
 
 
 class TilePipeline(TileOperator):
-    """A problem whose kernel template is several tile programs, launched one after another. Arrays that are not the
-    operator's lie in workspaces.
+    """A problem whose kernel template is several tile programs, launched one after another.
+
+    Arrays that are not the operator's are in workspaces.
     """
 
     @abstractmethod

@@ -103,8 +103,10 @@ class TileOperator(Problem):
 
     @abstractmethod
     def programs(self) -> Mapping[str, ProgramProblem]:
-        """Return the problems of the tile programs in the order of their launches, by a name of each; "" where there is
-        but one. Raises ValueError for what a program refuses.
+        """Return the problems of the tile programs by name, in the order of their launches; a single one is named "".
+
+        Raises:
+            ValueError: A program rejects the problem.
         """
 
     @abstractmethod
@@ -123,9 +125,7 @@ class TileOperator(Problem):
         """Yield inputs with edge cases in one array at a time, where the others are those of ``inputs``."""
 
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-        """Return the reference as far as the outputs' types hold it, and the bound on rounding errors that the
-        interpreter carries from operation to operation.
-        """
+        """Return the reference, rounded to the outputs' types, and the interpreter's bound on rounding errors."""
         values, bounds, _ = self._bounded(inputs)
         return values, bounds
 
@@ -149,8 +149,10 @@ class TileOperator(Problem):
         return self.expected(inputs)[1]
 
     def stress_inputs(self, seed: int) -> Iterator[StressInputs]:
-        """Yield the edge cases of the program whose intermediate results f32 holds: where one overflows, or a number
-        that must weigh nothing is NaN, the program's arithmetic is not that of the reference.
+        """Yield the edge cases of the program whose intermediate results f32 represents.
+
+        Where one overflows, or a number with weight zero is NaN, the program's arithmetic differs from that of the
+        reference.
         """
         for given in self.edge_cases(self.random_inputs(seed), seed):
             inputs = self._shaped(given.inputs)
@@ -177,8 +179,9 @@ class TileOperator(Problem):
 
 
 class TileProblem(TileOperator):
-    """A problem whose kernel template is a tile program. It also states the program's views of the operands (other
-    shapes of the same dense memory) and the program.
+    """A problem whose kernel template is a tile program.
+
+    It also defines the program, and the program's views of the operands (other shapes of the same dense memory).
     """
 
     @abstractmethod
@@ -188,8 +191,11 @@ class TileProblem(TileOperator):
     @staticmethod
     @abstractmethod
     def compute(*arguments: Any, **arrays: Any) -> None:
-        """Write the tile program: ``arguments`` are the builder and the options, ``arrays`` the program's arrays by
-        the names of the operands.
+        """Write the tile program.
+
+        Args:
+            arguments: The builder and the options.
+            arrays: Arrays of the program, by the names of the operands.
         """
 
     def programs(self) -> Mapping[str, ProgramProblem]:

@@ -1,5 +1,6 @@
-"""Kernels like those of Triton's tutorials, of our own: softmax, matmul, layer norm with its gradients, attention,
-grouped, persistent and block-scaled matmul.
+"""Our own kernels like those of Triton's tutorials.
+
+These are softmax, matmul, layer norm with its gradients, attention, grouped, persistent and block-scaled matmul.
 """
 
 # mypy: ignore-errors

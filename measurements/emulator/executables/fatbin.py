@@ -21,8 +21,12 @@ class FatBinaryError(ValueError):
 
 
 def ptx_texts(image: bytes) -> list[dict[int, str]]:
-    """Of each container by architecture (90 for compute_90): files that were compiled apart come one after the other.
-    PTX text stands for itself. Raises FatBinaryError.
+    """Return the PTX texts of each container by architecture (90 for compute_90).
+
+    Files that were compiled separately follow one another. A PTX text stands for itself.
+
+    Raises:
+        FatBinaryError: The image is malformed.
     """
     if image.lstrip()[:2] in (b"//", b".v"):
         return [{0: image.rstrip(b"\0").decode(errors="replace")}]

@@ -100,8 +100,9 @@ def _run(compiler: HostCompiler, *arguments: str) -> None:
 
 
 def missing_functions(program: Path, folder: Path, work: Path) -> tuple[Path | None, tuple[str, ...]]:
-    """Return a library of those functions of CUDA's runtime and driver that the program calls and that the stand-ins
-    lack: each says its name and returns cudaErrorNotSupported. None where there are none.
+    """Return a library of the functions of CUDA's runtime and driver that the program calls and the stand-ins lack.
+
+    Each reports its name and returns cudaErrorNotSupported. None if there are no such functions.
     """
     wanted = {name for name in _symbols(program, "--undefined-only") if _FUNCTION.fullmatch(name)}
     have = {n for library in (*RUNTIMES, DRIVER) for n in _symbols(folder / library, "--defined-only")}
@@ -129,8 +130,10 @@ def needed_libraries(program: Path) -> tuple[str, ...]:
 
 
 def opens_driver(program: Path) -> bool:
-    """Whether a program opens the driver's library itself when it runs: it has its name in it. One that is linked with
-    the static runtime has that, too, and asks for functions by cuGetProcAddress, which nothing stands in for.
+    """Return whether a program opens the driver's library itself at run time, since it contains its name.
+
+    This is also true of a program that is linked with the static runtime, and asks for functions by cuGetProcAddress,
+    which has no stand-in.
     """
     if not needed_libraries(program):  # static, or not a program: nothing can be put in front of its libraries
         return False

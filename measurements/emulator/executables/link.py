@@ -31,8 +31,10 @@ class _ModuleStatement:
 
 
 def link(texts: Sequence[str]) -> str:
-    """Return one module. What is declared ``.extern`` is that of another file; of what is ``.weak`` the first is taken;
-    names that are a file's own and known already get another one. A text alone stays as it is.
+    """Return one module made of several PTX texts.
+
+    An ``.extern`` declaration refers to the definition in another text; of several ``.weak`` definitions the first is
+    used; names local to a text are renamed if another text uses them. A single text is returned unchanged.
     """
     if len(texts) == 1:
         return texts[0]
@@ -72,8 +74,9 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 def _renumbered(text: str, number: int) -> tuple[list[str], str]:
-    """Return the lines that name files, and the rest without header and debug sections. Numbers of files differ from
-    those of other texts.
+    """Return the lines that name files, and the rest without header and debug sections.
+
+    File numbers are changed to differ from those of other texts.
     """
     first = number * 10_000
     debug = _DEBUG.search(text)

@@ -53,8 +53,10 @@ class LaunchFinding:
 
 @dataclass(eq=False)
 class ExecutableResult:
-    """``status`` is the program's exit status, negative for a signal. ``lacking``: what the stand-in does not have, in
-    the order of the first calls; the program got cudaErrorNotSupported.
+    """Result of a program.
+
+    ``status`` is its exit status, negative for a signal. ``lacking`` are the functions that the stand-in does not
+    support, in the order of the first calls; they returned cudaErrorNotSupported.
     """
 
     status: int = 0

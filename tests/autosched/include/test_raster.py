@@ -32,8 +32,9 @@ GRIDS = [*((m, n) for m in range(1, MOST + 1) for n in range(1, MOST + 1)), *LAR
 
 @lru_cache(maxsize=2)
 def walks(old: str = "", new: str = "") -> dict[tuple[int, int], IntArray]:
-    """Return the numbers by rows of all tiles of each grid, in the order of the device function, with ``new`` for
-    ``old``.
+    """Return the tile numbers by rows of all tiles of each grid, in the order of the device function.
+
+    ``old`` is replaced by ``new`` in its code.
     """
     sizes = np.array([m * n for m, n in GRIDS])
     first = (np.cumsum(sizes) - sizes).astype(np.int32)

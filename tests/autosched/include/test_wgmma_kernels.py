@@ -35,8 +35,9 @@ ORDERS = [("row", "row"), ("row", "col"), ("col", "row"), ("col", "col")]
 
 
 def problems() -> list[Matmul]:
-    """Types, orders, epilogues, batches, and sizes that no tile divides: small ones, and such with tiles for clusters
-    and for several of one block.
+    """Return problems of all types, orders, epilogues and batches, with sizes that no tile divides.
+
+    Some are small, and some have tiles for clusters and for several tiles of one block.
     """
     found = []
     for i, (order_a, order_b) in enumerate(ORDERS):
@@ -253,9 +254,7 @@ MAKE_A_MAP = """  autosched::ptx::TensorMap& {0} = {0}_made[blockIdx.x];
 
 
 def making_its_maps(kernel: GeneratedKernel) -> tuple[GeneratedKernel, dict[str, Array]]:
-    """Return the kernel with tensor maps that each block makes in global memory, and what it takes beside its
-    inputs.
-    """
+    """Return the kernel with tensor maps that each block makes in global memory, and its additional inputs."""
     maps = {a.name: a for a in kernel.arguments if isinstance(a, TensorMap)}
     arguments: list[Argument] = []
     inputs = {}

@@ -19,8 +19,9 @@ from search_spaces.spaces.schedule import Schedule
 
 
 def table(device: str, best: tuple[int, int], values: tuple[int, ...] = (2, 4, 8, 16, 32, 64)) -> Table:
-    """Return a kernel of two tile sizes and a flag, fastest where both are ``best``; tiles beyond 1024 elements
-    fail.
+    """Return a kernel of two tile sizes and a flag, fastest if both are ``best``.
+
+    Tiles beyond 1024 elements fail.
     """
     rows = []
     for m in values:

@@ -47,8 +47,10 @@ def kernel(**parameters: Any) -> KernelSpec:
 
 
 def cache(path: Path, device: str = "NVIDIA A100-PCIE-40GB", **more: list[int]) -> Path:
-    """Write a cache: the fastest is 256 x 4, which the rule refuses, then 64 x 2; 32 x 1 failed; 512 is no value of
-    the kernel's.
+    """Write a cache of a kernel.
+
+    The fastest is 256 x 4, which the rule refuses, then 64 x 2; 32 x 1 failed; 512 is not a value of the kernel's
+    parameter.
     """
     names = ["block_size_x", "tile", *more]
     entries: dict[str, Any] = {}

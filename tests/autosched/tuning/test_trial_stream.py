@@ -46,8 +46,9 @@ def test_a_sampler_that_makes_several_at_a_time_is_asked_for_them(store: Store, 
 
 
 class Shuffled:
-    """A stream that gives results in a random order; ``ends`` after so many, as when the runner is closed; ``lumps`` of
-    them are ready at a time.
+    """A stream that gives results in a random order.
+
+    It ends after ``ends`` results, as if the runner was closed; ``lumps`` of them become ready at a time.
     """
 
     def __init__(self, runner: FakeRunner, seed: int, ends: int, lumps: int) -> None:

@@ -71,7 +71,7 @@ def check(inputs: dict[str, np.ndarray], outputs: dict[str, np.ndarray]) -> None
     found = check(PROBLEM, inputs, outputs)
     if not found.ok:
         raise SystemExit(found.reason)
-    print(f"right: largest error {found.worst:.2g} of its tolerance")
+    print(f"accuracy: ok (max error {found.worst:.2g}x tolerance)")
 
 
 def run(*command: str) -> None:

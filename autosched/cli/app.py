@@ -365,7 +365,7 @@ def _usage_line(error: Any) -> str:
     where = f": see '{error.ctx.command_path} --help'" if error.ctx is not None else ""
     if error.ctx is not None and isinstance(error.ctx.command, _OperatorGroup):
         first = "the operator or the file" if error.ctx.command.name == "verify" else "the operator"
-        where = f": options go behind {first}, as in '{error.ctx.command_path} matmul ...'"
+        where = f": options go after {first}, as in '{error.ctx.command_path} matmul ...'"
     return f"{text[:1].lower()}{text[1:]}{where}"
 
 

@@ -250,7 +250,7 @@ def trial_facts(problem: Costed, trial: Trial) -> list[tuple[str, str]]:
     if trial.policy not in (NONE, DEFAULT):
         rows.append(("timed", described(trial.runner_info.policy)))
     if trial.runner_info.derived:
-        rows.append(("device row", trial.runner_info.derived))
+        rows.append(("device data", trial.runner_info.derived))
     metrics = (
         problem.metrics if isinstance(problem, ProblemFacts) else problem.metrics(trial.schedule.values, timing.median)
     )
@@ -260,15 +260,15 @@ def trial_facts(problem: Costed, trial: Trial) -> list[tuple[str, str]]:
         rows.append(("quartiles", f"{time(timing.p25)} to {time(timing.p75)} over {count(timing.count)} repeats"))
     error = trial.measurement.error
     if is_library(trial.schedule):
-        rows[0] = ("winner", "the vendor's library: no schedule tried was as fast")
-    rows.append(("numbers", "not checked" if error is None else f"right: largest error {error:.2g} of its tolerance"))
+        rows[0] = ("winner", "the vendor's library: no tried schedule was as fast")
+    rows.append(("accuracy", "not checked" if error is None else f"ok (max error {error:.2g}x tolerance)"))
     if resources is not None:
         rows.append(("resources", _resources(resources)))
     bound = None if isinstance(problem, ProblemFacts) else bound_by(problem, trial)
     if bound is not None:
         rows.append(("bound by", bound))
     if not isinstance(problem, ProblemFacts) and (order := order_of_sums(problem, trial)):
-        rows.append(("order of sums", order))
+        rows.append(("summation order", order))
     tools = ", ".join(name for name in (trial.toolchain, trial.driver and f"driver {trial.driver}") if name)
     rows.append(("compiled by" if not is_library(trial.schedule) else "version", tools or "unknown"))
     controls = [f"{name} {shown_value(name, value)}" for name, value in trial.schedule.items if name in NAMES]

@@ -72,12 +72,12 @@ def known(name: str) -> Device | None:
 
 
 def bound_by(problem: Problem, trial: Trial) -> str | None:
-    """Format the largest ``busy_shares``: ``tensor cores, 71% of the time by the model; then shared memory, 52%``."""
+    """Format the largest ``busy_shares``: ``tensor cores (busy 71% of the time, estimated), then L2 (52%)``."""
     shares = busy_shares(problem, trial)
     if shares is None:
         return None
     (first, most), (second, next_most), *_ = sorted(shares.items(), key=lambda item: -item[1])
-    return f"{first}, {most:.0%} of the time by the model; then {second}, {next_most:.0%}"
+    return f"{first} (busy {most:.0%} of the time, estimated), then {second} ({next_most:.0%})"
 
 
 def busy_shares(problem: Problem, trial: Trial) -> dict[str, float] | None:

@@ -129,7 +129,7 @@ class Tuner:
         trials = f"{tried} {'trial' if tried == 1 else 'trials'}"
         existing = f"{trials} of this problem on {ledger.device.name} ({ledger.provenance})"
         self._num_expected = self._at_most(plan.trials, tried)
-        lines = (*self._parts.lines, f"{ledger.name} holds {existing}; {self._num_expected:,} more to go")
+        lines = (*self._parts.lines, f"{ledger.name} holds {existing}; up to {self._num_expected:,} more will be tried")
         if self._observer is not None:
             start = Start(
                 ledger.problem, ledger.device, ledger.provenance, lines, self._num_expected, tried, ledger.best

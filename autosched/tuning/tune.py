@@ -231,8 +231,8 @@ def _in_flight_limit(backend: backends.Backend, workers: int | None) -> InFlight
 
 
 SEARCHING = (
-    "the model that makes the times is searched itself; its best schedules are compiled, for registers and spills, "
-    "until it expects none to be faster (--trials N tries N schedules instead)"
+    "searching the time model directly: its best schedules are compiled, to learn their registers and spills, until it "
+    "expects no faster one (--trials N tries N schedules one by one)"
 )
 ESTIMATES_PAGE = "docs/reference/estimates.md"
 

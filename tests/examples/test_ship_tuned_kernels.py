@@ -65,7 +65,7 @@ def test_what_is_shipped_is_emulated_and_right(
     capsys.readouterr()
     example.emulate(tmp_path / "shipped.db")
     said = capsys.readouterr().out.splitlines()
-    assert said[0] == "looked up: exact, row_reduction" and said[1].startswith("right: largest error")
+    assert said[0] == "looked up: exact, row_reduction" and said[1].startswith("accuracy: ok")
 
 
 def test_wrong_numbers_are_noticed(example: Any) -> None:
@@ -88,4 +88,4 @@ def test_all_of_it(tmp_path: Path) -> None:
     )
     assert run.returncode == 0, run.stderr
     assert "tuned: " in run.stdout and "no confirmed regression: 1 same" in run.stdout
-    assert "right: largest error" in run.stdout and "1 trial taken into" in run.stdout
+    assert "accuracy: ok" in run.stdout and "1 trial taken into" in run.stdout

@@ -32,14 +32,14 @@ def changes(here: Sequence[ReportEntry], there: Sequence[ReportEntry]) -> tuple[
     """
     others = {(e.name, e.device): e for e in there}
     found = [_change(e, others.pop((e.name, e.device), None)) for e in here]
-    found += [Change(e, "only there", None, e, ()) for e in others.values()]
-    order = ("slower", "not compared", "faster", "same", "only here", "only there")
+    found += [Change(e, "only in the other", None, e, ()) for e in others.values()]
+    order = ("slower", "not compared", "faster", "same", "only in this one", "only in the other")
     return tuple(sorted(found, key=lambda c: (order.index(c.verdict), -(c.ratio or 0.0))))
 
 
 def _change(here: ReportEntry, there: ReportEntry | None) -> Change:
     if there is None:
-        return Change(here, "only here", None, None, ())
+        return Change(here, "only in this one", None, None, ())
     decisions = _decisions(here, there)
     if here.seconds is None or there.seconds is None or here.provenance != there.provenance:
         return Change(here, "not compared", None, there, decisions)

@@ -213,7 +213,7 @@ def _advice(entry: ReportEntry, unusable: str, stale: Sequence[str]) -> str:
     if best.measurement.error is None and entry.verification not in (stored.FULL, stored.QUICK):
         return "verify: its results were neither checked on the GPU nor emulated"
     if best.rank is None and sum(t.ok for t in entry.trials) > 1:
-        return "confirm: it was not timed in turns with the next best"
+        return "confirm: it was not timed alternately with the next best"
     few = len(entry.trials) < _FEW_TRIALS
     if few and entry.share is not None and entry.share < _LOW_SHARE:
         return f"search longer: {formatting.plural(len(entry.trials), 'trial')} so far"

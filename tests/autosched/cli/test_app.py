@@ -107,8 +107,8 @@ BAD = {
     "no operator": (("tune",), "matmul"),
     "unknown operator": (("tune", "matmull"), "unknown operator 'matmull', did you mean matmul?"),
     "an operator of a kernel file": (("best", "of_a_file"), ", or give --kernel FILE"),
-    "options before the operator": (("tune", "--trials", "3", "matmul"), "options go behind the operator, as in"),
-    "options before the file": (("verify", "--grid", "3", "k.cu"), "options go behind the operator or the file"),
+    "options before the operator": (("tune", "--trials", "3", "matmul"), "options go after the operator, as in"),
+    "options before the file": (("verify", "--grid", "3", "k.cu"), "options go after the operator or the file"),
     "no real number": (
         ("space", "rmsnorm", "--rows", "4", "--columns", "4", "--eps", "small"),
         'invalid value "small"',

@@ -241,7 +241,7 @@ class TestResume:
         (start,) = log.starts
         assert (start.earlier, second.earlier, start.trials) == (20, 20, 3)
         assert start.best == first.best
-        assert "holds 20 trials of this problem on h200 (measured); 3 more to go" in start.lines[-1]
+        assert "holds 20 trials of this problem on h200 (measured); up to 3 more will be tried" in start.lines[-1]
         assert second.best is not None and first.best is not None
         assert second.best.seconds is not None and first.best.seconds is not None
         assert second.best.seconds <= first.best.seconds
@@ -447,7 +447,7 @@ class TestObserver:
         result = tuned(store, 1, lines=("backend fake, because",), observer=log)
         assert log.starts[0].lines == result.lines
         assert result.lines[0] == "backend fake, because"
-        assert "holds 0 trials of this problem on h200 (measured); 1 more to go" in result.lines[1]
+        assert "holds 0 trials of this problem on h200 (measured); up to 1 more will be tried" in result.lines[1]
 
 
 KILLED = """

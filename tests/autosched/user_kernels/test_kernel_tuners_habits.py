@@ -174,7 +174,7 @@ def test_a_brute_force_knows_the_size_of_its_space(tmp_path: Path) -> None:
     seen = Seen()
     result = tune(problem, trials=10**9, sampler="brute_force", progress=seen, **given)
     assert result.exhausted and len(result.trials) == 3
-    assert set(seen.trials) == {3} and "3 more to go" in " ".join(seen.lines)
+    assert set(seen.trials) == {3} and "3 more will be tried" in " ".join(seen.lines)
     again = Seen()
     tune(problem, trials=10**9, sampler="brute_force", progress=again, **given)
     assert set(again.trials) == {0}

@@ -386,24 +386,24 @@ def show_result(console: Console, result: "TuneResult", db: str) -> None:
     if result.num_guessed:
         looked, compiled = formatting.count(result.num_guessed), formatting.count(len(result.trials))
         verified = formatting.count(result.num_verified)
-        rows.append(("searched", f"{looked} schedules by the model, {compiled} compiled, {verified} verified"))
+        rows.append(("searched", f"{looked} schedules estimated, {compiled} compiled, {verified} verified"))
     if result.earlier:
         rows.append(("earlier", f"{formatting.count(result.earlier)} in {without_password(db)}"))
     console.print()
     if result.interrupted:
         console.print(
-            f"stopped, everything so far is kept in {without_password(db)}; run the same command again to go on"
+            f"stopped; all trials so far are in {without_password(db)}. Run the same command again to continue"
         )
         console.print()
     if result.satisfied:
         console.print("the search ended: no further gain worth a trial is expected")
     if result.out_of_time:
-        console.print("the search ended: its time is up; run the same command again to go on")
+        console.print("the search ended: time limit reached. Run the same command again to continue")
     if result.tied:
         others = formatting.plural(result.tied, "other trial")
-        console.print(f"{others} of this run took the same time by the estimate, which cannot tell them from the best")
+        console.print(f"{others} of this run have the same estimated time as the best")
     if result.exhausted:
-        console.print("the space holds no further schedule to try")
+        console.print("every schedule of the space has been tried")
     if result.remeasured is not None:
         rows += _remeasured_facts(result.remeasured)
     if result.worth:
@@ -425,19 +425,20 @@ def show_result(console: Console, result: "TuneResult", db: str) -> None:
 
 
 def _remeasured_facts(remeasured: "Remeasurement") -> list[tuple[str, str]]:
-    verdict = "the winner is clear" if remeasured.clear else "the first of them are too near each other to tell apart"
+    verdict = "the winner is clear" if remeasured.clear else "the fastest ones are too close to tell apart"
     statuses = Counter(p.entrant.status.value for p in remeasured.failed)
     failed = f"failed {len(remeasured.failed)}: {formatting.reasons(statuses)}"
     if not remeasured.standings:
-        return [("re-measured", f"no entrant ran in turns, so the best is that of screening; {failed}")]
-    ran = formatting.plural(len(remeasured.standings), "entrant")
-    rows = [("re-measured", f"{ran} timed in turns over {remeasured.rounds} rounds: {verdict}")]
+        return [("re-measured", f"no finalist could be timed again, so the best is the one of the search; {failed}")]
+    ran = formatting.plural(len(remeasured.standings), "finalist")
+    rows = [("re-measured", f"{ran} timed alternately in {remeasured.rounds} rounds: {verdict}")]
     if remeasured.failed:
-        rows.append(("entrants", failed))
+        rows.append(("finalists", failed))
     if remeasured.library is not None:
         r = remeasured.library
-        won = "it won, the fastest schedule takes " if remeasured.library_won else ""
-        rows.append(("library", f"{won}{r.median:.3f} of its time, between {r.low:.3f} and {r.high:.3f} (95 %)"))
+        won = "the library won: " if remeasured.library_won else ""
+        ours = f"the fastest schedule takes {r.median:.3f} times as long"
+        rows.append(("library", f"{won}{ours} ({r.low:.3f} to {r.high:.3f}, 95% confidence)"))
     else:
         rows.append(("library", f"not compared: {remeasured.why_not}"))
     return rows

@@ -84,7 +84,7 @@ def verify_file(
 
         return verify_script(given, arguments or (), effort, findings, script, undefined, inputs, output)
     if kind in (FileKind.TILE_PROGRAM, FileKind.KERNEL_FILE):
-        raise InputError(f"{file} is {kind}: options go behind the file, as in 'autosched verify {file} --sample 1'")
+        raise InputError(f"{file} is {kind}: options go after the file, as in 'autosched verify {file} --sample 1'")
     from autosched.cli.commands.verification.kernel_launch import verify_launch
 
     _refuse_arguments(file, kind, arguments)

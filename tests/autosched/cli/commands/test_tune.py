@@ -238,14 +238,14 @@ def test_tune_says_that_an_interrupted_run_is_kept(run: Run, fake: FakeTune) -> 
     fake.interrupted, fake.earlier = True, 8
     status, out, _ = run("tune", "matmul", *SMALL, "--db", "b.db")
     assert status == 130
-    assert "everything so far is kept in b.db" in out and "8 in b.db" in out
+    assert "all trials so far are in b.db" in out and "8 in b.db" in out
 
 
 def test_tune_says_that_the_time_is_up(run: Run, fake: FakeTune) -> None:
     fake.out_of_time = True
     status, out, _ = run("tune", "matmul", *SMALL, "--db", "b.db", "--seconds", "1")
     assert status == 0
-    assert "its time is up" in out
+    assert "time limit reached" in out
     assert json.loads(run("tune", "matmul", *SMALL, "--db", "b.db", "--json")[1])["out_of_time"]
 
 

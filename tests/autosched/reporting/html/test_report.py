@@ -149,7 +149,7 @@ def test_two_databases_are_told_apart(database: Path, tmp_path: Path, capsys: py
     said = {c["problem"].split()[0] + c["verdict"]: c for c in json.loads(capsys.readouterr().out)["changes"]}
     assert said["transposeslower"]["ratio"] == pytest.approx(1.5)
     assert said["transposeslower"]["decisions"]
-    assert {"transposeonly there", "softmaxonly here"} <= said.keys()
+    assert {"transposeonly in the other", "softmaxonly in this one"} <= said.keys()
     assert "Against" in Page(out.read_text()).text
 
 

@@ -130,15 +130,15 @@ def schedule_parameters() -> str:
     lines = [
         "# Schedule parameters\n",
         MADE,
-        "Decisions of a schedule, template by template, as `autosched best` prints it and `--explain` takes it.\n",
-        "Values are those that the space of an f16 problem draws from, on an H200 (tcgen05: a B200), before any\n",
-        "rule; `autosched space` counts what the rules leave. The value in bold is the parameter's default.\n",
+        "The parameters of each kernel template's schedules, as `autosched best` prints and `--explain` reads them.\n",
+        "The values are the domains for an f16 problem on an H200 (tcgen05: a B200), before any rule excludes\n",
+        "combinations; `autosched space` counts the legal schedules. Defaults are bold.\n",
         "\n## Shared names\n",
-        "One idea has one name in all templates (`search_spaces/templates/parameter_names.py`). `{axis}` is m, n or\n",
-        "k: m and n span the output, k is reduced. In `transpose`, m are the rows of x and n its columns.\n\n",
+        "Names shared by all templates (`search_spaces/templates/parameter_names.py`). `{axis}` is\n",
+        "m, n or k: m and n span the output, and k is reduced. In `transpose`, m are rows of x and n columns.\n\n",
         "| parameter | meaning | unit |\n",
         "|---|---|---|\n",
-        *(f"| `{name}` | {meaning.text} | {meaning.unit or 'a name'} |\n" for name, meaning in SHARED.items()),
+        *(f"| `{name}` | {meaning.text} | {meaning.unit or 'name'} |\n" for name, meaning in SHARED.items()),
     ]
     for its in (built_in.load() for built_in in BUILT_IN_TEMPLATES):
         name, problems = its.name, SPACES[its.name]
@@ -147,7 +147,7 @@ def schedule_parameters() -> str:
         for problem in problems:
             known |= {p.name: p for p in its.space(problem, chip).parameters if p.name not in known}
         lines += [f"\n## `{name}`\n", f"{its.summary}. Computes {', '.join(its.operators)}.\n\n"]
-        lines += ["| parameter | what it decides | values |\n", "|---|---|---|\n"]
+        lines += ["| parameter | meaning | values |\n", "|---|---|---|\n"]
         lines += [f"| `{p.name}` | {p.doc} | {_values(p)} |\n" for p in known.values()]
     return "".join(lines)
 
@@ -167,7 +167,7 @@ def command_line() -> str:
     lines = [
         "# Command line\n",
         MADE,
-        "`autosched COMMAND --help` says the same. Where a command takes a problem, it takes an operator with its\n",
+        "`autosched COMMAND --help` shows the same texts. A problem is given as an operator with its\n",
         "sizes (`matmul -m 4096 -n 4096 -k 4096`, see `autosched tune matmul --help`), or\n",
         "`--kernel FILE --size NAME=N`. All commands share one [table of exit statuses](exit-statuses.md).\n",
     ]
@@ -177,9 +177,7 @@ def command_line() -> str:
         if options:
             kinds = path.endswith(VERIFY_FILE)  # whose options are for some kinds of files
             lines += [
-                "\n| option | what it says | for |\n|---|---|---|\n"
-                if kinds
-                else "\n| option | what it says |\n|---|---|\n"
+                "\n| option | meaning | for |\n|---|---|---|\n" if kinds else "\n| option | meaning |\n|---|---|\n"
             ]
             for o in options:
                 takers = f" {', '.join(TAKERS.get(o.name, ['all']))} |" if kinds else ""
@@ -212,12 +210,12 @@ def exit_statuses() -> str:
     lines = [
         "# Exit statuses\n",
         MADE,
-        "The same for every command of `autosched`. Every JSON document of `verify`, `run`, `judge` and `check` has\n",
-        "the answer as `verdict`, too.\n",
+        "All commands of `autosched` have the same exit statuses. JSON output of `verify`, `run`, `judge` and\n",
+        "`check` has the field `verdict` with the same answer.\n",
         "\n| status | `verdict` | meaning |\n|---:|---|---|\n",
     ]
     lines += [f"| {status.value} | `{VERDICTS[status]}` | {status.meaning} |\n" for status in ExitStatus]
-    lines += ["\n## Commands that answer a question\n", "Bad input is status 2 for all of them.\n"]
+    lines += ["\n## Meaning by command\n", "For all of these, bad input is status 2.\n"]
     lines += ["\n| command | 0 | 1 | 2 |\n|---|---|---|---|\n"]
     lines += [f"| {command} | {' | '.join(answers)} |\n" for command, answers in ANSWERS.items()]
     return "".join(lines)
@@ -232,9 +230,9 @@ def database_schema() -> str:
     lines = [
         "# Database schema\n",
         MADE,
-        f"Schema {SCHEMA_VERSION}, the same in SQLite and PostgreSQL. `autosched export` gives its contents as JSON,\n",
-        "the form to exchange; these tables are for people who ask a database themselves.\n",
-        "Databases of other schemas are refused, in one line.\n",
+        f"Schema {SCHEMA_VERSION}, the same in SQLite and PostgreSQL.\n",
+        "These tables are for your own SQL queries; `autosched export` writes the contents as JSON for exchange.\n",
+        "autosched rejects databases with another schema.\n",
     ]
     for table in META.metadata.sorted_tables:
         lines += [f"\n## `{table.name}`\n\n", "| column | type | |\n", "|---|---|---|\n"]
@@ -253,11 +251,12 @@ def emulator_findings() -> str:
     lines = [
         "# Findings of the emulator\n",
         MADE,
-        "Findings of one kind at one line are one, with a count. [The emulator](emulator.md).\n",
-        "\n| finding | what it means |\n|---|---|\n",
+        "Findings of the same kind at the same line are reported once, with a count.\n",
+        "[Arguments and commands of the emulator](emulator.md).\n",
+        "\n| finding | meaning |\n|---|---|\n",
     ]
     lines += [f"| `{kind}` | {MEANINGS[kind]} |\n" for kind in FindingKind]
-    lines.append("| `api_misuse` | of an executable: a copy, a free or a launch that CUDA's runtime refuses |\n")
+    lines.append("| `api_misuse` | copy, free or launch of an executable that CUDA's runtime rejects |\n")
     return "".join(lines)
 
 
@@ -266,7 +265,7 @@ def api() -> str:
     lines = [
         "# API reference\n",
         MADE,
-        "What `autosched` exports. The command line says what it can do with `autosched --help`.\n",
+        "The names that `autosched` exports. For the command line, see [commands](command-line.md).\n",
     ]
     for section, names in API.items():
         lines.append(f"\n## {section}\n")

@@ -24,10 +24,10 @@ class ExitStatus(IntEnum):
 
 
 MEANINGS = {
-    ExitStatus.OK: "done, or the answer is yes",
+    ExitStatus.OK: "success, or the answer is yes",
     ExitStatus.NO: "the answer is no, or nothing was found",
-    ExitStatus.NO_ANSWER: "no answer: bad input (one line says what to do), nothing to verify, or not decidable here",
-    ExitStatus.STOPPED: "stopped by Ctrl-C or SIGTERM, with everything stored kept",
+    ExitStatus.NO_ANSWER: "no answer: bad input (one line states the remedy), nothing to verify, or undecidable here",
+    ExitStatus.STOPPED: "stopped by Ctrl-C or SIGTERM; all stored results are kept",
 }
 
 VERDICTS = {
@@ -42,7 +42,7 @@ ANSWERS = {
     "verify of a schedule": (
         "every schedule passes",
         "a schedule fails",
-        "a schedule could not be verified: the emulator lacks an instruction, or there was no time",
+        "a schedule could not be verified: the emulator lacks an instruction, or no time remained",
     ),
     "verify of CUDA, PTX or a binary": (
         "no fault was found, and --expect holds",
@@ -67,7 +67,7 @@ ANSWERS = {
     "check": (
         "an entry was compared, and none is slower, wrong or broken",
         "an entry is slower, wrong or broken",
-        "no entry could be compared, one is of an earlier reference, or the machine is in doubt",
+        "no entry could be compared, an entry has an earlier reference, or the machine's timings are unreliable",
     ),
     "pytest --autosched-db, --autosched-configs": (
         "as check",
@@ -75,8 +75,8 @@ ANSWERS = {
         "as check",
     ),
     "best, space --explain, db check": (
-        "found; the schedule is legal; the database is in order",
-        "nothing was found; a rule is broken; the database is not in order",
+        "a schedule was found; the schedule is legal; the database is intact",
+        "nothing was found; a rule is violated; the database is damaged",
         "bad input",
     ),
     "tune": ("a schedule was found", "no schedule works, or the search ended early", "bad input"),

@@ -349,103 +349,108 @@ class Emulation:
 
 # Descriptions of the kinds for users.
 MEANINGS: Mapping[FindingKind, str] = {
-    FindingKind.OUT_OF_BOUNDS_GLOBAL: "an access outside every array; a read gives 0xFF bytes, a write is dropped",
-    FindingKind.OUT_OF_BOUNDS_SHARED: "an access outside the launch's shared memory, with the same results",
+    FindingKind.OUT_OF_BOUNDS_GLOBAL: "access outside every array; a read returns 0xFF bytes, and a write is dropped",
+    FindingKind.OUT_OF_BOUNDS_SHARED: "access outside the launch's shared memory, handled in the same way",
     FindingKind.OUT_OF_BOUNDS_LOCAL: (
-        "an access outside a thread's own arrays, not from one of them into the next: PTX keeps all in one "
-        "`.local` depot, without bounds; what `alloca` gives has them, and ends with its function"
+        "access outside a thread's local arrays. An access from one array into the next is not detected, since PTX"
+        " keeps all in one `.local` depot without bounds. Memory from `alloca` has bounds, and is valid until its "
+        "function returns"
     ),
     FindingKind.MISALIGNED_ACCESS: (
-        "an address that is not a multiple of the access (ldmatrix rows: 16 bytes, wmma: what a lane holds of the "
-        "fragment, at most 32, and 16 for rows of up to 8 bits an element in shared memory; the start of a box: 16)"
+        "address that is not a multiple of the access size. ldmatrix rows and the start of a TMA box need 16 "
+        "bytes. wmma needs the bytes of a fragment that a lane holds, at most 32, and 16 for rows of elements of "
+        "up to 8 bits in shared memory"
     ),
     FindingKind.UNINITIALIZED_SHARED_READ: (
-        "bytes that nobody has written in this block, where what is made of them is used; a note where nothing "
-        "depends on it that the launch leaves"
+        "use of shared memory that was not written in this block; a note if it does not affect the results of the "
+        "launch"
     ),
     FindingKind.UNINITIALIZED_GLOBAL_READ: (
-        "elements of an output or a workspace that nobody has written, where what is made of them is used; a note "
-        "where nothing is, or depends on it"
+        "use of elements of an output or a workspace that were not written; a note if it does not affect the results"
     ),
     FindingKind.SHARED_RACE: (
-        "two threads access a place in shared memory, one of them writes, and nothing orders the two"
+        "two unordered accesses of two threads to the same shared memory, at least one of them a write"
     ),
     FindingKind.GLOBAL_RACE: (
-        "the same in global memory; two blocks that update a place, one of them by an atomic of block scope; or a "
-        "dependent launch that accesses what the launch before it may still write"
+        "the same in global memory; also updates by two blocks if one is an atomic of block scope, and accesses of"
+        " a dependent launch to memory that the previous launch may still write"
     ),
     FindingKind.ASYNC_READ_BEFORE_WAIT: (
-        "bytes that a `cp.async` or a bulk copy has not delivered: nobody has waited yet, or not this thread"
+        "access to the destination of a `cp.async` or a bulk copy before this thread has waited for it"
     ),
     FindingKind.BARRIER_NOT_REACHED: (
-        "a barrier that some threads never reach, or go around; says where the others are, and ends the launch "
-        "where nobody can go on"
+        "barrier that some threads never reach or go around. The finding states where they are, and ends the "
+        "launch if no thread can make progress"
     ),
-    FindingKind.MISSING_LANES: "the same of a warp-wide instruction",
-    FindingKind.WRITE_TO_INPUT: "a store to an input",
+    FindingKind.MISSING_LANES: "warp-wide instruction that some lanes of its mask never reach",
+    FindingKind.WRITE_TO_INPUT: "store to an input",
     FindingKind.READ_ONLY_LOAD_OF_WRITTEN: (
-        "`ld.global.nc` of what the same launch writes; a note where the value was used before"
+        "`ld.global.nc` of memory that the same launch writes; a note if the value was used before the write"
     ),
-    FindingKind.LOST_WRITE: "an output element that two threads write, with the first value never read",
-    FindingKind.UNWRITTEN_OUTPUT: "an output element that nobody writes",
-    FindingKind.WORKSPACE_NOT_ZERO: "a `zeroed` workspace that is not zero again after the launch",
+    FindingKind.LOST_WRITE: "output element that two threads write, and whose first value was never read",
+    FindingKind.UNWRITTEN_OUTPUT: "output element that was not written",
+    FindingKind.WORKSPACE_NOT_ZERO: "`zeroed` workspace that is not zero again after the launch",
     FindingKind.INVALID_ARGUMENT: (
-        "an operand that the PTX ISA forbids, or an H100 does not execute; a barrier that two groups of warps "
-        "use with nothing to order them"
+        "operand that the PTX ISA forbids or an H100 does not execute; barrier that two unordered groups of warps use"
     ),
     FindingKind.UNDEFINED_REGISTER: (
-        "bits of a register or a local variable are used that were never written on the path taken; a note where "
-        "a vector is stored with elements left out, where they choose a value that is dropped, or where nothing "
-        "depends on them that the launch leaves"
+        "use of bits of a register or local variable that were not written on this path; a note if a vector is "
+        "stored without some elements, if the bits only select a value that is dropped, or if they do not affect "
+        "the results of the launch"
     ),
-    FindingKind.WRONG_STATE_SPACE: "a pointer to one kind of memory used as one to another",
-    FindingKind.TRAP: "a trap, a failed assertion, calls nested over 4,096 deep",
+    FindingKind.WRONG_STATE_SPACE: "pointer to one state space that is used for another",
+    FindingKind.TRAP: "trap, failed assertion, or more than 4,096 nested calls",
     FindingKind.UNROUNDED_TF32: (
-        "a tf32 operand whose low 13 bits are not zero (a note where the kernel rounds no operand to tf32, as those of "
-        "CUTLASS; nothing in what LLVM has made: Triton leaves it to the tensor core to drop them)"
+        "tf32 operand whose low 13 bits are not zero; a note if the kernel rounds no operand to tf32, as in "
+        "CUTLASS. Not reported for code from LLVM: Triton lets the tensor core drop the bits"
     ),
-    FindingKind.WGMMA_IN_FLIGHT: "registers, or shared memory, of a wgmma that has not been waited for are touched",
+    FindingKind.WGMMA_IN_FLIGHT: "access to registers or shared memory of a wgmma that has not been waited for",
     FindingKind.BULK_COPY_IN_FLIGHT: (
-        "the source of a bulk store is overwritten, or its block ends, before the wait; a load that nobody waits for"
+        "source of a bulk store that is overwritten, or whose block exits, before the wait; bulk load that is "
+        "never waited for"
     ),
-    FindingKind.MISSING_WGMMA_FENCE: "wgmma uses registers that were written since the last `wgmma.fence`",
+    FindingKind.MISSING_WGMMA_FENCE: "wgmma with registers that were written since the last `wgmma.fence`",
     FindingKind.MISSING_PROXY_FENCE: (
-        "wgmma or a bulk store reads what threads have written, or `cp.async` has copied, or a bulk copy writes "
-        "where they have read or written, without `fence.proxy.async`; the latter is a note to PTX of Triton, whose "
-        "compiler leaves that fence out"
+        "missing `fence.proxy.async` between writes of threads or `cp.async` and a read by wgmma or a bulk store, "
+        "or between accesses of threads and a bulk copy that overwrites the memory. The second case is a note for "
+        "PTX from Triton, which omits that fence"
     ),
     FindingKind.MBARRIER_MISUSE: (
-        "an arrival that the phase does not expect, a waiter that was lapped or may be (it may look only after the "
-        "next phase has ended), use before or without initialization, a plain access to an mbarrier"
+        "arrival that the phase does not expect; waiter that may miss a whole phase; use before or without "
+        "initialization; plain access to an mbarrier"
     ),
     FindingKind.MISSING_MBARRIER_FENCE: (
-        "a bulk copy tells an mbarrier of another block of the cluster, and no `fence.mbarrier_init` or "
-        "`fence.proxy.async` stands behind its initialization; a note to PTX without its source"
+        "bulk copy that signals an mbarrier of another block of the cluster without `fence.mbarrier_init` or "
+        "`fence.proxy.async` after its initialization; a note for PTX without source"
     ),
-    FindingKind.BLOCK_EXITED: "shared memory of a block of the cluster that may have exited",
-    FindingKind.HEAP_MISUSE: "device code uses or frees what was freed, or frees what `malloc` did not return",
+    FindingKind.BLOCK_EXITED: "access to shared memory of a block of the cluster that may have exited",
+    FindingKind.HEAP_MISUSE: (
+        "device code that uses or frees freed memory, or frees memory that `malloc` did not return"
+    ),
     FindingKind.UNSET_SYMBOL: (
-        "a `__constant__` or `__device__` variable that is read and that neither the host nor the kernel sets"
+        "read of a `__constant__` or `__device__` variable that neither the host nor the kernel sets"
     ),
     FindingKind.DEADLOCK: (
-        "threads that ask memory for what nobody ever writes: blocks that wait for each other in the wrong order, "
-        "or for one that finds no room; ends the launch"
+        "threads that wait for a value that is never written, for example blocks that wait for each other in the "
+        "wrong order or for a block that cannot start; ends the launch"
     ),
     FindingKind.LAUNCH_LIMIT: "more than 227 KiB of shared memory for a block (99 KiB for sm_120)",
-    FindingKind.TCGEN05_IN_FLIGHT: "what a tcgen05 instruction that has not been waited for reads or writes is touched",
+    FindingKind.TCGEN05_IN_FLIGHT: "access to data that a tcgen05 instruction in flight reads or writes",
     FindingKind.MISSING_TCGEN05_FENCE: "two threads synchronize around tcgen05 instructions without `tcgen05.fence`",
-    FindingKind.MISSING_TCGEN05_WAIT: "registers of a `tcgen05.ld` are touched before `tcgen05.wait::ld`",
-    FindingKind.TENSOR_MEMORY_MISUSE: "tensor memory that is not allocated, not freed, or of another warp's lanes",
-    FindingKind.UNINITIALIZED_TENSOR_MEMORY: "tensor memory that nobody has written is read",
+    FindingKind.MISSING_TCGEN05_WAIT: "access to registers of a `tcgen05.ld` before `tcgen05.wait::ld`",
+    FindingKind.TENSOR_MEMORY_MISUSE: (
+        "tensor memory that is not allocated, not freed, or belongs to another warp's lanes"
+    ),
+    FindingKind.UNINITIALIZED_TENSOR_MEMORY: "read of tensor memory that was not written",
     FindingKind.HOST_RACE: (
-        "two streams, or a stream and the host, use the same bytes, one of them writes, and no event, wait or "
-        "stream orders the two"
+        "two streams, or a stream and the host, access the same bytes, at least one of them writing, without an "
+        "event, a wait or a stream that orders them"
     ),
     FindingKind.UNINITIALIZED_HOST_READ: (
-        "the host takes memory of the device that nobody has written: of a program that copies an allocation of which "
-        "nothing was written, a note where it is only part of one, and the program does not fail; of torch, a value "
-        "that depends on such memory"
+        "the host reads device memory that was not written. In executables, this is a copy of an allocation; it is"
+        " a note, and the program does not fail, if part of it was written. In torch, it is a value that depends "
+        "on such memory"
     ),
     FindingKind.CRASH: "the runner was ended by a signal, which is a fault of the emulator",
-    FindingKind.TIMEOUT: "not done within the time limit; says who waits for what",
+    FindingKind.TIMEOUT: "the time limit was reached; the finding states which threads wait and for what",
 }

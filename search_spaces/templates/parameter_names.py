@@ -23,34 +23,36 @@ class Meaning(NamedTuple):
 
 
 SHARED: Mapping[str, Meaning] = {
-    "tile_{axis}": Meaning("tile of a block; along k, what one step of the main loop takes", "elements"),
-    "subgroups_{axis}": Meaning("subgroups of a block along an axis", "subgroups"),
-    "sg_data_{axis}": Meaning("part of the tile that one subgroup computes, along an axis", "elements"),
-    "lanes_{axis}": Meaning("lanes of a subgroup along an axis", "lanes"),
+    "tile_{axis}": Meaning(
+        "size of a block's tile; along k, the part that one iteration of the main loop processes", "elements"
+    ),
+    "subgroups_{axis}": Meaning("number of subgroups (warps) of a block along this axis", "subgroups"),
+    "sg_data_{axis}": Meaning("size of the part of the tile that one subgroup computes", "elements"),
+    "lanes_{axis}": Meaning("number of lanes of a subgroup along this axis", "lanes"),
     "layout_{operand}": Meaning("layout of the operand's tile in shared memory"),
     "swizzle_{operand}": Meaning("width of the swizzle of the operand's TMA boxes", "bytes"),
-    "copy_{operand}": Meaning("instruction that brings the operand on chip"),
+    "copy_{operand}": Meaning("instruction that copies the operand from global memory"),
     "vector_{operand}": Meaning(
-        "contiguous elements of the operand that a thread moves at a time; `copy` moves bytes", "elements"
+        "contiguous elements of the operand that a thread moves per instruction (bytes in `copy`)", "elements"
     ),
-    "copy_columns_{operand}": Meaning("threads side by side along the operand's contiguous memory", "threads"),
+    "copy_columns_{operand}": Meaning("adjacent threads along the operand's contiguous axis", "threads"),
     "cache_hint_{operand}": Meaning("cache hint of the operand's loads or stores in global memory"),
-    "{operand}_operand_source": Meaning("memory from which the operand is multiplied"),
-    "intrinsic": Meaning("instruction that multiplies"),
+    "{operand}_operand_source": Meaning("memory from which the tensor instruction reads the operand"),
+    "intrinsic": Meaning("multiply instruction"),
     "threads": Meaning("threads of a block", "threads"),
     "min_blocks": Meaning("resident blocks per SM for which the compiler limits registers", "blocks"),
-    "stages": Meaning("steps of the main loop that are in shared memory at a time", "steps"),
-    "unroll": Meaning("steps of the inner loop that are unrolled", "steps"),
-    "in_flight": Meaning("steps whose multiplications may be unfinished when the next one's begin", "steps"),
-    "fragment_buffers": Meaning("steps whose fragments a warp holds in registers", "steps"),
-    "epilogue": Meaning("route of the accumulators to memory"),
-    "store_buffers": Meaning("boxes of out in shared memory for TMA to store", "boxes"),
-    "split_k": Meaning("blocks that share one reduction", "blocks"),
-    "stream_k": Meaning("whether all blocks share the reductions of the last tiles", "0 or 1"),
+    "stages": Meaning("iterations of the main loop whose tiles are in shared memory at the same time", "iterations"),
+    "unroll": Meaning("unroll factor of the inner loop", "steps"),
+    "in_flight": Meaning("iterations whose multiplications may be unfinished when the next one begins", "iterations"),
+    "fragment_buffers": Meaning("iterations whose fragments a warp holds in registers", "iterations"),
+    "epilogue": Meaning("path of the accumulators to memory"),
+    "store_buffers": Meaning("number of boxes in shared memory from which TMA stores the output", "boxes"),
+    "split_k": Meaning("number of blocks that share one reduction", "blocks"),
+    "stream_k": Meaning("1: the k ranges of the last tiles are distributed over all blocks", "0 or 1"),
     "tiles_per_block": Meaning("tiles that a block computes one after another", "tiles"),
     "raster": Meaning("order of the tiles"),
-    "batch_mapping": Meaning("whether the batch is the slowest or the fastest block index"),
-    "l2_promotion": Meaning("DRAM access that TMA requests are promoted to in L2", "bytes"),
+    "batch_mapping": Meaning("position of the batch in the block index: slowest or fastest"),
+    "l2_promotion": Meaning("granularity with which L2 fetches TMA requests from DRAM", "bytes"),
     "l2_evict_last": Meaning("operand whose lines L2 evicts last"),
 }
 

@@ -13,8 +13,8 @@ from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.kernel_file import KernelArgument, KernelFile, PipelineStep
 from autosched.user_kernels.problem import KernelProblem
 from autosched.user_kernels.template import template
-from measurements.compiler.cuda_headers import STAND_INS, missing_header
-from measurements.compiler.nvcc import NvccMissing, find_nvcc
+from measurements.compiler.compiler_choice import choose_compiler, headers_for_nvcc
+from measurements.compiler.cuda_headers import missing_header
 from measurements.compiler.nvrtc import NVCC, PTX_OPTIONS, NvrtcMissing, PtxOutput
 from measurements.compiler.pool import error_reason
 from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
@@ -24,7 +24,6 @@ from measurements.emulator.ptx.syntax import Module, Variable
 from search_spaces.hardware.devices import Device
 from search_spaces.launches.control_file import for_ptx
 from search_spaces.launches.generated_kernel import GeneratedKernel
-from search_spaces.launches.headers import Headers
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
@@ -60,18 +59,19 @@ def check_entry(problem: Problem, schedules: Iterable[Schedule], device: Device)
         except CompilerStopped as stopped:
             refused = refused or str(stopped)
         else:
-            failed = next((output for output in outputs if output.text is None), None)
+            failed = next((n for n, output in enumerate(outputs) if output.text is None), None)
             if failed is None:
                 file = file.under(schedule.values)
                 for step, output in zip(file.steps, outputs, strict=True):
                     _check_arguments(file, step, kernel, output)
                 return
-            if missing_header(failed.log) and _nvcc_compiles(kernel):  # of a header that CUDA's own one includes
+            log = outputs[failed].log
+            if missing_header(log) and _is_for_nvcc(kernel.steps[failed], outputs[failed]):
                 raise KernelFileError(
-                    f"{file.name} does not compile: NVRTC does not find {missing_header(failed.log)}, and nvcc "
+                    f"{file.name} does not compile: NVRTC does not find {missing_header(log)}, and nvcc "
                     'compiles the source: write compiler = "nvcc" under [kernel]'
                 )
-            refused = refused or error_reason(failed.log)
+            refused = refused or error_reason(log)
         if time.monotonic() - began > _PATIENCE:
             break
     if refused:
@@ -93,21 +93,16 @@ def _compiled(kernel: GeneratedKernel) -> PtxOutput:
     return output
 
 
-def _nvcc_compiles(kernel: GeneratedKernel) -> bool:
-    """Return True if this machine has nvcc, which the kernel does not name, and it compiles the kernel."""
+def _is_for_nvcc(kernel: GeneratedKernel, failed: PtxOutput) -> bool:
+    """Return True if nvcc, which the kernel does not name, is the compiler of a kernel that NVRTC does not compile."""
     if NVCC in kernel.compile_options:
         return False
-    try:
-        find_nvcc()
-    except NvccMissing:
-        return False
-    own = Headers.of({name: text for name, text in kernel.headers.files if STAND_INS.get(name) != text})
     options = (NVCC, *kernel.compile_options)
+    by_nvcc = replace(kernel, headers=headers_for_nvcc(kernel.headers), compile_options=options)
     try:
-        outputs = [_compiled(step) for step in replace(kernel, headers=own, compile_options=options).steps]
+        return choose_compiler(lambda: failed, lambda: _compiled(by_nvcc)).by_nvcc
     except CompilerStopped:
         return False
-    return all(output.text is not None for output in outputs)
 
 
 def _check_arguments(file: KernelFile, step: PipelineStep, kernel: GeneratedKernel, output: PtxOutput) -> None:

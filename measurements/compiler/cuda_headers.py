@@ -111,10 +111,15 @@ STAND_INS: Mapping[str, str] = (
 )
 
 
-def stand_ins(texts: Iterable[str]) -> dict[str, str]:
-    """Return the replacement headers, by include name, that these texts include."""
+def stand_ins(texts: Iterable[str], options: Iterable[str] = ()) -> dict[str, str]:
+    """Return the replacement headers, by include name, that these texts include.
+
+    A file of that name in a folder of the compiler's options (``-IFOLDER``) is not replaced.
+    """
     names = {name for text in texts for name in included(text)}
-    return {name: content for name, content in STAND_INS.items() if name in names}
+    folders = [Path(option[2:]) for option in options if option.startswith("-I")]
+    own = {name for name in names for folder in folders if (folder / name).is_file()}
+    return {name: content for name, content in STAND_INS.items() if name in names - own}
 
 
 @cache

@@ -14,21 +14,13 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path, PurePosixPath
 
-from measurements.compiler.nvrtc import (
-    NVCC,
-    PROGRAM_NAME,
-    CompilerOutput,
-    PtxOutput,
-    cuda_include_folders,
-    toolchain_version,
-)
+from measurements.compiler.nvrtc import NVCC, PROGRAM_NAME, CompilerOutput, PtxOutput, toolchain_version
 from measurements.compiler.ptxas import control_file_written
 from measurements.files.demangle import demangled
-from search_spaces.launches.headers import Headers, included
+from search_spaces.launches.headers import Headers
 
 SECONDS = 300.0  # time limit of one compilation
 _NOT_OURS = (NVCC, "-default-device", "-minimal", "-dopt=on")  # options for NVRTC or autosched only
-_HOST_ONLY = ("thrust/",)  # CUDA's headers that include headers of the host
 _SPELLED = {"-std=c++17": "-std=c++17", "--ptxas-options=-v": "-Xptxas=-v"}
 
 
@@ -42,30 +34,6 @@ def find_nvcc() -> str:
     if found is None:
         raise NvccMissing("nvcc was not found: install the CUDA toolkit, or leave out compiler")
     return found
-
-
-def header_for_nvcc(source: str, headers: Headers) -> str:
-    """Return the first header for which nvcc must compile a source in place of NVRTC.
-
-    Args:
-        source: Text of the source.
-        headers: Texts that it is compiled with, stand-ins included.
-
-    Returns:
-        Name in the include; "" if NVRTC finds all headers, or there is no nvcc, or a text asks whether NVRTC compiles.
-    """
-    given = dict(headers.files)
-    texts = (source, *given.values())
-    others = [name for name in dict.fromkeys(n for text in texts for n in included(text)) if name not in given]
-    if not others or any("__CUDACC_RTC__" in text for text in texts):
-        return ""
-    folders = cuda_include_folders()
-    lacking = [n for n in others if n.startswith(_HOST_ONLY) or not any(Path(f, n).is_file() for f in folders)]
-    try:
-        find_nvcc()
-    except NvccMissing:
-        return ""
-    return next(iter(lacking), "")
 
 
 @cache
@@ -148,7 +116,7 @@ def compile_to_ptx(
 
     Args:
         source: Text, whose host part is also compiled.
-        entry: A function's name or a name expression.
+        entry: A function's name or a name expression; may be empty.
         arch: For example "compute_80".
         headers: Texts by the names in the includes.
         options: Options of nvcc, without the architecture.
@@ -184,22 +152,32 @@ def _compiled(
             (folder / place).parent.mkdir(parents=True, exist_ok=True)
             (folder / place).write_text(given_text)
         (folder / PROGRAM_NAME).write_text(text)
-        given = [_SPELLED.get(o, o) for o in options if o not in _NOT_OURS]
-        command = [nvcc, kind, f"-arch={arch}", "-I.", *given, "-o", "out", PROGRAM_NAME]
+        # A file, not /dev/stdout: for some architectures nvcc lets ptxas read its output.
+        command = [nvcc, kind, f"-arch={arch}", "-I.", *_options_for_nvcc(options), "-o", "out", PROGRAM_NAME]
         try:
             done = run_nvcc(command, SECONDS, folder)
         except subprocess.TimeoutExpired:
             return None, list(entries), f"error: not compiled within {SECONDS:g} s", time.perf_counter() - started
+        except OSError as error:
+            why = f"error: nvcc cannot be run ({error.strerror or error})"
+            return None, list(entries), why, time.perf_counter() - started
         log, seconds = (done.stdout + done.stderr).strip(), time.perf_counter() - started
-        if done.returncode != 0:
-            return None, list(entries), log or f"error: nvcc ended with status {done.returncode}", seconds
-        content = (folder / "out").read_bytes()
+        content = (folder / "out").read_bytes() if (folder / "out").is_file() else b""
+        if done.returncode != 0 or not content:
+            return None, list(entries), log or f"error: nvcc ended with status {done.returncode}, no output", seconds
     there = _functions(content, log, kind)
     names = [_lowered(entry, there) for entry in entries]
-    missing = next((e for e, n in zip(entries, names, strict=True) if not n), None)
+    missing = next((e for e, n in zip(entries, names, strict=True) if e and not n), None)
     if missing is not None:
         return None, list(entries), f"error: no function {missing} was compiled", seconds
     return content, names, log, seconds
+
+
+def _options_for_nvcc(options: Sequence[str]) -> list[str]:
+    """Return options as nvcc spells them. It runs in another folder, and accepts one standard of C++: the last."""
+    standards = [o for o in options if "-std=" in o]
+    spelled = [_SPELLED.get(o, o) for o in options if o not in _NOT_OURS and o not in standards[:-1]]
+    return [f"-I{Path(o[2:]).absolute()}" if o.startswith("-I") and o[2:] else o for o in spelled]
 
 
 def _functions(content: bytes, log: str, kind: str) -> list[str]:

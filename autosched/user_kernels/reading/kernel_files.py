@@ -43,9 +43,9 @@ from autosched.user_kernels.reading.kernel_tuner_files import t1_document
 from autosched.user_kernels.reading.launches import Launches
 from autosched.user_kernels.reading.sources import (
     callable_reference,
-    choose_compiler,
     python_reference,
     read_compile_limits,
+    read_compiler,
     read_entries,
     read_headers,
     read_limits,
@@ -183,7 +183,7 @@ class _KernelFileReader:
         files = self._source(kernel, name, source)
         path, source = files[0][0], "".join(text for _, text in files)
         headers = read_headers(kernel, source, self.folder, path.parent)
-        compiler, headers = choose_compiler(kernel, name, source, headers)
+        compiler, headers = read_compiler(kernel, name, source, headers)
         sizes = self._sizes(top.table("sizes"))
         parameters, floats = self._parameters(top.table("parameters"))
         attributes = self._attributes(top.table("attributes"))

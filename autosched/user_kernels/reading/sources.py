@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -12,8 +11,14 @@ from typing import Any
 from autosched.user_kernels.document import DocumentTable, read_text
 from autosched.user_kernels.function_traits import traits
 from autosched.user_kernels.kernel_file import KernelReference, UserFunction
+from measurements.compiler.compiler_choice import (
+    compiler_of_headers,
+    headers_for_nvcc,
+    may_lack_headers,
+    report_nvcc,
+)
 from measurements.compiler.cuda_headers import STAND_INS
-from measurements.compiler.nvcc import find_nvcc, header_for_nvcc
+from measurements.compiler.nvcc import find_nvcc
 from measurements.compiler.nvrtc import NVCC
 from search_spaces.launches.generated_kernel import CompileLimits
 from search_spaces.launches.headers import Headers, included
@@ -82,24 +87,28 @@ def _entry(table: DocumentTable, sources: Sequence[str]) -> tuple[str, str]:
     return found[1], re.sub(r"\s+", " ", found[3] or "")
 
 
-def choose_compiler(
+def read_compiler(
     kernel: DocumentTable, name: str, source: str, headers: tuple[tuple[str, str], ...]
 ) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Return the compiler, and the headers for it: what the file names, else nvcc where NVRTC lacks a header.
+    """Return the compiler, and the headers for it: the one that the file names, else that of ``choose_compiler``.
+
+    The source is compiled here only if NVRTC may lack one of its headers. Its parameters are still undefined, so that
+    only the headers decide.
 
     Args:
         kernel: Table of the kernel.
-        name: Name of the kernel, for the warning that nvcc was chosen.
+        name: Name of the kernel, for the notice that nvcc was chosen.
         source: Text of the source.
         headers: As of ``read_headers``.
     """
     if "compiler" in kernel:
         return kernel.choice("compiler", ("nvrtc", "nvcc")), headers
-    header = header_for_nvcc(source, Headers.of(dict(headers)))
-    if not header:
+    given = Headers.of(dict(headers))
+    if not may_lack_headers(source, given):
         return "nvrtc", headers
-    warnings.warn(f"nvcc compiles {name}, as NVRTC does not find {header}", stacklevel=2)
-    return "nvcc", tuple((n, text) for n, text in headers if STAND_INS.get(n) != text)
+    choice = compiler_of_headers(source, given, read_compile_limits(kernel))
+    report_nvcc(name, choice)
+    return ("nvcc", headers_for_nvcc(given).files) if choice.by_nvcc else ("nvrtc", headers)
 
 
 def read_options(kernel: DocumentTable, compiler: str) -> tuple[str, ...]:

@@ -1,21 +1,11 @@
-"""Device code of ordinary CUDA files, which also contain host code and C++ headers.
+"""The device part of ordinary CUDA files, which also contain host code and C++ headers.
 
-nvcc compiles them if it is installed. NVRTC does not support host code: it receives the device part of a file, with
-unchanged line numbers.
+NVRTC does not support host code: it receives the device part of a file, with unchanged line numbers.
 """
 
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
-import tempfile
-from collections.abc import Sequence
-from pathlib import Path
-
-from measurements.compiler.nvcc import run_nvcc
-from measurements.compiler.nvrtc import PROGRAM_NAME
-from search_spaces.launches.headers import Headers
 
 _HOST_CODE = re.compile(r"<<<|\bint\s+main\s*\(|\bcuda(Malloc|Memcpy|DeviceSynchronize|Free)\b")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -24,51 +14,11 @@ _DIRECTIVE = re.compile(r"[ \t]*#(?:[^\n\\]|\\\n|\\.)*")
 _DEVICE_WORDS = re.compile(r"\b(__global__|__device__|__constant__|__managed__|__shared__|constexpr)\b")
 _TYPES = re.compile(r"\s*(?:template\s*<.*>\s*)?(?:typedef\s+)?(struct|class|union|enum)\b", re.DOTALL)
 _NESTED = re.compile(r'\s*(?:inline\s+)?(?:namespace\b[\w\s:]*|extern\s*"[^"]*"\s*)$')
-_NVCC_SECONDS = 300.0
 
 
 def has_host_code(text: str) -> bool:
     """Return True if a CUDA file contains host code, which device-only compilers reject."""
     return _HOST_CODE.search(_COMMENT.sub(" ", text)) is not None
-
-
-def nvcc() -> str | None:
-    """Return the path of nvcc, or None if it is not installed."""
-    return shutil.which("nvcc")
-
-
-def ptx_by_nvcc(file: Path, arch: str, options: Sequence[str] = ()) -> tuple[str | None, str]:
-    """Return the PTX of a CUDA file with line information, and the compiler's messages.
-
-    The PTX is None if compiling fails.
-    """
-    with tempfile.TemporaryDirectory(prefix="autosched-nvcc-") as folder:
-        # A file, not /dev/stdout: for some architectures nvcc lets ptxas read its output.
-        output = Path(folder, "out.ptx")
-        command = [nvcc() or "nvcc", "-ptx", "-lineinfo", f"-arch={arch}", "-o", str(output), *options, str(file)]
-        try:
-            done = run_nvcc(command, _NVCC_SECONDS)
-        except subprocess.TimeoutExpired:
-            return None, f"error: nvcc did not finish within {_NVCC_SECONDS:.0f} s"
-        except OSError as error:
-            return None, f"error: nvcc cannot be run ({error.strerror or error})"
-        log = (done.stdout + done.stderr).strip()
-        if done.returncode != 0 or not output.is_file() or output.stat().st_size == 0:
-            return None, log or f"error: nvcc exited with status {done.returncode} without output"
-        return output.read_text(errors="replace"), log
-
-
-def source_by_nvcc(text: str, arch: str, headers: Headers, options: Sequence[str] = ()) -> tuple[str | None, str]:
-    """Compile a source and headers given as texts, like ``ptx_by_nvcc``.
-
-    Other headers are found from the working folder.
-    """
-    with tempfile.TemporaryDirectory(prefix="autosched-nvcc-") as name:
-        folder = Path(name)
-        headers.write(folder)
-        file = folder / PROGRAM_NAME
-        file.write_text(text)
-        return ptx_by_nvcc(file, arch, ("-std=c++17", f"-I{folder}", "-I.", *options))
 
 
 def device_part(text: str) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-import warnings
+import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from autosched.verify.emulate.device_source import device_part, has_host_code, nvcc, source_by_nvcc
+from autosched.verify.emulate.device_source import device_part, has_host_code
 from autosched.verify.emulate.emulated_launch import EmulatedLaunch
 from autosched.verify.emulate.kernel_signature import find_kernel, parameters_of
 from autosched.verify.emulate.launch_memory import pass_arguments, size_of
@@ -20,8 +21,10 @@ from autosched.verify.launch import LaunchUnderTest
 from autosched.verify.launch_limits import why_not_cooperative
 from autosched.verify.launches import verify_launch
 from autosched.verify.verdict import Verdict
-from measurements.compiler.cuda_headers import missing_header, stand_ins
-from measurements.compiler.nvrtc import PTX_OPTIONS
+from measurements.compiler import nvcc
+from measurements.compiler.compiler_choice import choose_compiler, report_nvcc
+from measurements.compiler.cuda_headers import stand_ins
+from measurements.compiler.nvrtc import PTX_OPTIONS, PtxOutput
 from measurements.compiler.pool import error_reason
 from measurements.compiler.ptx import CompilerStopped, compile_to_ptx
 from measurements.emulator import Emulation
@@ -40,6 +43,8 @@ from search_spaces.programs.builder import Program
 
 __all__ = ["EmulatedLaunch", "Im2col", "Struct", "Surface", "TensorMapOf", "Texture", "emulate", "is_ptx"]
 
+_LINE_DIRECTIVE = re.compile(r'#line 1 "([^"\n]+)"')
+
 
 def emulate(
     program: Any, arguments: Sequence[Any], base: EmulatedLaunchOptions | None = None, **keywords: Any
@@ -48,7 +53,8 @@ def emulate(
 
     Args:
         program: CUDA C++, PTX text, a tile program, or the result of ``triton.compile`` for a CUDA target. NVRTC
-            compiles the device part of CUDA C++; host code is skipped, and standard headers may be included.
+            compiles the device part of CUDA C++, or nvcc the whole if NVRTC cannot and nvcc is installed; standard
+            headers may be included.
         arguments: Arguments in the order of the parameters. A numpy array is passed as a pointer; arrays that overlap
             on the host (a view, the same array twice) overlap for the kernel. Numbers and numpy scalars are converted
             as in C. None is a null pointer, a list of arrays is an array of pointers, ``Struct`` a struct
@@ -224,25 +230,32 @@ def ptx_of(program: Any, options: EmulatedLaunchOptions) -> tuple[str, str, Emul
         raise ValueError(f"a program is CUDA source, PTX or a compiled Triton kernel, not {type(program).__name__}")
     if is_ptx(program):
         return program, kernel, None
-    whole = program
-    if has_host_code(program):
-        program = device_part(program)
-    found = Headers.of(stand_ins((program, *headers.values())) | dict(headers))
+    host_code, compile_options = has_host_code(program), (*PTX_OPTIONS, *options.options)
+    device_code = device_part(program) if host_code else program
+    found = Headers.of(stand_ins((device_code, *headers.values()), options.options) | dict(headers))
+    arch = _arch(device_code, found, options)
+
+    def by_nvcc() -> PtxOutput:
+        return nvcc.compile_to_ptx(program, kernel, arch, Headers.of(headers), (*compile_options, f"-I{os.getcwd()}"))
+
     try:
-        output = compile_to_ptx(
-            program, kernel, _arch(program, found, options), found, (*PTX_OPTIONS, *options.options)
+        choice = choose_compiler(
+            lambda: compile_to_ptx(device_code, kernel, arch, found, compile_options), by_nvcc, host_code=host_code
         )
     except CompilerStopped as stopped:
         return "", "", Emulation(stopped.status, {}, (), (), (), reason=str(stopped))
-    if output.text is None and (header := missing_header(output.log)) and nvcc() is not None:
-        text, _ = source_by_nvcc(whole, _arch(program, found, options), Headers.of(headers), options.options)
-        if text is not None:
-            warnings.warn(f"nvcc compiled the source, as NVRTC does not find {header}", stacklevel=3)
-            return text, kernel, None
+    output = choice.output
+    report_nvcc(_file_name(program), choice)
     if output.text is None:
         failed = Emulation("compile_error", {}, (), (), (), reason=error_reason(output.log), log=output.log)
         return "", "", failed
-    return output.text, output.entry, None
+    return output.text, output.entry or kernel, None
+
+
+def _file_name(source: str) -> str:
+    """Return the file of a source by its first line directive, for messages."""
+    found = _LINE_DIRECTIVE.match(source)
+    return found[1] if found else "the source"
 
 
 def _arch(source: str, headers: Headers, options: EmulatedLaunchOptions) -> str:

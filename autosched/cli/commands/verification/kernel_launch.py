@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
 from json import dumps
@@ -28,7 +27,6 @@ from autosched.cli.options.recognition import FileKind, Given
 from autosched.cli.options.verification import Findings, Inputs, KernelLaunch, VerificationEffort
 from autosched.cli.terminal.errors import MOST_SEED, InputError, bad_input, shortened, within
 from autosched.cli.terminal.findings import print_findings
-from autosched.cli.terminal.output import say
 from autosched.reporting.ci import CheckedCase, Summary
 from autosched.reporting.exit_status import ExitStatus
 from measurements.emulator import check_ready
@@ -77,8 +75,7 @@ def verify_launch(
         _position(text, len(values)): read_array(text.partition("=")[2], "--expect") for text in launch.expect or []
     }
     check_ready(source=is_source)
-    with bad_input(), warnings.catch_warnings(record=True) as notices:
-        warnings.simplefilter("always", UserWarning)
+    with bad_input():
         run = emulate(
             program,
             kernel=given.name,
@@ -99,8 +96,6 @@ def verify_launch(
             time_limit=time_limit,
             suppressions=suppressions,
         )
-    for notice in notices:
-        say(str(notice.message))
     if run.status == "compile_error":
         raise InputError(run.reason if given.path.name in run.reason else f"{given.path}: {run.reason}")
     differences = {k: _difference(run.arrays[k], array, tolerance) for k, array in expected.items()}
@@ -160,11 +155,7 @@ def _program(given: Given, options: Sequence[str]) -> tuple[str, bool, tuple[str
     Raises:
         InputError: The file cannot be compiled, or holds no PTX.
     """
-    from autosched.verify.emulate.device_source import has_host_code, nvcc, ptx_by_nvcc
     from autosched.verify.emulate.kernel_files import NoKernelFile, include_folders, ptx_of_file
-    from measurements.compiler.pool import error_reason
-    from measurements.emulator.architecture import source_arch
-    from search_spaces.launches.headers import Headers
 
     file, text = given.path, given.text
     if given.kind is FileKind.PTX:
@@ -176,12 +167,7 @@ def _program(given: Given, options: Sequence[str]) -> tuple[str, bool, tuple[str
             raise InputError(str(error)) from None
         assert ptx is not None, "the file is binary, not text"
         return ptx, False, ()
-    options = [*options, *(f"-I{folder}" for folder in include_folders(text))]
-    if has_host_code(text) and nvcc() is not None:
-        ptx, log = ptx_by_nvcc(file, source_arch(text, Headers.of({})), options)
-        if ptx is not None:
-            return ptx, False, ()
-        say(f"nvcc cannot compile {file} ({error_reason(log)}): NVRTC compiles its device part")
+    options = [f"-I{file.parent}", *options, *(f"-I{folder}" for folder in include_folders(text))]
     # Findings then name lines of the user's file.
     return f"#line 1 {dumps(file.name, ensure_ascii=False)}\n{text}", True, tuple(options)
 

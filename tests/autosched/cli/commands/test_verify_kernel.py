@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -16,8 +15,9 @@ from needs import needs_compiler, needs_nvrtc
 from autosched.cli import main
 from autosched.cli.options.arrays import read_argument
 from autosched.cli.terminal.errors import InputError
-from autosched.verify.emulate import device_source
 from autosched.verify.emulate.device_source import device_part, has_host_code
+from measurements.compiler import nvcc
+from search_spaces.launches.headers import Headers
 
 pytestmark = [needs_nvrtc, needs_compiler]
 
@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("autosched.verify.emulate.device_source.nvcc", lambda: None)
+    monkeypatch.setattr("measurements.compiler.compiler_choice._nvcc_installed", lambda: False)
     Path("whole.cu").write_text(WHOLE)
     return tmp_path
 
@@ -170,16 +170,6 @@ WAITS_FOR_THE_LAUNCH_BEFORE = (
 )
 
 
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")
-def test_nvcc_compiles_a_file_with_host_code_and_an_instruction_of_hopper(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "k.cu"
-    file.write_text(WAITS_FOR_THE_LAUNCH_BEFORE)
-    assert main(["verify", str(file), "-a", "i32[32]"]) == 0
-    assert capsys.readouterr().err == ""
-
-
 @pytest.fixture
 def fake_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Put an nvcc first on the PATH: a shell script with this body, which finds its output file in ``$output``."""
@@ -196,45 +186,57 @@ def fake_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str]
     return install
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        "echo 'k.cu(1): error: no such feature' >&2; exit 2",
-        "exit 3",
-        "exit 0",  # without output
-        "cat > $output",  # reads its input, which is empty
-    ],
+OF_ITS_HOST_CODE = (
+    "#include <algorithm>\n"
+    "static const int FIRST = std::max(1, 2);\n"
+    "__global__ void k(int* x) { x[threadIdx.x] += 1 + 0 * undeclared; }\n"
+    "int main() { k<<<1, 32>>>(nullptr); }\n"
 )
-def test_nvrtc_compiles_the_device_part_where_nvcc_fails(
+
+
+def test_nvrtc_compiles_the_device_part_without_nvcc(
+    fake_nvcc: Callable[[str], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_nvcc(f"touch {tmp_path}/asked; exit 2")
+    file = tmp_path / "k.cu"
+    file.write_text(WAITS_FOR_THE_LAUNCH_BEFORE)
+    assert main(["verify", str(file), "-a", "i32[32]"]) == 0
+    assert capsys.readouterr().err == ""
+    assert not (tmp_path / "asked").exists()
+
+
+@pytest.mark.parametrize("body", ["exit 3", "exit 0", "cat > $output", "kill -9 $$"])
+def test_the_error_is_that_of_nvrtc_where_nvcc_fails(
     body: str, fake_nvcc: Callable[[str], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake_nvcc(body)
     file = tmp_path / "k.cu"
-    file.write_text(WAITS_FOR_THE_LAUNCH_BEFORE)
-    assert main(["verify", str(file), "-a", "i32[32]"]) == 0
-    assert "NVRTC" in capsys.readouterr().err
+    file.write_text(OF_ITS_HOST_CODE)
+    assert main(["verify", str(file), "-a", "i32[32]"]) == 2
+    said = capsys.readouterr().err
+    assert "undeclared" in said and len(said.splitlines()) == 1
+
+
+def test_the_error_is_that_of_nvcc_where_it_has_read_the_source(
+    fake_nvcc: Callable[[str], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_nvcc("echo 'k.cu(1): error: no such feature' >&2; exit 2")
+    file = tmp_path / "k.cu"
+    file.write_text(OF_ITS_HOST_CODE)
+    assert main(["verify", str(file), "-a", "i32[32]"]) == 2
+    printed = capsys.readouterr()
+    assert "no such feature" in printed.err and not printed.out
 
 
 def test_nvcc_is_killed_with_the_programs_that_it_starts(
     fake_nvcc: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_nvcc(f"sleep 600 & echo $! > {tmp_path}/child; wait")
-    monkeypatch.setattr(device_source, "_NVCC_SECONDS", 1.0)
-    assert device_source.ptx_by_nvcc(tmp_path / "k.cu", "compute_90a")[0] is None
+    monkeypatch.setattr(nvcc, "SECONDS", 1.0)
+    assert nvcc.compile_to_ptx("", "", "compute_90a", Headers.of({}), ()).text is None
     child = int((tmp_path / "child").read_text())
     with suppress(FileNotFoundError):  # it is gone, or a zombie that nobody has waited for
         assert Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-
-
-def test_a_file_that_neither_compiler_takes(
-    fake_nvcc: Callable[[str], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    fake_nvcc("echo 'k.cu(1): error: no such feature' >&2; exit 2")
-    file = tmp_path / "k.cu"
-    file.write_text(WAITS_FOR_THE_LAUNCH_BEFORE.replace("+= 1", "+= undeclared"))
-    assert main(["verify", str(file), "-a", "i32[32]"]) == 2
-    printed = capsys.readouterr()
-    assert "no such feature" in printed.err and "undeclared" in printed.err and not printed.out
 
 
 ATTRIBUTES = """

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +24,6 @@ needs_libcudacxx = pytest.mark.skipif(
     reason="libcu++ is not installed",
 )
 needs_cupy = pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="cupy is not installed")
-needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 
 STANDARD = """
 #include <cuda.h>
@@ -119,17 +116,6 @@ def test_a_missing_header_names_the_options_that_find_it(tmp_path: Path, capsys:
     said = capsys.readouterr().err
     assert "k.cu:1" in said and "mine/three.h" in said and "--option=-IFOLDER" in said
     assert run([*command, f"--option=-I{tmp_path / 'include'}"]) == 0
-
-
-@needs_nvcc
-def test_nvcc_takes_what_nvrtc_does_not_find_and_it_is_said() -> None:
-    source = '#include <sys/param.h>\nextern "C" __global__ void k(float* y, int n) { y[threadIdx.x] = MAXPATHLEN; }\n'
-    with pytest.warns(UserWarning, match=r"nvcc compiled.*sys/param\.h"):
-        found = emulated(source, np.zeros(32, np.float32))
-    assert found.ok, found.reason
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert emulated(source, np.zeros(32, np.float32), headers={"sys/param.h": "#define MAXPATHLEN 7"}).ok
 
 
 def test_what_compilers_say_of_a_missing_header_is_read() -> None:

@@ -11,9 +11,10 @@ from typing import Any
 
 import torch
 
+from autosched.triton.simulated_streams import stream_classes
 from autosched.triton.simulated_tensors import CUDA, modes, on_cpu, tensor_attributes, thread_run
 from autosched.triton.storages import Storages
-from autosched.triton.streams import StreamOrder, stream_classes
+from autosched.triton.streams import StreamOrder
 from autosched.triton.undefined import UndefinedValues
 from search_spaces.hardware.devices import Device
 

@@ -29,6 +29,7 @@ _FLAGS = ("-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=default")
 RUNTIMES = {"libcudart.so.11.0": 11, "libcudart.so.12": 12, "libcudart.so.13": 13}
 DRIVER = "libcuda.so.1"
 _CORE = "libautosched_program.so"
+_OF_CORE = ("core.cpp", "call_site.cpp", "guards.cpp", "host_threads.cpp", "order.cpp", "work.cpp")
 _MOST_SEARCHED = 1 << 31  # bytes
 _FUNCTION = re.compile(r"(?:__)?cu(?:da)?[A-Z_]\w*")
 _NEEDED = re.compile(r"\(NEEDED\)\s+Shared library: \[([^\]]+)\]")
@@ -57,7 +58,7 @@ def _build(compiler: HostCompiler, folder: Path) -> None:
         temporary_folder() as work,
         CompileStatus("the emulated CUDA runtime", total, lambda: len([*work.glob("*.o"), *work.glob("*.so*")])),
     ):
-        _compile(compiler, work / _CORE, ("core.cpp", "order.cpp", "host_threads.cpp"), [], _CORE, "")
+        _compile(compiler, work / _CORE, _OF_CORE, [], _CORE, "")
         linked = ["-L", str(work), "-lautosched_program", "-Wl,-rpath,$ORIGIN"]
 
         def runtime(soname: str) -> None:

@@ -1,4 +1,4 @@
-"""The order of a program's streams and host, from what its stand-in of CUDA's libraries tells (library/order.cpp)."""
+"""The order of a program's streams and host, from what its stand-in of CUDA's libraries tells (library/)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
 #include "core.hpp"
 
 #include "intervals.hpp"
+#include "guards.hpp"
 #include "order.hpp"
+#include "work.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>

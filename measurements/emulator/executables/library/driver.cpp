@@ -4,7 +4,9 @@
 #include <cstdio>
 #include <cstring>
 
+#include "guards.hpp"
 #include "order.hpp"
+#include "work.hpp"
 #include "isa/async/tensor_map.hpp"
 
 using namespace autosched::program;

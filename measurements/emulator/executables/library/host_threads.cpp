@@ -8,7 +8,8 @@
 #include <string>
 #include <unordered_map>
 
-#include "order.hpp"
+#include "call_site.hpp"
+#include "core.hpp"
 
 namespace autosched::program {
 namespace {

@@ -20,12 +20,12 @@ pytestmark = [
 ]
 
 CORPUS = Path(__file__).parent / "corpus"
-QUICK = ("streams", "managed", "reuse", "result", "edge", "fork", "threads")
+QUICK = ("streams", "managed", "reuse", "result", "edge", "fork", "threads", "joined")
 ORDERS = (
     "streams", "blocking", "halves", "atomics", "managed", "managed_write", "managed_read", "result", "reuse",
     "pageable", "pool", "pool_free", "default", "rows", "graph", "graph_node", "edge",
     "edge_around", "child", "host_node", "executable", "fork", "join", "device_copy", "threads",
-    "thread_reads", "thread_copies", "result_of_thread", "callback",
+    "thread_reads", "thread_copies", "result_of_thread", "joined", "joined_posix", "read_before_join", "callback",
 )  # fmt: skip
 
 
@@ -45,6 +45,14 @@ def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def unwritten(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compiled(tmp_path_factory.mktemp("unwritten"), "unwritten")
+
+
+@pytest.fixture(scope="module")
+def graph_edges(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    version = subprocess.run(["nvcc", "--version"], capture_output=True, text=True, check=False).stdout
+    if int(re.search(r"release (\d+)", version)[1]) < 13:  # type: ignore[index]
+        pytest.skip("needs nvcc 13")
+    return compiled(tmp_path_factory.mktemp("graphs"), "graph_edges")
 
 
 def run(program: Path, *arguments: str, options: tuple[str, ...] = ()) -> tuple[int, list[dict[str, Any]]]:
@@ -87,6 +95,25 @@ def test_both_calls_of_a_race_are_named(orders: Path) -> None:
     assert found["kernel"] == "twice(int const*, int*)"
     assert "kernel fill(int*, int)" in found["message"] and "cudaMalloc#1" in found["message"]
     assert re.search(r"stream 1 .*host_order\.cu:\d+", found["message"])
+
+
+# nvcc 13: edges of graphs have data.
+@pytest.mark.parametrize(
+    ("how", "status", "said"),
+    [
+        ("plain", 0, "nothing was found"),
+        ("ordinary", 0, "nothing was found"),
+        ("without", 1, "host_race"),
+        ("programmatic", 2, "a programmatic edge of a graph is not emulated"),
+        ("conditional", 2, "cudaGraphConditionalHandleCreate is not emulated"),
+    ],
+)
+def test_edges_of_graphs_are_judged_or_refused_by_name(graph_edges: Path, how: str, status: int, said: str) -> None:
+    command = [sys.executable, "-m", "autosched", "run", "--device", "h100", str(graph_edges), how]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+    assert done.returncode == status, done.stderr
+    assert said in done.stderr
+    assert done.stdout == "PASS\n"
 
 
 def test_an_expected_race_is_suppressed(orders: Path) -> None:

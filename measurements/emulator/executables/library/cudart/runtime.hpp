@@ -3,7 +3,10 @@
 #pragma once
 #include <functional>
 
+#include "call_site.hpp"
+#include "guards.hpp"
 #include "order.hpp"
+#include "work.hpp"
 
 #define API extern "C" __attribute__((visibility("default")))
 

@@ -1,4 +1,6 @@
 // Streams and the host use one array. The first argument names how, the second says "sound" where they wait for each other.
+#include <pthread.h>
+
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -262,6 +264,32 @@ int main(int argc, char** argv) {
     }
     ready = true;
     other.join();
+  } else if (is("joined") || is("joined_posix")) {  // what a thread has waited for is done for who joins it
+    cudaStream_t a = stream();
+    const auto work = [&] {
+      fill<<<1, count, 0, a>>>(managed, 1);
+      if (sound) CHECK(cudaStreamSynchronize(a));
+    };
+    if (is("joined")) {
+      std::thread(work).join();
+      plain[0] = managed[7];  // joined
+    } else {
+      pthread_t other;
+      pthread_create(&other, nullptr, [](void* data) -> void* { return (*static_cast<decltype(work)*>(data))(), nullptr; }, const_cast<void*>(static_cast<const void*>(&work)));
+      pthread_join(other, nullptr);
+      plain[0] = managed[7];  // joined_posix
+    }
+  } else if (is("read_before_join")) {
+    cudaStream_t a = stream();
+    std::thread other([&] {
+      fill<<<1, count, 0, a>>>(managed, 1);
+      ready = true;
+      CHECK(cudaStreamSynchronize(a));
+    });
+    await();
+    if (sound) other.join();
+    plain[0] = managed[7];  // read_before_join
+    if (!sound) other.join();
   } else if (is("device_copy")) {  // between places of the device the host does not wait
     cudaStream_t b = stream();
     CHECK(cudaMemcpy(y, x, bytes, cudaMemcpyDeviceToDevice));

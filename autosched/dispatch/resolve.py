@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import shutil
-import tempfile
-from functools import cache
-
 from autosched.dispatch.kernel import RuntimeUnavailable
 from autosched.dispatch.library_kernel import usable_library
 from autosched.dispatch.lookup import look_up
@@ -15,6 +10,7 @@ from autosched.dispatch.staleness import Environment
 from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import CompileCache, CompileFailure, CompilePool, NvrtcMissing, why_not_launched
 from measurements.files.cache_folder import CacheUnusable
+from measurements.files.work_folders import process_folder
 from measurements.runners.cuda.device import GpuHere
 from measurements.store.store import Store
 from search_spaces.catalogue import template
@@ -81,12 +77,5 @@ def _compile_cache() -> CompileCache:
         usual = CompileCache()
         usual.check()
     except CacheUnusable:
-        return CompileCache(_temporary_folder())
+        return CompileCache(str(process_folder("cubins")))
     return usual
-
-
-@cache
-def _temporary_folder() -> str:
-    folder = tempfile.mkdtemp(prefix="autosched-cubins-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder

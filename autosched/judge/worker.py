@@ -21,7 +21,6 @@ def leave_network() -> str:
 
 if __name__ == "__main__":
     network = leave_network()  # first of all: a process with threads cannot
-    import tempfile
     import warnings
     from pathlib import Path
 
@@ -33,6 +32,7 @@ if __name__ == "__main__":
     from autosched.judge.task import TaskError, read_task
     from autosched.triton.session import emulated
     from autosched.verify.launch_plan import LaunchPlan
+    from measurements.files.work_folders import temporary_folder
     from measurements.workers.messages import Message
     from measurements.workers.worker import serve
     from search_spaces.hardware.devices import device
@@ -40,10 +40,10 @@ if __name__ == "__main__":
     def handle(request: Message) -> Message:
         """Return the verdict on a request, which has the parameters of ``run_judge`` by name, or a ``refusal``."""
         row = device(request["device"])
-        with tempfile.TemporaryDirectory(prefix="autosched-judge-") as folder:
+        with temporary_folder("judge") as folder:
             try:
                 with emulated(row, check=False):  # tasks may ask for the GPU when they are loaded
-                    task = read_task(Path(request["task"]), request["sizes"], Path(folder), uneven=request["uneven"])
+                    task = read_task(Path(request["task"]), request["sizes"], folder, uneven=request["uneven"])
                 done = judge(
                     Path(request["submission"]),
                     task,

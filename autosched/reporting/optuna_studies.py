@@ -6,7 +6,6 @@ parallel coordinates. The export is one-way: changes in the studies do not reach
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 from autosched.reporting import formatting
 from measurements.files import atomic_write
+from measurements.files.work_folders import temporary_folder
 from measurements.store.store import ProblemSummary, Store
 from measurements.trials.policy import DEFAULT
 from measurements.trials.trial import Trial
@@ -45,8 +45,8 @@ def write(store: Store, path: Path, operator: str | None = None, device: str | N
     optuna.logging.set_verbosity(optuna.logging.ERROR)  # otherwise it prints a line for each study
     made = 0
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            journal = Path(folder) / "journal"
+        with temporary_folder("studies") as folder:
+            journal = folder / "journal"
             journal.touch()
             storage = JournalStorage(JournalFileBackend(str(journal)))
             for summary in store.problems(operator):

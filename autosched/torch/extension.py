@@ -14,9 +14,9 @@ from pathlib import Path
 import torch
 
 from measurements.emulator.host.compiler import HostCompiler, HostFailure, compile_to, host_compiler, main_complaint
-from measurements.emulator.host.work_folders import temporary_folder
 from measurements.files.cache_folder import CacheUnusable, cache_root, make_folder, publish
 from measurements.files.file_lock import lock
+from measurements.files.work_folders import temporary_folder
 
 OLDEST_TORCH = (2, 10)  # whose stable interface has strings and `torch_call_dispatcher`
 _SOURCES = Path(__file__).parent / "csrc"

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 import subprocess
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 
 import triton
 
 from measurements.emulator import Emulation, Finding, FindingKind
+from measurements.files.work_folders import temporary_folder
 
 _SECONDS = 120.0
 # "(C7517) wgmma.wait_group is injected in around line 319 by compiler to allow use of registers defined by GMMA"
@@ -49,10 +48,10 @@ def _is_near(finding: Finding, waits: tuple[int, ...]) -> bool:
 @lru_cache(maxsize=64)
 def _injected_waits(ptx: str, arch: int) -> tuple[int, ...]:
     """Return the PTX lines near which Triton's ptxas injects waits; empty if it cannot be run."""
-    with tempfile.TemporaryDirectory(prefix="autosched-ptxas-") as folder:
-        source = Path(folder) / "kernel.ptx"
+    with temporary_folder("ptxas") as folder:
+        source = folder / "kernel.ptx"
         source.write_text(ptx)
-        command = [_ptxas(arch), "-v", f"--gpu-name=sm_{arch}a", str(source), "-o", str(Path(folder) / "kernel.cubin")]
+        command = [_ptxas(arch), "-v", f"--gpu-name=sm_{arch}a", str(source), "-o", str(folder / "kernel.cubin")]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
         except (OSError, subprocess.TimeoutExpired):

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import atexit
+import hashlib
 import importlib.util
 import inspect
 import re
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from pathlib import Path
 from typing import Any, cast
 
+from measurements.files.work_folders import process_folder
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import Device, device
 from search_spaces.launches.generated_kernel import GeneratedKernel
@@ -99,8 +97,9 @@ def _faulty_type(right: type[Problem], old: str, new: str) -> type[Problem]:
     if text.count(old) != 1:
         raise ValueError(f"{right.__module__} has {text.count(old)} times {old!r}")
     name = f"{right.__module__}_faulty"
-    folder = Path(tempfile.mkdtemp(prefix="planted-fault-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # programs are read again: their text is their version
+    # Programs are read again, since their text is their version: the file lasts as long as this process.
+    folder = process_folder("planted-fault") / hashlib.sha256(text.replace(old, new).encode()).hexdigest()
+    folder.mkdir(exist_ok=True)
     file = folder / f"{right.__module__.rpartition('.')[2]}.py"
     file.write_text(text.replace(old, new), "utf-8")
     spec = importlib.util.spec_from_file_location(name, file)

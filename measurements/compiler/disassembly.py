@@ -10,7 +10,6 @@ import importlib.metadata
 import json
 import shutil
 import subprocess
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from functools import cache
 from pathlib import Path, PurePath
 
 from measurements.files.text import first_line, one_line
+from measurements.files.work_folders import temporary_folder
 
 _SECONDS = 60  # one of autosched's kernels takes 0.05
 INSTRUCTION_BYTES = 16  # from sm_70 on
@@ -138,8 +138,8 @@ def disassemble(cubin: bytes, entry: str) -> tuple[SassInstruction, ...]:
 
     Raises DisassemblerMissing, and NotDisassembled for an invalid cubin or an unknown function.
     """
-    with tempfile.TemporaryDirectory(prefix="autosched-sass-") as folder:
-        path = Path(folder) / "kernel.cubin"
+    with temporary_folder("sass") as folder:
+        path = folder / "kernel.cubin"
         path.write_bytes(cubin)
         command = [str(nvdisasm()), "-json", "-g", str(path)]
         try:

@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from measurements.compiler.nvrtc import NVCC, PROGRAM_NAME, CompilerOutput, PtxOutput, toolchain_version
 from measurements.compiler.ptxas import control_file_written
 from measurements.files.demangle import demangled
+from measurements.files.work_folders import note_compiler, temporary_folder
 from search_spaces.launches.headers import Headers
 
 SECONDS = 300.0  # time limit of one compilation
@@ -74,6 +74,8 @@ def run_nvcc(command: Sequence[str], seconds: float, folder: Path | None = None)
         errors="replace",
         process_group=0,
     ) as process:
+        if folder is not None:
+            note_compiler(folder, process.pid)
         try:
             stdout, stderr = process.communicate(timeout=seconds)
         except BaseException:
@@ -143,8 +145,7 @@ def _compiled(
     text = source + (
         f"\n__attribute__((used)) static const void* autosched_instances[] = {{{taken}}};\n" if taken else ""
     )
-    with tempfile.TemporaryDirectory(prefix="autosched-nvcc-") as name:
-        folder = Path(name)
+    with temporary_folder("nvcc") as folder:
         for header, given_text in headers.files:
             place = PurePosixPath(header)
             if place.is_absolute() or ".." in place.parts:

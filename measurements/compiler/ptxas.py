@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
+from measurements.files.work_folders import temporary_folder
 from search_spaces.launches.control_file import PTXAS, control_file_of, without_control_file
 
 SINCE = (13, 3)  # CUDA version whose ptxas has --apply-controls
@@ -45,7 +44,7 @@ def control_file_written(options: Sequence[str]) -> Iterator[tuple[str, ...]]:
     if file is None:
         yield tuple(options)
         return
-    with tempfile.TemporaryDirectory(prefix="autosched-controls-") as folder:
-        path = Path(folder) / "controls"
+    with temporary_folder("controls") as folder:
+        path = folder / "controls"
         path.write_bytes(file.content)
         yield (*without_control_file(options), f"{PTXAS}--apply-controls={path}")

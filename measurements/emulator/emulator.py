@@ -23,7 +23,6 @@ from measurements.emulator.emulate_options import EmulateOptions
 from measurements.emulator.findings import Emulation
 from measurements.emulator.host.build import runner
 from measurements.emulator.host.compiler import HostFailure, last_line, machine_sentence
-from measurements.emulator.host.work_folders import temporary_folder
 from measurements.emulator.memory import PLAIN_MEMORY, Memory
 from measurements.emulator.pipeline import run_steps
 from measurements.emulator.ptx.build import (
@@ -42,6 +41,7 @@ from measurements.emulator.runner_files import (
     write_data,
 )
 from measurements.files.text import harmless
+from measurements.files.work_folders import temporary_folder
 from search_spaces.arrays import Array
 from search_spaces.hardware.dtypes import U32
 from search_spaces.launches.generated_kernel import GeneratedKernel

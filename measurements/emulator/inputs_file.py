@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from measurements.files.work_folders import process_folder
 from search_spaces.arrays import Array
 
 PAGE = 4096  # bytes; mappings begin at multiples of it
@@ -18,7 +19,7 @@ class InputsFile:
     """Arrays by operand name, in a file that is deleted with this object. Raises OSError."""
 
     def __init__(self, arrays: Mapping[str, Array]) -> None:
-        file = tempfile.NamedTemporaryFile(prefix="autosched-inputs-", delete=False)  # noqa: SIM115
+        file = tempfile.NamedTemporaryFile(dir=process_folder("inputs"), delete=False)  # noqa: SIM115
         self.path = Path(file.name)
         self._finalizer = weakref.finalize(self, self.path.unlink, missing_ok=True)
         self.offsets: dict[str, int] = {}

@@ -20,12 +20,12 @@ import numpy.typing as npt
 from measurements.emulator.effect import time_limit_of, without_harmless
 from measurements.emulator.emulator import machine_failures, run_job
 from measurements.emulator.findings import Emulation, WrittenElements
-from measurements.emulator.host.work_folders import temporary_folder
 from measurements.emulator.inputs_file import InputsFile
 from measurements.emulator.memory import PLAIN_MEMORY, Memory
 from measurements.emulator.order import ASCENDING, Order
 from measurements.emulator.ptx.build import CompiledBytecode, KernelCompileError, compile_to_bytecode, ptx_to_bytecode
 from measurements.emulator.runner_files import RunSettings, job_text
+from measurements.files.work_folders import temporary_folder
 from search_spaces.arrays import Array
 from search_spaces.hardware.dtypes import DType
 from search_spaces.launches.generated_kernel import GeneratedKernel

@@ -6,14 +6,13 @@ promotion (PTX ISA 9.7.9.28). Needs NVRTC and an sm_90.
 
 from __future__ import annotations
 
-import tempfile
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from measurements.compiler.nvrtc import compile_source
+from measurements.files.work_folders import temporary_folder
 from search_spaces.arrays import Array
 from search_spaces.launches.headers import Headers, package_headers
 from search_spaces.launches.tensor_map import TensorMap
@@ -84,7 +83,7 @@ def _builder(cp: Any, gpu: int) -> Any:
     compiled = compile_source(SOURCE, ENTRY, ARCH, headers())
     if compiled.cubin is None:
         raise ValueError(f"the kernel that makes tensor maps does not compile: {compiled.log}")
-    with tempfile.TemporaryDirectory(prefix="autosched-tensor-map-") as folder:
-        path = Path(folder) / "fill_tensor_map.cubin"
+    with temporary_folder("tensor-map") as folder:
+        path = folder / "fill_tensor_map.cubin"
         path.write_bytes(compiled.cubin)
         return cp.RawModule(path=str(path)).get_function(ENTRY)

@@ -1,7 +1,8 @@
 """A supervised child process that answers requests over pipes.
 
 Whatever may hang, crash or poison its process (a compiler, a GPU) runs in a ``Worker``. A worker that overruns its
-time is killed with every process that it started, and the next request starts a new one. That is its group, and on
+time is killed with every process that it started, and the next request starts a new one. The parent then removes the
+temporary folders that they worked in (``measurements.files.work_folders``). Killed are its group, and on
 Linux also what has left the group, known by a mark in the environment that it inherited; a process that wipes its
 environment is not found. The child's standard output is moved away before the module is imported, so prints of
 libraries and handlers go to standard error and cannot corrupt the answers. When the parent ends, however it ends, the
@@ -92,6 +93,7 @@ class Worker:
         self._using = threading.RLock()  # held while the pipes are in use
         self._lock = threading.Lock()  # held while the process is started, killed or collected: guards its id
         self._closed = False
+        self._working = False  # on a request, so that it may have temporary folders
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
 
@@ -141,9 +143,11 @@ class Worker:
             channel = self._channel
             if channel is None:
                 raise WorkerClosed(f"{self.module} is closed")
+            self._working = True
             answer = self._exchange(
                 lambda deadline: channel.request(payload, blobs, deadline), timeout, "gave no answer"
             )
+            self._working = False
             if "error" in answer:
                 raise WorkerFailed(one_line(str(answer["error"])))
             result = answer.get("result")
@@ -234,9 +238,15 @@ class Worker:
                 if pipe is not None:
                     pipe.close()
             try:
-                return process.wait(timeout=30.0)
+                returncode = process.wait(timeout=30.0)
             except subprocess.TimeoutExpired:
                 return None  # stuck inside the kernel (a GPU driver): it dies when the driver returns
+            if self._working:
+                from measurements.files.work_folders import remove_temporary_of_killed  # most workers need none
+
+                self._working = False
+                remove_temporary_of_killed()
+            return returncode
 
 
 def _fd(pipe: IO[bytes] | None) -> int:
@@ -381,6 +391,8 @@ def _claim_streams() -> tuple[int, int]:
 
 
 def _end_group() -> None:
+    if (work_folders := sys.modules.get("measurements.files.work_folders")) is not None:
+        work_folders.remove_own_temporary()
     if os.getpgrp() == os.getpid():
         os.killpg(os.getpid(), signal.SIGKILL)
     os._exit(0)

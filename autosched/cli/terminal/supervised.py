@@ -1,7 +1,8 @@
 """Run a command in a child process, so that exit status 0 always means that the command completed.
 
 Users' Python files run in the child. If they end it early (``os._exit``, a crash), that must not look like a success.
-The child therefore reports its status only after the command has completed.
+The child therefore reports its status only after the command has completed. What a child that ends early leaves among
+the system's temporary files is removed here.
 """
 
 import os
@@ -46,6 +47,9 @@ def supervised(command: Callable[[], int]) -> int:
         told = os.read(reading, 1)
         if told:
             return told[0]
+    from measurements.files.work_folders import remove_temporary_of_killed  # commands that succeed do not wait for it
+
+    remove_temporary_of_killed()
     if ended == ExitStatus.STOPPED:
         return ExitStatus.STOPPED
     print(f"autosched: {_early_end(ended)}", file=sys.stderr)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import atexit
 import json
 import sys
-import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -26,6 +25,7 @@ from typing import Any, ClassVar
 from autosched.version import VERSION
 from measurements.files.data_folder import database_or_default
 from measurements.files.text import without_password
+from measurements.files.work_folders import temporary_folder
 from measurements.store.store import Store
 from measurements.trials.measurement import Measurement, Provenance, Status
 from measurements.trials.trial import Trial, canonical_json
@@ -262,16 +262,16 @@ def _identity(metadata: Mapping[str, Any]) -> tuple[FlashInferEnvironment, str, 
 
 def _saved(tuner: Any) -> dict[str, Any]:
     """Return the cache file that FlashInfer would write now."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "cache.json")
+    with temporary_folder("flashinfer") as folder:
+        file = folder / "cache.json"
         tuner.save_configs(str(file))
         content: dict[str, Any] = json.loads(file.read_text("utf-8"))
         return content
 
 
 def _hand_over(tuner: Any, content: Mapping[str, Any]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "cache.json")
+    with temporary_folder("flashinfer") as folder:
+        file = folder / "cache.json"
         file.write_text(json.dumps(content), "utf-8")
         tuner.load_configs(str(file))
 

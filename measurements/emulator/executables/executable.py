@@ -32,8 +32,8 @@ from measurements.emulator.executables.result import (
 )
 from measurements.emulator.executables.session import ExecutableSession, LaunchVerifier
 from measurements.emulator.host.build import runner
-from measurements.emulator.host.work_folders import temporary_folder
 from measurements.files.bounded import open_readable
+from measurements.files.work_folders import temporary_folder
 
 _DEPENDENT_SINCE = 90  # compute capability of programmatic dependent launch
 _LAUNCH_WITH_ATTRIBUTES = b"LaunchKernelEx"

@@ -15,7 +15,7 @@ from pathlib import Path
 from measurements.emulator.host.build import cache_folder, one_at_a_time
 from measurements.emulator.host.compiler import HostCompiler, HostFailure, host_compiler, main_complaint
 from measurements.emulator.host.status import CompileStatus
-from measurements.emulator.host.work_folders import temporary_folder
+from measurements.files.work_folders import temporary_folder
 
 _SOURCES = Path(__file__).parent / "library"
 _RUNNER = Path(__file__).parents[1] / "runtime"

@@ -31,10 +31,10 @@ from measurements.emulator.host.parts import RuntimePart, parts_of
 from measurements.emulator.host.prebuilt import prebuilt_runner
 from measurements.emulator.host.seal import intact, seal
 from measurements.emulator.host.status import CompileStatus
-from measurements.emulator.host.work_folders import build_folder
 from measurements.files.cache_folder import CacheUnusable, cannot_write, check_writable, put
 from measurements.files.file_lock import lock
 from measurements.files.text import harmless
+from measurements.files.work_folders import build_folder
 from search_spaces.launches.headers import SUFFIXES
 
 HERE = Path(__file__).resolve().parents[1]

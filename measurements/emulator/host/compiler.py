@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 from measurements.compiler.nvrtc import NvrtcMissing
 from measurements.compiler.ptx import ptx_toolchain
-from measurements.emulator.host.work_folders import note_compiler, temporary_folder
 from measurements.files.cache_folder import CacheUnusable, cache_root, check_writable
 from measurements.files.text import harmless
+from measurements.files.work_folders import note_compiler, temporary_folder
 
 FROM_STDIN = ("-x", "c++", "-")
 

@@ -10,15 +10,14 @@ supervisor then kills it and starts another.
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from measurements.files.text import first_line, one_line
+from measurements.files.work_folders import temporary_folder
 from measurements.runners.cuda.check_kernels import (
     GUARD,
     HOLD,
@@ -441,8 +440,8 @@ def _message(answer: dict[str, Any]) -> Message:
 @contextmanager
 def _file(cubin: Buffer) -> Iterator[str]:
     """Yield a file with ``cubin``, with a new name each time: cupy caches modules by path."""
-    with tempfile.TemporaryDirectory(prefix="autosched-cubin-") as folder:
-        path = Path(folder) / "kernel.cubin"
+    with temporary_folder("cubin") as folder:
+        path = folder / "kernel.cubin"
         path.write_bytes(cubin)
         yield str(path)
 

@@ -217,3 +217,22 @@ def test_a_bug_is_called_one_and_nobody_else_is_blamed() -> None:
     assert done.returncode == 2
     assert done.stderr.count("autosched: ") == 1 and "internal error (LookupError)" in done.stderr
     assert "os._exit" not in done.stderr and "a bug of ours" in done.stderr
+
+
+LEAVES = """
+import os, signal
+from measurements.files.work_folders import process_folder
+(process_folder("test") / "data").write_bytes(bytes(1000))
+"""
+
+
+@pytest.mark.parametrize("end", ["os._exit(0)", "os.kill(os.getpid(), signal.SIGKILL)"])
+def test_temporary_files_of_a_command_that_ends_early_are_removed(tmp_path: Path, end: str) -> None:
+    (tmp_path / "x.py").write_text(f"{PROGRAM}{LEAVES}{end}\n")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    command = [sys.executable, "-m", "autosched", "verify", "--program", "x.py", "--size", "n=64"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=120, check=False)
+    assert done.returncode == 2
+    assert not list(temporary.iterdir())

@@ -97,7 +97,7 @@ def test_a_broken_compiler_stops_a_tune_before_its_trials(machine: Machine) -> N
 def test_a_compiler_that_breaks_on_the_emulator_stops_a_tune_before_its_trials(machine: Machine) -> None:
     real = shutil.which("g++")
     machine.compiler(
-        f'#!/bin/sh\ncase "$*" in --version|-dumpmachine|*/autosched-emulator-*/probe) exec {real} "$@" ;; esac\n'
+        f'#!/bin/sh\ncase "$*" in --version|-dumpmachine|*/autosched-work-emulator-*/probe) exec {real} "$@" ;; esac\n'
         "echo 'g++: fatal error: Killed signal terminated program cc1plus' >&2; exit 1\n"
     )
     status, out, err = machine.run(*TUNE)

@@ -34,6 +34,15 @@ def handle(request):
         child = subprocess.Popen(["sleep", "1000"])
         open(request["file"], "w").write(f"{os.getpid()} {child.pid}")
         time.sleep(1000)
+    if what == "work in a folder":
+        from measurements.files.work_folders import process_folder, temporary_folder
+        with temporary_folder("test") as folder:
+            (folder / "data").write_bytes(bytes(1000))
+            (process_folder("test") / "data").write_bytes(bytes(1000))
+            open(request["file"], "w").write("working")
+            if request["ends"]:
+                os._exit(3)
+            time.sleep(1000)
     if what == "segfault":
         ctypes.string_at(0)
     if what == "abort":
@@ -269,3 +278,46 @@ def test_the_compiler_process_imports_nothing_heavy():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
     loaded = set(done.stdout.split())
     assert not loaded & {"numpy", "cupy", "xgboost", "optuna", "sqlalchemy", "rich", "typer"}
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """Return the folder of temporary files of this process and its workers."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    return folder
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_folders_of_a_killed_worker_are_removed_by_its_parent(worker, tmp_path, temporary, ends):
+    request = {"what": "work in a folder", "file": str(tmp_path / "working"), "ends": ends}
+    with pytest.raises(WorkerDied if ends else WorkerTimeout):
+        worker.request(request, 30.0 if ends else 2.0)
+    assert (tmp_path / "working").exists()
+    assert not list(temporary.iterdir())
+
+
+ORPHAN = """
+import os, signal, sys, threading
+sys.path[:0] = sys.argv[1].split(os.pathsep)
+from measurements.workers.worker import Worker
+worker = Worker("plain_worker", python_path=[sys.argv[2]])
+request = {"what": "work in a folder", "file": sys.argv[3], "ends": False}
+threading.Thread(target=lambda: worker.request(request, 60.0), daemon=True).start()
+while not os.path.exists(sys.argv[3]):
+    pass
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_worker_removes_its_folders_where_its_parent_is_killed(tmp_path, temporary):
+    path = os.pathsep.join(p for p in sys.path if p)
+    command = [sys.executable, "-c", ORPHAN, path, str(tmp_path), str(tmp_path / "working")]
+    assert subprocess.run(command, check=False, timeout=60).returncode == -signal.SIGKILL
+    deadline = time.monotonic() + 30
+    while list(temporary.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not list(temporary.iterdir())

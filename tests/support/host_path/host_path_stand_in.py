@@ -10,7 +10,6 @@ import ctypes
 import dataclasses
 import functools
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +25,7 @@ from autosched.torch.extension import NotBuilt, extension
 from autosched.torch.host_path import HostLaunchTable
 from benchmarks.overhead.stand_in import compiled_stand_in
 from benchmarks.overhead.torch_without_gpu import cpu_tensors_as_cuda
+from measurements.files.work_folders import process_folder
 from measurements.runners import attributed_launch, launch
 from search_spaces.launches.launch import Launch
 
@@ -169,8 +169,7 @@ class _Function:
 @functools.cache
 def _opened() -> tuple[HostLaunchTable, Driver]:
     """Return this process's host path and its driver; there is one of each, since torch keeps registered operators."""
-    folder = Path(tempfile.mkdtemp(prefix="autosched-stand-in-"))
-    library = compiled_stand_in(folder, "libstand_in.so")  # only these tests load a driver
+    library = compiled_stand_in(process_folder("stand-in"), "libstand_in.so")  # only these tests load a driver
     try:
         return HostLaunchTable(extension(), str(library), str(library)), Driver(library)
     except NotBuilt as error:

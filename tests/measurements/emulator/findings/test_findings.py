@@ -190,7 +190,7 @@ def test_timeout_ends_the_process(run: Callable[..., Emulation], test_kernel: Ca
     running = subprocess.run(
         ["ps", "-o", "args", "--ppid", str(os.getpid())], capture_output=True, text=True, check=True
     ).stdout
-    assert not [line for line in running.splitlines() if "runner-" in line and "autosched-emulator" in line]
+    assert not [line for line in running.splitlines() if "runner-" in line and "autosched-work-emulator" in line]
 
 
 def test_check_false_leaves_races_out(run: Callable[..., Emulation], test_kernel: Callable[[str], str]) -> None:

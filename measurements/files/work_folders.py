@@ -1,11 +1,13 @@
 """Working folders of a process, and cleanup after killed processes: their folders and running compilers.
 
 The process that works in a folder holds a lock on a file in it, which the system releases when the process ends. An
-unlocked folder is abandoned: the next process removes it and terminates its compiler.
+unlocked folder is abandoned: whoever killed its process removes it at once; otherwise the next process that needs such
+a folder removes it and terminates its compiler.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import signal
@@ -15,11 +17,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import IO
 
 from measurements.files.file_lock import lock
 
-_BUILD, _TEMPORARY = "build-", "autosched-emulator-"
+_BUILD, _TEMPORARY = "build-", "autosched-work-"
 _LOCK, _NEW, _GROUP = "lock", "lock.new", "group-"
+_own: set[Path] = set()  # temporary folders of this process
 _MADE_WITHIN = 60.0  # seconds that a process may take between creating a folder and locking it
 
 
@@ -32,16 +36,45 @@ def build_folder(parent: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def temporary_folder() -> Iterator[Path]:
+def temporary_folder(what: str = "emulator") -> Iterator[Path]:
     """Yield an empty folder among the system's temporary files, where a launch's arrays may take gigabytes.
+
+    Args:
+        what: A part of its name.
 
     Raises:
         OSError: If it cannot be created.
     """
     parent = Path(tempfile.gettempdir())
     _look_once(parent)
-    with _locked(parent, _TEMPORARY) as folder:
-        yield folder
+    with _locked(parent, f"{_TEMPORARY}{what}-") as folder:
+        _own.add(folder)
+        try:
+            yield folder
+        finally:
+            _own.discard(folder)
+
+
+def process_folder(what: str) -> Path:
+    """Return a folder like ``temporary_folder`` that lasts as long as this process. Raises OSError."""
+    return _folder_of(os.getpid(), what)
+
+
+@cache
+def _folder_of(process: int, what: str) -> Path:
+    parent = Path(tempfile.gettempdir())
+    _look_once(parent)
+    folder = Path(tempfile.mkdtemp(dir=parent, prefix=f"{_TEMPORARY}{what}-"))
+    file = _lock_of(folder)
+    _own.add(folder)
+
+    def remove() -> None:
+        if os.getpid() == process:  # not in a child that is a copy of it
+            shutil.rmtree(folder, ignore_errors=True)
+            file.close()
+
+    atexit.register(remove)
+    return folder
 
 
 @cache
@@ -50,14 +83,31 @@ def _look_once(parent: Path) -> None:
     remove_abandoned(parent, _TEMPORARY)
 
 
+def remove_own_temporary() -> None:
+    """Remove the temporary folders of this process, which is about to end without a further word."""
+    for folder in list(_own):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_temporary_of_killed() -> None:
+    """Remove the temporary folders of processes that have ended, after one of them was killed."""
+    remove_abandoned(Path(tempfile.gettempdir()), _TEMPORARY)
+
+
 @contextmanager
 def _locked(parent: Path, prefix: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir=parent, prefix=prefix) as name:
         folder = Path(name)
-        with (folder / _NEW).open("w") as file:
-            lock(file)
-            os.rename(file.name, folder / _LOCK)  # invisible to others until it is locked
+        with _lock_of(folder):
             yield folder
+
+
+def _lock_of(folder: Path) -> IO[str]:
+    """Return the locked file of a new folder, which is locked until it is closed."""
+    file = (folder / _NEW).open("w")
+    lock(file)
+    os.rename(file.name, folder / _LOCK)  # nobody sees it before it is locked
+    return file
 
 
 def note_compiler(folder: Path, group: int) -> None:

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from measurements.emulator.host.work_folders import build_folder, note_compiler, remove_abandoned
 from measurements.files.cache_folder import put
+from measurements.files.work_folders import build_folder, note_compiler, remove_abandoned
 
 CHILD = """
 import os, signal, subprocess, sys
 from pathlib import Path
 sys.path[:0] = sys.argv[2].split(os.pathsep)
-from measurements.emulator.host.work_folders import build_folder, note_compiler
+from measurements.files.work_folders import build_folder, note_compiler
 with build_folder(Path(sys.argv[1])) as folder:
     compiler = subprocess.Popen(["sleep", "600"], process_group=0, stdin=subprocess.DEVNULL,
                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -31,11 +31,27 @@ with build_folder(Path(sys.argv[1])) as folder:
 LAUNCHER = """
 import os, signal, sys
 sys.path[:0] = sys.argv[1].split(os.pathsep)
-from measurements.emulator.host.work_folders import temporary_folder
+from measurements.files.work_folders import temporary_folder
 with temporary_folder() as folder:
     (folder / "data").write_bytes(bytes(1000))
     if sys.argv[2] == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+OF_A_PROCESS = """
+import os, sys
+sys.path[:0] = sys.argv[1].split(os.pathsep)
+from measurements.files.work_folders import process_folder
+folder = process_folder("test")
+assert process_folder("test") == folder
+(folder / "data").write_bytes(bytes(1000))
+if os.fork() == 0:
+    assert process_folder("test") != folder
+    sys.exit(0)
+os.wait()
+assert (folder / "data").exists(), "the child has removed it"
+assert len(os.listdir(folder.parent)) == 1, "the child has left its own"
 """
 
 
@@ -142,3 +158,9 @@ def test_a_folder_in_place_of_a_cached_file_is_said_to_be_that(tmp_path: Path) -
     with pytest.raises(OSError, match=r"entry.json is a folder, where the cache keeps a file: remove it") as caught:
         put(tmp_path / "new", tmp_path / "entry.json")
     assert caught.value.errno is None
+
+
+def test_a_folder_of_a_process_ends_with_it_and_not_with_its_copy(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", OF_A_PROCESS, os.pathsep.join(p for p in sys.path if p)]
+    assert subprocess.run(command, env={**os.environ, "TMPDIR": str(tmp_path)}, check=False).returncode == 0
+    assert os.listdir(tmp_path) == []

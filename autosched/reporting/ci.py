@@ -7,16 +7,18 @@ from third-party files: each format escapes them in its own way.
 from __future__ import annotations
 
 import re
-import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.reporting import formatting
 from autosched.reporting.exit_status import ExitStatus
 from autosched.verify.verdict import Outcome
 from measurements.files.text import harmless
+
+if TYPE_CHECKING:
+    import xml.etree.ElementTree as ET
 
 _ICONS: Mapping[Outcome, str] = {"refused": "🔴", "accepted": "🟢", "uncertain": "🟡"}
 _SUMMARY_ROWS = 200  # GitHub shows summaries of up to 1 MiB; failures come first
@@ -107,6 +109,8 @@ def junit(summary: Summary) -> bytes:
     Refused cases are failures, uncertain ones are skipped. If the command has no answer, the suite has an error, since
     a run that verified nothing must not look green.
     """
+    import xml.etree.ElementTree as ET  # most commands write none
+
     failures = sum(c.outcome == "refused" for c in summary.cases)
     skipped = sum(c.outcome == "uncertain" for c in summary.cases)
     errors = int(summary.status == ExitStatus.NO_ANSWER)
@@ -183,6 +187,8 @@ def worst_first(cases: Sequence[CheckedCase]) -> list[CheckedCase]:
 
 
 def _properties(parent: ET.Element, values: Mapping[str, Any]) -> None:
+    import xml.etree.ElementTree as ET
+
     if values:
         properties = ET.SubElement(parent, "properties")
         for name, value in values.items():

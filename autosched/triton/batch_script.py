@@ -15,12 +15,12 @@ from unittest.mock import patch
 import numpy as np
 
 from autosched.triton.session import Session, VerifiedLaunch
-from autosched.verify.batch_causes import BatchSources, Cause, atomic_sums, batch_branches
+from autosched.verify.batch_causes import BatchSources, atomic_sums, batch_branches
 from autosched.verify.batch_plan import FIRST, BatchPlan, Launched
 from autosched.verify.batch_rows import BatchRows
 from autosched.verify.planned_run import make_runs, results, until_failure
 from autosched.verify.run import Run
-from autosched.verify.verdict import BITS_DIFFER, Verdict
+from autosched.verify.verdict import BITS_DIFFER, Cause, Verdict
 from measurements.emulator import Emulation, Order
 from search_spaces.arrays import Array
 from search_spaces.hardware.dtypes import BF16

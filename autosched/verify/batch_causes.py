@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from autosched.verify.verdict import Cause
 from measurements.emulator.ptx.parser import parse
 from measurements.emulator.ptx.syntax import (
     Address,
@@ -28,24 +29,6 @@ from measurements.emulator.ptx.syntax import (
 
 _FLOATS = frozenset(("f16", "f16x2", "bf16", "bf16x2", "f32", "f64"))
 _STORES = ("st", "red", "bra", "brx", "ret", "exit", "bar", "barrier", "membar", "fence", "cp")  # no destination
-
-
-class Cause(NamedTuple):
-    """A line at which the order may depend on the batch.
-
-    Attributes:
-        file: Source file, or "" if the code does not name it.
-        line: Line in the file; 0 if unknown.
-        text: Description in one phrase.
-    """
-
-    file: str
-    line: int
-    text: str
-
-    def __str__(self) -> str:
-        """Return the place and the phrase."""
-        return f"{self.file}:{self.line}: {self.text}" if self.line else self.text
 
 
 class BatchSources(NamedTuple):

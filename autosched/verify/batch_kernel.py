@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from autosched.verify.batch_causes import BatchSources, Cause, atomic_sums, batch_branches
+from autosched.verify.batch_causes import BatchSources, atomic_sums, batch_branches
 from autosched.verify.batch_plan import BatchPlan, Launched
 from autosched.verify.batch_rows import BatchRows
 from autosched.verify.emulate.emulate import emulate, ptx_of
 from autosched.verify.emulate.options import EmulatedLaunchOptions
 from autosched.verify.planned_run import make_runs, results, until_failure
 from autosched.verify.run import Run
-from autosched.verify.verdict import BITS_DIFFER, Verdict
+from autosched.verify.verdict import BITS_DIFFER, Cause, Verdict
 from measurements.emulator import Order
 from search_spaces.arrays import Array
 

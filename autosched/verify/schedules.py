@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from autosched.verify.batch_invariance import verify_batch
 from autosched.verify.coverage import ROLES, Coverage, Role, RoleCoverage
 from autosched.verify.in_threads import in_threads
 from autosched.verify.launch_plan import TIME_LIMIT
@@ -61,6 +60,8 @@ class ScheduleVerifier:
 
     def _with_batches(self, found: Verdict, schedule: Schedule) -> Verdict:
         """Return a verdict with the runs that show whether a row has the same bits in every batch."""
+        from autosched.verify.batch_invariance import verify_batch  # few verifications ask for it
+
         limited = self.settings.budget is not None  # a search waits for it: fewer runs, but all of them
         settings = replace(self.settings, depth="quick", budget=None) if limited else self.settings
         batches = verify_batch(self.template, self.problem, schedule, self.device, settings)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Self
 
 from autosched.verify import stored
-from autosched.verify.batch_causes import Cause
 from autosched.verify.coverage import Coverage
 from autosched.verify.run import FAILED_LAUNCH, Depth, Run
 from measurements.emulator import Emulation, Finding, GlobalSite, SharedSite
@@ -29,6 +28,24 @@ FAILING = (*FAILURE_STATUSES, "compile_error", FAILED_PROGRAM, OUT_OF_MEMORY)  #
 def outcome_of(status: str) -> Outcome:
     """Return the outcome of a verdict's status. This is the only function that decides it."""
     return "accepted" if status == "ok" else "refused" if status in FAILING else "uncertain"
+
+
+class Cause(NamedTuple):
+    """A line at which the order may depend on the batch.
+
+    Attributes:
+        file: Source file, or "" if the code does not name it.
+        line: Line in the file; 0 if unknown.
+        text: Description in one phrase.
+    """
+
+    file: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        """Return the place and the phrase."""
+        return f"{self.file}:{self.line}: {self.text}" if self.line else self.text
 
 
 class Subject(NamedTuple):

@@ -7,8 +7,8 @@
 one. Only command lines are used, so any commit will do. Parameters may have been renamed: each tree draws its own
 schedules, by its own ``space`` command. Seconds are user and system, of the command and all its processes; that of a
 quick verification is the least of ``--repeats``. The cache has nothing but the tree's own runner at first: "new" is the
-first verification of a kernel, which NVRTC compiles. A runner that ``$AUTOSCHED_CACHE_DIR`` does not have is compiled,
-which takes a minute and is not measured.
+first verification of a kernel, which NVRTC compiles. A runner that ``$AUTOSCHED_CACHE_DIR`` does not have is compiled
+there first, which takes a minute of CPU and is not measured. Progress is printed to stderr.
 """
 
 from __future__ import annotations
@@ -92,13 +92,20 @@ def drawn(tree: Path, problem: Sequence[str], folder: Path) -> Path:
 
 def with_runner(folder: Path, tree: Path) -> Path:
     """Return a cache that holds runners alone, the one of ``tree`` among them."""
+    usual = Path(os.environ.get("AUTOSCHED_CACHE_DIR") or Path.home() / ".cache" / "autosched")
+    progress(f"the runner of {tree}: compiled in {usual} if it is not there")
+    seconds_of(tree, usual, ["verify", "copy", "--rows", "8", "--columns", "8", "--sample", "1"])
     kept = folder / "emulator"
     kept.mkdir(parents=True)
-    usual = os.environ.get("AUTOSCHED_CACHE_DIR") or Path.home() / ".cache" / "autosched"
-    for file in (Path(usual) / "emulator").glob("runner-*"):
-        shutil.copy2(file, kept / file.name)
-    seconds_of(tree, folder, ["verify", "copy", "--rows", "8", "--columns", "8", "--sample", "1"])  # else it is built
+    for file in (usual / "emulator").glob("runner-*"):
+        if file.is_file():
+            shutil.copy2(file, kept / file.name)
     return folder
+
+
+def progress(line: str) -> None:
+    """Print a line to stderr."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def problems(size: int) -> dict[str, list[str]]:
@@ -116,13 +123,14 @@ def quick(trees: dict[str, Path], size: int, repeats: int, folder: Path) -> list
         for tree, place in trees.items():
             chosen[tree]["--schedule"] = ["--schedule", str(drawn(place, problem, caches[tree]))]
             new[name, tree] = seconds_of(place, caches[tree], ["verify", *problem, "--sample", "1"])
+            progress(f"{name}, {tree}: {new[name, tree]:.2f} s")
         for way, (tree, how) in ways.items():
             commands[name, way] = (trees[tree], caches[tree], ["verify", *problem, *chosen[tree][how]])
     least = dict.fromkeys(commands, float("inf"))
     # Round after round, so that a machine that is busy for a while makes no single operator look slow.
     for i in range(repeats):
         least = {key: min(known, seconds_of(*commands[key])) for key, known in least.items()}
-        print(f"round {i + 1} of {repeats}", file=sys.stderr, flush=True)
+        progress(f"round {i + 1} of {repeats}")
     rows = {
         name: [*(new[name, tree] for tree in reversed(trees)), *(least[name, way] for way in ways)] for name in COMMANDS
     }
@@ -140,8 +148,14 @@ def full(trees: dict[str, Path], size: int, folder: Path) -> list[str]:
             file = drawn(trees[tree], problem, caches[tree])
             command = ["verify", *problem, "--schedule", str(file), "--full"]
             rows[name].append(seconds_of(trees[tree], caches[tree], command))
-        print(f"| {name} | {rows[name]} |", file=sys.stderr, flush=True)
+        progress(f"| {name} | {rows[name]} |")
     return table("full", [f"new, {tree}, `--schedule`" for tree in reversed(trees)], rows, ".1f")
+
+
+def commit_of(tree: Path) -> str:
+    """Return the abbreviated commit of a tree; "no commit" where git does not know it."""
+    command = ["git", "-C", str(tree), "rev-parse", "--short=8", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "no commit"
 
 
 def table(title: str, heads: Sequence[str], rows: Mapping[str, Sequence[float]], digits: str) -> list[str]:
@@ -175,10 +189,13 @@ def main() -> int:
         if "full" in arguments.depth:
             tables.append(full(trees, arguments.size, Path(place)))
     load = os.getloadavg()[2]
+    how = f"--size {arguments.size} --repeats {arguments.repeats}`"
+    if arguments.before is not None:
+        how = f"--before TREE {how}, TREE at {commit_of(arguments.before)}"
     print(
-        f"# Verifications as commands of their own\n`python -m benchmarks.emulator.fresh_commands`, "
-        f"{datetime.now(UTC):%Y-%m-%d}, a 2-core x86-64 machine with a load of {load:.0f}, "
-        f"CPython {platform.python_version()}.\n"
+        f"# Verifications as commands of their own\n`python -m benchmarks.emulator.fresh_commands {how}\n"
+        f"({datetime.now(UTC):%Y-%m-%d}, two busy cores, no GPU; x86-64, a load of {load:.0f}, "
+        f"CPython {platform.python_version()}).\n"
         f"CPU seconds, user and system, of `autosched verify` for {DEVICE}: Python's start, imports, NVRTC are\n"
         "among them. A busy machine makes them longer. Goals, in the median: a quick verification 0.5 s, a full one "
         "10 s.\n"

@@ -123,5 +123,7 @@ def _executable_file(name: str) -> Path:
     except ValueError as error:
         raise ExecutableRefused(f"{name} cannot be run: {error}") from None
     if head != b"\x7fELF":
-        raise ExecutableRefused(f"{name} is not a program of this machine (an ELF file)")
+        raise ExecutableRefused(
+            f"{name} is not a program of this machine (an ELF file): 'autosched verify' takes sources"
+        )
     return path.absolute()  # a link is not resolved: Python finds its environment by its own name

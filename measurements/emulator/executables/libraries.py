@@ -56,7 +56,7 @@ def _build(compiler: HostCompiler, folder: Path) -> None:
     total = len((_CORE, DRIVER, *_OF_ALL_VERSIONS, *RUNTIMES))
     with (
         temporary_folder() as work,
-        CompileStatus("the emulated CUDA runtime", total, lambda: len([*work.glob("*.o"), *work.glob("*.so*")])),
+        CompileStatus("the emulated CUDA runtime", total, lambda: _compiled_files(work)),
     ):
         _compile(compiler, work / _CORE, _OF_CORE, [], _CORE, "")
         linked = ["-L", str(work), "-lautosched_program", "-Wl,-rpath,$ORIGIN"]
@@ -74,6 +74,10 @@ def _build(compiler: HostCompiler, folder: Path) -> None:
         shutil.rmtree(made, ignore_errors=True)
         shutil.copytree(work, made, ignore=shutil.ignore_patterns("*.map", "*.o", "lock"))
         made.rename(folder)
+
+
+def _compiled_files(work: Path) -> int:
+    return len([*work.glob("*.o"), *(file for file in work.glob("*.so*") if file.suffix != ".map")])
 
 
 def _object(compiler: HostCompiler, source: str, folder: Path) -> str:

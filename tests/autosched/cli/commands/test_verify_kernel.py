@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -234,9 +234,18 @@ def test_nvcc_is_killed_with_the_programs_that_it_starts(
     fake_nvcc(f"sleep 600 & echo $! > {tmp_path}/child; wait")
     monkeypatch.setattr(nvcc, "SECONDS", 1.0)
     assert nvcc.compile_to_ptx("", "", "compute_90a", Headers.of({}), ()).text is None
-    child = int((tmp_path / "child").read_text())
-    with suppress(FileNotFoundError):  # it is gone, or a zombie that nobody has waited for
-        assert Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    child, deadline = int((tmp_path / "child").read_text()), time.monotonic() + 30
+    while not _has_ended(child):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _has_ended(process: int) -> bool:
+    """Return True if a process is gone, or a zombie that nobody has waited for."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except FileNotFoundError:
+        return True
 
 
 ATTRIBUTES = """

@@ -48,8 +48,9 @@ class Work:
 
 @dataclass(eq=False)
 class _TensorMemory:
-    """Memory of a tensor. After it is freed, the next tensor on ``stream`` may reuse it, unless streams in ``recorded``
-    still use it.
+    """Memory of a tensor.
+
+    After it is freed, the next tensor on ``stream`` may reuse it, unless streams in ``recorded`` still use it.
     """
 
     reference: StorageWeakRef

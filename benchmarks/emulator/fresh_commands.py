@@ -65,8 +65,8 @@ at extents of 64. Every command has become slower by about as much (`verify --he
 verification imports 571 modules, 491 before, and `space copy` makes 184 dataclasses, 145 before.
 
 Remaining costs: a module costs 0.1 ms, but each frozen dataclass 0.5 ms under Python 3.11, and a verification needs
-eighty of them; where addresses lie far apart, as in a transposed matrix of 2^38 elements, each page that is touched takes the
-kernel some microseconds.
+eighty of them; where addresses lie far apart, as in a transposed matrix of 2^38 elements, each page that is touched
+takes the kernel some microseconds.
 """
 
 

@@ -1,8 +1,8 @@
 """WgMap: which subgroups own which parts of a workgroup's tile (Intel XeTile RFC, xetile.wg_map).
 
 Subgroups form a grid ``sg_layout``, numbered row by row. Each dimension of the tile is cut into sub-tiles of
-``sg_data`` and dealt out round-robin: with n = tile / sg_data sub-tiles, subgroup s of the L along that dimension gets
-sub-tiles s, s + L, s + 2L, ... If n < L the deal wraps around and L / n subgroups share each sub-tile.
+``sg_data``, distributed round-robin: with n = tile / sg_data sub-tiles, subgroup s of the L along that dimension gets
+sub-tiles s, s + L, s + 2L, ... If n < L, it wraps around and L / n subgroups share each sub-tile.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ class WgMap:
                 raise ValueError(f"sg_data[{d}] is {data}, not a multiple of the fragment's {piece} elements")
             if rounds[d] > 1 and layout > 1:
                 raise ValueError(
-                    f"dimension {d} is dealt in {rounds[d]} rounds over {layout} subgroups, which a nested "
+                    f"dimension {d} is distributed in {rounds[d]} rounds over {layout} subgroups, which a nested "
                     f"layout cannot express: lower each slab of {layout * data} elements, or make sg_data[{d}] "
                     f"{shape[d] // layout}"
                 )

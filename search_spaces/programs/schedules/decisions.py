@@ -96,7 +96,7 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
         listed.append(ordinal(name, range(1, MOST_STAGES + 1), "steps of the loop in shared memory at a time"))
     listed += fragment_buffers(found)
     for name in tail_names(found.inferences.values()).values():
-        doc = "whether the last turns of the loop have code of their own"
+        doc = "whether the last iterations of the loop have their own code"
         listed.append(categorical(name, (MASKED, PEELED), doc, before=MASKED))
     for name in unrollable(first).values():
         listed.append(ordinal(name, UNROLLS, "unroll factor of the loop", before=4))

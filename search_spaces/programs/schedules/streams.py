@@ -31,7 +31,7 @@ def stream_k(found: Choices) -> tuple[Parameter, ...]:
     """Return the decision on stream-K."""
     if not is_splittable(found):
         return ()
-    doc = "whether the turns of the last tiles are dealt out to all blocks, so that they end together"
+    doc = "whether the iterations of the last tiles are distributed to all blocks, so that they end together"
     # The number of tiles to distribute is a constant of the kernel, so no size may be dynamic.
     return (ordinal("stream_k", (0,) if found.first.trace.is_dynamic else (0, 1), doc, before=0),)
 
@@ -84,7 +84,7 @@ def stream_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
             one_sharing,
             "{split_k} blocks share the k of each tile, and stream-K distributes it: only one of the two is possible",
         ),
-        Rule.refusing("stream_k_waves", why_not, "stream-K deals out the k of the last tiles"),
+        Rule.refusing("stream_k_waves", why_not, "stream-K distributes the k of the last tiles"),
         Rule(
             "stream_k_turns",
             lambda turns, stream_k: (stream_k == 0) | (turns > 1),

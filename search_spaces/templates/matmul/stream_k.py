@@ -91,7 +91,7 @@ def stream_k_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
             lambda split_k, stream_k: np.equal(stream_k, 0) | np.equal(split_k, 1),
             "{split_k} blocks share the k of each tile, and stream-K distributes it: only one of the two is possible",
         ),
-        Rule.refusing("stream_k_waves", why_not, "stream-K deals out the k of the last tiles"),
+        Rule.refusing("stream_k_waves", why_not, "stream-K distributes the k of the last tiles"),
         Rule(
             "stream_k_tiles",
             lambda tile_k, stream_k: np.equal(stream_k, 0) | (tile_k < problem.depth),

@@ -246,7 +246,7 @@ def _persistent_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
             "a block computes {tiles_per_block} tiles one after another, and {split_k} blocks share the k of one: only "
             "one of the two is possible",
         ),
-        Rule.refusing("stream_k", why_not, "stream-K deals out the k of the last tiles"),
+        Rule.refusing("stream_k", why_not, "stream-K distributes the k of the last tiles"),
         Rule(
             "stream_k_tiles",
             lambda tile_k, stream_k: (stream_k == 0) | (tile_k < problem.depth),

@@ -60,7 +60,7 @@ def persistent_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
             "{consumer_warpgroups} consumers cannot alternate between {tiles_per_block} tiles of a block: "
             "that takes two of each",
         ),
-        Rule.refusing("stream_k", why_not, "stream-K deals out the k of the last tiles"),
+        Rule.refusing("stream_k", why_not, "stream-K distributes the k of the last tiles"),
         Rule(
             "stream_k_tiles",
             lambda tile_k, stream_k: np.equal(stream_k, 0) | (tile_k < problem.k),

@@ -174,7 +174,7 @@ def busy(work: CostCounts, device: Device, *, registers: int | None = None, spil
     a = analyse([work], device, registers=None if registers is None else [registers], spill_bytes=[spill_bytes])
     seconds = float(a.seconds[0])
     moving = (work.dram_bytes + work.staged_bytes) / device.dram_bandwidth
-    blocks = -(-work.blocks // device.running_sms(work.cluster)) / device.clock_hz  # of one SM; its cycles in seconds
+    blocks = -(-work.blocks // device.running_sms(work.cluster)) / device.clock_hz  # times cycles: seconds
     return {
         "tensor cores" if unit(work.unit).tensor else "arithmetic": float(a.math[0]) * blocks / seconds,
         "instruction issue": float(a.issue[0]) * blocks / seconds,
@@ -228,7 +228,7 @@ def analyse(
     launches = [launch for work in works for launch in (work, *work.then)]
     spilled = None if spill_bytes is None else np.asarray(spill_bytes)[owners]
     used = None
-    if registers is not None:  # those of the launch that has most
+    if registers is not None:  # registers of the launch that has the most
         limit = register_limit(device, np.array([launch.threads for launch in launches]))
         used = np.minimum(np.asarray(registers)[owners], limit)
     each = _of_launches(launches, device, used, spilled)

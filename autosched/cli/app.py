@@ -120,7 +120,7 @@ class _Group(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         found = super().list_commands(ctx)
-        first = {name: name.partition(" ")[0] for name in found}  # of those that no help lists
+        first = {name: name.partition(" ")[0] for name in found}  # only those that no help lists
         return sorted(
             found, key=lambda name: (_ORDER.index(first[name]) if first[name] in _ORDER else len(_ORDER), name)
         )
@@ -246,7 +246,7 @@ _OWN = (
     "--kernel FILE [--size NAME=N] [OPTIONS]",
     "--program FILE[:NAME] --size NAME=N [--reference FILE.py:FUNCTION] [OPTIONS]",
 )
-_INSTEAD = {  # of an operator and its problem
+_INSTEAD = {  # replacements of an operator and its problem
     "space": _OWN,
     "best": (*_OWN, "[--db DB] [OPTIONS]"),
     "tune": (
@@ -342,7 +342,7 @@ def _one(arguments: Sequence[str], written: str | None = None) -> int:
     names_a_command = not _COMMANDS.isdisjoint(arguments) or "_AUTOSCHED_COMPLETE" in os.environ
     app = build(command, operator) if names_a_command or command in spellings.HIDDEN else outline()
     if not gc.isenabled():
-        gc.freeze()  # what was imported stays
+        gc.freeze()  # the imported modules stay alive
         gc.enable()
     return int(app(list(arguments) or ["--help"], prog_name="autosched", standalone_mode=False, obj=written) or 0)
 

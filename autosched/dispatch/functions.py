@@ -360,7 +360,7 @@ def _opened(source: Source) -> Database:
         return _databases[text]
 
 
-Make = Callable[[Sequence[ArraySpec], ArraySpec | None, tuple[Any, ...]], CallPlan]  # of inputs, out and options
+Make = Callable[[Sequence[ArraySpec], ArraySpec | None, tuple[Any, ...]], CallPlan]  # (inputs, out, options)
 
 
 def _matmul_plan(facts: Sequence[ArraySpec], out: ArraySpec | None, options: tuple[Any, ...]) -> CallPlan:

@@ -28,7 +28,7 @@ from search_spaces.launches.launch import launch_from_json
 
 _MARK = "-DAUTOSCHED_BASELINE"  # tells a baseline from a candidate of the same source, which another compiler made
 _CHILD_SECONDS = 600.0
-_OWN_ENVIRONMENT = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")  # of this Python, not of the other
+_OWN_ENVIRONMENT = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")  # not for the other Python
 
 
 class BaselineError(ValueError):

@@ -192,7 +192,7 @@ def timed_report(
         StoreError: The database to compare with cannot be used.
     """
     if options.against:
-        Store.open(options.against, create=False).close()  # what cannot be used is told before a GPU is asked for
+        Store.open(options.against, create=False).close()  # report an unusable database before requesting a GPU
     answers, why = cuda_available()
     if not answers:
         raise CannotCheck(f"a timed check needs a GPU, and none answers ({why}): give --static for what can be checked")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from measurements.compiler.disassembly import LoopMix
 
-LOOP_GROWTH = 0.05  # of the instructions of a main loop, that is not yet called slower
+LOOP_GROWTH = 0.05  # growth of a main loop's instructions up to which code does not count as slower
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from search_spaces.operators.problem import Problem
 # this machine (HostFailure, MemoryError) says nothing of an entry and ends the check.
 ENTRY_ERRORS = (ValueError, ProblemTooLarge)
 LIBRARY_WON = "the vendor's library won when it was tuned: there is no kernel of ours to check"
-RIVALS = 3  # of the next fastest schedules, whose predicted order is looked at
+RIVALS = 3  # number of next fastest schedules whose predicted order is checked
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from measurements.trials.timing_statistics import Ratio, error_of_median
 from measurements.trials.trial import Control, Trial
 from measurements.trials.vendor_library import is_library
 
-AGAINST_CONTROL = 0.03  # what two sessions on one GPU may differ by, as ratios of one session
+AGAINST_CONTROL = 0.03  # accepted difference of two sessions on one GPU, as ratios within a session
 ALONE = 0.05  # and as times, which see other clocks
 _ERRORS = 3.0
 

@@ -232,8 +232,8 @@ class _Timer:
         self._session, self._pair = session, pair
         self._controls = list(CONTROLS)
         self._programs = [pair.baseline, pair.candidate, pair.baseline]
-        self.medians = (0.0, 0.0)  # of baseline and candidate, in seconds
-        self.control: tuple[str, float] | None = None  # which one it is, and its median in seconds
+        self.medians = (0.0, 0.0)  # medians of baseline and candidate, in seconds
+        self.control: tuple[str, float] | None = None  # its name, and its median in seconds
 
     def __call__(self, rounds: int) -> Times:
         """Raise _Failed where a program cannot be timed, RunnerStopped where the GPU does not answer."""

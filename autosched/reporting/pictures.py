@@ -92,7 +92,7 @@ def draw_distribution(
     """Draw which subgroups own which parts of a tile and, for a NestedLayout, which thread holds which element.
 
     A NestedLayout gives two panels: the tile by subgroup, cut into batches, and one batch of one subgroup by thread
-    (``t5`` is thread 5, ``r2`` the third of its elements there). A WgMap gives one panel; sub-tiles dealt in later
+    (``t5`` is thread 5, ``r2`` the third of its elements there). A WgMap gives one panel; sub-tiles of later
     rounds are numbered.
 
     Args:

@@ -22,8 +22,8 @@ from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem, whole_number
 
 CHUNK = 16  # trials of one problem at a time, where the budget gives every problem two of these
-LEAST_SAVED = 0.02  # of a problem's time, by its first chunk
-_LASTING = 0.5  # of what a chunk saved, the next one is expected to save
+LEAST_SAVED = 0.02  # minimum fraction of a problem's time that its first chunk is expected to save
+_LASTING = 0.5  # fraction of a chunk's saving that the next chunk is expected to save
 _LARGEST = 1 << 20  # bytes of a file
 
 _MOST_WEIGHT = 1e100

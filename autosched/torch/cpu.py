@@ -66,7 +66,7 @@ def compute(name: str, *arguments: Any) -> Any:
     """Return the result of an operator on CPU tensors."""
     formula = getattr(formulas, name)
     if call_log.active():
-        with suppress(ValueError):  # what no kernel computes
+        with suppress(ValueError):  # raised for a problem that no kernel computes
             call_log.add(PLANS[name](*arguments).problem)
     if not _stack:
         return formula(*arguments)

@@ -17,7 +17,7 @@ from search_spaces.tile_operators.cross_entropy import CrossEntropy
 from search_spaces.tile_operators.linear_cross_entropy import LinearCrossEntropy
 from search_spaces.tile_operators.tile_problem import TileOperator
 
-BYTES = 2**28  # of the gradients of logits that a backward pass has at a time
+BYTES = 2**28  # limit of the gradients of logits that a backward pass holds at a time
 LEAST_ROWS = 512  # but at least those of so many rows, so that the products are large
 
 _ops = torch.ops.autosched

@@ -49,7 +49,7 @@ class Called(NamedTuple):
     names: tuple[str, ...]
 
 
-Describe = Callable[..., Called]  # of an operator's arguments
+Describe = Callable[..., Called]  # function of an operator's arguments
 
 
 class HostLaunchTable:
@@ -135,7 +135,7 @@ class HostLaunchTable:
 
     def _fill(self, results: Sequence[Any], describe: Describe, arguments: Sequence[Any]) -> None:
         """Describe the launch of the call that this thread has just made, unless it must stay in Python."""
-        if call_log.active():  # which every call is added to
+        if call_log.active():  # every call must be logged
             return
         tensors = [a for a in arguments if isinstance(a, torch.Tensor)]
         called = describe(*arguments)

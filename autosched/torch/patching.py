@@ -111,7 +111,7 @@ class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
             request = make(*args, **given)
             problem, why = self._decide(request)
         except (_Unsupported, TypeError, AttributeError) as error:
-            # what is not a plain call of tensors, such as one with out=
+            # not a plain call of tensors, but for example one with out=
             problem, why = name, str(error) if isinstance(error, _Unsupported) else "arguments of another kind"
         shown = problem if isinstance(problem, str) else problem.key()
         with self._lock:

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 
 _MOST_OF_SITE, _MOST = 2, 20  # delays of one line, and of all
-_SECONDS, _STEP = 0.1, 1e-3  # of each delay, and between looks
+_SECONDS, _STEP = 0.1, 1e-3  # length of each delay, and interval between checks
 
 
 class HostThreads:

@@ -231,7 +231,7 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
             if func.namespace not in _BUILT_IN and (key := self._backend(func, args, kwargs)) is not None:
                 with self._arguments, self:
                     return func.redispatch(torch._C.DispatchKeySet(key), *args, **kwargs)
-            is_fresh = func is torch.ops.aten.lift_fresh.default  # by torch.tensor
+            is_fresh = func is torch.ops.aten.lift_fresh.default  # made by torch.tensor
             host = "plain" if is_fresh else self._host_of_result(args, kwargs)
             if "device" in kwargs or "pin_memory" in kwargs:
                 kwargs = {name: on_cpu(value) for name, value in kwargs.items() if name != "pin_memory"}

@@ -42,7 +42,7 @@ def near_winners(
     found = sorted(_problems(problem, device, store, shipped), key=lambda entry: (entry[0], entry[2], entry[1]))
     winners: dict[Schedule, None] = {}
     for _, key, name, source in found[:MOST]:
-        with suppress(ValueError, OSError):  # of another version, or a damaged file
+        with suppress(ValueError, OSError):  # from another version, or damaged
             trial = _best(source, problem_of(key), name)
             if trial is not None and not is_library(trial.schedule):
                 winners[plain(trial.schedule)] = None

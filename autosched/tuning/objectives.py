@@ -18,7 +18,7 @@ from search_spaces.spaces.schedule import Schedule
 MOST = 4  # maximum number of objectives
 _LEAST_VALUE = 1e-18  # lower bound of positive values, also used for 0: values are compared by their ratio
 _STEPS = {1: 1, 2: 4, 3: 2, 4: 1}  # steps of the weights, by number of objectives
-_LEAST_WEIGHT = 0.05  # of an objective: it decides between trials that tie in the others
+_LEAST_WEIGHT = 0.05  # minimum weight, so that each objective decides between trials that tie in the others
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ class ProgressLine:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._width = 0  # of the drawn text
+        self._width = 0  # width of the drawn text
         self._drawn = 0.0  # time of the last draw
 
     def started(self, start: Start) -> None:

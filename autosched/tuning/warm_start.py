@@ -148,7 +148,7 @@ def from_other_problems(store: Store, run: RunIdentity, task: SearchTask, estima
     corrected = estimates.corrected(part.predict)
     try:
         corrected.log_seconds(task.space.sample(1, 0))
-    except ModelMismatch:  # of templates that have other parameters for those problems
+    except ModelMismatch:  # the templates have other parameters for those problems
         return WarmStart(estimates)
     problems, times = len(found.observations), f"{found.rows:,} {run.provenance.value} times"
     source = f"{times} of {problems} other {'problem' if problems == 1 else 'problems'} in {store.name}"
@@ -166,7 +166,7 @@ def _of_other_problems(store: Store, run: RunIdentity) -> list[Trial]:
             break
         try:
             other = store.problem(summary)
-        except ValueError:  # of another version, which 'best' reports
+        except ValueError:  # from another version, which 'best' reports
             continue
         trials += store.trials(other, summary.device, run.provenance, policy=run.policy)
     return trials

@@ -20,7 +20,7 @@ Type = Literal["int", "float", "bool", "text"]
 Array = npt.NDArray[Any]
 Pair = tuple[Array, BoolArray]  # values, and where they are defined
 Evaluate = Callable[[Callable[[str], Array]], Pair]  # called with a function from names to arrays
-Operation = Callable[..., tuple[Array, Array]]  # of arrays of one type; returns where it has a result
+Operation = Callable[..., tuple[Array, Array]]  # on arrays of one type; also returns where the result is defined
 
 BOUND = 2**62  # bound of integers: two of them can be added in 64 bits
 STORAGE: dict[Type, Any] = {"int": np.int64, "float": np.float64, "bool": np.bool_, "text": object}
@@ -251,7 +251,7 @@ BINARY: dict[type[ast.operator], Operation] = {
     ast.Mod: _divided(np.mod),
     ast.Pow: _power,
 }
-BITWISE: dict[type[ast.operator], Operation] = {  # of integers
+BITWISE: dict[type[ast.operator], Operation] = {  # operations on integers
     ast.BitAnd: _everywhere(np.bitwise_and),
     ast.BitOr: _everywhere(np.bitwise_or),
     ast.BitXor: _everywhere(np.bitwise_xor),

@@ -221,7 +221,7 @@ def _counts(file: KernelFile, problem: KernelProblem, config: Config) -> CostCou
         unit="fma",
         operand_dtype="f32",
         flops=flops / blocks,
-        instructions=(flops / 64 + moved / 128) / blocks,  # of a warp: 32 FMAs, or 32 words of 4 bytes
+        instructions=(flops / 64 + moved / 128) / blocks,  # warp instructions: 32 FMAs, or 32 words of 4 bytes
         shared_wavefronts=0.0,
         load_bytes=(moved - stored) / blocks,
         store_bytes=stored / blocks,

@@ -19,7 +19,7 @@ from autosched.verify.verdict import BITS_DIFFER, Cause, Verdict
 from measurements.emulator import Order
 from search_spaces.arrays import Array
 
-Options = Callable[[int], EmulatedLaunchOptions]  # of a batch of so many rows
+Options = Callable[[int], EmulatedLaunchOptions]  # function of the number of rows in the batch
 
 
 @dataclass(eq=False)

@@ -27,14 +27,14 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import KernelTemplate
 
-_LARGE_FLOPS = 2.0**31  # of some blocks at the true size
-_QUICK_FLOPS = 2.0**29  # of the minimum number of blocks at the true size in a quick verification
-_MOST_FLOPS = 2.0**33  # of the minimum number of blocks at any size, close to the time limit of a launch
-_FAR_FLOPS = 2.0**30  # of some blocks at far sizes
-_QUICK_LARGE_FLOPS = 2.0**25  # of far sizes and of many tiles in a quick verification
-_WINDOW_FLOPS = 2.0**29  # of blocks that finish results of an additional output
+_LARGE_FLOPS = 2.0**31  # limit for some blocks at the true size
+_QUICK_FLOPS = 2.0**29  # limit for the fewest blocks at the true size in a quick verification
+_MOST_FLOPS = 2.0**33  # limit for the fewest blocks at any size, close to the time limit of a launch
+_FAR_FLOPS = 2.0**30  # limit for some blocks at far sizes
+_QUICK_LARGE_FLOPS = 2.0**25  # limit for far sizes and many tiles in a quick verification
+_WINDOW_FLOPS = 2.0**29  # limit for blocks that finish results of an additional output
 _ADDRESSABLE = 2**42  # bytes of arrays; the emulator reserves some more for each
-_WHOLE_FLOPS, _WHOLE_BYTES = 16 * EMULATED_FLOPS, 16 * EMULATED_BYTES  # of a stress size that is run whole
+_WHOLE_FLOPS, _WHOLE_BYTES = 16 * EMULATED_FLOPS, 16 * EMULATED_BYTES  # limits of a stress size that is run whole
 
 
 def true_runs(

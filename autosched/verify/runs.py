@@ -19,7 +19,7 @@ from search_spaces.operators.problem import Problem
 
 LIMIT_TOLD = f"an emulated launch may take {TIME_LIMIT:.0f} s of the CPU"
 
-Execute = Callable[..., Emulation]  # of kernel, inputs, time_limit and order: ``emulate``, or another engine
+Execute = Callable[..., Emulation]  # called with kernel, inputs, time_limit and order: ``emulate``, or another engine
 
 
 @dataclass(frozen=True)

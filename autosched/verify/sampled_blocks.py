@@ -22,12 +22,12 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.problem import Problem, ProblemPart
 
 GENERATED = "generated integers"  # the inputs of sampled blocks (measurements/emulator/sparse.py)
-SAMPLED_FLOPS = 2.0**27  # of all sampled blocks
+SAMPLED_FLOPS = 2.0**27  # limit of all sampled blocks together
 SAMPLED_BYTES = 2.0**25  # moved by all sampled blocks
 QUICK_SHARE = 2.0**-4  # share of that in a quick verification
 _MOST = 48  # groups of blocks
 _WINDOWS = 4.0  # limit for the relative cost of groups that finish results of an additional output
-_FEWEST, _HEAVY = 3, 16.0  # of blocks, unless one exceeds SAMPLED_FLOPS by this factor
+_FEWEST, _HEAVY = 3, 16.0  # minimum number of blocks, unless one exceeds SAMPLED_FLOPS by this factor
 _FIRST = 8  # groups of blocks, which have the first tiles of a matrix and therefore the widest
 _MOST_TOGETHER = 32  # blocks of a launch whose blocks all finish results together, and therefore run together
 

@@ -32,7 +32,7 @@ from search_spaces.templates.device_source import DeviceSource
 
 MOST_BLOCKS = 2**13  # blocks that report; more would take too long
 _ENTRY = 'extern "C" __global__'
-_WORDS = 8  # of a part: 1, matrix, row, column, first k-tile, k-tiles
+_WORDS = 8  # words that describe a part: 1, matrix, row, column, first k-tile, number of k-tiles
 
 
 def why_no_walk(kernel: GeneratedKernel) -> str:

@@ -21,7 +21,7 @@ from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import Device, UnknownDevice, device
 from search_spaces.operators.problem import Problem
 
-LEAST_SCHEDULES = 3  # of a recorded search, to say anything
+LEAST_SCHEDULES = 3  # minimum size of a recorded search that counts as evidence
 _OTHER_FIELD = 2.0  # doublings that a different type, order or epilogue counts for
 _OTHER_OPERATOR = 12.0  # doublings
 

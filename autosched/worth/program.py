@@ -11,8 +11,8 @@ import numpy as np
 from autosched.worth.headroom import INTERVAL, Headroom
 from search_spaces.arrays import FloatArray
 
-LEAST_GAIN = 0.01  # of a program's time; less is not worth a search
-_MOST_OF_GAIN = 0.9  # of the whole gain, which the problems that are named first bring together
+LEAST_GAIN = 0.01  # fraction of a program's time; a smaller gain is not worth a search
+_MOST_OF_GAIN = 0.9  # fraction of the whole gain that the problems named first achieve together
 
 
 @dataclass(frozen=True)

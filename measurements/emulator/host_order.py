@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Clock = dict[int, int]  # by timeline: the part of it that happened before
+Clock = dict[int, int]  # for each timeline, the part of it that happened before
 Ranges = npt.NDArray[np.int64]  # rows of first byte and end, ascending and disjoint
 
 HOST = 0

@@ -25,7 +25,7 @@ from measurements.trials.trial import Trial
 
 FORMAT = 1
 SCHEMA = Path(__file__).resolve().parent / "schemas" / "export.schema.json"
-MOST_BYTES = 2**26  # of a file, which takes about twenty times as much memory
+MOST_BYTES = 2**26  # limit of a file, which takes about twenty times as much memory
 _LONGEST_PART = 100  # maximum characters of a file's two names, without additions
 _FILE_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]*(\.[A-Za-z0-9_+-]+)*", re.ASCII)
 
@@ -59,7 +59,7 @@ def documents(store: Store, operator: str | None = None, device: str | None = No
         )
         guard = store.guard_of(summary.problem_key, summary.device)
         best = trial.to_json()
-        del best["id"]  # of a database
+        del best["id"]  # the id is that of a database
         document["entries"].append(
             {
                 "best": best,

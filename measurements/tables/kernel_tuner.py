@@ -24,7 +24,7 @@ _CHUNK = 1 << 20  # bytes
 _GZIP = b"\x1f\x8b"
 _HEAD = 1 << 10
 _NO_TIME = 1e19  # older caches write 1e20 for a failure
-_FAILURES = {  # what a failed configuration has in place of a time, by a part of it in lower case
+_FAILURES = {  # status by a part (lower case) of the text that replaces a failed configuration's time
     "compil": Status.COMPILE_ERROR,
     "timeout": Status.TIMEOUT,
     "correctness": Status.WRONG_RESULT,
@@ -66,7 +66,7 @@ def _unpacked(content: bytes) -> tuple[bytes | bytearray, bool]:
     found = bytearray()
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
         try:
-            while len(found) <= MOST_BYTES and (part := file.read1(_CHUNK)):  # what comes before an error is kept
+            while len(found) <= MOST_BYTES and (part := file.read1(_CHUNK)):  # keep the part before an error
                 found += part
                 refuse_bomb(len(content), len(found))
         except (EOFError, gzip.BadGzipFile, zlib.error):
@@ -185,7 +185,7 @@ def _measured(time: Any, times: Any, reason: str, unit: float) -> Measurement:
     seconds = float(time) * unit
     timing = Timing(seconds, seconds, seconds, 1)
     raw = [t * unit for t in times if _is_time(t)] if isinstance(times, list) else []
-    if raw:  # what was optimised is what the file says, usually a mean
+    if raw:  # the file says which statistic was optimised, usually a mean
         raw.sort()
         timing = Timing(seconds, raw[len(raw) // 4], raw[3 * len(raw) // 4], len(raw))
     return Measurement(Status.OK, Provenance.REPLAYED, timing=timing)

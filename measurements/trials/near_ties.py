@@ -23,7 +23,7 @@ from search_spaces.arrays import FloatArray
 TRIM = 0.1  # fraction that is trimmed at either end
 ERRORS = 3.0  # standard errors to either side: rounds are added based on them, so 2 would err too often
 FEWEST = 6  # minimum rounds for a decision
-REFERENCES = 4  # of those that may be the fastest, which continue to be timed because the edge is measured from it
+REFERENCES = 4  # number of potential winners that stay in the timing, because the edge is measured from the fastest
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ class Policy:
 
 
 DEFAULT = str(Policy())  # also of measured trials that predate policies, except with a warm L2
-NONE = ""  # of times without a measurement here: estimates, and replays of other tools' times
+NONE = ""  # policy of times not measured here: estimates, and replays of other tools' times
 
 
 def described(policy: Policy) -> str:

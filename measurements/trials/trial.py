@@ -296,7 +296,7 @@ class Trial:
             raise ValueError(f"this is not the JSON of a trial: {type(error).__name__} {error}") from error
 
 
-MOST_LEVELS = 40  # of tables and lists in each other, in a trial
+MOST_LEVELS = 40  # limit of nested tables and lists in a trial
 
 _NUMBER = (int, float)
 _MAYBE_NUMBER = (int, float, type(None))

@@ -31,7 +31,7 @@ from search_spaces.layouts.text import TextReader, format_fields, integer_tuple,
 
 AnyArray = npt.NDArray[Any]
 
-_MOST_IDS = 2**16  # of a level whose ids are checked one by one; a workgroup has at most 2^10 threads
+_MOST_IDS = 2**16  # limit of a level whose ids are checked one by one; a workgroup has at most 2^10 threads
 
 
 @dataclass(frozen=True)

@@ -238,7 +238,7 @@ class SharedLayout:
         """Return the composition: this layout, then ``steps`` on its offsets."""
         return SharedLayout(self.shape, self.transposed, self.steps + steps)
 
-    # what is known about it -----------------------------------------------------------------------------------------
+    # derived facts --------------------------------------------------------------------------------------------------
 
     @property
     def extent(self) -> int:

@@ -45,10 +45,10 @@ REDUCTIONS = ("none", "row_sum", "row_max", "column_sum", "column_max")
 FP8_SUM_BITS = 14
 FP8_PRODUCTS = 32  # along k, of one instruction
 MOST_I8_K = 2**17  # products of -128 that 32 bits hold
-ACCUMULATORS = {"f16": ("f32", "f16"), "i8": ("i32",)}  # of the types of a; of others f32 alone
+ACCUMULATORS = {"f16": ("f32", "f16"), "i8": ("i32",)}  # by the type of a; all other types have f32 alone
 F16_SUM_BITS = F16.mantissa_bits + 1
 F16_INFINITY = 65520.0  # from here on a sum rounds to infinity
-_PART_ELEMENTS = 2**20  # of one operand of a part of the reduction
+_PART_ELEMENTS = 2**20  # limit of an operand of one part of the reduction
 F16_PRODUCTS = 8  # along k, that tensor cores of sm_80 add up at a time (Fasi et al., PeerJ CS 7:e330); later ones more
 
 
@@ -344,7 +344,7 @@ class Matmul(Problem):
             lines = lines.reshape(self.batch, kept, self.k)
             counts = rng.integers(1, 4, (self.batch, other, self.k)) * self._smaller()
             at = counts if other > 1 and self.reduced_axis is None else lines
-            if at.shape[1] > 1 and dtype.holds_nan:  # read where nothing is, it must not arrive
+            if at.shape[1] > 1 and dtype.holds_nan:  # if read out of bounds, it must not contribute
                 at[:, 0, 0] = np.nan
             a, b = (counts, lines) if columns else (lines, counts)  # both with k last
             stored = {
@@ -408,7 +408,7 @@ class Matmul(Problem):
             chosen = np.resize(special, self.batch * kept)
             at = cases.places(rng, self.batch * kept, self.k)
             flat = lines.reshape(-1, self.k)
-            every = slice(0, None, 2) if kept > 1 else slice(None)  # of the others all products are numbers
+            every = slice(0, None, 2) if kept > 1 else slice(None)  # in the other lines all products are numbers
             flat[np.arange(len(flat))[every], at[every]] = chosen[: len(flat[every])]
         stored = lines.view(dtype.storage)
         ones = dtype.store(rng.integers(1, 3, (self.batch, other, self.k)).astype(np.float64))

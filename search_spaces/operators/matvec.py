@@ -92,7 +92,7 @@ class Matvec(Problem):
         rng = np.random.default_rng((seed, 1))
         for names, lines in cases.mixed(self.input_cases(), rng, self.n, self.k, self.input_dtype):
             x = rng.integers(1, 4, (self.m, self.k)).astype(np.float64)
-            if self.m > 1:  # what is read in place of something that is not there must not arrive
+            if self.m > 1:  # out-of-bounds elements must not contribute
                 x[0, 0] = np.nan
             stored = {"x": self.input_dtype.store(x), "w": self.input_dtype.store(lines)}
             yield cases.StressInputs(names, stored)

@@ -74,7 +74,7 @@ class EarlierReference(ValueError):
     """The JSON of a problem that a user's file described otherwise when it was written: the file has been edited."""
 
 
-DIVISORS = (16, 8, 1)  # of dynamic sizes: kernels of multiples of the first two have wider accesses
+DIVISORS = (16, 8, 1)  # divisors of dynamic sizes; multiples of the first two allow wider accesses
 
 
 def divisor_of(size: int) -> int:

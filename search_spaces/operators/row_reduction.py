@@ -28,7 +28,7 @@ PASSES = ("one", "two")
 _LEAST_EPS = 2.0**-126  # kernels add it in f32
 _PART_ELEMENTS = 2**16
 _UNIT = 2.0**-24  # roundoff of f32, the type of all arithmetic
-_LARGEST_F16_SUM = 2.0**14  # what random inputs of a sum of squares are scaled to where f16 could overflow
+_LARGEST_F16_SUM = 2.0**14  # random inputs of a sum of squares are scaled to this value if f16 could overflow
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.spaces.parameters import Parameter
 
 FEW_NEIGHBOURS = 32
-_MOST_MOVES = 1024  # of which pairs are made: more than any space of ours has
+_MOST_MOVES = 1024  # limit of moves that are combined in pairs; no space of ours has as many
 ROUNDS = 4
 TRIES = 16
 
@@ -52,8 +52,8 @@ def neighbours(parameters: Sequence[Parameter], tied: BoolArray, start: IntArray
         most = min(len(moved), _MOST_MOVES)
         some = np.arange(most) * len(moved) // most
         moved, to = moved[some], to[some]
-        pairs = np.argwhere(tied[moved[:, None], moved])  # of single moves
-        pairs = pairs[np.lexsort((*pairs.T[::-1], *moved[pairs].T[::-1]))]  # by parameters first
+        pairs = np.argwhere(tied[moved[:, None], moved])  # pairs of single moves
+        pairs = pairs[np.lexsort((*pairs.T[::-1], *moved[pairs].T[::-1]))]  # sorted by parameters first
         found = np.concatenate([found, _moved(start, moved[pairs], to[pairs], legal)])
     return found
 

@@ -261,7 +261,7 @@ class Space:
                 break
             closest, fewest = codes[best.argmin()], best.min()
         broken = self.explain(self.schedules(self._from_codes(closest[None, :]))[0])
-        needed = {rule.name for rule in self.constraints}  # what merely makes it wasteful is the lesser reason
+        needed = {rule.name for rule in self.constraints}  # a rule about waste is a lesser reason
         reasons = [violation for violation in broken if violation.rule in needed] or broken
         told = "; ".join(f"{violation.reason} ({violation.rule})" for violation in reasons)
         return EmptySpace(f"no schedule of {self.name} is legal: {told}", tuple(v.rule for v in reasons))

@@ -289,7 +289,7 @@ def _run(db: str, options: "CheckOptions", static: bool, run: "CheckRun") -> "Ch
         return check_database(db, options, static=static, told=progress.advance, run=run)
 
 
-_FOR_FOLDERS = {"device", "no_emulate", "with_python"}  # of the options of databases, those that a folder takes, too
+_FOR_FOLDERS = {"device", "no_emulate", "with_python"}  # options of databases that also apply to folders
 
 
 def _refuse_options_of_databases(ctx: typer.Context) -> None:
@@ -337,7 +337,7 @@ def _show(console: Console, report: "CheckReport") -> None:
         made = formatting.table("verdict", *times, "entry", right=times, fold=("entry",))
         for f in worst_first(report.findings):
             if f.verdict is EntryStatus.SOUND and not f.reasons:
-                continue  # of thousands of configurations, those that need a reader
+                continue  # among thousands of configurations, show only those that need attention
             made.add_row(f.verdict.value, *_times(f)[: len(times)], f.name)
             for reason in f.reasons:
                 made.add_row("", *("" for _ in times), f"  {reason}")

@@ -38,7 +38,7 @@ _SPLITS = {  # description of each held-out split, and the heading of its rows
     "devices": ("devices it has not seen", "device"),
 }
 _SHOWN = 20  # features
-Features = Mapping[str, Sequence["Importance"]]  # of operators; those that decide most come first
+Features = Mapping[str, Sequence["Importance"]]  # by operator, the most important first
 _FIGURES = ("rows", "spearman", "top-1", "top-5", "top-10", "in 1 dev", "in 2 dev")
 
 

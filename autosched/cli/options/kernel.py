@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from autosched.cli.terminal.errors import InputError, bad_input, listed
 
 _OF_ONE_PROBLEM = ("--json", "--junit", "--markdown")
-INSTEAD = ("--kernel", "--program")  # of an operator
+INSTEAD = ("--kernel", "--program")  # options that replace an operator
 COMMANDS = (("space",), ("tune",), ("best",), ("verify",), ("db", "threshold"))
 
 

@@ -48,7 +48,7 @@ def keep_verification(store: Store, trial: Trial, made: Verdict) -> StoredVerifi
     before = stored.stale_reason(trial.verification, made.kernel)
     kernel = made.kernel
     required = stored.order(trial.verification)
-    if required is not None and made.order is None:  # what the new verification did not look at
+    if required is not None and made.order is None:  # the new verification did not check it
         if before and stored.is_batch_invariant(trial.verification):
             return StoredVerification(before, "not stored", "it is batch-invariant: give --batch-invariant")
         made = replace(made, order=required, batch_invariant=stored.is_batch_invariant(trial.verification))

@@ -14,7 +14,7 @@ from autosched.integrations.config_files.file_names import FORMATS, FileName, Fo
 from measurements.files.bounded import read_json
 from measurements.files.text import one_line
 
-SIDECAR = ".autosched.json"  # what beside a file says what the format has no place for
+SIDECAR = ".autosched.json"  # suffix of a file for facts that the format has no field for
 LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas")
 # With the least that Triton multiplies: rows and columns it fills up.
 _TILES = {"BLOCK_SIZE_M": 1, "BLOCK_SIZE_N": 1, "BLOCK_SIZE_K": 16}

@@ -59,7 +59,7 @@ def kernel_for(format: Format, moe: bool) -> ConfigKernel:
 
 
 def _files(package: str, places: Sequence[str]) -> list[Path]:
-    spec = importlib.util.find_spec(package)  # of a top-level name: nothing is imported
+    spec = importlib.util.find_spec(package)  # for a top-level name nothing is imported
     folders = list(spec.submodule_search_locations or ()) if spec is not None else []
     return [path for folder in folders for place in places if (path := Path(folder) / place).is_file()]
 

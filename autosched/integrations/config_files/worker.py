@@ -52,5 +52,5 @@ def _counted(request: Message) -> Message:
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore")  # of compilers, for their authors
+    warnings.simplefilter("ignore")  # warnings of compilers are for their authors
     serve(handle)

@@ -22,7 +22,7 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import LayerNorm, RmsNorm, Softmax
 
-_EPS = 1e-6  # what FlashInfer's norms add where a call says nothing
+_EPS = 1e-6  # default of FlashInfer's norms
 
 
 class _TraceReader:

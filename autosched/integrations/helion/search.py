@@ -39,7 +39,7 @@ from search_spaces.spaces.schedule import Schedule
 
 TRIALS = 64
 _BATCH = 8  # configurations that Helion compiles side by side
-_ROUNDS = 4  # of proposals for each trial: those of known configurations are passed over
+_ROUNDS = 4  # rounds of proposals per trial: known configurations are skipped
 _STATUSES = {
     "timeout": Status.TIMEOUT,
     "accuracy_error": Status.WRONG_RESULT,

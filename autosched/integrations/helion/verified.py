@@ -18,7 +18,7 @@ from measurements.files.text import one_line
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_row
 
-Compare = Callable[[Any, Any], None]  # of expected and found: raises AssertionError where they differ
+Compare = Callable[[Any, Any], None]  # compares expected and found; raises AssertionError if they differ
 
 
 class VerifiedConfigs:

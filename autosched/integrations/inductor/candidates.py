@@ -9,7 +9,7 @@ import torch
 from autosched.dispatch import functions
 from autosched.torch import cpu, formulas
 
-RACED = ("softmax", "rmsnorm", "layernorm")  # what Inductor fuses with its neighbours
+RACED = ("softmax", "rmsnorm", "layernorm")  # operators that Inductor fuses with their neighbours
 
 
 def external_matmul(a: Any, b: Any, out: Any) -> None:

@@ -31,11 +31,11 @@ from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
 
-OPERATOR = "inductor_mm"  # of trials: a problem of Inductor's template, with the strides that it is called for
+OPERATOR = "inductor_mm"  # operator of trials: Inductor's template with the strides of its call
 TEMPLATES = {"mm": "triton::mm", "addmm": "triton::mm", "bmm": "triton::bmm"}
 _DTYPES = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32"}
 _GROUP_M = 8
-_MOST_SUMS = 256  # of a thread: more are spilled
+_MOST_SUMS = 256  # accumulators per thread; more are spilled
 # Powers of two that Inductor's own lists draw from; what does not fit a device is left out for it.
 _SPACE = {
     "block_m": (16, 32, 64, 128, 256), "block_n": (16, 32, 64, 128, 256), "block_k": (16, 32, 64, 128),

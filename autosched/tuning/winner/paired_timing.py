@@ -177,7 +177,7 @@ class _TimedRounds:
         self.running = list(positions)
         self.held = 0  # rounds
         self._times: dict[int, list[float]] = {i: [] for i in self.running}
-        self._log_ratios: dict[int, float] = {}  # of the time to the fastest, when last compared
+        self._log_ratios: dict[int, float] = {}  # logarithm of the ratio to the fastest, when last compared
         self._entrants: dict[int, Entrant] = {}
         self._library: list[float] = []
         self._copies: list[float] = []

@@ -381,7 +381,7 @@ class _KernelFileReader:
     ) -> KernelReference:
         table = self.top.table("reference")
         given = [key for key in ("python", "kernel", "verify") if key in table]
-        if "constants" in table:  # of a T1 file
+        if "constants" in table:  # the file is a T1 file
             constants = {str(k): float(v) for k, v in table.table("constants").items()}
             return KernelReference("constants", repr(constants), UserFunction("constants", given=_constants(constants)))
         if len(given) + (function is not None) + (check is not None) > 1:

@@ -16,14 +16,14 @@ from measurements.trials.timing_statistics import StopRule, unslowed
 MAX_GRAPH = 4096  # launches in one graph
 _GRAPH_SECONDS = 2e-3  # a replay is much longer than the resolution of events (half a microsecond) and its host time
 _ESTIMATED = 32  # launches of the graph that estimates one launch: an idle GPU would wait for the host for a single one
-_CERTAIN_SECONDS = 100e-6  # of a launch in the warm-up, above which waits for the host are negligible
+_CERTAIN_SECONDS = 100e-6  # duration of a launch in the warm-up above which waits for the host are negligible
 _REPLAYS = 4  # timed ones after one that is not
 _BATCH_SECONDS = 10e-3
 _MAX_BATCH = 20
 _HELD_CALLS, _HELD_GROUPS = 50, 5  # queued while the stream is held: a stream holds about 1000 launches
-_WARM_UP_SECONDS, _MOST_PAIRS = 5e-3, 100  # of launches, between two reads of the clock
+_WARM_UP_SECONDS, _MOST_PAIRS = 5e-3, 100  # duration and pairs of launches between two reads of the clock
 _SPIN_UP_SECONDS = 0.1
-_IDLE_CLOCK = 0.6  # of the highest clock: a lower one has not risen yet; a power limit keeps it above
+_IDLE_CLOCK = 0.6  # fraction of the highest clock; a lower clock has not risen yet, since power limits keep it above
 _POWER_SECONDS, _SETTLE_SECONDS = 1.0, 0.2
 _MOST_QUEUED = 200  # launches, during which the host reads the power
 _NOT_READY = 600  # cudaErrorNotReady
@@ -319,7 +319,7 @@ def repeated(timer: LaunchTimer, sampler: Callable[[], list[float]], rule: StopR
     """
     times: list[float] = []
     slowed: list[bool] = []
-    kept: list[float] = []  # those that were not slowed
+    kept: list[float] = []  # measurements that were not slowed
     why: set[str] = set()
     began = timer.host.perf_counter()
 

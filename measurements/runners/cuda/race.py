@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from measurements.runners.cuda.launch_timer import LaunchTimer, Work
 
 _FIRST_LAUNCHES = 3
-_GROUP_SECONDS = 0.3e-3  # of consecutive launches of one kernel: much longer than the half microsecond of events
+_GROUP_SECONDS = 0.3e-3  # duration of consecutive launches of one kernel, far above the half microsecond of events
 _MOST_IN_GROUP = 50  # a held stream holds about 1000 launches, and a pipeline launches several kernels
-_HELD_BELOW = 20e-6  # of a launch: the host queues longer ones faster than the GPU runs them
-_LEAD_SECONDS = 0.5e-3  # of launches that keep the GPU busy while the first timed ones are queued
+_HELD_BELOW = 20e-6  # launches above this duration are queued faster than the GPU runs them
+_LEAD_SECONDS = 0.5e-3  # duration of launches that keep the GPU busy while the first timed ones are queued
 _MOST_IN_LEAD = 50
 _EVENT_SECONDS = 0.5e-6  # resolution of events
 

@@ -54,7 +54,7 @@ from search_spaces.operators.problem import Problem
 __all__ = ["CudaOptions", "CudaRunner", "Entrant", "cuda_available", "cuda_count", "cuda_device"]
 
 
-_CLOCK_TOLERANCE = 0.03  # of a locked clock: clocks have steps of 15 MHz
+_CLOCK_TOLERANCE = 0.03  # tolerated deviation of a locked clock, as clocks have steps of 15 MHz
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class CudaRunner(PoolRunner):
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._known: dict[tuple[object, ...], Measurement] = {}
-        self._fastest: dict[str, _Fastest] = {}  # of each data set so far
+        self._fastest: dict[str, _Fastest] = {}  # fastest so far for each data set
         self._calls: set[Call] = set()
         self._closed = False
 
@@ -271,7 +271,7 @@ class CudaRunner(PoolRunner):
             self._tasks.put(None)
         for thread in self._threads:
             thread.join(timeout=10.0)
-        if not any(thread.is_alive() for thread in self._threads):  # none computes a reference any more
+        if not any(thread.is_alive() for thread in self._threads):  # no thread computes references any more
             self._references.close()
 
     @property

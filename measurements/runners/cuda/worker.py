@@ -58,7 +58,7 @@ from search_spaces.launches.launch import launch_from_json, operand_from_json
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import Problem
 
-_MAX_COPIES = MAX_GRAPH // 2  # of tiny problems, whose buffers then stay below the requested size
+_MAX_COPIES = MAX_GRAPH // 2  # limit for tiny problems, whose buffers then stay below the requested size
 _LOADS_PER_FLUSH = 64
 _LAUNCHES_AFTER_RACE = 3
 _COMPARED_LONGER = 10.0  # times graph_below: a library may take longer to queue its kernels than they run

@@ -19,7 +19,7 @@ class CostCounts:
     threads: int  # per block
     shared_bytes: int  # per block, dynamic
     registers: int  # per thread, estimated before compiling
-    unit: str  # which of ``units.UNITS`` does the arithmetic
+    unit: str  # name in ``units.UNITS`` of the unit that does the arithmetic
     operand_dtype: (
         str  # type that the unit multiplies, such as "f16", "tf32", "e4m3" or "i8"; "f16_f16": accumulated in f16
     )

@@ -27,7 +27,7 @@ def fours(emitter: EmitterBase, operation: ir.Map, given: list[Ref], of: Distrib
     to, code = operation.result.dtype, emitter.code
     name = emitter.declare("w", "unsigned", of.registers // 2)
     columns, last = of.of_registers(1), int(of.of_threads(1, emitter.numbers.warps).max())
-    of_registers_alone = all(c % STEP + last < STEP for c in columns)  # which the compiler would not see
+    of_registers_alone = all(c % STEP + last < STEP for c in columns)  # the compiler would not recognise it
     steps = tuple(c // STEP % int(count.name) + int(first.name) for c in columns)
     function = f"nibbles<{to.c_name}, {times[0].name}>" if times else f"fp4_pair<{to.c_name}>"
 

@@ -16,7 +16,7 @@ from search_spaces.programs.planning.numbers import Numbers
 from search_spaces.programs.planning.ways import BOX_ALIGNMENT, MOST_COLUMNS, rows_of
 from search_spaces.spaces.parameters import Value
 
-BY_THREADS, TMA, WARP = "threads", "tma", "warp"  # what fills boxes; "warp": a dedicated warp issues TMA copies
+BY_THREADS, TMA, WARP = "threads", "tma", "warp"  # ways of filling boxes; "warp": a dedicated warp issues TMA copies
 TMA_BYTES, LEAST_BYTES = 16, 4  # required alignment of memory lines, for TMA and for cp.async
 
 

@@ -100,9 +100,7 @@ def _dram_bytes(problem: RowProblem, config: Config, reads: int, partial_bytes: 
     tile, chunk = config.integers("parallel_tile", "chunk")
     resident = max(1, occupancy(device, threads, min(registers, device.max_registers_per_thread), shared))
     in_flight = min(x, float(resident * device.sm_count * tile * chunk * problem.input_dtype.bytes))
-    if (
-        config["finish"] == "second_launch" and config.integer("split_k") > 1
-    ):  # which begins after all of x has been read
+    if config["finish"] == "second_launch" and config.integer("split_k") > 1:  # it begins after all of x has been read
         in_flight = x
     if reads > 1 and in_flight > L2_SHARE * device.l2_bytes:
         again = (reads - 1) * x

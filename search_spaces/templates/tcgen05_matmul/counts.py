@@ -32,7 +32,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     workers = (
         -(-works // config.integer("tiles_per_block")) if asks else launched // pair
     )  # workers that compute several tiles
-    tiles = works / workers if stream_k else -(-works // workers)  # of a block
+    tiles = works / workers if stream_k else -(-works // workers)  # tiles per block
     row = row_of(problem, tile_m, tile_n)
     element = problem.input_dtype.bytes
 

@@ -39,7 +39,7 @@ from measurements.trials.recording import installed
 _GET_CUDA = "pip install 'autosched[cuda13]', or [cuda12] for drivers before 580"
 _ASK_SECONDS = 10.0  # time limit for another program to answer
 _LIBRARIES = ("numpy", "optuna", "sqlalchemy", "xgboost")
-_EXTRAS = (  # what each is for, and the package that it brings
+_EXTRAS = (  # purpose of each, and the package that it installs
     ("--plot, --picture", "pictures", "matplotlib"),
     ("--db postgresql://...", "postgresql", "psycopg"),
     ("NVIDIA's guesses of matmuls", "heuristics", "nvidia-matmul-heuristics"),

@@ -27,7 +27,7 @@ from search_spaces.hardware.costs.transactions import SECTOR_BYTES
 from search_spaces.hardware.devices import Device
 
 Floats = npt.NDArray[np.float64]
-_WARPGROUP_ROWS = 64  # of an output tile, from which Triton multiplies by wgmma or tcgen05
+_WARPGROUP_ROWS = 64  # minimum rows of an output tile for which Triton uses wgmma or tcgen05
 _NAMES = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
 _USUAL = {"num_warps": 4, "num_stages": 3, "GROUP_SIZE_M": 1}
 # The space of vLLM's own tuner for NVIDIA, in its order of loops.
@@ -248,7 +248,7 @@ def _executed(
     c: ConfigColumns, layer: Layer, tile: _Tile, copied: Floats, turns: Floats
 ) -> tuple[Floats, dict[str, Floats]]:
     """Instructions of a warp's code, and how often the warps of a block execute each operation."""
-    copies = copied / 16 / (32 * c.warps)  # of a thread and a turn
+    copies = copied / 16 / (32 * c.warps)  # per thread and iteration
     results = c.m * c.n / (32 * c.warps)
     integer = _TURN + _COPY * copies + _DECODED * tile.decoded + tile.converted
     once = _ONCE + _ONCE_COPY * copies

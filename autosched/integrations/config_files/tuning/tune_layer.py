@@ -149,7 +149,7 @@ class _Examined:
     @property
     def sound(self) -> bool:
         """Whether it may be taken."""
-        compiled = bool(self.found.get("registers"))  # what the emulator lacks an instruction of has some, too
+        compiled = bool(self.found.get("registers"))  # also true if the emulator lacks an instruction
         outcome = outcome_of(self.found["status"])
         return outcome == "accepted" or (outcome == "uncertain" and compiled)
 

@@ -185,7 +185,7 @@ def _torch_matvec(torch: Any, p: Any, t: Arrays) -> None:
 def _torch_reduce(torch: Any, p: Any, t: Arrays) -> Any:
     x, out = _lines(p, t)
     if p.kind == "argmax":
-        return torch.argmax(x, 1)  # of the first maximum, as ours; 64 bits wide, which cannot be written into out
+        return torch.argmax(x, 1)  # index of the first maximum, as ours; its 64 bits do not fit into out
     if p.kind == "sumsq":
         # One pass over x, and a second over as many elements as out has; x * x would be written to memory in between.
         torch.square(torch.linalg.vector_norm(x, dim=1, dtype=torch.float32), out=out)

@@ -17,7 +17,7 @@ _POLL_SECONDS = 0.02
 
 
 def lock(file: IO[str], *, wait: bool = True) -> None:
-    """Lock an open file until it is closed. Each opening of a file is an owner of its own.
+    """Lock an open file until it is closed. Each opening of a file is a separate owner.
 
     Args:
         file: The file, which holds nothing: on Windows, others cannot read it while it is locked.

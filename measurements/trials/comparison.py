@@ -195,7 +195,7 @@ def error_text(
 
 
 def told_apart(one: float | int, other: float | int) -> tuple[str, str]:
-    """Return two numbers as texts: integers exactly, others with six digits, or as many as distinguish them."""
+    """Return two numbers as texts: integers exactly, others with six digits, or with enough to distinguish them."""
     for digits in range(6, 18):
         texts = [str(v) if isinstance(v, int) else f"{v:.{digits}g}" for v in (one, other)]
         if texts[0] != texts[1]:

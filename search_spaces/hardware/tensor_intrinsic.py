@@ -136,7 +136,7 @@ class TensorIntrinsic:
 
     @property
     def scales_of_row(self) -> int:
-        """Scales per row of a fragment of a, as many as per column of b; 0 without block scales."""
+        """Scales per row of a fragment of a, which is also the number per column of b; 0 without block scales."""
         return self.numbers // self.scales.block if self.scales else 0
 
     @property

@@ -28,12 +28,12 @@ class MemoryOrder:
         return rows // self.rows, columns * self.rows
 
     def place(self, row: Any, column: Any) -> tuple[Any, Any]:
-        """Return the strip and the place in it of elements; of numbers or arrays."""
+        """Return the strip of elements and their offsets in it, as numbers or arrays."""
         inner = sum(((row, column)[d] >> bit & 1) << at for at, (d, bit) in enumerate(self.bits))
         return row // self.rows, column // self.columns * (self.rows * self.columns) + inner
 
     def code(self, row: str, column: str) -> tuple[str, str]:
-        """Return ``place`` in CUDA C++, of expressions for an element."""
+        """Return ``place`` in CUDA C++, for the expressions of a row and a column."""
         terms, at = list[str](), 0
         while at < len(self.bits):
             d, first = self.bits[at]
@@ -46,13 +46,13 @@ class MemoryOrder:
         return f"({row}) / {self.rows}", " + ".join([before, *terms])
 
     def pack(self, matrix: Array) -> Array:
-        """Return a matrix of whole tiles as it lies in memory: a row for each strip."""
+        """Return a matrix of whole tiles in memory order: a row for each strip."""
         packed = np.empty(self.shape(*matrix.shape), dtype=matrix.dtype)
         packed[self._places(matrix.shape)] = matrix
         return packed
 
     def unpack(self, packed: Array, shape: tuple[int, int]) -> Array:
-        """Return the matrix of ``shape`` that lies in memory as ``packed``."""
+        """Return the matrix of ``shape`` whose memory is ``packed``."""
         matrix: Array = packed.reshape(self.shape(*shape))[self._places(shape)]
         return matrix
 

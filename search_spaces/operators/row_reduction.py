@@ -88,21 +88,21 @@ class RowProblem(Problem):
 
     @property
     def parallel_extent(self) -> int:
-        """Elements of the parallel axis, each with a reduction of its own, for every outer index: rows, or columns."""
+        """Number of separate reductions for every outer index: rows, or columns."""
         return self.rows
 
     @property
     def contiguous(self) -> int:
-        """Elements of one line of contiguous memory that belong to one reduction, or to one line of them."""
+        """Contiguous elements that belong to one reduction, or to neighbouring ones."""
         return self.length if self.reduces_contiguous else self.inner
 
     @abstractmethod
     def functor(self, passes: str) -> str:
-        """Return the C++ type that says what is computed (autosched/kernels/row_operators.cuh)."""
+        """Return the C++ type of the operator (autosched/kernels/row_operators.cuh)."""
 
     @abstractmethod
     def state_words(self, passes: str) -> tuple[int, ...]:
-        """32-bit words of a state of each pass."""
+        """Return the number of 32-bit words of the state of each pass."""
 
     @property
     @abstractmethod

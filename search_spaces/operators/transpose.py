@@ -49,7 +49,7 @@ class ArrayMove(Problem):
 
     @property
     def word(self) -> DType:
-        """The type of the operands: the element, or a u32 where an element is 2 or 4 of them."""
+        """Type of the operands: the element itself, or u32 if an element consists of 2 or 4 words."""
         return _WORDS[self.dtype]
 
     @property

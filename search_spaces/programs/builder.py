@@ -169,7 +169,7 @@ class Program:
         return Index("size", self.sizes.index(name), (constant(value), constant(divisor_of(value))))
 
     def _scalar(self, builder: Builder, number: int, sizes: Mapping[str, Number]) -> Tile | Index:
-        """Return the tile or index that stands for a scalar in the function."""
+        """Return the tile or index that represents a scalar in the function."""
         name, scalar = self.scalars[number]
         value, (low, high) = sizes.get(name, scalar.default), scalar.limits
         if scalar.dtype == "i32":

@@ -1,4 +1,4 @@
-"""A list of a space's schedules as a space of its own, for a search that may only try these."""
+"""A list of a space's schedules as a separate space, for a search that may only try these."""
 
 from __future__ import annotations
 

@@ -285,7 +285,7 @@ class _Block:
         return (matrix.T if window.turned else matrix)[rows, columns], tile
 
     def _scattered(self, window: ir.Window) -> tuple[BoolArray, tuple[IntArray, IntArray]]:
-        """Return which elements of an indexed window lie in the array, with the row and column of each.
+        """Return which elements of an indexed window are inside the array, with the row and column of each.
 
         Rows and columns of elements outside of the array are arbitrary valid ones.
         """
@@ -305,7 +305,7 @@ class _Block:
         return inside, (np.where(inside, rows, 0), np.where(inside, columns, 0))
 
     def _lines(self, arrays: Mapping[str, FloatArray], window: ir.Window) -> FloatArray:
-        """Return a view of the window's matrix as it lies in memory."""
+        """Return a view of the window's matrix in memory order."""
         lead = tuple(i.at(self.block, self.loops) for i in window.array.lead)
         matrix: FloatArray = arrays[window.array.name][lead].reshape(window.array.matrix)
         return matrix

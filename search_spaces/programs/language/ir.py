@@ -450,7 +450,7 @@ class Trace:
 
     @cached_property
     def packed(self) -> tuple[Array, ...]:
-        """The arrays that lie in memory in another order."""
+        """The arrays with another memory order."""
         windows = (o.window for o, _ in self.walk() if isinstance(o, LoadTile))
         return tuple(dict.fromkeys(w.array for w in windows if w.array.order is not None))
 

@@ -161,7 +161,7 @@ class EmitterBase:
         )
 
     def _array(self, ref: Ref, count: int, source: ir.Source, dtype: DType | None = None, type_: str = "") -> Ref:
-        """Return the value in an array of its own."""
+        """Return the value in its own array."""
         dtype = dtype or ref.dtype
         name = self.declare("v", type_ or register_type(dtype), count)
         self.code.each(

@@ -38,12 +38,12 @@ _READ_16X16 = Fragment((16, 16), 8, NestedLayout((1, 1), (1, 1), (2, 2), (8, 4),
 
 
 def wgmma_name(element: DType) -> str:
-    """Return the value of ``intrinsic`` that stands for wgmma."""
+    """Return the value of ``intrinsic`` for wgmma."""
     return f"{WGMMA}_{element.name}"
 
 
 def tcgen05_names(element: DType) -> tuple[str, ...]:
-    """Return the values of ``intrinsic`` that stand for tcgen05."""
+    """Return the values of ``intrinsic`` for tcgen05."""
     return tuple(f"{way}_{element.name}" for way in TCGEN05.values())
 
 

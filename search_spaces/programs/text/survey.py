@@ -28,7 +28,7 @@ class ArrayInfo:
 
     @property
     def dims(self) -> tuple[int | str, ...]:
-        """Extents as they lie in memory."""
+        """Extents in memory order."""
         dims = self.type.dims
         return (*dims[:-2], dims[-1], dims[-2]) if self.type.swapped else dims
 
@@ -96,7 +96,7 @@ class Survey:
         return self.tiles.get(self.root(name))
 
     def base(self, name: str) -> str:
-        """Return the array that a name stands for."""
+        """Return the array of a name."""
         while name in self.views:
             name = self.views[name]
         return name

@@ -101,7 +101,7 @@ class Tokens(TextReader):
         return None if found is None else f"%{found.group(1)}{found.group(2)}"
 
     def names(self) -> list[Expression] | None:
-        """Read ``%name``, the number ``%c32``, or ``%name:2``, which stands for two values."""
+        """Read ``%name``, the number ``%c32``, or ``%name:2`` for two values."""
         name = self.name()
         if name is None:
             return None

@@ -348,7 +348,7 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def _waves_rule(problem: Matmul, device: Device) -> Rule:
-    """Return the rule that persistent blocks are as many as are resident, so that all end together."""
+    """Return the rule that exactly the resident number of persistent blocks is launched, so that all end together."""
 
     def why_not(tile_m: int, tile_n: int, tiles_per_block: int, stream_k: int) -> str | None:
         if tiles_per_block == 1:

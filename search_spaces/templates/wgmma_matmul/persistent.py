@@ -70,7 +70,7 @@ def persistent_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def persistent_pruning(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Return the rule that persistent blocks are as many as are resident, so that all end together."""
+    """Return the rule that exactly the resident number of persistent blocks is launched, so that all end together."""
 
     def why_not(
         tile_m: int, tile_n: int, min_blocks: int, cluster_m: int, cluster_n: int, tiles_per_block: int, stream_k: int

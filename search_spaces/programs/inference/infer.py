@@ -393,6 +393,10 @@ def _added(found: Inference, value: ir.Value, read: int, uses: dict[int, int]) -
 
 
 def _starts_at_zero(found: Inference, state: int, loop: ir.Loop) -> bool:
+    """Return True if the state is zero whenever the loop begins: a loop in another one goes on with what it left."""
+    around_loop = next(around for operation, around in found.trace.walk() if operation is loop)
+    if any(isinstance(region, ir.Loop) for region in around_loop):
+        return False
     for operation, around in found.trace.walk():
         if operation is loop:
             return False

@@ -96,6 +96,23 @@ def test_a_tile_from_outside_may_be_stored_in_every_iteration() -> None:
     lowered(problem(repeated, m=40, k=32, bn=32, n=72))
 
 
+def test_a_sum_over_two_loops_is_joined_in_every_iteration() -> None:
+    """Lanes joined behind the inner loop would add the joined sum once more in its next run."""
+
+    @program(x=Input("m n", "f32"), out=Output("m", "f32"))
+    def nested(p: Builder, x: Array, out: Array) -> None:
+        (i,) = p.blocks((x.shape[0],), (16,))
+        total = p.state(p.zeros((16, 1)))
+        for j in p.steps(x.shape[1], 64):
+            for k in p.steps(64, 32):
+                total.set(total + p.reduction("add", p.load(p.window(x, (i, j + k), (16, 32))), dim=1))
+        p.store(total, p.window(out, (i, 0), (16, 1), column=True))
+
+    p = problem(nested, m=16, n=128)
+    assert not choices(p).first.sums
+    lowered(p, 4)
+
+
 def through_a_shared_tile(turned: bool, padding: float) -> Program:
     @program(x=Input("m n", "f32"), out=Output("m", "f32"))
     def summed(p: Builder, x: Array, out: Array) -> None:

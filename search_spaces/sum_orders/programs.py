@@ -1,6 +1,7 @@
 """Orders of sums of tile programs, read off a schedule's distributions.
 
-A sum over a tile is added up by the registers of each thread in their order, then by lanes, then by warps. Products add
+A sum over a tile is added up by the registers of each thread in their order, then by lanes, then by warps. Sums of at
+most one term other than zero have the same bits in every order. Products add
 in ascending steps of their instruction; those of a loop that does more than add them up are those of one iteration.
 Blocks that share the iterations of a loop have ranges, and atomics add in the order in which blocks run.
 """
@@ -8,6 +9,7 @@ Blocks that share the iterations of a loop have ranges, and atomics add in the o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import prod
 
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.intrinsics import intrinsic as intrinsic_row
@@ -23,8 +25,9 @@ from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.decisions import parameters, shaping_names
 from search_spaces.programs.schedules.streams import is_splittable
 from search_spaces.spaces.parameters import Value
-from search_spaces.spaces.sum_order import OrderPart
+from search_spaces.spaces.sum_order import EXACT, OrderPart
 from search_spaces.sum_orders.matmul import PRODUCTS, RANGES, instruction
+from search_spaces.sum_orders.single_terms import has_one_term
 
 _ANY_ORDER = ("max", "min", "and", "or", "xor")  # parts of the names of kinds whose order does not show
 
@@ -86,6 +89,8 @@ def _sum(found: Choices, number: int) -> Callable[..., str]:
         if made is None:
             return ""
         operation = list(_sums(inference))[number]
+        if has_one_term(inference, operation):
+            return f"{EXACT}, one term"
         return _joined(inference, made, operation, values)
 
     return value
@@ -104,19 +109,34 @@ def _joined(found: Inference, made: Numbers, operation: ir.ReduceTile | ir.Scan,
         return ""
     after = ""
     carried = [k for k, reduced in enumerate(found.sums.values()) if reduced is operation]
-    if carried and values.get(sum_name(carried[0])) == AFTER:
-        after = ", lanes joined after the loop"
-    return f"{operation.kind}{size} over {_digits(of, operation.dimension)}{after}"
+    # The sum starts at zero, so after a single iteration both ways have added the same.
+    repeated = found.trace.turns()[found.inside[operation.result.id][-1]] > 1 if carried else False
+    if repeated and values.get(sum_name(carried[0])) == AFTER:
+        after = ", threads joined after the loop"
+    digits = _digits(of, operation.dimension, in_pairs=isinstance(operation, ir.ReduceTile))
+    return f"{operation.kind}{size} over {digits}{after}"
 
 
-def _digits(of: Distribution, dimension: int) -> str:
-    """Return who adds what along a dimension: numbers of elements, and their distance, fastest first."""
-    texts = []
+def _digits(of: Distribution, dimension: int, *, in_pairs: bool) -> str:
+    """Return who adds what along a dimension: numbers of elements, and their distance, fastest first.
+
+    Registers and warps add one after another, threads join in pairs: the lanes of a warp, and two warps.
+
+    Args:
+        of: Distributes the elements.
+        dimension: Dimension that is added up.
+        in_pairs: True if lanes may join in pairs; those of a scan do not.
+    """
     weighted = [(digit, weight) for digit, weight in of.weighted(dimension) if digit.size > 1]
-    for place in ("register", "lane", "warp"):
-        own = sorted(((d, w) for d, w in weighted if d.place == place), key=lambda one: one[0].stride)
-        if own:
-            texts.append(f"{place}s {' '.join(f'{size}x{weight}' for size, weight in _merged(own))}")
+    registers, lanes, warps = (
+        sorted(((d, w) for d, w in weighted if d.place == place), key=lambda one: one[0].stride)
+        for place in ("register", "lane", "warp")
+    )
+    in_pairs = in_pairs and all(digit.size & (digit.size - 1) == 0 for digit, _ in lanes)
+    if in_pairs and prod(digit.size for digit, _ in warps) == 2:
+        lanes, warps = [*lanes, *warps], []
+    named = (("registers", registers), ("threads" if in_pairs else "lanes", lanes), ("warps", warps))
+    texts = [f"{name} {' '.join(f'{size}x{weight}' for size, weight in _merged(own))}" for name, own in named if own]
     return ", ".join(texts) or "one element"
 
 

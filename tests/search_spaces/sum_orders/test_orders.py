@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from autosched.programs import loading
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
@@ -11,10 +12,14 @@ from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
 from search_spaces.operators.transpose import Transpose
+from search_spaces.programs.builder import Builder, Input, Output, program
+from search_spaces.programs.language.ir import Array
+from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import EmptySpace
 from search_spaces.spaces.sum_order import OrderRule, OrderTerm, SumOrder
 from search_spaces.sum_orders.orders import restricted, sum_order
+from search_spaces.tile_operators.cross_entropy import CrossEntropy
 
 PROBLEMS: list[tuple[Problem, str]] = [
     (Matmul(200, 300, 520), "a100"),
@@ -146,3 +151,33 @@ def test_a_rule_needs_a_requirement_and_an_order_needs_its_form() -> None:
     for bad in (None, [["a"]], [["a", "b", 1]], {"a": 1}):
         with pytest.raises(ValueError, match="order of sums"):
             SumOrder.from_json(bad)
+
+
+def test_sums_of_one_term_are_exact_and_joins_in_pairs_have_one_name() -> None:
+    found = orders_of(CrossEntropy(48, 900, dtype="f32"), "a100", 150)
+    assert {order["sum 2"] for order in found.values()} == {"exact, one term"}
+    late = {schedule["width"] for schedule, order in found.items() if "after the loop" in order["sum 1"]}
+    assert late == {512}  # the others have a single iteration
+    assert any("threads 64x" in order["sum 1"] for order in found.values())  # the lanes of two warps
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_a_pick_per_iteration_has_many_terms(loaded: bool) -> None:
+    """Lanes keep the terms that they meet, so what each iteration looks for must be the same."""
+
+    @program(x=Input("m n", "f32"), at=Input("m", "i32"), out=Output("m", "f32"))
+    def picked(p: Builder, x: Array, at: Array, out: Array) -> None:
+        (i,) = p.blocks((x.shape[0],), (4,))
+        total, wanted = p.state(p.zeros((4, 1))), p.load(p.window(at, (i, 0), (4, 1), column=True))
+        for j in p.steps(x.shape[1], 128):
+            if loaded:
+                wanted = p.load(p.window(at, (i, 0), (4, 1), column=True))
+            tile = p.load(p.window(x, (i, j), (4, 128)))
+            total.set(total + p.reduction("add", p.where(p.columns(j, 128) == wanted, tile, 0.0), dim=1))
+        p.store(total, p.window(out, (i, 0), (4, 1), column=True))
+
+    own, where = loading.problem(picked, m=8, n=512), device("a100")
+    kernels = template(own.program)
+    orders = [sum_order(kernels, own, s, where) for s in kernels.space(own, where).sample(20, 0)]
+    texts = {order["sum 1"] for order in orders if order is not None}
+    assert (texts == {"exact, one term"}) == (not loaded)

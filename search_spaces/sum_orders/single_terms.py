@@ -1,0 +1,75 @@
+"""Sums of a tile program that have at most one term other than zero, such as the pick of a row's labelled column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from search_spaces.programs.inference.inference import Inference
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.index import Index
+
+
+def has_one_term(found: Inference, operation: ir.ReduceTile | ir.Scan) -> bool:
+    """Return True if a sum adds ``where(position == number, x, 0)`` along a dimension, where one position can match.
+
+    A sum that a loop carries may be added up by each lane alone until the loop ends. It has one term only if no other
+    iteration looks at the same positions, and all look for the same number.
+
+    Args:
+        found: Distributions of the program.
+        operation: The sum.
+    """
+    if not isinstance(operation, ir.ReduceTile):
+        return False
+    picked = found.made.get(operation.value.id)
+    if not isinstance(picked, ir.Map) or picked.function != "where" or not _is_zero(found, picked.arguments[2]):
+        return False
+    matches = list(_matches(found, picked.arguments[0], operation.dimension))
+    if operation not in found.sums.values():
+        return bool(matches)
+    loop, size = found.inside[operation.result.id][-1], operation.value.shape[operation.dimension]
+    return any(
+        _is_apart(positions.base, loop, size) and (wanted is None or loop not in found.inside[wanted.id])
+        for positions, wanted in matches
+    )
+
+
+def _is_zero(found: Inference, value: ir.Value | float) -> bool:
+    if isinstance(value, ir.Value):
+        made = found.made.get(value.id)
+        return isinstance(made, ir.Fill) and made.number == 0.0
+    return value == 0.0
+
+
+def _matches(
+    found: Inference, condition: ir.Value | float, dimension: int
+) -> Iterator[tuple[ir.Coordinates, ir.Value | None]]:
+    """Return each comparison of positions along ``dimension`` that must hold, with what they are compared with.
+
+    The latter is the same for all positions; None for a literal.
+    """
+    made = found.made.get(condition.id) if isinstance(condition, ir.Value) else None
+    if not isinstance(made, ir.Map):
+        return
+    if made.function == "and":
+        for part in made.arguments:
+            yield from _matches(found, part, dimension)
+    if made.function != "equal":
+        return
+    for one, other in (made.arguments, made.arguments[::-1]):
+        positions = found.made.get(one.id) if isinstance(one, ir.Value) else None
+        while isinstance(positions, ir.Broadcast) and positions.dimension != dimension:
+            positions = found.made.get(positions.value.id)
+        if not isinstance(positions, ir.Coordinates) or positions.dimension != dimension:
+            continue
+        if not isinstance(other, ir.Value):
+            yield positions, None
+            continue
+        spread = found.made.get(other.id)
+        if isinstance(spread, ir.Broadcast) and spread.dimension == dimension and spread.value.shape[dimension] == 1:
+            yield positions, spread.value
+
+
+def _is_apart(base: Index, loop: int, size: int) -> bool:
+    """Return True if positions from ``base`` on, ``size`` of them, differ between the iterations of a loop."""
+    return base.kind == "multiply" and abs(base.number) >= size and base.args[0] == Index("loop", loop)

@@ -12,6 +12,7 @@ from typing import Any, Protocol, Self
 
 from autosched.registry import CONFIG_FILES
 from autosched.regression.report import CheckFinding, CheckReport
+from autosched.tuning.expert_products import ExpertProduct
 from measurements.store.store import Store
 from measurements.trials.trial import Trial
 from search_spaces.hardware.devices import Device
@@ -139,6 +140,19 @@ class ConfigFiles(Protocol):
         Raises:
             ValueError: The model has no such layer, or no configuration for it can be used.
             ImportError: Triton or torch is not installed.
+        """
+
+    def expert_products(self, model: Path, *, rows: Sequence[int], ranks: int, dtype: str) -> Sequence[ExpertProduct]:
+        """Return the products of an expert that a database serves; empty for layers that a file serves.
+
+        Args:
+            model: The config.json.
+            rows: Batch sizes.
+            ranks: GPUs that share each expert.
+            dtype: Overrides what the model says of its quantization, "" for that.
+
+        Raises:
+            ValueError: The file describes no such layer.
         """
 
     def write(self, folder: Path, tuned: Any) -> Path:

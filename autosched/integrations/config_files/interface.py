@@ -12,12 +12,18 @@ from pathlib import Path
 from autosched.integrations.config_files.check import FileEntry, ProcessConfigVerifier, check_configs, config_entries
 from autosched.integrations.config_files.file_names import Format
 from autosched.integrations.config_files.files import fits, read_folder
-from autosched.integrations.config_files.layer import BATCH_SIZES, layer_of_model, refuse_without_kernel
+from autosched.integrations.config_files.layer import (
+    BATCH_SIZES,
+    expert_products,
+    layer_of_model,
+    refuse_without_kernel,
+)
 from autosched.integrations.config_files.tuning.sidecar import TunedLayer, read_tuned, write_tuned
 from autosched.integrations.config_files.tuning.trials import trials_of, tuned_layers
 from autosched.regression.config_files import ConfigCheck
 from autosched.regression.config_files import ConfigFiles as Protocol
 from autosched.regression.report import CheckReport
+from autosched.tuning.expert_products import ExpertProduct
 from measurements.store.store import Store
 from measurements.trials.trial import Trial
 from search_spaces.hardware.devices import Device
@@ -74,6 +80,10 @@ class MoeConfigFiles:
                 measure=gpu_measure(self.format) if measure else None,
                 told=on_batch_size,
             )
+
+    def expert_products(self, model: Path, *, rows: Sequence[int], ranks: int, dtype: str) -> list[ExpertProduct]:
+        layer = layer_of_model(model, ranks=ranks, dtype=dtype)
+        return expert_products(layer, rows) if layer.block_type else []
 
     def write(self, folder: Path, tuned: TunedLayer) -> Path:
         return write_tuned(folder, self.format, tuned)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from autosched.integrations.config_files.file_names import FileName
+from autosched.tuning.expert_products import ExpertProduct
 from measurements.files.bounded import read_json
 from measurements.files.text import one_line
+from search_spaces.hardware.block_scaling import BLOCK_FORMATS
 from search_spaces.hardware.devices import Device
+from search_spaces.hardware.dtype_names import canonical
+from search_spaces.operators.matmul import Matmul
 
 # What public models call the same thing.
 _MOST_BYTES = 1 << 24  # of a config.json
@@ -69,6 +73,16 @@ class Layer:
     def matmuls(self) -> tuple[tuple[int, int], ...]:
         """Columns and depth of the two that one configuration serves: gate and up together, then down."""
         return (2 * self.intermediate, self.hidden), (self.hidden, self.intermediate)
+
+    @property
+    def block_type(self) -> str:
+        """The block-scaled type of the matmul operator that the experts have, such as "nvf4"; "" for other types."""
+        name = canonical(self.dtype)
+        return name if name in BLOCK_FORMATS else ""
+
+    def expert_rows(self, tokens: int) -> int:
+        """Return the rows of an expert if the tokens of a batch are spread evenly, at least 1."""
+        return max(1, -(-tokens * self.top_k // self.experts))
 
     def file_name(self, device_name: str) -> FileName:
         """Return the file name of the layer for a GPU."""
@@ -130,12 +144,41 @@ def _quantization(model: Mapping[str, Any]) -> tuple[str, tuple[int, int] | None
 
 
 def refuse_without_kernel(layer: Layer, device: Device) -> None:
-    """Raise ModelError for a layer whose type no kernel here multiplies."""
+    """Raise ModelError for a layer that no file of tiles serves."""
     if layer.dtype in _BYTES:
         return
     known = ", ".join(dtype for dtype in _BYTES if dtype)
-    what = layer.dtype.upper() if layer.dtype in _BLOCK_SCALED.values() else f"of the type {one_line(layer.dtype)[:40]}"
+    remedy = f"give --dtype if they are served as another type ({known})"
+    if layer.block_type:
+        raise ModelError(
+            f"the experts are {layer.dtype.upper()}, and no server reads tiles for such layers from a file: tune the "
+            f"products of an expert on {device.name} with --db best.db and without --out, or {remedy}"
+        )
     raise ModelError(
-        f"the experts are {what}, and no kernel for such layers is known here, on {device.name} ({device.arch}) or "
-        f"elsewhere: give --dtype if they are served as another type ({known})"
+        f"the experts are of the type {one_line(layer.dtype)[:40]}, and no kernel for such layers is known here, on "
+        f"{device.name} ({device.arch}) or elsewhere: {remedy}"
     )
+
+
+def expert_products(layer: Layer, tokens: Sequence[int]) -> list[ExpertProduct]:
+    """Return the products of an expert of a block-scaled layer, for batches of so many tokens.
+
+    Batches that give an expert as many rows are one entry. Scales lie as cuBLAS takes them.
+
+    Raises:
+        ModelError: The matmul operator does not have such a product.
+    """
+    batches: dict[int, list[int]] = {}
+    for count in sorted(set(tokens)):
+        batches.setdefault(layer.expert_rows(count), []).append(count)
+    found = []
+    for rows, served in batches.items():
+        for part, (n, k) in zip(("gate and up", "down"), layer.matmuls, strict=True):
+            try:
+                problem = Matmul(rows, n, k, a=layer.block_type, scale_order="tiled")
+            except ValueError as error:
+                raise ModelError(
+                    f"the product {part} of an expert cannot be computed: {one_line(str(error))}"
+                ) from error
+            found.append(ExpertProduct(tuple(served), part, problem))
+    return found

@@ -3,6 +3,7 @@
 ``--json``: ``file``, ``device``, ``kernel``, ``triton``, ``provenance``, and ``entries``: ``rows``, ``config``,
 ``seconds``, ``verification``, and the comparison with the package's default: ``word`` (default, tuned or noise),
 ``default_seconds``, ``tuned_seconds``, ``ratio``, ``interval``, ``default_refused`` (why the default cannot be used).
+Layers of block-scaled types have the output of ``expert_products.py`` instead.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autosched.cli.commands.tuning import expert_products
 from autosched.cli.options.config_files import config_files
 from autosched.cli.options.devices import DeviceOption, gpu_here, target
 from autosched.cli.options.problem import whole_number
@@ -30,14 +32,14 @@ FormatOption = Annotated[str, typer.Option("--format", metavar="NAME", help="vll
 
 def tune_moe(
     moe: Annotated[str, typer.Option("--moe", metavar="FILE", help="config.json of a mixture-of-experts model.")],
-    out: Annotated[str, typer.Option("--out", metavar="DIR", help="Folder to write the file to. (required)")] = "",
+    out: Annotated[str, typer.Option("--out", metavar="DIR", help="Folder to write the file to.")] = "",
     device: DeviceOption = None,
     format: FormatOption = "vllm",
     ranks: Annotated[
         int, typer.Option("--ranks", parser=whole_number, metavar="N", help="Number of GPUs that share each expert.")
     ] = 1,
     dtype: Annotated[
-        str, typer.Option("--dtype", metavar="TYPE", help="Such as fp8_w8a8 (default: the model's).")
+        str, typer.Option("--dtype", metavar="TYPE", help="Such as fp8_w8a8 or nvfp4 (default: the model's).")
     ] = "",
     rows: Annotated[
         list[int] | None,
@@ -66,9 +68,10 @@ def tune_moe(
     The time model ranks the search space of vLLM's own tuner. Triton compiles the best candidates for the device, the
     emulator verifies them, and they are ranked again by the compiled code. The fastest one is written. No GPU is used
     and times are ESTIMATED, unless --measure is given. Batch sizes whose gain over the package's default is within the
-    noise keep the default.
+    noise keep the default. No server reads such files for NVFP4, MXFP4 and MXFP8 layers: with --db and without --out,
+    the best schedules of an expert's two products are stored instead, for calls of autosched.matmul.
     """
-    if not out:
+    if not out and db is None:
         raise InputError("tune --moe needs --out: autosched tune --moe config.json --device h200 --out configs")
     files = config_files(format)
     within("--candidates", candidates, 1, 64)
@@ -80,6 +83,14 @@ def tune_moe(
         what = "none answers" if here is None else f"that of this machine is {here.name}"
         raise InputError(f"--measure needs the GPU that the file is for, {row.name}, and {what}: leave it out")
     sizes = sorted(set(rows or files.batch_sizes))
+    if not out:
+        assert db is not None
+        with bad_input():
+            products = files.expert_products(Path(moe), rows=sizes, ranks=ranks, dtype=dtype)
+        if not products:
+            raise InputError("tune --moe needs --out for layers whose tiles a file holds: add --out configs")
+        backend = "cuda" if measure else "estimate"
+        return expert_products.tune_layer(products, row, db, trials=candidates, backend=backend, json=json)
     with bad_input():
         with Counter(stderr_console(), "batch sizes", len(sizes)) as progress:
             tuned = files.tune(

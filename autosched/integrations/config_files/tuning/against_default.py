@@ -13,17 +13,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from autosched.integrations.config_files.file_names import Format
 from autosched.integrations.config_files.files import Config
+from measurements.trials.gain import SAME, Word, ratio_of_medians, word_of
 from measurements.trials.measurement import Timing
-from measurements.trials.near_ties import ERRORS, Behind
-from measurements.trials.timing_statistics import error_of_median
+from measurements.trials.near_ties import Behind
 
-Word = Literal["default", "tuned", "noise"]
 ESTIMATE_NOISE: dict[Format, float] = {"vllm": 0.089, "sglang": 0.109}
-TIE = 0.01  # closer than this counts as equally fast
 ROUNDS = 10
 _TRITON_OPTIONS = {"num_warps": 4, "num_stages": 3}
 
@@ -80,11 +78,7 @@ class DefaultComparison:
     @property
     def word(self) -> Word:
         """Return "tuned" where the gain is beyond the noise, "default" where there is none, "noise" in between."""
-        if self.ratio is None or self.interval is None:
-            return "tuned"
-        if self.ratio <= 1 + TIE:
-            return "default"
-        return "tuned" if self.interval[0] > 1 else "noise"
+        return word_of(self.ratio, self.interval)
 
     @property
     def taken(self) -> TimedConfig:
@@ -133,16 +127,10 @@ def compare(default: TimedConfig, tuned: TimedConfig, format: Format) -> Default
     """
     if default.timing is None or tuned.timing is None:
         return DefaultComparison(default, tuned, None, None)
-    ratio = default.timing.median / tuned.timing.median
+    ratio, interval = ratio_of_medians(default.timing, tuned.timing, ESTIMATE_NOISE[format])
     if ratio <= 1 or same_config(default.config, tuned.config):
-        return DefaultComparison(default, default, 1.0, (1.0, 1.0))
-    if default.timing.count and tuned.timing.count:
-        noise = ERRORS * math.hypot(error_of_median(default.timing), error_of_median(tuned.timing))
-        if min(default.timing.count, tuned.timing.count) < 2:
-            noise = math.log(ratio)  # one time says nothing of its noise
-    else:
-        noise = math.log1p(ESTIMATE_NOISE[format])
-    return DefaultComparison(default, tuned, ratio, (ratio * math.exp(-noise), ratio * math.exp(noise)))
+        return DefaultComparison(default, default, *SAME)
+    return DefaultComparison(default, tuned, ratio, interval)
 
 
 def compare_in_turns(

@@ -15,11 +15,21 @@ pytest.importorskip("triton", reason="Triton is not installed: pip install 'auto
 
 from autosched.cli import main
 from autosched.integrations.config_files.defaults import default_config
-from autosched.integrations.config_files.layer import Layer, ModelError, layer_of_model, refuse_without_kernel
+from autosched.integrations.config_files.layer import (
+    Layer,
+    ModelError,
+    expert_products,
+    layer_of_model,
+    refuse_without_kernel,
+)
 from autosched.integrations.config_files.tuning import layer_counts
 from autosched.integrations.config_files.tuning.layer_counts import as_config, estimated_seconds, tuner_space
 from autosched.integrations.config_files.tuning.tune_layer import NothingSound, first_choices, tune_layer
 from cost_models.launch_time import LaunchTable
+from measurements.store.store import Store
+from measurements.trials.gain import ratio_of_medians, word_of
+from measurements.trials.measurement import Timing
+from search_spaces.catalogue import problem_from_json
 from search_spaces.hardware.costs.ptx_costs import by_pipe, tensor_flops
 from search_spaces.hardware.devices import device
 
@@ -114,6 +124,47 @@ def test_types_without_a_kernel_are_refused(tmp_path, monkeypatch, capsys, setti
         assert main(["tune", "--moe", "config.json", "--device", name, "--out", "x"]) == 2
         said = capsys.readouterr().err
         assert "--dtype" in said and name in said and said.count("\n") == 1 and not Path("x").exists()
+
+
+EXPERTS = {"hidden_size": 256, "intermediate_size": 192, "num_local_experts": 8, "num_experts_per_tok": 2}
+
+
+@pytest.mark.parametrize(("dtype", "ours"), [("nvfp4", "nvf4"), ("mxfp4", "mxf4"), ("mxfp8", "mxf8"), ("nvf4", "nvf4")])
+def test_the_products_of_an_expert(dtype: str, ours: str) -> None:
+    layer = Layer(32, 2880, 1440, 4, dtype)
+    found = expert_products(layer, [1, 8, 9, 512])
+    assert [(each.tokens, each.part) for each in found[::2]] == [
+        ((1, 8), "gate and up"), ((9,), "gate and up"), ((512,), "gate and up")
+    ]  # fmt: skip
+    assert {(each.problem.a, each.problem.scale_order) for each in found} == {(ours, "tiled")}
+    assert [(p.m, p.n, p.k) for p in (each.problem for each in found[-2:])] == [(64, 2880, 2880), (64, 2880, 1440)]
+
+
+def test_products_of_block_scaled_experts_are_tuned_into_a_database(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = model_file(tmp_path, **EXPERTS, quantization_config={"quant_method": "mxfp4"})
+    command = ["tune", "--moe", path.name, "--db", "best.db", "--rows", "64", "--candidates", "2"]
+    for more in (["--device", "h100"], ["--device", "b200", "--dtype", "fp8_w8a8"]):
+        assert main([*command, *more]) == 2
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1 and not Path("best.db").exists()
+    assert main([*command, "--device", "b200", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["device"], document["provenance"]) == ("b200", "estimated")
+    assert [each["part"] for each in document["products"]] == ["gate and up", "down"]
+    for each in document["products"]:
+        assert each["word"] in ("default", "tuned", "noise") and each["best"]["status"] == "ok"
+        assert (each["ratio"] == 1.0) == (each["default_seconds"] == each["tuned_seconds"])
+        with Store.open("best.db") as store:
+            assert store.best(problem_from_json(each["problem"]), "b200") is not None
+    assert main([*command, "--device", "b200"]) == 0
+    assert "default / tuned / noise" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("default", "word"), [(0.9, "default"), (1.005, "default"), (1.05, "noise"), (1.2, "tuned")])
+def test_a_gain_is_compared_with_the_noise(default: float, word: str) -> None:
+    ratio, interval = ratio_of_medians(Timing.estimate(default), Timing.estimate(1.0), 0.064)
+    assert word_of(ratio, interval) == word
 
 
 class Judged:

@@ -1,0 +1,104 @@
+"""``autosched tune --moe config.json --dtype nvfp4 --db best.db``: the products of an expert, tuned into a database.
+
+``--json``: ``database``, ``device``, ``provenance``, and ``products``: ``tokens`` (batch sizes), ``part``, ``problem``,
+``best`` (null, or a trial as in ``autosched best --json``), ``word`` (default, tuned or noise; null if no schedule
+works), ``default_seconds``, ``tuned_seconds``, ``ratio`` and ``interval``.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter as Counted
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from autosched.cli.terminal import interrupts
+from autosched.cli.terminal.errors import InputError
+from autosched.cli.terminal.output import print_json, say, show, stderr_console, stdout_console
+from autosched.cli.terminal.progress import Counter
+from autosched.reporting import formatting
+from autosched.reporting.exit_status import ExitStatus
+from autosched.verify import stored
+from measurements.files.text import without_password
+from measurements.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from autosched.tuning.expert_products import ExpertProduct, TunedProduct
+    from search_spaces.hardware.devices import Device
+
+
+def tune_layer(
+    products: Sequence[ExpertProduct], device: Device, db: str, *, trials: int, backend: str, json: bool
+) -> int:
+    """Tune products, and print how each compares with its default."""
+    from autosched.tuning.expert_products import tune_products
+    from autosched.worth.evidence import recorded_searches
+
+    # How far behind the best the time model's first choice was on GPUs: it does not tell apart what is nearer.
+    noise = statistics.median(search.regret for search in recorded_searches(device.name)) - 1
+    try:
+        with interrupts.raised(), Counter(stderr_console(), "products", len(products)) as progress:
+            tuned = tune_products(
+                products, device, db, estimate_noise=noise, on_product=progress.advance, trials=trials, backend=backend
+            )
+    except StoreError:
+        raise
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    except KeyboardInterrupt:
+        say(f"stopped; everything so far is kept in {without_password(db)}")
+        return ExitStatus.STOPPED
+    if json:
+        kinds = {found.best.provenance.value for found in tuned if found.best is not None}
+        found = {"database": without_password(db), "device": device.name, "provenance": next(iter(kinds), None)}
+        print_json({**found, "products": [_to_json(each) for each in tuned]})
+    else:
+        _show(tuned, device, noise)
+    return 0 if all(found.best is not None for found in tuned) else ExitStatus.NO
+
+
+def _show(tuned: Sequence[TunedProduct], device: Device, noise: float) -> None:
+    console = stdout_console()
+    kinds = " and ".join(sorted({found.best.provenance.value for found in tuned if found.best is not None}))
+    console.print(f"products of an expert on {device.name}; times are {kinds.replace('estimated', 'ESTIMATED')}")
+    numbers = ("rows", "n", "k", "time", "default", "gain")
+    table = formatting.table(
+        *("tokens", "product", *numbers, "default / tuned / noise", "verification", "kernel"),
+        right=numbers,
+    )
+    for found in tuned:
+        problem, best = found.product.problem, found.best
+        table.add_row(
+            ", ".join(map(str, found.product.tokens)),
+            found.product.part,
+            *map(str, (problem.m, problem.n, problem.k)),
+            "none works" if best is None or best.seconds is None else formatting.time(best.seconds),
+            "" if found.default_seconds is None else formatting.time(found.default_seconds),
+            "" if found.ratio is None else f"x{found.ratio:.2f}",
+            found.word or "",
+            "" if best is None else stored.brief(best.verification),
+            "" if best is None else best.schedule.template,
+        )
+    show(console, table)
+    words = Counted(found.word for found in tuned)
+    alike = words["default"] + words["noise"]
+    if alike:
+        console.print(
+            f"{alike} of {len(tuned)} products gain nothing beyond noise ({100 * noise:.1f} % of estimates)",
+            soft_wrap=True,
+        )
+
+
+def _to_json(found: TunedProduct) -> dict[str, Any]:
+    problem, best = found.product.problem, found.best
+    return {
+        "tokens": list(found.product.tokens),
+        "part": found.product.part,
+        "problem": problem.to_json(),
+        "best": None if best is None else formatting.trial_json(problem, best),
+        "word": found.word,
+        "default_seconds": found.default_seconds,
+        "tuned_seconds": None if best is None else best.seconds,
+        "ratio": found.ratio,
+        "interval": None if found.interval is None else list(found.interval),
+    }

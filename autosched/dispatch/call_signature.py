@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from search_spaces.hardware.block_scaling import BLOCK_FORMATS, BlockFormat
+from search_spaces.hardware.dtype_names import canonical
 from search_spaces.hardware.dtypes import FLOAT_DTYPES, MULTIPLIED_DTYPES, NAMES, DType
 from search_spaces.operators.matmul import ACTIVATIONS, SCALE_BLOCK, Matmul
 from search_spaces.operators.matvec import Matvec
@@ -171,9 +172,10 @@ def matmul_plan(
 
 
 def _block_format(name: str) -> BlockFormat:
-    if name not in BLOCK_FORMATS:
+    own = canonical(name)
+    if own not in BLOCK_FORMATS:
         raise ValueError(f"unknown block_format {name!r}: use one of {', '.join(BLOCK_FORMATS)}")
-    return BLOCK_FORMATS[name]
+    return BLOCK_FORMATS[own]
 
 
 def _factor_type(name: str, array: ArraySpec, block_format: str) -> str:

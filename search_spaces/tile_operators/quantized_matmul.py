@@ -10,6 +10,7 @@ import numpy as np
 
 from search_spaces.arrays import Array, FloatArray
 from search_spaces.hardware.block_scaling import FP4, FP4_EXPONENT
+from search_spaces.hardware.dtype_names import canonical
 from search_spaces.hardware.dtypes import E4M3, F32, FLOAT_DTYPES, I8, I32, U8
 from search_spaces.launches.operand import Operand
 from search_spaces.layouts.memory_order import FRAGMENT_BYTES, FRAGMENT_WORDS, MemoryOrder
@@ -69,6 +70,8 @@ class QuantizedMatmul(TileProblem):
     def __post_init__(self) -> None:
         self._take_types("dtype")
         self._take_extents("m", "n", "k")
+        if canonical(self.weights) in WEIGHTS:  # "int8" is no other spelling of one
+            self._take_types("weights")
         if self.weights not in WEIGHTS:
             raise ValueError(f"weights must be {', '.join(WEIGHTS)}, not {self.weights!r}")
         if self.dtype not in TYPES:

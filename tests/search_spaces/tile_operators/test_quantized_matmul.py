@@ -209,3 +209,8 @@ def test_a_call_is_a_problem(name: str) -> None:
     problem = CASES[name]
     shapes, types = ({o.name: getattr(o, of) for o in problem.operands()} for of in ("shape", "dtype"))
     assert QuantizedMatmul.of_arrays(shapes, {n: t.name for n, t in types.items()}) == problem
+
+
+def test_weights_have_the_names_of_types() -> None:
+    assert replace(SMALL, weights="nvfp4", group=16) == replace(SMALL, weights="nvf4", group=16)
+    assert replace(SMALL, weights="int8", group=0).weights == "int8"

@@ -105,3 +105,24 @@ def test_processes_that_tune_together_agree(start) -> None:
     with ThreadPoolExecutor(4) as pool:
         tactics = list(pool.map(lambda first: tuple(start(first)["tactic"]), [1, 3, 5, 1]))
     assert len(set(tactics)) == 1
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+def test_serve_keeps_the_choices_of_the_whole_package(tmp_path: Path) -> None:
+    """Four processes start together below one command, and once more."""
+    if not all(importlib.util.find_spec(name) for name in ("flashinfer", "tvm_ffi", "torch")):
+        pytest.skip("flashinfer is not installed: pip install flashinfer-python")
+    starts = "import subprocess, sys; p = [subprocess.Popen(sys.argv[1:]) for _ in range(4)]; [q.wait() for q in p]"
+    program = [sys.executable, "-c", starts, sys.executable, str(Path(__file__).parent / "served.py")]
+    command = [sys.executable, "-m", "autosched", "serve", "--db", str(tmp_path / "best.db"), "--", *program]
+    found = []
+    for _ in range(2):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-2000:]
+        lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"choices"')]
+        assert len(lines) == 4, done.stderr[-2000:]
+        found.append(lines)
+    first, second = found
+    assert sum(line["timed"] for line in first) >= 9 and not any(line["timed"] for line in second)
+    assert len({json.dumps(line["choices"]) for line in (*first, *second)}) == 1

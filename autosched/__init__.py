@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         linear_cross_entropy,
         linear_cross_entropy_dlogits,
         qk_norm_rope,
+        qk_norm_rope_append,
         quantized_matmul,
         rmsnorm_quantize,
         router_topk,
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from search_spaces.tile_operators.linear_cross_entropy import LinearCrossEntropy, LinearCrossEntropyDlogits
     from search_spaces.tile_operators.packed_weights import int4_from_awq, int4_from_gptq, pack_int4
     from search_spaces.tile_operators.qk_norm_rope import QkNormRope
+    from search_spaces.tile_operators.qk_norm_rope_append import QkNormRopeAppend
     from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
     from search_spaces.tile_operators.rmsnorm_quantize import RmsNormQuantize
     from search_spaces.tile_operators.router_topk import RouterTopK
@@ -104,6 +106,7 @@ __all__ = [
     "Order",
     "Provenance",
     "QkNormRope",
+    "QkNormRopeAppend",
     "QuantizedMatmul",
     "Reduce",
     "RmsNorm",
@@ -143,6 +146,7 @@ __all__ = [
     "pack_int4",
     "pack_weights",
     "qk_norm_rope",
+    "qk_norm_rope_append",
     "quantized_matmul",
     "reduce",
     "rmsnorm",
@@ -199,7 +203,7 @@ _HOMES = {
         (
             *("attention", "attention_backward", "cross_entropy", "cross_entropy_backward", "decode_attention"),
             *("grouped_matmul", "linear_cross_entropy", "linear_cross_entropy_dlogits"),
-            *("qk_norm_rope", "quantized_matmul", "rmsnorm_quantize", "router_topk"),
+            *("qk_norm_rope", "qk_norm_rope_append", "quantized_matmul", "rmsnorm_quantize", "router_topk"),
         ),
         "autosched.dispatch.tile_functions",
     ),
@@ -210,6 +214,7 @@ _HOMES = {
         ("LinearCrossEntropy", "LinearCrossEntropyDlogits"), "search_spaces.tile_operators.linear_cross_entropy"
     ),
     "QkNormRope": "search_spaces.tile_operators.qk_norm_rope",
+    "QkNormRopeAppend": "search_spaces.tile_operators.qk_norm_rope_append",
     "RmsNormQuantize": "search_spaces.tile_operators.rmsnorm_quantize",
     "RouterTopK": "search_spaces.tile_operators.router_topk",
     "Attention": "search_spaces.tile_operators.attention",

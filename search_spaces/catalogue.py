@@ -28,6 +28,7 @@ from search_spaces.tile_operators.decode_attention import DecodeAttention
 from search_spaces.tile_operators.grouped_matmul import GroupedMatmul
 from search_spaces.tile_operators.linear_cross_entropy import LinearCrossEntropy, LinearCrossEntropyDlogits
 from search_spaces.tile_operators.qk_norm_rope import QkNormRope
+from search_spaces.tile_operators.qk_norm_rope_append import QkNormRopeAppend
 from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
 from search_spaces.tile_operators.rmsnorm_quantize import RmsNormQuantize
 from search_spaces.tile_operators.router_topk import RouterTopK
@@ -38,7 +39,7 @@ ENTRY_POINTS = "autosched.templates"
 BUILT_IN_PROBLEMS: tuple[type[Problem], ...] = (Matmul, Matvec, Reduce, Softmax, RmsNorm, LayerNorm, Transpose, Copy)
 TILE_PROBLEMS: tuple[type[TileOperator], ...] = (
     *(DecodeAttention, QuantizedMatmul, GroupedMatmul, Attention, AttentionBackward),
-    *(RmsNormQuantize, QkNormRope, RouterTopK),
+    *(RmsNormQuantize, QkNormRope, QkNormRopeAppend, RouterTopK),
     *(CrossEntropy, CrossEntropyBackward, LinearCrossEntropy, LinearCrossEntropyDlogits),
 )
 """Problems whose only template has the same name and consists of tile programs."""

@@ -73,6 +73,7 @@ class LoadedKernel(ABC):
         arrays = (*self.inputs, *self.outputs)
         self._names, self._bytes = tuple(o.name for o in arrays), tuple(o.bytes for o in arrays)
         self._written = tuple(i for i, o in enumerate(arrays) if o.role != "input")
+        self._changed = tuple(i for i, o in enumerate(arrays) if o.role == "inout")
         self._accepted: dict[tuple[Any, ...], _Accepted] = {}  # by signature of a call's arrays
         self.scalars: tuple[ScalarArgument, ...] = ()
 
@@ -208,10 +209,9 @@ class LoadedKernel(ABC):
         _, starts, bits = seen
         if bits % ALIGNMENT:
             self._check_each(given)
-        if outs or not self.outputs:
-            for i in self._written:
-                check_apart(self._names, starts, self._bytes, i)
-        else:
+        for i in self._written if outs or not self.outputs else self._changed:
+            check_apart(self._names, starts, self._bytes, i)
+        if self.outputs and not outs:
             outs = self._made(to_make, torch, given[0])
             starts += [array.data.ptr if torch is None else array.data_ptr() for array in outs]
         if not self.outputs:

@@ -15,6 +15,7 @@ from search_spaces.tile_operators.decode_attention import DecodeAttention
 from search_spaces.tile_operators.grouped_matmul import GroupedMatmul
 from search_spaces.tile_operators.linear_cross_entropy import LinearCrossEntropy, LinearCrossEntropyDlogits
 from search_spaces.tile_operators.qk_norm_rope import QkNormRope
+from search_spaces.tile_operators.qk_norm_rope_append import QkNormRopeAppend
 from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
 from search_spaces.tile_operators.rmsnorm_quantize import RmsNormQuantize
 from search_spaces.tile_operators.router_topk import RouterTopK
@@ -279,6 +280,60 @@ def qk_norm_rope(
     """
     arrays = {"x": x, "positions": positions, "table": table, "weight": weight}
     return call_tile_operator(QkNormRope, arrays, out, database, {"eps": eps})
+
+
+def qk_norm_rope_append(
+    qkv: Any,
+    positions: Any,
+    table: Any,
+    k: Any,
+    v: Any,
+    out: Any = None,
+    *,
+    slots: Any = None,
+    block_table: Any = None,
+    sequence: Any = None,
+    q_weight: Any = None,
+    k_weight: Any = None,
+    k_scale: Any = None,
+    v_scale: Any = None,
+    eps: float = 1e-6,
+    order: str = "positions",
+    database: Source | None = None,
+) -> Any:
+    """Normalise queries and keys, turn them by their positions, and append keys and values to a paged cache in place.
+
+    Args:
+        qkv: (tokens, heads + 2 kv_heads, head_size) of f16 or bf16: the heads of queries, keys and values.
+        positions: (tokens,) of int32.
+        table: (length, head_size) of f32: cosines of head_size / 2 angles, then their sines.
+        k: (pages, page, kv_heads, head_size), of qkv's type or e4m3, changed in place; the page size is a power of two
+            from 16 to 1024.
+        v: The same shapes and types as ``k``, changed in place.
+        out: Array for the queries. Default: a new one.
+        slots: (tokens,) of int32: where each token is stored, counted over the positions of all pages; -1 for nowhere.
+        block_table: (sequences, entries) of int32, the pages of each sequence, in place of ``slots``.
+        sequence: (tokens,) of int32: row of ``block_table`` of each token; -1 for none.
+        q_weight: (head_size,) of qkv's type, weight of the queries' RMS norm. Default: no norm.
+        k_weight: The same for keys.
+        k_scale: (kv_heads,) of f32, which divide keys stored as e4m3.
+        v_scale: The same for values.
+        eps: Added to the mean of the squares.
+        order: "positions" for the shape of k above, "heads" for (pages, kv_heads, page, head_size).
+        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
+
+    Returns:
+        The queries (tokens, heads, head_size): ``out``, or the new array. No two tokens may be stored in one place.
+
+    Raises:
+        ValueError: Arrays do not fit together, or are on several GPUs.
+        NoSchedule: No kernel can compute this.
+    """
+    arrays = {
+        "qkv": qkv, "positions": positions, "table": table, "k": k, "v": v, "slots": slots, "block_table": block_table,
+        "sequence": sequence, "q_weight": q_weight, "k_weight": k_weight, "k_scale": k_scale, "v_scale": v_scale,
+    }  # fmt: skip
+    return call_tile_operator(QkNormRopeAppend, arrays, out, database, {"eps": eps, "order": order})
 
 
 def router_topk(

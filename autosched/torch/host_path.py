@@ -35,7 +35,7 @@ _DRIVER, _TORCH = "libcuda.so.1", "libtorch_cuda.so"
 _LAUNCH, _BY_STREAM, _IN_PYTHON = range(3)  # Entry::Kind
 _ADDRESS, _TENSOR_MAP, _VALUE = range(3)  # Parameter::Kind
 _CODES = {"Tensor": "T", "Tensor?": "O", "str": "s", "int": "w", "float": "w", "bool": "w"}
-_ARGUMENT = re.compile(r"(Tensor\??|str|int|float|bool) \w+(?:=(?:\"[^\"]*\"|[^,)]*))?")
+_ARGUMENT = re.compile(r"(Tensor\??|str|int|float|bool)(?:\([a-z]!\))? \w+(?:=(?:\"[^\"]*\"|[^,)]*))?")
 
 
 class HostLaunchTableUnavailable(RuntimeError):

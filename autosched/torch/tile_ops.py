@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
@@ -34,9 +35,10 @@ library = torch.library.Library("autosched", "FRAGMENT")  # must live as long as
 def schema(problem: type[TileOperator], outputs: int = 0) -> str:
     """Return the schema of an operator: its inputs, optional inputs and options, and ``outputs`` results.
 
-    Default: as many results as the problem has.
+    Inputs that the operator changes in place are marked. Default: as many results as the problem has.
     """
-    parts = [f"Tensor {name}" for name in problem.inputs]
+    marks = dict(zip(problem.changed_inputs, ascii_lowercase, strict=False))
+    parts = [f"Tensor({marks[n]}!) {n}" if n in marks else f"Tensor {n}" for n in problem.inputs]
     parts += [f"Tensor? {name}=None" for name in problem.optional_inputs]
     for name, default in problem.call_options.items():
         written = f'"{default}"' if isinstance(default, str) else str(default)
@@ -105,19 +107,22 @@ def _on_cpu(problem: type[TileOperator], fixed: Mapping[str, Any], *arguments: A
     inputs = {o.name: _stored(o, tensors[o.name]) for o in made.operands() if o.role != "output"}
     stored = torch.compiler.disable(_emulated)(made, inputs) if cpu.is_emulated() else None
     if stored is None:
-        found: Mapping[str, Array] = made.reference(inputs)
-        stored = {o.name: o.dtype.store(found[o.name]) for o in _outputs(made)}
+        found, kept = made.reference(inputs), made.kept(inputs)
+        stored = {o.name: o.dtype.store(found[o.name]) for o in made.operands() if o.role != "input"}
+        stored |= {name: np.where(mask, inputs[name], stored[name]) for name, mask in kept.items()}
+    for name in problem.changed_inputs:
+        tensors[name].copy_(_tensor(made.operand(name), stored[name]))
     return _result([_tensor(o, stored[o.name]) for o in _outputs(made)])
 
 
 def _emulated(made: TileOperator, inputs: Mapping[str, Array]) -> dict[str, Array] | None:
-    """Return the outputs of the chosen kernel in the emulator; None where a library is called."""
+    """Return what the chosen kernel writes in the emulator; None where a library is called."""
     kernel, time_limit = cpu.emulated_kernel(made)
     if kernel is None:
         return None
     done = emulate(kernel, inputs, time_limit=time_limit)
     cpu.check_run(made.operator, done)
-    return {o.name: done.outputs[o.name] for o in _outputs(made)}
+    return {o.name: done.outputs[o.name] for o in made.operands() if o.role != "input"}
 
 
 def _stored(operand: Operand, tensor: Any) -> Array:

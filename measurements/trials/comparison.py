@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from search_spaces.arrays import Array, FloatArray
+from search_spaces.arrays import Array, BoolArray, FloatArray
 from search_spaces.hardware.dtypes import DType
 from search_spaces.operators.problem import Problem
 
@@ -62,7 +62,7 @@ def check(
         reference, tolerance = problem.expected(inputs)
     reference = problem.reference(inputs) if reference is None else reference
     tolerance = problem.tolerance(inputs) if tolerance is None else tolerance
-    worst = 0.0
+    worst, kept = 0.0, problem.kept(inputs)
     for operand in problem.operands():
         if operand.role not in ("output", "inout"):
             continue
@@ -80,8 +80,27 @@ def check(
         )  # fmt: skip
         if not result.ok:
             return result
+        if operand.name in kept and (
+            changed := _changed(operand.name, found, inputs[operand.name], kept[operand.name])
+        ):
+            return Check(False, math.inf, changed)
         worst = max(worst, result.worst)
     return Check(True, worst)
+
+
+def _changed(name: str, found: Array, before: Array, kept: BoolArray) -> str:
+    """Return which element of ``kept`` has other bits than before, "" for none: NaN and zeros have several."""
+    bits = np.dtype(f"u{found.dtype.itemsize}")
+    one, other = (np.ascontiguousarray(a).reshape(found.shape).view(bits) for a in (found, before))
+    wrong = (one != other) & kept
+    if not wrong.any():
+        return ""
+    at = np.unravel_index(int(wrong.argmax()), wrong.shape)
+    where = [int(i) for i in at]
+    return (
+        f"{name}{where} has the bits {int(one[at]):#x}, should keep {int(other[at]):#x}; {int(wrong.sum())} of "
+        f"{found.size} elements are wrong"
+    )
 
 
 def compare(

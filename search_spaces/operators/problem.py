@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from search_spaces.arrays import Array, FloatArray
+from search_spaces.arrays import Array, BoolArray, FloatArray
 from search_spaces.hardware.dtype_names import canonical
 from search_spaces.hardware.dtypes import DType
 from search_spaces.launches.operand import Operand
@@ -131,6 +131,10 @@ class Problem(ABC):
             ``reference``.
         """
         return None
+
+    def kept(self, inputs: Mapping[str, Array]) -> Mapping[str, BoolArray]:
+        """Return, by the names of ``inout`` arrays, which of their elements must keep every bit that they had."""
+        return {}
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:

@@ -66,7 +66,7 @@ class TilePipeline(TileOperator):
         values, bounds, errors = dict[str, FloatArray](), dict[str, FloatArray](), dict[str, FloatArray]()
         for own in self.programs().values():
             made, unsure = interpret(own.least_trace() if least else own.usual_trace(), arrays, errors=errors)
-            for o in (o for o in own.operands() if o.role == "output"):
+            for o in (o for o in own.operands() if o.role != "input"):
                 values[o.name], bounds[o.name] = made[o.name], unsure[o.name]
                 held, errors[o.name] = rounded(o.dtype, (made[o.name], unsure[o.name]))
                 with np.errstate(all="ignore"):
@@ -81,7 +81,7 @@ class TilePipeline(TileOperator):
     def edge_cases(self, inputs: Mapping[str, Array], seed: int) -> Iterator[StressInputs]:
         from search_spaces.programs.language.edge_inputs import edge_inputs
 
-        outputs = [o.name for o in self.operands() if o.role == "output"]
+        outputs = [o.name for o in self.operands() if o.role != "input"]
 
         def expected(given: Mapping[str, Array]) -> list[tuple[FloatArray, FloatArray]]:
             found = [self.interpreted(given, least) for least in (False, True)]

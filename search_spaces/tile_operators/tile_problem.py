@@ -53,6 +53,7 @@ class TileOperator(Problem):
     Attributes:
         inputs: Names of the arrays that a call takes, in order.
         optional_inputs: Names of arrays that a call may take by keyword.
+        changed_inputs: Names of the inputs that a call changes in place: their operands are ``inout``.
         outputs: Number of arrays that a call gives.
         call_options: Keywords of a call with their defaults, which become fields of the problem.
         size_fields: Fields that a program knows as extents of its arrays alone. It gets all others as
@@ -63,6 +64,7 @@ class TileOperator(Problem):
 
     inputs: ClassVar[tuple[str, ...]]
     optional_inputs: ClassVar[tuple[str, ...]] = ()
+    changed_inputs: ClassVar[tuple[str, ...]] = ()
     outputs: ClassVar[int] = 1
     call_options: ClassVar[Mapping[str, Any]] = {}
     size_fields: ClassVar[tuple[str, ...]]
@@ -135,7 +137,7 @@ class TileOperator(Problem):
 
         interpreted, errors = self.interpreted(inputs)
         wanted, values, bounds, alike = self.reference(inputs), {}, {}, True
-        for o in (o for o in self.operands() if o.role == "output"):
+        for o in (o for o in self.operands() if o.role != "input"):
             own, error = interpreted[o.name].reshape(o.shape), errors[o.name].reshape(o.shape)
             values[o.name], bounds[o.name] = rounded(o.dtype, (wanted[o.name], error))
             other, _ = rounded(o.dtype, (own, error))

@@ -68,6 +68,7 @@ EXAMPLES: dict[str, Callable[[TuneResult], Any]] = {
     "DecodeAttention": lambda _: autosched.DecodeAttention(batch=1, heads=2, kv_heads=1, entries=4),
     "GroupedMatmul": lambda _: autosched.GroupedMatmul(m=64, n=64, k=64, groups=4),
     "QkNormRope": lambda _: autosched.QkNormRope(tokens=8, heads=2),
+    "QkNormRopeAppend": lambda _: autosched.QkNormRopeAppend(tokens=8, heads=2, kv_heads=1),
     "QuantizedMatmul": lambda _: autosched.QuantizedMatmul(m=16, n=64, k=128),
     "RmsNormQuantize": lambda _: autosched.RmsNormQuantize(rows=8, columns=64),
     "RouterTopK": lambda _: autosched.RouterTopK(tokens=8, experts=64),

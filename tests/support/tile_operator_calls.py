@@ -15,6 +15,7 @@ from search_spaces.tile_operators.decode_attention import DecodeAttention
 from search_spaces.tile_operators.grouped_matmul import GroupedMatmul
 from search_spaces.tile_operators.linear_cross_entropy import LinearCrossEntropy, LinearCrossEntropyDlogits
 from search_spaces.tile_operators.qk_norm_rope import QkNormRope
+from search_spaces.tile_operators.qk_norm_rope_append import QkNormRopeAppend
 from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
 from search_spaces.tile_operators.rmsnorm_quantize import RmsNormQuantize
 from search_spaces.tile_operators.router_topk import RouterTopK
@@ -31,6 +32,7 @@ PROBLEMS: dict[str, TileOperator] = {
     "attention_backward": AttentionBackward(batch=2, heads=4, kv_heads=2, queries=9, keys=12, head_size=16, causal=1),
     "rmsnorm_quantize": RmsNormQuantize(3, 40, eps=1e-3),
     "qk_norm_rope": QkNormRope(3, 2, 16, length=9),
+    "qk_norm_rope_append": QkNormRopeAppend(3, 2, 1, 16, length=9),
     "router_topk": RouterTopK(4, 12, top=3),
     "cross_entropy": CrossEntropy(3, 40),
     "cross_entropy_backward": CrossEntropyBackward(3, 40),

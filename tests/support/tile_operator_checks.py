@@ -11,6 +11,7 @@ from dataclasses import fields
 import numpy as np
 
 from measurements.emulator import emulate
+from measurements.trials.comparison import check
 from search_spaces.arrays import Array
 from search_spaces.hardware.devices import device
 from search_spaces.launches.generated_kernel import GeneratedKernel
@@ -26,16 +27,7 @@ def outcome(problem: TileOperator, kernel: GeneratedKernel, inputs: Mapping[str,
     run = emulate(kernel, inputs, time_limit=60.0)
     if run.status != "ok":
         return str(run.status)
-    wanted, bounds = problem.expected(inputs)
-    for o in problem.operands():
-        if o.role == "output":
-            found = o.dtype.load(run.outputs[o.name]).reshape(o.shape)
-            values = wanted[o.name]
-            with np.errstate(invalid="ignore"):
-                near = np.abs(found - values) <= bounds[o.name]
-            if not np.all(near | (found == values) | (np.isnan(found) & np.isnan(values))):
-                return "wrong"
-    return "ok"
+    return "ok" if check(problem, inputs, run.outputs).ok else "wrong"
 
 
 def sampled(problem: TileOperator, gpu: str, count: int, seed: int = 1) -> list[Schedule]:
@@ -63,7 +55,13 @@ def interpreted(problem: TileOperator, seed: int) -> bool:
     inputs = problem.random_inputs(seed)
     wanted = problem.reference(inputs)
     values, bounds = problem.interpreted(inputs)
-    return all(np.all(np.abs(values[n].reshape(v.shape) - v) <= bounds[n].reshape(v.shape)) for n, v in wanted.items())
+    for name, value in wanted.items():
+        found, bound = values[name].reshape(value.shape), bounds[name].reshape(value.shape)
+        with np.errstate(invalid="ignore"):
+            near = np.abs(found - value) <= bound
+        if not np.all(near | (np.isnan(found) & np.isnan(value))):
+            return False
+    return True
 
 
 def planted(problem: TileOperator, old: str, new: str) -> TileOperator:

@@ -312,9 +312,9 @@ def rounded(type_: DType, value: Bounded) -> Bounded:
     values, bounds = value
     if type_ == F32 or not type_.is_float:
         return value
-    largest = np.abs(values) + bounds
-    least = np.maximum(np.abs(values) - bounds, 0.0)  # the smallest magnitude in any kernel
     with np.errstate(over="ignore", invalid="ignore"):
+        largest = np.abs(values) + bounds
+        least = np.maximum(np.abs(values) - bounds, 0.0)  # the smallest magnitude in any kernel
         nearest = type_.load(type_.store(least))
     beyond = ~np.isfinite(nearest) & np.isfinite(least) & np.isfinite(values)
     with_rounding = bounds + type_.unit_roundoff * largest + SMALLEST[type_.name]

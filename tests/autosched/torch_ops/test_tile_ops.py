@@ -16,11 +16,15 @@ from autosched.torch import tile_ops  # noqa: E402
 from autosched.torch.cpu import _stack  # noqa: E402
 from search_spaces.catalogue import TILE_PROBLEMS  # noqa: E402
 from search_spaces.tile_operators.grouped_matmul import GroupedMatmul  # noqa: E402
+from search_spaces.tile_operators.qk_norm_rope_append import QkNormRopeAppend  # noqa: E402
 from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul  # noqa: E402
 
 CASES = PROBLEMS | {
     "grouped_matmul of e4m3": GroupedMatmul(m=40, n=16, k=160, groups=3, tokens=10, dtype="e4m3", w_order="col"),
     "quantized_matmul of nvf4": QuantizedMatmul(m=3, n=24, k=128, weights="nvf4", group=16, dtype="bf16"),
+    "qk_norm_rope_append with a block table": QkNormRopeAppend(
+        5, 2, 1, 16, sequences=2, entries=2, cache="e4m3", dtype="f16", length=40
+    ),
     "quantized_matmul, packed": QuantizedMatmul(m=3, n=24, k=128, layout="fragments"),
 }
 

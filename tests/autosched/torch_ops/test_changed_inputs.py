@@ -1,0 +1,74 @@
+"""Operators of torch that change tensors in place: results, schema, ``torch.compile``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'autosched[torch]'")
+
+from tile_operator_calls import called, tensor  # noqa: E402
+
+import autosched  # noqa: E402
+import autosched.torch  # noqa: E402
+from search_spaces.catalogue import TILE_PROBLEMS  # noqa: E402
+from search_spaces.tile_operators.qk_norm_rope_append import QkNormRopeAppend  # noqa: E402
+
+PROBLEM = QkNormRopeAppend(5, 2, 1, 16, length=40, pages=2)
+
+
+def test_the_schema_says_which() -> None:
+    for problem in TILE_PROBLEMS:
+        schema = getattr(torch.ops.autosched, problem.operator).default._schema
+        marked = [a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+        assert marked == list(problem.changed_inputs) and schema.is_mutable == bool(marked)
+
+
+def appended(*arguments: Any, **named: Any) -> tuple[Any, Any, Any]:
+    """Two calls, and what both leave: the second one stores nothing."""
+    qkv, positions, table, k, v = arguments
+    q = torch.ops.autosched.qk_norm_rope_append(qkv, positions, table, k, v, **named)
+    again = {**named, "slots": torch.full_like(named["slots"], -1)}
+    return q + torch.ops.autosched.qk_norm_rope_append(qkv, positions, table, k, v, **again), k * 1, v * 1
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_caches_are_changed_in_place(compiled: bool) -> None:
+    arguments, named = called(PROBLEM)
+    inputs = PROBLEM.random_inputs(1)
+    wanted = PROBLEM.reference(inputs)
+    function = torch.compile(appended, backend="aot_eager", fullgraph=True) if compiled else appended
+    q, *caches = function(*arguments, **named)
+    of = {name: PROBLEM.operand(name) for name in ("out", "k", "v")}
+    stored = {name: tensor(of[name], of[name].dtype.store(wanted[name])) for name in of}
+    assert torch.equal(q, stored["out"] * 2)
+    for name, given, cache in zip("kv", arguments[3:], caches, strict=True):
+        assert torch.equal(given, stored[name]) and torch.equal(cache, stored[name])
+        assert not torch.equal(given, tensor(of[name], inputs[name]))
+
+
+def test_the_chosen_kernel_in_the_emulator(tmp_path: Path) -> None:
+    database = tmp_path / "best.db"
+    autosched.tune(PROBLEM, device="h100", effort="model", database=database, progress=None)
+    arguments, named = called(PROBLEM)
+    same, _ = called(PROBLEM)
+    wanted = torch.ops.autosched.qk_norm_rope_append(*same, **named)
+    with autosched.torch.emulated(database, "h100"):
+        found = torch.ops.autosched.qk_norm_rope_append(*arguments, **named)
+    for one, other in zip((found, *arguments[3:]), (wanted, *same[3:]), strict=True):
+        torch.testing.assert_close(one, other, atol=0.05, rtol=0.02)
+
+
+def test_arrays_that_do_not_fit_together() -> None:
+    arguments, named = called(PROBLEM)
+    operator = torch.ops.autosched.qk_norm_rope_append
+    slots = named.pop("slots")
+    for wrong in ({}, {"slots": slots, "sequence": slots}, {"sequence": slots}):
+        with pytest.raises(ValueError, match="slots"):
+            operator(*arguments, **named, **wrong)
+    with pytest.raises(ValueError, match="q_weight"):
+        operator(*arguments, slots=slots, q_weight=named["q_weight"])
+    with pytest.raises(ValueError, match="k_scale"):
+        operator(*arguments, **named, slots=slots, k_scale=torch.ones(1))

@@ -38,6 +38,8 @@ class Emulated:
         done = emulate(self.kernels[problem], given, time_limit=60.0)
         if not done.ok:
             raise SystemExit(f"{problem.operator}: {done.status} {done.reason}")
+        for name in getattr(problem, "changed_inputs", ()):
+            inputs[name][...] = done.outputs[name]
         return done.outputs["out"]
 
     def rmsnorm(self, x, weight):
@@ -47,9 +49,10 @@ class Emulated:
         problem = autosched.Matmul(m=len(a), k=a.shape[1], n=b.shape[1], a="f16")
         return self.run(problem, a=a, b=b).reshape(len(a), -1)
 
-    def rope(self, x, positions, table):
-        problem = autosched.QkNormRope(*x.shape, length=len(table), norm=0, dtype="f16")
-        return self.run(problem, x=x, positions=positions, table=table)
+    def append(self, qkv, positions, table, k, v, slots):
+        sizes = {"heads": HEADS, "kv_heads": KV_HEADS, "head_size": SIZE, "page": PAGE, "pages": len(k)}
+        problem = autosched.QkNormRopeAppend(len(qkv), **sizes, length=len(table), norm=0, dtype="f16")
+        return self.run(problem, qkv=qkv, positions=positions, table=table, k=k, v=v, slots=slots)
 
     def attention(self, q, k, v, offsets):
         sizes = {"batch": len(offsets) - 1, "heads": q.shape[1], "kv_heads": k.shape[1], "queries": len(q)}
@@ -77,43 +80,36 @@ class Torch:
         of = torch.ops.autosched
         self.cat, self.matmul, self.decode_attention = torch.cat, of.matmul, of.decode_attention
         self.rmsnorm = lambda x, weight: of.rmsnorm(x, weight, EPS)
-        self.rope = of.qk_norm_rope
+        self.append = lambda *arrays: of.qk_norm_rope_append(*arrays[:5], slots=arrays[5])
         self.attention = lambda q, k, v, offsets: of.attention(q, k, v, offsets, causal=True)
         self.gated = lambda x, w, ends: of.grouped_matmul(x, w, ends, activation="silu_up")
 
 
-def block(ops, weights, x, positions, ends, table, cache):
-    """The block on rows of x: without ``cache`` a prompt, else one position of a sequence whose cache is given."""
+def block(ops, weights, x, positions, slots, ends, table, cache):
+    """The block on rows of x, a prompt or one position more; their keys and values are appended to the cache."""
+    keys, values, pages, lengths = cache
     qkv = ops.matmul(ops.rmsnorm(x, weights["norm_1"]), weights["qkv"]).reshape(len(x), -1, SIZE)
-    turned = ops.rope(qkv[:, : HEADS + KV_HEADS] + 0, positions, table)
-    q, k, v = turned[:, :HEADS] + 0, turned[:, HEADS:] + 0, qkv[:, HEADS + KV_HEADS :] + 0
-    if cache is None:
+    q = ops.append(qkv, positions, table, keys, values, slots)
+    if len(x) > 1:
+        k, v = (stored.reshape(-1, KV_HEADS, SIZE)[slots] for stored in (keys, values))
         mixed = ops.attention(q, k, v, ends)
     else:
-        keys, values, pages, lengths = cache
-        for stored, new in ((keys, k), (values, v)):
-            stored[pages[0][positions // PAGE], positions % PAGE] = new
         mixed = ops.decode_attention(q.reshape(1, 1, HEADS, SIZE), keys, values, pages, lengths)
     x = x + ops.matmul(mixed.reshape(len(x), -1), weights["out"])
     hidden = ops.gated(ops.rmsnorm(x, weights["norm_2"]), weights["gate_up"], ends)
-    return x + ops.matmul(hidden, weights["down"]), k, v
+    return x + ops.matmul(hidden, weights["down"])
 
 
 def run(ops, step, weights, x, table, steps, array):
     """Return the block's rows for the prompt, and for ``steps`` more positions, one after another."""
-    ends = [array(np.array([0, n], dtype=np.int32)) for n in (PROMPT, 1)]
-    places = np.arange(PROMPT, dtype=np.int32)
-    rows, k, v = step(ops, weights, x[:PROMPT], array(places), ends[0], table, None)
-    keys, values = (array(np.zeros((ENTRIES + 1, PAGE, KV_HEADS, SIZE), dtype=np.float16)) for _ in range(2))
-    pages = array(np.array([[2, 0]], dtype=np.int32))
-    for place in places:
-        at = int(pages[0, place // PAGE]), place % PAGE
-        keys[at], values[at] = k[place], v[place]
-    found = [rows]
-    for place in range(PROMPT, PROMPT + steps):
-        at, lengths = (array(np.array([n], dtype=np.int32)) for n in (place, place + 1))
-        row, _, _ = step(ops, weights, x[place : place + 1], at, ends[1], table, (keys, values, pages, lengths))
-        found.append(row)
+    caches = [array(np.zeros((ENTRIES + 1, PAGE, KV_HEADS, SIZE), dtype=np.float16)) for _ in range(2)]
+    pages, found = np.array([[2, 0]], dtype=np.int32), []
+    for first, end in [(0, PROMPT), *((n, n + 1) for n in range(PROMPT, PROMPT + steps))]:
+        positions = np.arange(first, end, dtype=np.int32)
+        slots = pages[0, positions // PAGE] * PAGE + positions % PAGE
+        ends, lengths = np.array([0, end - first], dtype=np.int32), np.array([end], dtype=np.int32)
+        numbers = map(array, (positions, slots, ends))
+        found.append(step(ops, weights, x[first:end], *numbers, table, (*caches, array(pages), array(lengths))))
     return np.asarray(ops.cat(found))
 
 

@@ -93,7 +93,11 @@ class Beside:
         return dataclasses.replace(kernel, arguments=tuple(map(of_operator, kernel.arguments)), then=then)
 
     def _counts(self, problem: Problem, config: Config, device: Device) -> Any:
-        return counts(self._own(problem), config, device)
+        """Return the program's counts; the operator says how many bytes of its arrays are moved at least."""
+        own = self._own(problem)
+        found = counts(own, config, device)
+        left_out = own.min_bytes - problem.min_bytes
+        return dataclasses.replace(found, dram_bytes=found.dram_bytes - left_out) if left_out else found
 
     def _why_not(self, problem: Problem, device: Device) -> str | None:
         found = self.problem(problem)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.cost_model.language_models import Estimated, problems
+from benchmarks.cost_model.language_models import PUBLISHED, Estimated, problems
 from measurements.compiler.disassembly import SassInstruction
 from search_spaces.catalogue import problem_from_json, templates_for
 from search_spaces.hardware.devices import device
@@ -10,7 +10,7 @@ from search_spaces.hardware.devices import device
 
 def test_problems_have_kernels_and_keep_their_options() -> None:
     listed = problems()
-    assert len(listed) > 20
+    assert len(listed) > 30 and set(PUBLISHED) <= set(listed)
     for problem in listed.values():
         assert problem_from_json(problem.to_json()) == problem
     for name in ("nvf4, bf16, m 16, fragments", "64 experts, m 65536, e4m3"):

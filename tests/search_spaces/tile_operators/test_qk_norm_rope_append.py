@@ -8,7 +8,9 @@ from tile_operator_checks import interpreted, is_found, kernel_of, outcome, samp
 
 from measurements.trials.comparison import check
 from search_spaces.catalogue import problem_from_json
+from search_spaces.hardware.devices import device
 from search_spaces.tile_operators.qk_norm_rope_append import QkNormRopeAppend
+from search_spaces.tile_operators.tile_template import tile_template
 
 SLOTS, HEADS, TABLE = "slots", "heads outside, no norm", "block table, e4m3"
 CASES = {
@@ -128,7 +130,12 @@ def test_json(name: str) -> None:
 
 
 def test_bytes_are_those_of_the_tokens() -> None:
+    """The time model knows it, too: a larger cache takes no longer."""
     small, large = (QkNormRopeAppend(4, 8, 2, pages=pages) for pages in (2, 5000))
+    template, chip = tile_template(QkNormRopeAppend), device("h100")
+    (schedule,) = sampled(small, "h100", 1)
+    counts = [template.counts(p, template.config(p, schedule, chip), chip).dram_bytes for p in (small, large)]  # type: ignore[misc]
+    assert counts[0] == counts[1] >= small.min_bytes
     assert small.min_bytes == large.min_bytes == 2 * 4 * (12 + 2 + 2 + 8) * 128 + 4 * 4 * 128 + 2 * 4 * 4 + 2 * 2 * 128
 
 

@@ -13,14 +13,14 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from benchmarks.gpu.plan.torch_calls import LANGUAGE
 
 HOST = ("calls", "chain of 40 decode products", "chain of 20 decode layers, dependent and not")
 _ROUNDS, _CALLS = 30, 200
 _SECONDS = 0.3  # of each GPU time
-_COLD_BYTES = 120 << 20
 
 Call = Callable[[int], Any]
 
@@ -116,44 +116,9 @@ def dependent_chain() -> dict[str, float]:
     return found
 
 
-def attention(causal: bool, h: int, g: int, s: int, d: int) -> dict[str, float]:
-    """Return microseconds of torch's attention."""
-    import torch
-    from torch.nn.functional import scaled_dot_product_attention
-
-    copies = max(1, _COLD_BYTES // (4 * h * s * d))
-    arrays = [
-        [torch.randn(1, heads, s, d, device="cuda", dtype=torch.float16) for heads in (h, g, g)] for _ in range(copies)
-    ]
-    return {
-        "torch": _microseconds(
-            lambda i: scaled_dot_product_attention(
-                arrays[i][0], arrays[i][1], arrays[i][2], is_causal=causal, enable_gqa=True
-            ),
-            copies,
-        )
-    }
-
-
-def int4_matmul(m: int, k: int, half: int, n: int, groups: int) -> dict[str, float]:
-    """Return microseconds of torch's product by int4 weights; ``half`` is half of k."""
-    import torch
-
-    copies = max(1, _COLD_BYTES // (half * n))
-    x = torch.randn(m, k, device="cuda", dtype=torch.bfloat16)
-    packed = [
-        torch._convert_weight_to_int4pack(torch.randint(0, 255, (n, half), device="cuda", dtype=torch.uint8), 8)
-        for _ in range(copies)
-    ]
-    scales = torch.rand(groups, n, 2, device="cuda", dtype=torch.bfloat16)
-    return {"torch": _microseconds(lambda i: torch._weight_int4pack_mm(x, packed[i], k // groups, scales), copies)}
-
-
-LANGUAGE: dict[str, Callable[..., dict[str, float]]] = {
-    "causal_attention": partial(attention, True),
-    "full_attention": partial(attention, False),
-    "int4_matmul": int4_matmul,
-}
+def _torch_time(name: str, problem: Mapping[str, Any]) -> dict[str, float]:
+    call, copies = LANGUAGE[name](**{key: value for key, value in problem.items() if key != "operator"})
+    return {"torch": _microseconds(call, copies)}
 
 
 def _microseconds(call: Call, copies: int) -> float:
@@ -176,15 +141,15 @@ def _microseconds(call: Call, copies: int) -> float:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print a line for each key that is given; a key of "language" is a call and its sizes, as JSON."""
+    """Print a line for each key that is given; a key of "language" is a call and its problem, as JSON."""
     part, *keys = arguments
     for key in keys:
         try:
             if part == "host":
                 found = dict(zip(HOST, (host_calls, decode_chain, dependent_chain), strict=True))[key]()
             else:
-                name, sizes = json.loads(key)
-                found = LANGUAGE[name](**sizes)
+                name, problem = json.loads(key)
+                found = _torch_time(name, problem)
             row: dict[str, Any] = {"microseconds": found}
         except Exception as error:  # whatever torch or the driver raises says why there is no time
             row = {"reason": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}

@@ -119,11 +119,13 @@ def _language(results: Results) -> list[str]:
     rows = results.of("language")
     if not rows:
         return []
-    lines = ["| program | autosched | torch | ratio |", "|---|---:|---:|---:|"]
+    lines = ["| operator | autosched | torch | ratio | torch computes |", "|---|---:|---:|---:|---|"]
     for key, row in rows.items():
         ours, torch = row["ours"]["autosched"], row.get("microseconds", {}).get("torch")
         cells = [f"{t:.2f} us" if t else "" for t in (ours, torch)]
-        lines.append(f"| {key} | {' | '.join(cells)} | {f'{ours / torch:.3f}' if ours and torch else ''} |")
+        ratio = f"{ours / torch:.3f}" if ours and torch else ""
+        told = "; ".join(row[name] for name in ("torch_computes", "reason") if name in row)
+        lines.append(f"| {key} | {' | '.join(cells)} | {ratio} | {told} |")
     return lines
 
 

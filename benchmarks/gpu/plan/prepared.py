@@ -13,32 +13,27 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from autosched.programs.loading import register_place
 from autosched.samplers.base import spread_out
 from autosched.samplers.first_choices.descent import descended, starting_points
 from autosched.version import VERSION
-from benchmarks.gpu.plan.problems import FINALS, LANGUAGE, PROBLEMS, SUSTAINED, YARDSTICKS, OfLanguageModels
+from benchmarks.gpu.plan.problems import FINALS, LANGUAGE, PROBLEMS, SUSTAINED, YARDSTICKS, NextToTorch
 from benchmarks.gpu.table import short_name
 from cost_models.estimates import AnalyticEstimates
 from measurements.compiler.pool import Compiled, CompilePool
 from measurements.compiler.prepared import PreparedCubins
 from measurements.files.bounded import read_json
 from measurements.runners.cuda import check_kernels
-from search_spaces.catalogue import operator, problem_from_json, template, templates_for
+from search_spaces.catalogue import problem_from_json, template, templates_for
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_of
 from search_spaces.operators.problem import Problem
-from search_spaces.programs.beside import Beside
-from search_spaces.programs.builder import Program
 from search_spaces.spaces.schedule import Schedule
 
-ROOT = Path(__file__).resolve().parents[3]
 PER_PROBLEM = 30
 _BEST, _VARIATIONS = 12, 6  # of them; the others are random
 _RANDOM_WITHIN = 1.5  # of the best guess
@@ -104,7 +99,7 @@ def prepare(
     say: Say,
     *,
     problems: Sequence[Problem] = (*PROBLEMS, *YARDSTICKS, SUSTAINED),
-    language: Sequence[OfLanguageModels] = LANGUAGE,
+    language: Sequence[NextToTorch] = LANGUAGE,
     per_problem: int = PER_PROBLEM,
 ) -> None:
     """Choose and compile schedules of each problem, and write the folder.
@@ -122,16 +117,16 @@ def prepare(
         raise ValueError(f"the checking kernels do not compile: {checks.reason}")
     items: list[dict[str, Any]] = []
     keys = [cache.key(check_kernels.KERNEL, device.arch, pool.options(check_kernels.KERNEL), pool.toolchain)]
-    programs = {program_problem(each): each.place for each in language}
-    everything = list(dict.fromkeys([*problems, *programs]))
+    wide = {*PROBLEMS, *(each.problem for each in language)}
+    everything = list(dict.fromkeys([*problems, *(each.problem for each in language)]))
     for i, problem in enumerate(everything):
-        schedules = choose(problem, device, per_problem if problem in PROBLEMS or problem in programs else 1)
+        schedules = choose(problem, device, per_problem if problem in wide else 1)
         kernels = [template(s.template).kernel(problem, s, device) for s in schedules]
         compiled = [future.result() for future in [pool.submit(kernel, device.arch) for kernel in kernels]]
         kept = [j for j, each in enumerate(compiled) if isinstance(each, Compiled)]
         keys += [cache.key(kernels[j], device.arch, pool.options(kernels[j]), pool.toolchain) for j in kept]
         rows = [{"template": schedules[j].template, "schedule": schedules[j].to_json()} for j in kept]
-        items.append({"problem": problem.to_json(), "program": programs.get(problem), "schedules": rows})
+        items.append({"problem": problem.to_json(), "schedules": rows})
         say(f"{i + 1} of {len(everything)}: {short_name(problem)}: {len(kept)} of {len(schedules)} schedules compiled")
     plan = {"autosched": VERSION, "device": device.name, "toolchain": pool.toolchain, "items": items}
     with zipfile.ZipFile(folder / "cubins.zip", "w", zipfile.ZIP_DEFLATED) as archive:
@@ -150,8 +145,6 @@ def load(folder: Path, unpacked: Path) -> Prepared:
         plan = read_json(folder / "plan.json", _MOST_BYTES)
         if plan["autosched"] != VERSION:
             raise ValueError(f"it was prepared by autosched {plan['autosched']}, and this is {VERSION}")
-        for place in dict.fromkeys(item["program"] for item in plan["items"] if item["program"]):
-            _registered(place)
         schedules = {
             problem_from_json(item["problem"]): tuple(
                 Schedule.from_json(row["template"], row["schedule"]) for row in item["schedules"]
@@ -163,17 +156,6 @@ def load(folder: Path, unpacked: Path) -> Prepared:
         return Prepared(device_of(plan["device"]), schedules, PreparedCubins(unpacked, str(plan["toolchain"])), folder)
     except (OSError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise ValueError(f"{folder} holds no plan ({error}): make one with --prepare") from error
-
-
-def program_problem(entry: OfLanguageModels) -> Problem:
-    """Return the problem of a tile program at its sizes. Raises ValueError for a program that does not load."""
-    return operator(_registered(entry.place).name).make(**dict(entry.sizes))
-
-
-@cache
-def _registered(place: str) -> Program | Beside:
-    """Register a program of this repository once: problems of programs that were loaded twice differ."""
-    return register_place(str(ROOT / place))
 
 
 def finals(prepared: Prepared) -> list[Problem]:

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from autosched.reporting.formatting import one_line
 from search_spaces.operators.copy import Copy
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
 from search_spaces.operators.transpose import Transpose
+from search_spaces.tile_operators.attention import Attention
+from search_spaces.tile_operators.attention_backward import AttentionBackward
+from search_spaces.tile_operators.cross_entropy import CrossEntropy, CrossEntropyBackward
+from search_spaces.tile_operators.decode_attention import DecodeAttention
+from search_spaces.tile_operators.grouped_matmul import GroupedMatmul
+from search_spaces.tile_operators.linear_cross_entropy import LinearCrossEntropy, LinearCrossEntropyDlogits
+from search_spaces.tile_operators.qk_norm_rope import QkNormRope
+from search_spaces.tile_operators.qk_norm_rope_append import QkNormRopeAppend
+from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
+from search_spaces.tile_operators.rmsnorm_quantize import RmsNormQuantize
+from search_spaces.tile_operators.router_topk import RouterTopK
 
 # (m, n, k) of layers that multiply by weights stored as (outputs, inputs), sizes as the models publish them.
 _LAYERS = (
@@ -86,39 +98,65 @@ SUSTAINED: Problem = Matmul(m=8192, n=8192, k=8192, a="bf16")
 
 
 @dataclass(frozen=True)
-class OfLanguageModels:
-    """A tile program at one size, and what torch computes it by.
+class NextToTorch:
+    """An operator of language models, and what torch computes it by.
 
     Attributes:
-        place: The program, FILE:NAME relative to the repository.
-        sizes: Its sizes.
-        torch_call: A key of ``device_child.LANGUAGE``.
+        problem: The operator.
+        torch_call: A key of ``device_child.LANGUAGE``; "" where torch has nothing like it.
+        torch_computes: What torch's call does, or does otherwise; without a call, what torch lacks.
     """
 
-    place: str
-    sizes: tuple[tuple[str, int], ...]
+    problem: Problem
     torch_call: str
+    torch_computes: str
 
     @property
     def key(self) -> str:
-        return f"{self.place.rpartition(':')[2]} {' '.join(f'{name}={size}' for name, size in self.sizes)}"
+        return one_line(self.problem)
 
 
-_ATTENTION = ((8, 2, 2048, 128), (32, 8, 2048, 128), (32, 8, 8192, 128), (16, 16, 4096, 64))
+def _attention(heads: int, kv_heads: int, positions: int, size: int, causal: int = 1) -> NextToTorch:
+    problem = Attention(
+        batch=1, heads=heads, kv_heads=kv_heads, queries=positions, head_size=size, causal=causal, dtype="f16"
+    )
+    return NextToTorch(problem, "attention", "scaled_dot_product_attention")
 
-LANGUAGE: tuple[OfLanguageModels, ...] = (
-    *(
-        OfLanguageModels(f"examples/programs/attention.py:{name}", (("h", h), ("g", g), ("s", s), ("d", d)), name)
-        for name in ("causal_attention", "full_attention")
-        for h, g, s, d in _ATTENTION[: 4 if name == "causal_attention" else 2]
+
+_HEADS = {"heads": 32, "kv_heads": 8}
+_DECODE = {"batch": 4, **_HEADS, "entries": 32, "page": 64}
+_LOSS = {"rows": 2048, "columns": 32000}
+_LINEAR = {"rows": 1024, "columns": 32000, "k": 2048}
+_WEIGHTS = {"n": 6144, "k": 4096, "dtype": "bf16", "layout": "fragments"}
+_UNPAGED = "scaled_dot_product_attention of contiguous keys: torch has no paged cache"
+
+LANGUAGE: tuple[NextToTorch, ...] = (
+    *(_attention(*shape) for shape in ((8, 2, 2048, 128), (32, 8, 2048, 128), (16, 16, 4096, 64))),
+    *(_attention(*shape, causal=0) for shape in ((8, 2, 2048, 128), (32, 8, 2048, 128))),
+    NextToTorch(DecodeAttention(**_DECODE), "decode_attention", _UNPAGED),
+    NextToTorch(DecodeAttention(**_DECODE, cache="e4m3"), "", "no attention over a cache of e4m3"),
+    *(NextToTorch(QuantizedMatmul(m=m, group=128, **_WEIGHTS), "int4_matmul", "_weight_int4pack_mm") for m in (16, 64)),
+    NextToTorch(QuantizedMatmul(m=16, weights="int8", **_WEIGHTS), "int8_matmul", "_weight_int8pack_mm"),
+    NextToTorch(GroupedMatmul(m=4096, n=1024, k=2048, groups=16), "grouped_matmul", "grouped_mm"),
+    NextToTorch(
+        GroupedMatmul(m=4096, n=1024, k=2048, groups=16, dtype="e4m3", w_order="col"),
+        "", "no grouped product with scales of blocks",
     ),
-    *(
-        OfLanguageModels(
-            "examples/programs/int4_matmul.py:int4_matmul",
-            (("m", m), ("k", 4096), ("half", 2048), ("n", 6144), ("groups", 32)),
-            "int4_matmul",
-        )
-        for m in (16, 64)
+    NextToTorch(
+        Matmul(m=4096, n=6144, k=4096, a="e4m3", order_b="col", scale="row_column", out="bf16"),
+        "scaled_matmul", "_scaled_mm",
     ),
-)
-"""Measured beside torch's scaled_dot_product_attention and _weight_int4pack_mm."""
+    NextToTorch(RmsNorm(4096, 8192, "bf16"), "rms_norm", "rms_norm"),
+    NextToTorch(RmsNormQuantize(4096, 4096), "residual_rms_norm", "an addition and rms_norm: nothing is quantised"),
+    NextToTorch(CrossEntropy(**_LOSS), "cross_entropy", "cross_entropy"),
+    NextToTorch(CrossEntropyBackward(**_LOSS), "cross_entropy_backward", "the gradient of cross_entropy"),
+    NextToTorch(LinearCrossEntropy(**_LINEAR), "linear_cross_entropy",
+                "linear_cross_entropy, or before torch 2.13 a product and cross_entropy"),
+    NextToTorch(LinearCrossEntropyDlogits(**_LINEAR), "", "no function for these gradients alone"),
+    NextToTorch(AttentionBackward(batch=1, heads=8, kv_heads=8, queries=1024, causal=1), "attention_backward",
+                "the gradient of scaled_dot_product_attention"),
+    NextToTorch(RouterTopK(4096, 128, top=8), "router_topk", "topk and softmax"),
+    NextToTorch(QkNormRope(1024, 32), "", "no rotary positions"),
+    *(NextToTorch(QkNormRopeAppend(tokens, **_HEADS, page=64), "", "no paged cache") for tokens in (1, 1024)),
+)  # fmt: skip
+"""Measured next to torch, where torch has a function."""

@@ -190,8 +190,11 @@ def attention_backward(
     do: Any,
     out: Any = None,
     *,
+    offsets: Any = None,
+    slopes: Any = None,
     causal: bool = False,
     window: int = 0,
+    soft_cap: float = 0.0,
     scale: float = 0.0,
     database: Source | None = None,
 ) -> Any:
@@ -207,8 +210,11 @@ def attention_backward(
         lse: Its second result with ``log_sum_exp``: (batch, heads, queries) of f32.
         do: Gradient of ``o``.
         out: Arrays for the results. Default: new ones.
+        offsets: As of ``attention``; all arrays then have its packed shapes, and ``lse`` is (heads, total).
+        slopes: As of ``attention``.
         causal: As of ``attention``.
         window: As of ``attention``.
+        soft_cap: As of ``attention``.
         scale: As of ``attention``.
         database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
 
@@ -220,8 +226,8 @@ def attention_backward(
         ValueError: Arrays do not fit together, or are on several GPUs.
         NoSchedule: No kernel can compute this.
     """
-    arrays = {"q": q, "k": k, "v": v, "o": o, "lse": lse, "do": do}
-    options = {"causal": causal, "window": window, "scale": scale}
+    arrays = {"q": q, "k": k, "v": v, "o": o, "lse": lse, "do": do, "offsets": offsets, "slopes": slopes}
+    options = {"causal": causal, "window": window, "soft_cap": soft_cap, "scale": scale}
     return call_tile_operator(AttentionBackward, arrays, out, database, options)
 
 

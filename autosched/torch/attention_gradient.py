@@ -1,7 +1,7 @@
 """Gradients of ``torch.ops.autosched.attention``.
 
-The forward pass also returns the logarithms of the sums, from which ``attention_backward`` computes the gradients of
-queries, keys and values.
+The forward pass also returns the logarithms of the sums. From these ``attention_backward`` computes the gradients of
+queries, keys and values, and torch those of sinks.
 """
 
 from __future__ import annotations
@@ -21,13 +21,10 @@ _attention_with_sums = torch.ops.autosched.attention_with_sums
 _backward = torch.ops.autosched.attention_backward
 
 
-def why_no_gradient(tensors: Mapping[str, Any], options: Mapping[str, Any]) -> str | None:
+def why_no_gradient(tensors: Mapping[str, Any]) -> str | None:
     """Return why ``attention_backward`` does not compute the gradients of a call; None where it does."""
-    others = [name for name in Attention.optional_inputs if name in tensors]
-    others += [name for name, usual in Attention.call_options.items() if options[name] != usual]
-    without = [name for name in others if name not in AttentionBackward.call_options]
-    if without:
-        return f"attention with {' and '.join(without)} has no gradient: use it within torch.no_grad()"
+    if "slopes" in tensors and tensors["slopes"].requires_grad:
+        return "attention has no gradient for slopes: detach them"
     sizes = tensors["q"].shape[-1], tensors["v"].shape[-1]
     if sizes[0] != sizes[1] or sizes[0] > MOST_HEAD or sizes[0] % 16:
         return (
@@ -37,18 +34,25 @@ def why_no_gradient(tensors: Mapping[str, Any], options: Mapping[str, Any]) -> s
     return None
 
 
+def _of_sinks(sinks: Any, out: Any, sums: Any, gradient: Any, packed: bool) -> Any:
+    """Return the gradient of the sinks, each of which takes a share exp(sink - sum) of the weights of its head."""
+    of_result = (out.float() * gradient.float()).sum(-1)  # (batch, heads, queries), packed (queries, heads)
+    of_result = of_result.T if packed else of_result
+    share = torch.exp(sinks[:, None] - sums) * of_result
+    return -(share.sum(1) if packed else share.sum((0, 2)))
+
+
 class _DifferentiableAttention(torch.autograd.Function):  # type: ignore[misc]  # torch has no types here
     """Attention that keeps what its backward pass needs."""
 
     @staticmethod
     def forward(context: Any, options: dict[str, Any], names: tuple[str, ...], *tensors: Any) -> Any:
         given = dict(zip(names, tensors, strict=True))
-        context.reason, context.options = why_no_gradient(given, options), options
-        context.count = len(tensors)
+        context.reason, context.options, context.names = why_no_gradient(given), options, names
         if context.reason is not None:
             return _attention(**given, **options)
         out, sums = _attention_with_sums(**given, **options)
-        context.save_for_backward(*(given[name] for name in Attention.inputs), out, sums)
+        context.save_for_backward(*tensors, out, sums)
         return out
 
     @staticmethod
@@ -56,11 +60,18 @@ class _DifferentiableAttention(torch.autograd.Function):  # type: ignore[misc]  
     def backward(context: Any, gradient: Any) -> Any:
         if context.reason is not None:
             raise RuntimeError(context.reason)
-        options = {name: context.options[name] for name in AttentionBackward.call_options}
-        found = _backward(*context.saved_tensors, gradient.contiguous(), **options)
-        wanted = zip(found, context.needs_input_grad[2:], strict=False)
-        gradients = [one if needed else None for one, needed in wanted]
-        return (None, None, *gradients, *[None] * (context.count - len(gradients)))
+        *tensors, out, sums = context.saved_tensors
+        given, gradient = dict(zip(context.names, tensors, strict=True)), gradient.contiguous()
+        wanted = dict(zip(context.names, context.needs_input_grad[2:], strict=True))
+        found: dict[str, Any] = {}
+        if any(wanted[name] for name in Attention.inputs):
+            options = {name: context.options[name] for name in AttentionBackward.call_options}
+            more = {name: given[name] for name in AttentionBackward.optional_inputs if name in given}
+            inputs = [given[name] for name in Attention.inputs]
+            found = dict(zip(Attention.inputs, _backward(*inputs, out, sums, gradient, **more, **options), strict=True))
+        if wanted.get("sinks"):
+            found["sinks"] = _of_sinks(given["sinks"], out, sums, gradient, "offsets" in given)
+        return (None, None, *(found.get(name) if needed else None for name, needed in wanted.items()))
 
 
 def _with_gradient(*arguments: Any, **named: Any) -> Any:

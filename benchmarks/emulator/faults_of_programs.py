@@ -47,9 +47,9 @@ OF_PROGRAMS: tuple[Fault, ...] = (
     Fault("a warp releases a stage that wgmma reads", "orders", "attention", WHOLE, {"filled_by": "warp", "intrinsic": "wgmma_m64k16_bf16"}, BOXES,
           "body(place.tile, s);\n    if constexpr", "release(place.empty());\n    body(place.tile, s);\n    if constexpr"),
     Fault("gradients of keys see queries before them", "bounds", "attention_backward", AttentionBackward(batch=1, heads=4, kv_heads=2, queries=300, head_size=64, causal=1), {}, PROGRAM,
-          "seen = p.rows(j, bt) <= p.columns(i + behind, bs)", "seen = p.rows(j, bt) <= p.columns(i + behind + 1, bs)", device="a100"),
+          "before = p.rows(j, bt) <= p.columns(i + behind, bs)", "before = p.rows(j, bt) <= p.columns(i + behind + 1, bs)", device="a100"),
     Fault("gradients leave out the product of result and gradient", "values", "attention_backward", AttentionBackward(batch=1, heads=4, kv_heads=2, queries=300, head_size=64), {}, PROGRAM,
-          "slope = e * (change - of_result)\n        acc", "slope = e * change\n        acc", device="a100"),
+          "e * (change - of_result) if bend is None else e * (change - of_result) * bend\n        acc", "e * change\n        acc", device="a100"),
     # Decoding
     Fault("all sequences have the pages of the first", "indices", "decode_attention", DECODE, {}, PROGRAM,
           "p.window(table, (j // page, sequence)", "p.window(table, (j // page, 0)", device="a100"),

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from search_spaces.arrays import Array, FloatArray
-from search_spaces.hardware.dtypes import F32, FLOAT_DTYPES
+from search_spaces.arrays import Array, BoolArray, FloatArray
+from search_spaces.hardware.dtypes import F32, FLOAT_DTYPES, I32
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.input_cases import StressInputs
 from search_spaces.operators.problem import option
@@ -28,11 +28,12 @@ class AttentionBackward(TilePipeline):
 
     Arrays: q, o, do and dq (batch, heads, queries, head_size), k, v, dk and dv (batch, kv_heads, keys, head_size), all
     of ``dtype``; lse (batch, heads, queries) of f32. ``o`` and ``lse`` are the outputs of ``attention`` with
-    ``log_sum_exp``, and ``do`` is the gradient of ``o``. The other options are those of ``attention``.
+    ``log_sum_exp``, and ``do`` is the gradient of ``o``. The other arrays and options are those of ``attention``;
+    packed arrays have its packed shapes. Sinks are part of ``lse``.
 
     With p = exp(scores - lse) and ds = p (do v^T - rowsum(do o)), the gradients are dv = p^T do, dq = scale ds k and
-    dk = scale ds^T q; those of keys and values add up the query heads that share them. Each sum is added up by one
-    block, so that results are the same in every run.
+    dk = scale ds^T q; those of keys and values add up the query heads that share them. A soft cap multiplies ds by the
+    derivative of its tanh. Each sum is added up by one block, so that results are the same in every run.
 
     The tolerance is the interpreter's bound: p and ds are rounded to ``dtype`` before they are multiplied.
 
@@ -43,28 +44,33 @@ class AttentionBackward(TilePipeline):
     operator: ClassVar[str] = "attention_backward"
     summary: ClassVar[str] = "the gradients of attention by q, k and v"
     inputs: ClassVar[tuple[str, ...]] = ("q", "k", "v", "o", "lse", "do")
+    optional_inputs: ClassVar[tuple[str, ...]] = ("offsets", "slopes")
     outputs: ClassVar[int] = 3
-    call_options: ClassVar[Mapping[str, Any]] = {"causal": False, "window": 0, "scale": 0.0}
+    call_options: ClassVar[Mapping[str, Any]] = {"causal": False, "window": 0, "soft_cap": 0.0, "scale": 0.0}
     size_fields: ClassVar[tuple[str, ...]] = ("batch", "heads", "kv_heads", "queries", "keys", "head_size")
 
     batch: int = option("sequences")
     heads: int = option("query heads")
     kv_heads: int = option("heads of keys and values, which divide heads")
-    queries: int = option("queries of a sequence")
+    queries: int = option("queries of a sequence, or packed all of them")
     keys: int = option("keys of a sequence; by default as many as queries", 0)
     head_size: int = option("elements of a head", 128)
     dtype: str = option("type of all arrays but lse", "bf16", choices=TYPES)
+    packed: int = option("1 for sequences of any lengths, one behind another", 0)
     causal: int = option("1 to mask the keys behind a query", 0)
     window: int = option("keys that a query sees at most; 0 for all", 0)
+    soft_cap: float = option("largest size of a score; 0 for none", 0.0)
     scale: float = option("factor of q k^T; 0 for 1 / sqrt(head_size)", 0.0)
+    alibi: int = option("1 for slopes, which scores fall by with distance", 0)
 
     def __post_init__(self) -> None:
         self._take_types("dtype")
         self._take_sizes("keys", "window", least=0)
         object.__setattr__(self, "keys", self.keys or self.queries)
-        if self.causal not in (0, 1):
-            raise ValueError(f"causal must be 0 or 1, not {self.causal!r}")
-        object.__setattr__(self, "causal", int(self.causal))
+        for name in ("packed", "causal", "alibi"):
+            if getattr(self, name) not in (0, 1):
+                raise ValueError(f"{name} must be 0 or 1, not {getattr(self, name)!r}")
+            object.__setattr__(self, name, int(getattr(self, name)))
         self._take_extents("batch", "heads", "kv_heads", "queries", "keys", "head_size")
         if self.dtype not in TYPES:
             raise ValueError(f"dtype must be {' or '.join(TYPES)}, not {self.dtype!r}")
@@ -74,8 +80,12 @@ class AttentionBackward(TilePipeline):
             raise ValueError(
                 f"head_size must be a multiple of {HEAD_STEP} from {LEAST_HEAD} to {MOST_HEAD}, not {self.head_size}"
             )
+        if self.packed and self.keys != self.queries:
+            raise ValueError(f"keys must be as many as queries where sequences are packed, not {self.keys}")
         if self.window and not self.causal:
             raise ValueError("a window is of causal attention: set causal, too")
+        if not self.soft_cap >= 0.0:
+            raise ValueError(f"soft_cap must be at least 0, not {self.soft_cap}")
 
     @property
     def group(self) -> int:
@@ -87,21 +97,29 @@ class AttentionBackward(TilePipeline):
         """The problem whose gradients these are."""
         return Attention(
             batch=self.batch, heads=self.heads, kv_heads=self.kv_heads, queries=self.queries, keys=self.keys,
-            head_size=self.head_size, dtype=self.dtype, causal=self.causal, window=self.window, scale=self.scale,
-            log_sum_exp=1,
+            head_size=self.head_size, dtype=self.dtype, packed=self.packed, causal=self.causal, window=self.window,
+            soft_cap=self.soft_cap, scale=self.scale, alibi=self.alibi, log_sum_exp=1,
         )  # fmt: skip
 
     def operands(self) -> tuple[Operand, ...]:
         own = FLOAT_DTYPES[self.dtype]
-        of_queries = (self.batch, self.heads, self.queries, self.head_size)
-        of_keys = (self.batch, self.kv_heads, self.keys, self.head_size)
+        of_queries, of_keys, of_sums = (
+            (self.queries, self.heads, self.head_size), (self.keys, self.kv_heads, self.head_size),
+            (self.heads, self.queries),
+        )  # fmt: skip
+        if not self.packed:
+            of_queries = (self.batch, self.heads, self.queries, self.head_size)
+            of_keys = (self.batch, self.kv_heads, self.keys, self.head_size)
+            of_sums = of_queries[:3]
         return (
             Operand("q", "input", own, of_queries),
             Operand("k", "input", own, of_keys),
             Operand("v", "input", own, of_keys),
             Operand("o", "input", own, of_queries),
-            Operand("lse", "input", F32, of_queries[:3]),
+            Operand("lse", "input", F32, of_sums),
             Operand("do", "input", own, of_queries),
+            *([Operand("offsets", "input", I32, (self.batch + 1,))] if self.packed else []),
+            *([Operand("slopes", "input", F32, (self.heads,))] if self.alibi else []),
             Operand("dq", "output", own, of_queries),
             Operand("dk", "output", own, of_keys),
             Operand("dv", "output", own, of_keys),
@@ -109,13 +127,19 @@ class AttentionBackward(TilePipeline):
 
     @classmethod
     def of_arrays(cls, shapes: Mapping[str, tuple[int, ...]], types: Mapping[str, str], **options: Any) -> Self:
-        if any(len(shapes[name]) != 4 for name in ("q", "k")):
+        packed = "offsets" in shapes
+        if any(len(shapes[name]) != (3 if packed else 4) for name in ("q", "k")):
             raise ValueError(
-                f"attention_backward takes q and k (batch, heads, positions, size), not {shapes['q']} and {shapes['k']}"
+                "attention_backward takes q and k (batch, heads, positions, size), or with offsets (total, heads, "
+                f"size), not {shapes['q']} and {shapes['k']}"
             )
-        (batch, heads, queries, size), (kv_heads, keys) = shapes["q"], shapes["k"][1:3]
+        if packed:
+            batch, (queries, heads, size), (keys, kv_heads) = shapes["offsets"][0] - 1, shapes["q"], shapes["k"][:2]
+        else:
+            (batch, heads, queries, size), (kv_heads, keys) = shapes["q"], shapes["k"][1:3]
         return cls(
             batch=batch, heads=heads, kv_heads=kv_heads, queries=queries, keys=keys, head_size=size, dtype=types["q"],
+            packed=int(packed), alibi=int("slopes" in shapes),
             **{**options, "causal": int(options.get("causal", False))},
         )  # fmt: skip
 
@@ -127,20 +151,28 @@ class AttentionBackward(TilePipeline):
     def extents(self) -> Mapping[str, int]:
         return {
             "b": self.batch, "h": self.heads, "g": self.kv_heads, "s": self.queries, "t": self.keys,
-            "d": self.head_size,
+            "d": self.head_size, "ends": self.batch + 1, "wide_q": self.heads * self.head_size,
+            "wide_k": self.kv_heads * self.head_size,
         }  # fmt: skip
+
+    def options(self) -> Mapping[str, Any]:
+        """Packed heads lie side by side, so that the programs need their number and size."""
+        sizes = {"d": self.head_size, "h": self.heads, "g": self.kv_heads, "b": self.batch}
+        return {**super().options(), "sizes": tuple(sizes.items()) if self.packed else ()}
 
     def steps(self) -> tuple[ProgramStep, ...]:
         """Gradients of queries with ``delta``, the sums of do o along a head; then those of keys and values."""
-        queries, keys = "b h s d", "b g t d"
+        queries, keys, sums = ("s wide_q", "s wide_k", "h s") if self.packed else ("b h s d", "b g t d", "b h s")
         views = {
-            "q": queries, "k": keys, "v": keys, "o": queries, "lse": "b h s", "do": queries, "dq": queries,
-            "delta": "b h s", "dk": keys, "dv": keys,
+            "q": queries, "k": keys, "v": keys, "o": queries, "lse": sums, "do": queries, "dq": queries,
+            "delta": sums, "dk": keys, "dv": keys, "offsets": "ends", "slopes": "h",
         }  # fmt: skip
         own = {o.name: o for o in self.operands()}
         delta = Operand("delta", "output", F32, own["lse"].shape)
-        first = (*(own[n] for n in self.inputs), own["dq"], delta)
-        second = (*(own[n] for n in ("q", "k", "v", "lse", "do")), replace(delta, role="input"), own["dk"], own["dv"])
+        more = tuple(own[n] for n in self.optional_inputs if n in own)
+        first = (*(own[n] for n in self.inputs), *more, own["dq"], delta)
+        read = (*(own[n] for n in ("q", "k", "v", "lse", "do")), replace(delta, role="input"), *more)
+        second = (*read, own["dk"], own["dv"])
         return (
             ProgramStep("queries", _of_queries, first, {o.name: views[o.name] for o in first}),
             ProgramStep("keys", _of_keys, second, {o.name: views[o.name] for o in second}),
@@ -150,27 +182,48 @@ class AttentionBackward(TilePipeline):
         x = self.loaded(inputs)
         found = {o.name: np.zeros(o.shape) for o in self.operands() if o.role == "output"}
         scale = self.scale or self.head_size**-0.5
-        rows, columns = np.arange(self.queries)[:, None] + self.keys - self.queries, np.arange(self.keys)
-        seen = np.full((self.queries, self.keys), True)
-        if self.causal:
-            seen &= columns <= rows
-        if self.window:
-            seen &= columns > rows - self.window
+        ends = x["offsets"].astype(np.int64) if self.packed else None
         with np.errstate(all="ignore"):
             for b in range(self.batch):
                 for h in range(self.heads):
-                    at, own = (b, h), (b, h // self.group)
+                    g, sums = h // self.group, (b, h)
+                    at, own = (b, h), (b, g)
+                    if ends is not None:
+                        part = slice(int(ends[b]), int(ends[b + 1]))
+                        at, own, sums = (part, h), (part, g), (h, part)  # type: ignore[assignment]
                     q, k, v, o, do = x["q"][at], x["k"][own], x["v"][own], x["o"][at], x["do"][at]
-                    weights = np.where(seen, np.exp(q @ k.T * scale - x["lse"][at][:, None]), 0.0)
-                    slope = weights * (do @ v.T - (do * o).sum(axis=1, keepdims=True))
+                    z, bend = self._scores(q @ k.T * scale, x["slopes"][h] if self.alibi else 0.0)
+                    weights = np.where(self._seen(len(q), len(k)), np.exp(z - x["lse"][sums][:, None]), 0.0)
+                    slope = weights * (do @ v.T - (do * o).sum(axis=1, keepdims=True)) * bend
                     found["dq"][at] = slope @ k * scale
                     found["dk"][own] += slope.T @ q * scale
                     found["dv"][own] += weights.T @ do
         return found
 
+    def _seen(self, queries: int, keys: int) -> BoolArray:
+        """Return which keys each query of a sequence sees."""
+        rows, columns = np.arange(queries)[:, None] + keys - queries, np.arange(keys)
+        seen = np.full((queries, keys), True)
+        if self.causal:
+            seen &= columns <= rows
+        if self.window:
+            seen &= columns > rows - self.window
+        return seen
+
+    def _scores(self, z: FloatArray, slope: float) -> tuple[FloatArray, FloatArray | float]:
+        """Return scores as attention changes them, and the derivative of that."""
+        bend: FloatArray | float = 1.0
+        if self.soft_cap:
+            share = np.tanh(z / self.soft_cap)
+            z, bend = share * self.soft_cap, 1.0 - np.square(share)
+        if slope:
+            rows, columns = np.arange(z.shape[0])[:, None] + z.shape[1] - z.shape[0], np.arange(z.shape[1])
+            z = z + slope * (columns - rows)
+        return z, bend
+
     def random_inputs(self, seed: int) -> dict[str, Array]:
         """Return normal numbers, and of ``o`` and ``lse`` what attention gives for them."""
-        return self._with_results(super().random_inputs(seed))
+        return self._with_results({**super().random_inputs(seed), **self.forward.random_inputs(seed)})
 
     def _with_results(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Return the inputs with ``o`` and ``lse`` of their queries, keys and values."""
@@ -202,34 +255,104 @@ class AttentionBackward(TilePipeline):
         )
 
 
+@dataclass(frozen=True)
+class _Sequence:
+    """Where a block's sequence lies, for sequences of one length and for packed ones.
+
+    Attributes:
+        begin: Row of its first query and key.
+        at: Row of the block's first query or key.
+        last: Row behind its last key.
+        behind: How many keys are before the first query.
+        packed: Whether lengths are known on the device alone.
+    """
+
+    begin: Any
+    at: Any
+    last: Any
+    behind: int
+    packed: bool
+
+    @property
+    def below(self) -> dict[str, Any]:
+        """Return how far a block stores rows."""
+        return {"rows_below": self.last} if self.packed else {}
+
+
+def _sequence(p: Any, o: Any, sequence: Any, tile: Any, queries: int, keys: int, more: Mapping[str, Any]) -> _Sequence:
+    if not o.packed:
+        return _Sequence(0, tile, keys, keys - queries, False)
+    begin, end = (p.load_scalar(more["offsets"], sequence + at, high=queries, ordered=True) for at in (0, 1))
+    return _Sequence(begin, p.minimum(begin + tile, queries), end, 0, True)
+
+
+def _sizes(o: Any, q: Any, k: Any) -> tuple[int, int, int, int, int, int]:
+    """Return b, h, g, s, t and d."""
+    if o.packed:
+        sizes = dict(o.sizes)
+        return sizes["b"], sizes["h"], sizes["g"], q.shape[0], k.shape[0], sizes["d"]
+    (b, h, s, d), (_, g, t, _) = q.shape, k.shape
+    return b, h, g, s, t, d
+
+
+def _of_head(o: Any, array: Any, sequence: Any, head: Any, row: Any, d: int) -> tuple[Any, tuple[Any, Any]]:
+    """Return a head's matrix, and where a row of it begins."""
+    return (array, (row, head * d)) if o.packed else (array[sequence][head], (row, 0))
+
+
+def _exponents(p: Any, o: Any, scores: Any, d: int, distance: Any, slope: Any) -> tuple[Any, Any]:
+    """Return what powers of two are raised by, of products of queries and keys, and the derivative of a soft cap."""
+    scale, bend = o.scale or d**-0.5, None
+    if slope is None and not o.soft_cap:
+        return scores * (scale * LOG2_E), None
+    z = scores * scale
+    if o.soft_cap:
+        share = p.tanh(scores * (scale / o.soft_cap))
+        z, bend = share * o.soft_cap, 1.0 - share * share
+    if slope is not None:
+        z = z + distance.cast("f32") * slope
+    return z * LOG2_E, bend
+
+
 def _of_queries(p: Any, options: Any, /, **arrays: Any) -> None:
     """Write the program of dq and delta: a block has a tile of queries, and walks over keys."""
     q, k, v, o, lse, do, dq, delta = (arrays[n] for n in ("q", "k", "v", "o", "lse", "do", "dq", "delta"))
-    (b, h, s, d), (_, g, t, _) = q.shape, k.shape
-    behind, scale = t - s, options.scale or d**-0.5
+    b, h, g, s, t, d = _sizes(options, q, k)
     bm, bn = p.choose(bm=(64, 128), bn=(32, 64, 128))
-    sequence, head, i = p.blocks((b, h, s), (1, 1, bm))
-    group = head // (h // g)
-    query, gradient, result = (p.load(p.window(x[sequence][head], (i, 0), (bm, d))) for x in (q, do, o))
-    sums = p.load(p.window(lse[sequence], (i, head), (bm, 1), turned=True), padding=inf) * LOG2_E
+    sequence, head, tile = p.blocks((b, h, s), (1, 1, bm))
+    place = _sequence(p, options, sequence, tile, s, t, arrays)
+    group, i, behind = head // (h // g), place.at, place.behind
+
+    def of_queries(x: Any) -> Any:
+        return p.window(*_of_head(options, x, sequence, head, i, d), (bm, d))
+
+    query, gradient, result = (p.load(of_queries(x)) for x in (q, do, o))
+    of_sequence, of_delta = (lse, delta) if options.packed else (lse[sequence], delta[sequence])
+    sums = p.load(p.window(of_sequence, (i, head), (bm, 1), turned=True), padding=inf) * LOG2_E
     of_result = p.reduction("add", gradient.cast("f32") * result.cast("f32"), dim=1)
-    p.store(of_result, p.window(delta[sequence], (i, head), (bm, 1), turned=True))
+    p.store(of_result, p.window(of_delta, (i, head), (bm, 1), turned=True), **place.below)
+    slopes = p.load(p.window(arrays["slopes"], (0, head), (1, 1))) if options.alibi else None
     acc = p.state(p.zeros((bm, d)))
-    stop = p.minimum(t, i + (bm + behind)) if options.causal else t
-    first = p.maximum(i + (behind - options.window + 1), 0) // bn * bn if options.window else 0
+    stop = p.minimum(place.last, i + (bm + behind)) if options.causal else place.last
+    if options.packed:  # blocks behind the end of their sequence have none
+        stop = p.minimum(stop, place.begin + p.minimum(p.maximum(place.last - i, 0), 1) * s)
+    first = p.maximum(i + (behind - options.window + 1), 0) // bn * bn if options.window else place.begin
+    if options.packed and options.window:
+        first = p.maximum(place.begin, first)
     for j in p.steps(stop, bn, first=first):
-        keys, values = (p.load(p.window(x[sequence][group], (j, 0), (bn, d))) for x in (k, v))
+        keys, values = (p.load(p.window(*_of_head(options, x, sequence, group, j, d), (bn, d))) for x in (k, v))
         rows, columns = p.rows(i + behind, bm), p.columns(j, bn)
-        seen = columns < t
+        seen = columns < (p.columns(place.last, 1) if options.packed else t)
         if options.causal:
             seen = seen & (columns <= rows)
         if options.window:
             seen = seen & (columns > p.rows(i + (behind - options.window), bm))
         scores, change = p.mma(query, p.transpose(keys)), p.mma(gradient, p.transpose(values))
-        e = p.where(seen, p.exp2(scores * (scale * LOG2_E) - sums), 0.0)
-        slope = e * (change - of_result)
+        raised, bend = _exponents(p, options, scores, d, columns - rows, slopes)
+        e = p.where(seen, p.exp2(raised - sums), 0.0)
+        slope = e * (change - of_result) if bend is None else e * (change - of_result) * bend
         acc.set(p.mma(slope.cast(options.dtype), keys, acc))
-    p.store((acc * scale).cast(options.dtype), p.window(dq[sequence][head], (i, 0), (bm, d)))
+    p.store((acc * (options.scale or d**-0.5)).cast(options.dtype), of_queries(dq), **place.below)
 
 
 def _of_keys(p: Any, options: Any, /, **arrays: Any) -> None:
@@ -238,30 +361,45 @@ def _of_keys(p: Any, options: Any, /, **arrays: Any) -> None:
     Scores have a row for each key, so that sums over queries are products of what lies in registers.
     """
     q, k, v, lse, do, delta, dk, dv = (arrays[n] for n in ("q", "k", "v", "lse", "do", "delta", "dk", "dv"))
-    (b, h, s, d), (_, g, t, _) = q.shape, k.shape
-    group, behind, scale = h // g, t - s, options.scale or d**-0.5
+    b, h, g, s, t, d = _sizes(options, q, k)
+    group, scale = h // g, options.scale or d**-0.5
     bt, bs = p.choose(bt=(64, 128), bs=(32, 64, 128))
-    sequence, kv_head, j = p.blocks((b, g, t), (1, 1, bt))
-    keys, values = (p.load(p.window(x[sequence][kv_head], (j, 0), (bt, d))) for x in (k, v))
-    of_keys, of_values = p.state(p.zeros((bt, d))), p.state(p.zeros((bt, d)))
-    first = p.maximum(j - behind, 0) // bs if options.causal else 0
-    stop = -(-s // bs)
+    sequence, kv_head, tile = p.blocks((b, g, t), (1, 1, bt))
+    place = _sequence(p, options, sequence, tile, s, t, arrays)
+    begin, j, last, behind = place.begin, place.at, place.last, place.behind
+
+    def of_keys(x: Any) -> Any:
+        return p.window(*_of_head(options, x, sequence, kv_head, j, d), (bt, d))
+
+    keys, values = (p.load(of_keys(x)) for x in (k, v))
+    sum_of_keys, sum_of_values = p.state(p.zeros((bt, d))), p.state(p.zeros((bt, d)))
+    first = p.maximum(j - begin - behind, 0) // bs if options.causal else 0
+    stop = (p.maximum(last - begin, 0) + (bs - 1)) // bs if options.packed else -(-s // bs)
     if options.window:
-        stop = p.minimum(stop, p.maximum(j + (bt + options.window + bs - 2 - behind), 0) // bs)
+        stop = p.minimum(stop, p.maximum(j - begin + (bt + options.window + bs - 2 - behind), 0) // bs)
+    if options.packed:  # blocks behind the end of their sequence have none
+        stop = p.minimum(stop, p.minimum(p.maximum(last - j, 0), 1) * -(-s // bs))
     for turn in p.steps(stop * group, 1, first=first * group):
-        head, i = kv_head * group + turn % group, turn // group * bs
-        query, gradient = (p.load(p.window(x[sequence][head], (i, 0), (bs, d))) for x in (q, do))
-        sums = p.load(p.window(lse[sequence], (head, i), (1, bs)), padding=inf) * LOG2_E
-        of_result = p.load(p.window(delta[sequence], (head, i), (1, bs)))
+        head, i = kv_head * group + turn % group, begin + turn // group * bs
+        query, gradient = (p.load(p.window(*_of_head(options, x, sequence, head, i, d), (bs, d))) for x in (q, do))
+        of_sequence, of_delta = (lse, delta) if options.packed else (lse[sequence], delta[sequence])
+        sums = p.load(p.window(of_sequence, (head, i), (1, bs)), padding=inf) * LOG2_E
+        of_result = p.load(p.window(of_delta, (head, i), (1, bs)))
         scores, change = p.mma(keys, p.transpose(query)), p.mma(values, p.transpose(gradient))
-        e = p.exp2(scores * (scale * LOG2_E) - sums)
+        slopes = p.load(p.window(arrays["slopes"], (0, head), (1, 1))) if options.alibi else None
+        raised, bend = _exponents(p, options, scores, d, p.rows(j, bt) - p.columns(i + behind, bs), slopes)
+        e, seen = p.exp2(raised - sums), None
+        if options.packed:
+            seen = p.columns(i, bs) < p.rows(last, 1)
         if options.causal:
-            seen = p.rows(j, bt) <= p.columns(i + behind, bs)
+            before = p.rows(j, bt) <= p.columns(i + behind, bs)
+            seen = before if seen is None else seen & before
             if options.window:
                 seen = seen & (p.rows(j + options.window, bt) > p.columns(i + behind, bs))
+        if seen is not None:
             e = p.where(seen, e, 0.0)
-        slope = e * (change - of_result)
-        of_values.set(p.mma(e.cast(options.dtype), gradient, of_values))
-        of_keys.set(p.mma(slope.cast(options.dtype), query, of_keys))
-    for x, to in ((of_keys * scale, dk), (of_values, dv)):
-        p.store(x.cast(options.dtype), p.window(to[sequence][kv_head], (j, 0), (bt, d)))
+        slope = e * (change - of_result) if bend is None else e * (change - of_result) * bend
+        sum_of_values.set(p.mma(e.cast(options.dtype), gradient, sum_of_values))
+        sum_of_keys.set(p.mma(slope.cast(options.dtype), query, sum_of_keys))
+    for x, to in ((sum_of_keys * scale, dk), (sum_of_values, dv)):
+        p.store(x.cast(options.dtype), of_keys(to), **place.below)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -42,10 +43,46 @@ def test_only_what_is_wanted_is_given() -> None:
         assert not attend(q, k, v).requires_grad
 
 
+def exact(q: Any, k: Any, v: Any, ends: list[int], sinks: Any, slopes: Any, soft_cap: float) -> Any:
+    """Causal attention of packed sequences in f32."""
+    results = []
+    for first, last in itertools.pairwise(ends):
+        rows = [x[first:last].transpose(0, 1) for x in (q, k.repeat_interleave(2, 1), v.repeat_interleave(2, 1))]
+        scores = soft_cap * torch.tanh(rows[0] @ rows[1].transpose(1, 2) * q.shape[2] ** -0.5 / soft_cap)
+        place = torch.arange(last - first)
+        scores = scores + slopes[:, None, None] * (place - place[:, None])
+        scores = scores.masked_fill(place > place[:, None], -torch.inf)
+        scores = torch.cat((scores, sinks[:, None, None].expand(-1, last - first, 1)), -1)
+        results.append((scores.softmax(-1)[..., :-1] @ rows[2]).transpose(0, 1))
+    return torch.cat(results)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_packed_sequences_with_sinks_slopes_and_a_soft_cap(compiled: bool) -> None:
+    torch.manual_seed(1)
+    ends = [0, 7, 7, 19]
+    given = [torch.randn(19, heads, 16).bfloat16().requires_grad_() for heads in (4, 2, 2)]
+    sinks, slopes = torch.randn(4, requires_grad=True), torch.tensor([0.5, 0.25, 0.125, 0.0625])
+    offsets = torch.tensor(ends, dtype=torch.int32)
+
+    def attended(q: Any, k: Any, v: Any, sinks: Any) -> Any:
+        return torch.ops.autosched.attention(
+            q, k, v, offsets=offsets, slopes=slopes, sinks=sinks, soft_cap=2.0, causal=True
+        )
+
+    function = torch.compile(attended, backend="aot_eager", fullgraph=True) if compiled else attended
+    gradient = torch.randn(19, 4, 16).bfloat16()
+    found = torch.autograd.grad(function(*given, sinks), [*given, sinks], gradient)
+    floats = [t.detach().float().requires_grad_() for t in (*given, sinks)]
+    wanted = torch.autograd.grad(exact(*floats[:3], ends, floats[3], slopes, 2.0), floats, gradient.float())
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one.float(), other, rtol=0.02, atol=0.06)
+
+
 @pytest.mark.parametrize(
     ("options", "size"),
-    [({"soft_cap": 2.0}, 16), ({"sinks": torch.zeros(4)}, 16), ({"causal": True}, 24)],
-    ids=["soft cap", "sinks", "head size"],
+    [({"slopes": torch.zeros(4, requires_grad=True)}, 16), ({"causal": True}, 24)],
+    ids=["slopes", "head size"],
 )
 def test_without_a_gradient_the_forward_pass_still_runs(options: dict[str, Any], size: int) -> None:
     q = torch.randn(1, 4, 5, size).bfloat16().requires_grad_()

@@ -24,6 +24,12 @@ CASES = {
     "more queries than keys": replace(SMALL, causal=1, keys=60),
     "fewer keys, full": replace(SMALL, keys=60, scale=0.4),
     "one query": replace(SMALL, queries=1, keys=70, causal=1),
+    "soft cap": replace(SMALL, soft_cap=1.5, keys=60),
+    "slopes": replace(SMALL, alibi=1, causal=1, keys=130),
+    "packed": replace(SMALL, packed=1, batch=3, causal=1),
+    "packed, all options": replace(
+        SMALL, packed=1, batch=3, queries=80, keys=80, kv_heads=1, causal=1, window=30, soft_cap=2.0, alibi=1
+    ),
 }
 MODELS = {  # one group of heads, and few positions
     "llama 3 8B": AttentionBackward(batch=1, heads=4, kv_heads=1, queries=200, causal=1),
@@ -36,10 +42,11 @@ def test_the_interpreter_agrees_with_numpy(name: str) -> None:
     assert interpreted(CASES[name], 2)
 
 
-@pytest.mark.parametrize("name", ["causal", "window behind a prefix", "fewer keys, full"])
+@pytest.mark.parametrize("name", ["causal", "window behind a prefix", "fewer keys, full", "packed, all options"])
 def test_the_reference_is_the_gradient_of_attention(name: str) -> None:
     """Compare with central differences of the forward reference along random directions, in float64."""
-    problem = replace(CASES[name], batch=1, queries=9, keys=11 if CASES[name].causal else 7, dtype="f16", head_size=16)
+    keys = 9 if CASES[name].packed else 11 if CASES[name].causal else 7
+    problem = replace(CASES[name], batch=1, queries=9, keys=keys, dtype="f16", head_size=16)
     problem = replace(problem, window=min(problem.window, 4))
     inputs = problem.random_inputs(3)
     found, rng, step = problem.reference(inputs), np.random.default_rng(4), 2.0**-6
@@ -72,6 +79,11 @@ def test_some_sampled_schedules(gpu: str) -> None:
         schedules[SAMPLED // 2 :] = sampled_with(problem, gpu, SAMPLED - SAMPLED // 2, **WGMMA)
     for schedule in schedules:
         assert outcome(problem, kernel_of(problem, gpu, schedule)) == "ok", schedule
+
+
+def test_a_sampled_schedule_of_packed_sequences() -> None:
+    problem = replace(CASES["packed, all options"], heads=1)
+    assert outcome(problem, kernel_of(problem, "h100", sampled(problem, "h100", 1)[0])) == "ok"
 
 
 @pytest.mark.nightly
@@ -136,8 +148,8 @@ OF_CASES = {  # what stands in the program, and what in its place
             "(columns <= rows + 1)",
         ),
         "early queries are left out": (
-            "p.maximum(j - behind, 0) // bs if",
-            "(p.maximum(j - behind, 0) // bs + 1) if",
+            "p.maximum(j - begin - behind, 0) // bs if",
+            "(p.maximum(j - begin - behind, 0) // bs + 1) if",
         ),
         "the last keys are left out": (
             "i + (bm + behind)) if",
@@ -160,24 +172,24 @@ OF_CASES = {  # what stands in the program, and what in its place
     },
     "groups": {
         "gradients without the sums": (
-            "(change - of_result)\n        acc",
-            "change\n        acc",
+            "e * (change - of_result) if bend is None else e * (change - of_result) * bend\n        acc",
+            "e * change\n        acc",
         ),
         "sums are added": (
-            "(change - of_result)\n        of_values",
-            "(change + of_result)\n        of_values",
+            "e * (change - of_result) if bend is None else e * (change - of_result) * bend\n        sum_of_values",
+            "e * (change + of_result)\n        sum_of_values",
         ),
         "dq without the scale": (
-            "p.store((acc * scale)",
+            "p.store((acc * (options.scale or d**-0.5))",
             "p.store((acc * 1.0)",
         ),
         "dk without the scale": (
-            "((of_keys * scale, dk)",
-            "((of_keys * 1.0, dk)",
+            "((sum_of_keys * scale, dk)",
+            "((sum_of_keys * 1.0, dk)",
         ),
         "dv with the scale": (
-            "(of_values, dv)",
-            "(of_values * scale, dv)",
+            "(sum_of_values, dv)",
+            "(sum_of_values * scale, dv)",
         ),
         "one head of the group": (
             "stop * group, 1, first=first * group",
@@ -200,37 +212,74 @@ OF_CASES = {  # what stands in the program, and what in its place
             'gradient.cast("f32") * query.cast("f32")',
         ),
         "delta of another head": (
-            "p.window(delta[sequence], (head, i), (1, bs))",
-            "p.window(delta[sequence], (0, i), (1, bs))",
+            "p.window(of_delta, (head, i), (1, bs))",
+            "p.window(of_delta, (0, i), (1, bs))",
         ),
         "delta is stored for one head": (
-            "p.window(delta[sequence], (i, head), (bm, 1), turned=True)",
-            "p.window(delta[sequence], (i, 0), (bm, 1), turned=True)",
+            "p.window(of_delta, (i, head), (bm, 1), turned=True)",
+            "p.window(of_delta, (i, 0), (bm, 1), turned=True)",
         ),
         "logarithms of another head": (
-            "p.window(lse[sequence], (head, i), (1, bs)), padding=inf)",
-            "p.window(lse[sequence], (0, i), (1, bs)), padding=inf)",
+            "p.window(of_sequence, (head, i), (1, bs)), padding=inf)",
+            "p.window(of_sequence, (0, i), (1, bs)), padding=inf)",
         ),
         "logarithms to another base": (
             "(1, bs)), padding=inf) * LOG2_E",
             "(1, bs)), padding=inf)",
         ),
         "exponents to another base": (
-            "e = p.exp2(scores * (scale * LOG2_E) - sums)",
-            "e = p.exp2(scores * scale - sums)",
+            "return scores * (scale * LOG2_E), None",
+            "return scores * scale, None",
         ),
         "dv of slopes": (
-            "p.mma(e.cast(options.dtype), gradient, of_values)",
-            "p.mma(e.cast(options.dtype), query, of_values)",
+            "p.mma(e.cast(options.dtype), gradient, sum_of_values)",
+            "p.mma(e.cast(options.dtype), query, sum_of_values)",
         ),
         "dq of values": (
             "p.mma(slope.cast(options.dtype), keys, acc)",
             "p.mma(slope.cast(options.dtype), values, acc)",
         ),
         "dk of the first tile alone": (
-            "of_keys.set(p.mma(slope.cast(options.dtype), query, of_keys))",
-            "of_keys.set(p.mma(slope.cast(options.dtype), query))",
+            "sum_of_keys.set(p.mma(slope.cast(options.dtype), query, sum_of_keys))",
+            "sum_of_keys.set(p.mma(slope.cast(options.dtype), query))",
         ),
+    },
+    "soft cap": {
+        "the derivative of the cap is left out": (
+            "e * (change - of_result) if bend is None else e * (change - of_result) * bend\n        acc",
+            "e * (change - of_result)\n        acc",
+        ),
+        "the derivative of the cap is left out for keys": (
+            "e * (change - of_result) if bend is None else e * (change - of_result) * bend\n        sum_of_values",
+            "e * (change - of_result)\n        sum_of_values",
+        ),
+        "the derivative of another function": ("1.0 - share * share", "1.0 - share"),
+        "scores are not scaled before the cap": ("scores * (scale / o.soft_cap)", "scores * (1.0 / o.soft_cap)"),
+    },
+    "slopes": {
+        "distances the other way": (
+            "p.rows(j, bt) - p.columns(i + behind, bs), slopes",
+            "p.columns(i + behind, bs) - p.rows(j, bt), slopes",
+        ),
+        "distances from the first query": (
+            "p.rows(j, bt) - p.columns(i + behind, bs), slopes",
+            "p.rows(j, bt) - p.columns(i, bs), slopes",
+        ),
+        "the slope of the first head": (
+            "(0, head), (1, 1))) if options.alibi else None\n    acc",
+            "(0, 0), (1, 1))) if options.alibi else None\n    acc",
+        ),
+    },
+    "packed": {
+        "queries see the next sequence's keys": (
+            "p.minimum(place.last, i + (bm + behind)) if",
+            "p.minimum(s, i + (bm + behind)) if",
+        ),
+        "the next sequence's queries count": ("p.columns(i, bs) < p.rows(last, 1)", "p.columns(i, bs) < s"),
+        "dq of the next sequence is overwritten": ("of_queries(dq), **place.below)", "of_queries(dq))"),
+        "dk of the next sequence is overwritten": ("of_keys(to), **place.below)", "of_keys(to))"),
+        "tiles begin at the first sequence": ("p.minimum(begin + tile, queries)", "p.minimum(tile, queries)"),
+        "the first queries of all": ("begin + turn // group * bs", "turn // group * bs"),
     },
 }
 FAULTS = {name: (*texts, case) for case, faults in OF_CASES.items() for name, texts in faults.items()}
@@ -274,6 +323,8 @@ def test_refusals() -> None:
         {"dtype": "f32"},
         {"window": 3},
         {"causal": 2},
+        {"soft_cap": -1.0},
+        {"keys": 5, "packed": 1},
     ):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             replace(SMALL, **wrong)

@@ -103,14 +103,12 @@ class AttentionBackward(TilePipeline):
 
     def operands(self) -> tuple[Operand, ...]:
         own = FLOAT_DTYPES[self.dtype]
-        of_queries, of_keys, of_sums = (
-            (self.queries, self.heads, self.head_size), (self.keys, self.kv_heads, self.head_size),
-            (self.heads, self.queries),
-        )  # fmt: skip
-        if not self.packed:
-            of_queries = (self.batch, self.heads, self.queries, self.head_size)
-            of_keys = (self.batch, self.kv_heads, self.keys, self.head_size)
-            of_sums = of_queries[:3]
+        of_queries: tuple[int, ...] = (self.batch, self.heads, self.queries, self.head_size)
+        of_keys: tuple[int, ...] = (self.batch, self.kv_heads, self.keys, self.head_size)
+        of_sums = of_queries[:3]
+        if self.packed:
+            of_queries, of_keys = (self.queries, self.heads, self.head_size), (self.keys, self.kv_heads, self.head_size)
+            of_sums = (self.heads, self.queries)
         return (
             Operand("q", "input", own, of_queries),
             Operand("k", "input", own, of_keys),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, ClassVar, Self
@@ -12,6 +12,7 @@ import numpy as np
 from search_spaces.arrays import Array, FloatArray
 from search_spaces.hardware.dtypes import F32, FLOAT_DTYPES, I32
 from search_spaces.launches.operand import Operand
+from search_spaces.operators.input_cases import StressInputs
 from search_spaces.operators.problem import option
 from search_spaces.tile_operators.softmax_rows import LOG2_E
 from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem, cut
@@ -136,6 +137,13 @@ class CrossEntropy(_OfLogits):
     def random_inputs(self, seed: int) -> dict[str, Array]:
         """Return the usual logits, and labels of which some are no column."""
         return super().random_inputs(seed) | {"label": labels_of_rows(self.rows, self.columns, seed)}
+
+    def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
+        """Yield rows that are -infinity but for their end."""
+        logits = self.operand("logits").dtype.store(np.full((self.rows, self.columns), -np.inf))
+        logits[:, -5:] = inputs["logits"][:, -5:]
+        label = np.full_like(inputs["label"], self.columns - 1)
+        yield StressInputs(("logits: -infinity first",), {"logits": logits, "label": label})
 
     def reduced(self, turns: ReducedLoops) -> Self:
         """Return one with a few rows, and columns of a few iterations."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -11,6 +11,7 @@ import numpy as np
 from search_spaces.arrays import Array, FloatArray
 from search_spaces.hardware.dtypes import F32, FLOAT_DTYPES, I32
 from search_spaces.launches.operand import Operand
+from search_spaces.operators.input_cases import StressInputs
 from search_spaces.operators.problem import option
 from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem, cut
 
@@ -114,6 +115,11 @@ class QkNormRope(TileProblem):
             turns = np.where(inside[:, None], x["table"][np.where(inside, at, 0)], 0.0)[:, None]
             low, high, cosines, sines = rows[..., :half], rows[..., half:], turns[..., :half], turns[..., half:]
             return {"out": np.concatenate((low * cosines - high * sines, high * cosines + low * sines), axis=-1)}
+
+    def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
+        """Yield heads of zeros, whose norm has no other size."""
+        heads = np.arange(self.heads)[:, None] % 2
+        yield StressInputs(("zero heads",), {**inputs, "x": np.where(heads, inputs["x"], 0).astype(inputs["x"].dtype)})
 
     def reduced(self, turns: ReducedLoops) -> Self:
         """Return one with a few heads of a few tokens."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, ClassVar, Self
@@ -12,6 +12,7 @@ import numpy as np
 from search_spaces.arrays import Array, FloatArray
 from search_spaces.hardware.dtypes import E4M3, F32, FLOAT_DTYPES
 from search_spaces.launches.operand import Operand
+from search_spaces.operators.input_cases import StressInputs
 from search_spaces.operators.problem import option
 from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem, cut
 
@@ -107,6 +108,14 @@ class RmsNormQuantize(TileProblem):
             norm = total / np.sqrt(np.square(total).mean(axis=1, keepdims=True) + self.eps) * x["weight"]
             scale = np.maximum(np.abs(norm).max(axis=1) / LARGEST, LEAST_SCALE)
             return {"total": total, "out": norm / scale[:, None], "scale": scale}
+
+    def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
+        """Yield rows of zeros, whose norm and scale have no other size."""
+        rows = np.arange(self.rows)[:, None] % 2
+        yield StressInputs(
+            ("zero rows",),
+            {**inputs, **{n: np.where(rows, inputs[n], 0).astype(inputs[n].dtype) for n in ("x", "residual")}},
+        )
 
     def reduced(self, turns: ReducedLoops) -> Self:
         """Return one with a few rows."""

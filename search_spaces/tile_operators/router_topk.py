@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, ClassVar, Self
@@ -12,6 +12,7 @@ import numpy as np
 from search_spaces.arrays import Array, FloatArray
 from search_spaces.hardware.dtypes import F32, FLOAT_DTYPES, I32
 from search_spaces.launches.operand import Operand
+from search_spaces.operators.input_cases import StressInputs
 from search_spaces.operators.problem import option
 from search_spaces.tile_operators.softmax_rows import LOG2_E
 from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem, cut
@@ -112,6 +113,12 @@ class RouterTopK(TileProblem):
         chosen = np.take_along_axis(scores, order, axis=1)
         total = (chosen if self.renormalize else scores).sum(axis=1, keepdims=True)
         return {"weight": chosen / total, "expert": order.astype(np.float64)}
+
+    def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
+        """Yield equal logits, of which the first are chosen, and large ones, whose powers overflow."""
+        dtype, logits = self.operand("logits").dtype, self.loaded(inputs)["logits"]
+        for name, cases in (("ties", np.rint(logits)), ("large", np.rint(logits * 8.0) + 512.0)):
+            yield StressInputs((f"logits: {name}",), {"logits": dtype.store(cases)})
 
     def reduced(self, turns: ReducedLoops) -> Self:
         """Return one with a few tokens."""

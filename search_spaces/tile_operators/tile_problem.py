@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -126,6 +127,10 @@ class TileOperator(Problem):
     def edge_cases(self, inputs: Mapping[str, Array], seed: int) -> Iterator[StressInputs]:
         """Yield inputs with edge cases in one array at a time, where the others are those of ``inputs``."""
 
+    def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
+        """Yield inputs that this operator alone finds difficult, made from ``inputs``."""
+        return iter(())
+
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
         """Return the reference, rounded to the outputs' types, and the interpreter's bound on rounding errors."""
         values, bounds, _ = self._bounded(inputs)
@@ -156,7 +161,8 @@ class TileOperator(Problem):
         Where one overflows, or a number with weight zero is NaN, the program's arithmetic differs from that of the
         reference.
         """
-        for given in self.edge_cases(self.random_inputs(seed), seed):
+        usual = self.random_inputs(seed)
+        for given in itertools.chain(self.own_cases(self._shaped(usual)), self.edge_cases(usual, seed)):
             inputs = self._shaped(given.inputs)
             if self._bounded(inputs)[2]:
                 yield StressInputs(given.cases, inputs)

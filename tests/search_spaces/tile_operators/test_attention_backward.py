@@ -200,8 +200,8 @@ OF_CASES = {  # what stands in the program, and what in its place
             "kv_head + turn % group",
         ),
         "keys of another group": (
-            "group = head // (h // g)",
-            "group = head % g",
+            "head // (h // g), place.at",
+            "head % g, place.at",
         ),
         "queries walk too slowly": (
             "turn // group * bs",

@@ -104,6 +104,129 @@ FAULTS = {
     "natural powers": ("p.exp2((_product(p, x, w, (i, j), (bm, bn, bk)) - sums) * LOG2_E)",
                        "p.exp2(_product(p, x, w, (i, j), (bm, bn, bk)) - sums)", "the gradient of its logits"),
     "the losses' gradients are left out": ("- own) * scale, 0.0)", "- own) * 1.0, 0.0)", "the gradient of its logits"),
+    "the square of the sum of both": ("added * added", "both[0] * both[0]", "norm and quantisation"),
+    "a sum for the mean": ("dim=1) * (1.0 / n)", "dim=1) * 1.0", "norm and quantisation"),
+    "the norm without eps": ("p.rsqrt(mean + o.eps)", "p.rsqrt(mean)", "norm and quantisation"),
+    "the norm without weight": (
+        ' * p.load(p.window(weight, (0, 0), (1, width))).cast("f32")',
+        "", "norm and quantisation",
+    ),
+    "the scale of signed numbers": ("p.absolute(norm)", "norm", "norm and quantisation"),
+    "the total before the residual": (
+        "p.store(added.cast(o.dtype)",
+        "p.store(both[0].cast(o.dtype)", "norm and quantisation",
+    ),
+    "the scale of half": ("(1.0 / LARGEST), LEAST", "(0.5 / LARGEST), LEAST", "norm and quantisation"),
+    "a scale of 0": (", LEAST_SCALE)\n        p.store(most", ", 0.0)\n        p.store(most", "norm and quantisation"),
+    "the norm is not divided": ("(norm / most).cast", "norm.cast", "norm and quantisation"),
+    "the norm is multiplied": ("(norm / most).cast", "(norm * most).cast", "norm and quantisation"),
+    "the sum is divided": ("(norm / most).cast", "(added / most).cast", "norm and quantisation"),
+    "rows of another block": ("p.window(scale, (i, 0)", "p.window(scale, (0, 0)", "norm and quantisation"),
+    "the sum of the largest": (
+        'p.reduction("maximumf", sizes, dim=1)',
+        'p.reduction("add", p.where(sizes < 0.0, 0.0, sizes), dim=1)', "norm and quantisation",
+    ),
+    "a root of the norm": (
+        "p.rsqrt(squares * (1.0 / d) + o.eps)",
+        "1.0 / (squares * (1.0 / d) + o.eps)", "norm and rotary positions",
+    ),
+    "one half's squares": ("low * low + high * high", "low * low + low * low", "norm and rotary positions"),
+    "the norm without its eps": (" + o.eps)", ")", "norm and rotary positions"),
+    "one half's weight": (
+        "p.window(weight, (0, at), (1, half))",
+        "p.window(weight, (0, 0), (1, half))", "norm and rotary positions",
+    ),
+    "heads of the first block": ("p.window(x[token], (i, at)", "p.window(x[token], (0, at)", "rotary positions"),
+    "the first token alone": ("p.window(x[token], (i, at)", "p.window(x[0], (i, at)", "rotary positions"),
+    "cosines for sines": (
+        "(high * cosines + low * sines).cast",
+        "(high * sines + low * cosines).cast", "rotary positions",
+    ),
+    "the halves exchanged": (
+        "p.window(out[token], (i, half), (bh, half))",
+        "p.window(out[token], (i, 0), (bh, half))", "rotary positions",
+    ),
+    "angles of the next position": ("padding=-1)", "padding=-1) + 1", "rotary positions"),
+    "cosines of both": (
+        "for at in (0, half))\n        p.store",
+        "for at in (0, 0))\n        p.store", "rotary positions",
+    ),
+    "the first row of angles": ("p.window(table, (row, at)", "p.window(table, (row * 0, at)", "rotary positions"),
+    "padding is chosen": ("(left == most) & (place < n)", "left == most", "router"),
+    "an expert is chosen again": (
+        "left = p.where(place == at, -inf, left)",
+        "left = p.where(place == at, left, left)", "router",
+    ),
+    "all equal logits leave": (
+        "left = p.where(place == at, -inf, left)",
+        "left = p.where(left == most, -inf, left)", "router",
+    ),
+    "the least is chosen": (
+        'most = p.reduction("maximumf", left, dim=1)',
+        'most = p.reduction("minimumf", left, dim=1)', "router",
+    ),
+    "natural powers of logits": ("p.exp2((most - peak) * LOG2_E)", "p.exp2(most - peak)", "router"),
+    "weights without the maximum": ("p.exp2((most - peak) * LOG2_E)", "p.exp2(most * LOG2_E)", "router"),
+    "weights add up one less": ("total + chosen[-1]", "total", "router"),
+    "weights in the first place": ("p.window(weight, (i, n_th)", "p.window(weight, (i, 0)", "router"),
+    "experts in reverse": ("p.window(expert, (i, n_th)", "p.window(expert, (i, o.top - 1 - n_th)", "router"),
+    "padding of zeros": ("padding=-inf", "padding=0.0", "router"),
+    "all logits to the base 2": ("p.exp2((row - peak) * LOG2_E)", "p.exp2(row - peak)", "router, parts of all"),
+    "a stale maximum of rows": ("            top.set(peak)\n", "", "cross entropy"),
+    "the fade to another base": (
+        "fade = p.exp2((top - centre) * LOG2_E)",
+        "fade = p.exp2(top - centre)", "cross entropy",
+    ),
+    "padding of zeros counts": ("(bm, width)), padding=-inf)", "(bm, width)), padding=0.0)", "cross entropy"),
+    "a maximum of -infinity": ("centre = p.where(peak == -inf, 0.0, peak)", "centre = peak", "cross entropy"),
+    "the label of the tile": (
+        "(p.columns(j, width) == wanted) &",
+        "(p.columns(0, width) == wanted) &", "cross entropy",
+    ),
+    "the logarithm without the maximum": (" + p.where(top == -inf, 0.0, top)", "", "cross entropy"),
+    "logarithms to the base 2": ("p.log2(total) * (1.0 / LOG2_E)", "p.log2(total)", "cross entropy"),
+    "the loss is negative": ("sums - own, 0.0)", "own - sums, 0.0)", "cross entropy"),
+    "the last label's logit": ("own.set(own + p.reduction", "own.set(p.reduction", "cross entropy"),
+    "a column too many": ("for j in p.steps(n, width)", "for j in p.steps(n - width, width)", "cross entropy"),
+    "shares to another base": (
+        "(p.exp2((tile - sums) * LOG2_E) - own)",
+        "(p.exp2(tile - sums) - own)", "its gradient",
+    ),
+    "the gradient of losses left out": (" - own) * scale, 0.0)", " - own) * 1.0, 0.0)", "its gradient"),
+    "the label of the first tile": (
+        "p.where(p.columns(j, width) == wanted, 1.0",
+        "p.where(p.columns(0, width) == wanted, 1.0", "its gradient",
+    ),
+    "the label is added": ("* LOG2_E) - own) * scale", "* LOG2_E) + own) * scale", "its gradient"),
+    "all rows have the first gradient": (
+        "p.load(p.window(array, (i, 0), (bm, 1), column=True)) for array in (lse, dloss)",
+        "p.load(p.window(array, (0, 0), (bm, 1), column=True)) for array in (lse, dloss)", "its gradient",
+    ),
+    "sums and gradients exchanged": ("for array in (lse, dloss)", "for array in (dloss, lse)", "its gradient"),
+    "columns of the first tile": (
+        "p.window(logits, (i, j), (bm, width))).cast",
+        "p.window(logits, (i, 0), (bm, width))).cast", "its gradient",
+    ),
+    "the label of the first columns": (
+        "p.where(p.columns(j, bn) == wanted",
+        "p.where(p.columns(0, bn) == wanted", "the gradient of its logits",
+    ),
+    "the label is added to its share": (
+        "(shares - own) * scale",
+        "(shares + own) * scale", "the gradient of its logits",
+    ),
+    "rows without a label count": (
+        "p.where(counts, (shares",
+        "p.where(counts | True, (shares", "the gradient of its logits",
+    ),
+    "columns in the first tile": (
+        "p.window(dlogits, (i, j), (bm, bn))",
+        "p.window(dlogits, (i, 0), (bm, bn))", "the gradient of its logits",
+    ),
+    "the sums are not subtracted": (
+        "(bm, bn, bk)) - sums) * LOG2_E)",
+        "(bm, bn, bk))) * LOG2_E)", "the gradient of its logits",
+    ),
 }  # fmt: skip
 
 

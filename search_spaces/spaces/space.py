@@ -324,7 +324,10 @@ class Space:
 
         Raises ValueError for another template, a missing or unknown parameter, or a value outside its domain.
         """
-        whole = self._with_attributes(self.columns([schedule]), [a.name for a in self.attributes])
+        return self._violations(self._with_attributes(self.columns([schedule]), [a.name for a in self.attributes]))
+
+    def _violations(self, whole: Columns) -> list[Violation]:
+        """Return every rule that the first row of ``whole`` breaks, which has all attributes."""
         violations = []
         for rule in self.rules:
             if not bool(rule.evaluate(whole)[0]):
@@ -335,6 +338,14 @@ class Space:
         """Raise ValueError with name and reason of the first rule that a schedule breaks, and as ``explain`` does."""
         for violation in self.explain(schedule):
             raise ValueError(f"{violation.rule}: {violation.reason}")
+
+    def valid_config(self, schedule: Schedule | Mapping[str, Value]) -> Config:
+        """One schedule with its attributes. Raises ValueError as ``validate`` does."""
+        columns = self.columns([schedule])
+        whole = self._with_attributes(columns, [a.name for a in self.attributes])
+        for violation in self._violations(whole):
+            raise ValueError(f"{violation.rule}: {violation.reason}")
+        return self._configs([schedule], whole)[0]
 
     @cached_property
     def valid(self) -> Space:
@@ -355,15 +366,20 @@ class Space:
 
     def configs(self, schedules: Sequence[Schedule | Mapping[str, Value]]) -> list[Config]:
         """Schedules with their attributes, legal or not. Raises ValueError as ``explain`` does for any of them."""
-        columns = self.columns(schedules)
-        found = self.attributes_of(columns)
+        return self._configs(
+            schedules, self._with_attributes(self.columns(schedules), [a.name for a in self.attributes])
+        )
+
+    def _configs(self, schedules: Sequence[Schedule | Mapping[str, Value]], whole: Columns) -> list[Config]:
+        """Return the configs of schedules, whose parameters and attributes are the columns ``whole``."""
+        found = {a.name: whole[a.name] for a in self.attributes}
         rows = zip(*(array.tolist() for array in found.values()), strict=True) if found else ((),) * len(schedules)
         names = self._parameter.keys()
-        whole = [s if isinstance(s, Schedule) and s.values.keys() == names else None for s in schedules]
-        made = self.schedules(columns) if None in whole else []
+        complete = [s if isinstance(s, Schedule) and s.values.keys() == names else None for s in schedules]
+        made = self.schedules(whole) if None in complete else []
         return [
             Config(schedule or made[i], (*zip(found, row, strict=True), *self.constants.items()))
-            for i, (schedule, row) in enumerate(zip(whole, rows, strict=True))
+            for i, (schedule, row) in enumerate(zip(complete, rows, strict=True))
         ]
 
     def _given(self, columns: Columns) -> Columns:

@@ -91,9 +91,7 @@ class KernelTemplate:
             raise ValueError(reason)
         CompilerControls.of(schedule)  # raises ValueError
         schedule = plain(schedule)
-        space = self.space(problem, device).valid
-        space.validate(schedule)
-        return space.config(schedule)
+        return self.space(problem, device).valid.valid_config(schedule)
 
     def kernel(self, problem: Problem, schedule: Schedule, device: Device) -> GeneratedKernel:
         """Return the kernel of one schedule. Raises ValueError as ``config`` does."""

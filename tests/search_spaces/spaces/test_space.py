@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 
 import numpy as np
@@ -53,6 +54,11 @@ def test_columns_say_the_same_as_one_schedule_at_a_time(space: Space) -> None:
         expected = {name: array[i] for name, array in attributes.items()}
         assert dict(space.config(values).attributes) == expected
         assert configs[i] == space.config(values) == space.config(space.schedules(columns)[i])
+        if broken := space.explain(values):
+            with pytest.raises(ValueError, match=re.escape(broken[0].rule)):
+                space.valid_config(values)
+        else:
+            assert space.valid_config(values) == configs[i]
         assert dict(configs[i]) == values | expected
     assert [s.values for s in space.schedules(columns)] == rows
 

@@ -21,9 +21,12 @@ _MODEL = gaussian_process.GaussianProcessSettings(starts=1, noise=(math.log(1e-2
 _SOFTNESS = 0.15  # standard deviation of the decision threshold around one half
 
 
-def hyperparameters(columns: Columns, worked: FloatArray) -> Hyperparameters:
-    """Return the most probable hyperparameters for results ``worked`` [n], 1 or 0, at ``columns`` [d, n]."""
-    return gaussian_process.hyperparameters(columns, Scale.of(worked).down(worked), _MODEL)
+def hyperparameters(columns: Columns, worked: FloatArray, begin: Hyperparameters | None = None) -> Hyperparameters:
+    """Return the most probable hyperparameters for results ``worked`` [n], 1 or 0, at ``columns`` [d, n].
+
+    ``begin`` are those of fewer results, if any: see ``gaussian_process.hyperparameters``.
+    """
+    return gaussian_process.hyperparameters(columns, Scale.of(worked).down(worked), _MODEL, begin)
 
 
 def probability(posterior: IncrementalPosterior, worked: FloatArray) -> FloatArray:

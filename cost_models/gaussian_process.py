@@ -41,6 +41,7 @@ class GaussianProcessSettings:
             little about other rows.
         starts: Number of optimiser runs, from the prior's mode and from random points. The best result is used.
         iterations: Maximum iterations of each run.
+        refit_iterations: Maximum iterations of a run that starts from the hyperparameters of fewer values.
         most_rows: Maximum rows for the fit: the best half of them, and others evenly from the rest.
         seed: Random seed of the starting points.
     """
@@ -51,11 +52,12 @@ class GaussianProcessSettings:
     offset: float = 0.0
     starts: int = 2
     iterations: int = 25
+    refit_iterations: int = 10
     most_rows: int = 192
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("starts", "iterations", "most_rows"):
+        for name in ("starts", "iterations", "refit_iterations", "most_rows"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
 
@@ -123,6 +125,12 @@ class IncrementalPosterior:
         return self._n
 
     @property
+    def variance(self) -> FloatArray:
+        """Posterior variance at every point without a trend, which depends on no value."""
+        found: FloatArray = self.hyperparameters.total - self._explained.astype(np.float64)
+        return found
+
+    @property
     def places(self) -> npt.NDArray[np.float32]:
         return self._places
 
@@ -155,7 +163,7 @@ class IncrementalPosterior:
     def predict(self, values: FloatArray, trend: Trend | None = None) -> Prediction:
         """Return the prediction at every point, given the observed ``values`` [count]; NaN for pending ones."""
         n, factor = self._n, self._factor[: self._n, : self._n]
-        variance = self.hyperparameters.total - self._explained.astype(np.float64)
+        variance = self.variance
         if trend is None:
             weights = scipy.linalg.solve_triangular(factor, self.impute_pending(values), lower=True).astype(np.float32)
             mean = (weights @ self._solved[:n]).astype(np.float64)
@@ -199,11 +207,20 @@ class IncrementalPosterior:
         factor = self._factor[: self._n, : self._n]
         if not known.any():
             return np.zeros(0), np.zeros(0)
-        if not known.all():
-            factor = _cholesky((factor @ factor.T)[np.ix_(known, known)], 0.0)
         both = np.stack([trend.observed[known], values[known]], axis=1)
-        guess, value = scipy.linalg.solve_triangular(factor, both, lower=True).T
-        return guess, value
+        if not known.all():
+            # Observations before the first unknown one keep their factor; those after it get another corner.
+            first = int(known.argmin())
+            after = first + np.flatnonzero(known[first:])
+            leading = both[:first]
+            if first:
+                leading = scipy.linalg.solve_triangular(factor[:first, :first], leading, lower=True)
+            rest = both[first:] - factor[after, :first] @ leading
+            corner = _cholesky(factor[after, first:] @ factor[after, first:].T, 0.0)
+            both = np.concatenate([leading, scipy.linalg.solve_triangular(corner, rest, lower=True)])
+        else:
+            both = scipy.linalg.solve_triangular(factor, both, lower=True)
+        return both[:, 0], both[:, 1]
 
     def impute_pending(self, values: FloatArray) -> FloatArray:
         """Return ``values`` with NaN replaced by the posterior mean."""
@@ -213,11 +230,14 @@ class IncrementalPosterior:
             return values
         if unknown.all():
             return np.zeros(n)
-        inverse = scipy.linalg.solve_triangular(self._factor[:n, :n], np.eye(n)[:, unknown], lower=True)
-        # with the precision P = inverse of the covariance: P_uu E[y_u] = -P_uk y_k
-        half = scipy.linalg.solve_triangular(self._factor[:n, :n], np.where(unknown, 0.0, values), lower=True)
         whole = np.where(unknown, 0.0, values)
-        whole[unknown] = np.linalg.solve(inverse.T @ inverse, -(inverse.T @ half))
+        half = scipy.linalg.solve_triangular(self._factor[:n, :n], whole, lower=True)
+        # Columns of the inverse factor are zero before their own row: rows before the first unknown are left out.
+        first = int(unknown.argmax())
+        units = np.eye(n - first)[:, unknown[first:]]
+        inverse = scipy.linalg.solve_triangular(self._factor[first:n, first:n], units, lower=True)
+        # with the precision P = inverse of the covariance: P_uu E[y_u] = -P_uk y_k
+        whole[unknown] = np.linalg.solve(inverse.T @ inverse, -(inverse.T @ half[first:]))
         return whole
 
     def _rows(self, columns: npt.NDArray[np.float32], mixed: FloatArray, corner: FloatArray) -> npt.NDArray[np.float32]:
@@ -248,11 +268,19 @@ class IncrementalPosterior:
 
 
 def hyperparameters(
-    columns: npt.NDArray[np.float32], values: FloatArray, settings: GaussianProcessSettings | None = None
+    columns: npt.NDArray[np.float32],
+    values: FloatArray,
+    settings: GaussianProcessSettings | None = None,
+    begin: Hyperparameters | None = None,
 ) -> Hyperparameters:
     """Return the most probable hyperparameters for ``values`` [n] at ``columns`` [d, n].
 
-    The values have mean 0 and standard deviation 1.
+    Args:
+        columns: Coordinates.
+        values: Values of mean 0 and standard deviation 1.
+        settings: Priors, and settings of the fit.
+        begin: Hyperparameters of fewer values, from which the optimiser starts, for ``refit_iterations`` iterations.
+            Default: it starts as ``settings`` say.
     """
     settings = settings or GaussianProcessSettings()
     chosen = _telling(values, settings.most_rows)
@@ -262,12 +290,15 @@ def hyperparameters(
     centre = np.array([settings.length[0]] * d + [settings.variance[0], settings.noise[0]])
     bounds = [_BOUNDS["length"]] * d + [_BOUNDS["variance"], _BOUNDS["noise"]]
     best, least = centre, math.inf
-    for start in range(settings.starts):
-        begin = centre.copy()
-        if start:
-            begin[:d] += 0.7 * settings.length[1] * rng.normal(size=d)
+    for start in range(settings.starts if begin is None else 1):
+        theta, iterations = centre.copy(), settings.iterations
+        if begin is not None:
+            theta = np.log([*begin.lengths, begin.variance, begin.noise])
+            iterations = settings.refit_iterations
+        elif start:
+            theta[:d] += 0.7 * settings.length[1] * rng.normal(size=d)
         found = scipy.optimize.minimize(
-            likelihood, begin, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": settings.iterations}
+            likelihood, theta, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": iterations}
         )
         if found.fun < least:
             best, least = found.x, float(found.fun)

@@ -86,6 +86,15 @@ class Sampler(ABC):
             measurement: Its time, or its failure.
         """
 
+    def consider(self, schedules: Sequence[Schedule]) -> None:  # noqa: B027 - most samplers need no candidates
+        """Offer schedules of the space, the most promising first, which may be proposed earlier than others.
+
+        Call it before the first proposal.
+        """
+
+    def prepare(self) -> None:  # noqa: B027 - most samplers have nothing to prepare
+        """Compute what proposals need and no result changes, while trials are in flight. Proposals stay the same."""
+
     @property
     def expected_gain(self) -> float:
         """Expected relative improvement of the last proposal over the best time; infinite if unknown."""

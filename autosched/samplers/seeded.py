@@ -51,6 +51,12 @@ class SeededSampler(Sampler):
     def batch(self) -> int:
         return self._sampler.batch
 
+    def consider(self, schedules: Sequence[Schedule]) -> None:
+        self._sampler.consider(schedules)
+
+    def prepare(self) -> None:
+        self._sampler.prepare()
+
     def proposer(self, schedule: Schedule) -> str:
         return self._adviser if schedule in self._advised else self.name
 

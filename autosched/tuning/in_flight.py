@@ -2,9 +2,9 @@
 
 A high limit keeps compilers and GPUs busy. A low limit lets a sampler learn from each trial before it proposes the
 next, which matters most at the start. Therefore a quarter of the reported trials may be in flight, but no more than
-keep the machine busy. If a GPU measures faster than one compiler compiles, the limit is the number of compilers that
-the GPU and the sampler keep up with. Half of it applies from the start: a trial takes at least one compilation, and on
-recorded spaces eight concurrent trials need hardly more trials than four (``benchmarks.search.search_clock``).
+keep the machine busy. If a GPU measures faster than one compiler compiles, the limit is what the compilers, the GPU and
+the sampler keep up with, from the start. Trials whose module is compiled already keep no compiler busy, so the limit
+grows with their share. A sampler that proposes in batches has one batch more.
 """
 
 from __future__ import annotations
@@ -41,8 +41,21 @@ class InFlightLimit:
     def size(self, num_reported: int) -> int:
         """Return the number of trials that may be in flight after ``num_reported`` were reported."""
         busy = self._busy()
-        least = max(MIN_IN_FLIGHT * self._gpus, 0 if self._compilers is None else -(-busy // 2))
+        least = MIN_IN_FLIGHT * self._gpus if self._compilers is None else busy
         return max(min(busy, max(least, num_reported // OBSERVED_PER_SLOT)), 1)
+
+    def room(self, num_reported: int, in_flight: int, batch: int) -> tuple[int, int]:
+        """Return the number of trials that may be proposed, and for how many a proposal is worth its cost.
+
+        Args:
+            num_reported: Trials reported so far.
+            in_flight: Trials that are proposed but not yet reported.
+            batch: Number of proposals that together cost about as much as one.
+        """
+        size = self.size(num_reported)
+        if self._compilers is None:
+            return size - in_flight, min(batch, math.ceil(size / 2))
+        return size + batch - 1 - in_flight, batch
 
     @property
     def in_order(self) -> bool:
@@ -50,7 +63,10 @@ class InFlightLimit:
         return self._compilers is None
 
     def note(self, kind: str, seconds: Sequence[float]) -> None:
-        """Record the cost of a candidate: "compile", "measure" or "propose", in seconds."""
+        """Record the cost of a candidate: "compile", "measure" or "propose", in seconds.
+
+        A candidate whose module is compiled already has a "compile" of 0.
+        """
         self._seconds[kind].extend(seconds)
 
     def _busy(self) -> int:
@@ -58,10 +74,13 @@ class InFlightLimit:
         several = PER_GPU * self._gpus if self._gpus > 1 else 1
         if self._compilers is None:
             return max(self._most, several)
-        compiling, following = self._cost("compile"), max(self._cost("measure") / self._gpus, self._cost("propose"))
+        following = max(self._cost("measure") / self._gpus, self._cost("propose"))
+        compiled = [seconds for seconds in self._seconds["compile"] if seconds > 0]
         wanted = self._compilers
+        if compiled:
+            wanted = math.ceil(wanted * len(self._seconds["compile"]) / len(compiled))
         if self._seconds["compile"] and following > 0:
-            wanted = min(wanted, math.ceil(compiling / following))
+            wanted = min(wanted, math.ceil(statistics.median(compiled or [0.0]) / following))
         return max(wanted, several)
 
     def _cost(self, kind: str) -> float:

@@ -247,6 +247,7 @@ class Tuner:
                     schedules = self._propose(room)
                     exhausted = not schedules
                     self._submit(schedules, stream)
+                    self._sampler.prepare()
                 elif self._in_flight and not reported:
                     self._collect(stream)
                     while stream.ready():
@@ -256,9 +257,9 @@ class Tuner:
 
     def _room(self) -> tuple[int, int]:
         """Return the number of schedules that may be proposed, and the minimum that makes a proposal worth its cost."""
-        size, remaining = self._in_flight_limit.size(self._num_reported), self._plan.trials - self._num_proposed
-        least = min(self._sampler.batch, math.ceil(size / 2))
-        return min(size - len(self._pending), remaining), max(min(least, remaining), 1)
+        room, least = self._in_flight_limit.room(self._num_reported, len(self._pending), self._sampler.batch)
+        remaining = self._plan.trials - self._num_proposed
+        return min(room, remaining), max(min(least, remaining), 1)
 
     def _propose(self, n: int) -> list[Schedule]:
         began = time.monotonic()

@@ -202,15 +202,20 @@ class Search:
         self._now += spent
         if schedules:
             self._in_flight.note("propose", [spent / len(schedules)] * len(schedules))
+        submitted, began = self._now, self._clock()
+        self._sampler.prepare()
+        self._now += self._clock() - began
         for schedule, kernel in zip(schedules, kernels, strict=True):
             new = kernel.code_digest not in self._modules
-            if new:
+            if not new:
+                self._in_flight.note("compile", [0.0])
+            else:
                 low, high = COMPILE
                 cost = low + (high - low) * zlib.crc32(kernel.code_digest.encode()) / 2.0**32
-                self._modules[kernel.code_digest] = max(heapq.heappop(self._compilers), self._now) + cost
+                self._modules[kernel.code_digest] = max(heapq.heappop(self._compilers), submitted) + cost
                 heapq.heappush(self._compilers, self._modules[kernel.code_digest])
                 self._in_flight.note("compile", [cost])
-            ready = max(self._now, self._modules[kernel.code_digest])
+            ready = max(submitted, self._modules[kernel.code_digest])
             number += 1
             heapq.heappush(self._waiting, (ready, number, schedule, new))
         return number
@@ -220,8 +225,8 @@ class Search:
         times: dict[Schedule, float] = {}
         proposed = 0
         while self._now < self._seconds - FINAL:
-            room = self._in_flight.size(len(times)) - len(self._waiting)
-            if room > 0:
+            room, least = self._in_flight.room(len(times), len(self._waiting), self._sampler.batch)
+            if room >= least:
                 proposed = self._propose(room, proposed)
             ready, _, schedule, new = heapq.heappop(self._waiting)
             before = max(self._gpu.gpu.host.now, ready)

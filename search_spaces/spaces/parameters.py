@@ -38,6 +38,7 @@ class Parameter:
     chosen_default: Value | None = None
     before: Value | None = None  # value for schedules that predate the parameter
     deeper: bool = False  # larger values hide more load latency: the better choice among equal estimates
+    at_launch: bool = False  # carried by the launch: other values run the same compiled module, with rare exceptions
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -160,6 +161,7 @@ def ordinal(
     before: Value | None = None,
     *,
     deeper: bool = False,
+    at_launch: bool = False,
 ) -> Parameter:
     """Return a parameter whose values have an order, such as tile sizes.
 
@@ -170,6 +172,7 @@ def ordinal(
         default: Value to start from; None for the first.
         before: Value for schedules that predate the parameter, or None.
         deeper: If True, larger values hide more load latency: the better choice among schedules with equal estimates.
+        at_launch: If True, the launch carries the value, so that schedules that differ in it share a compiled module.
 
     Returns:
         The parameter.
@@ -177,11 +180,17 @@ def ordinal(
     Raises:
         ValueError: As Parameter raises it.
     """
-    return Parameter(name, tuple(values), doc, "ordinal", default, before, deeper)
+    return Parameter(name, tuple(values), doc, "ordinal", default, before, deeper, at_launch)
 
 
 def categorical(
-    name: str, values: Sequence[Value], doc: str = "", default: Value | None = None, before: Value | None = None
+    name: str,
+    values: Sequence[Value],
+    doc: str = "",
+    default: Value | None = None,
+    before: Value | None = None,
+    *,
+    at_launch: bool = False,
 ) -> Parameter:
     """Return a parameter whose values have no order, such as layouts.
 
@@ -191,6 +200,7 @@ def categorical(
         doc: Purpose of the parameter, in a line.
         default: As in ``ordinal``.
         before: As in ``ordinal``.
+        at_launch: As in ``ordinal``.
 
     Returns:
         The parameter.
@@ -198,4 +208,4 @@ def categorical(
     Raises:
         ValueError: As Parameter raises it.
     """
-    return Parameter(name, tuple(values), doc, "categorical", default, before)
+    return Parameter(name, tuple(values), doc, "categorical", default, before, at_launch=at_launch)

@@ -92,6 +92,9 @@ class SearchSpace(Protocol):
     def neighbours(self, schedule: Schedule, limit: int | None = None) -> list[Schedule]:
         """Schedules that differ little from ``schedule``, without it; at most ``limit``."""
 
+    def siblings(self, schedule: Schedule) -> list[Schedule]:
+        """The other schedules that differ from ``schedule`` only in what a launch carries: one module serves all."""
+
     def mutate(self, schedules: Sequence[Schedule], rng: np.random.Generator, rate: float = 0.15) -> list[Schedule]:
         """One mutant of each schedule, or the schedule itself where none is found.
 

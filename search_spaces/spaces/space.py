@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -457,6 +459,19 @@ class Space:
         if limit is not None and limit < len(found):
             found = found[np.arange(limit) * len(found) // max(limit, 1)]
         return self.schedules(self._from_codes(found))
+
+    def siblings(self, schedule: Schedule) -> list[Schedule]:
+        """Return the other legal schedules that differ only in what the launch carries (``Parameter.at_launch``)."""
+        at = [i for i, p in enumerate(self.parameters) if p.at_launch]
+        if not at:
+            return []
+        values = itertools.product(*(range(len(self.parameters[i].values)) for i in at))
+        own = self._matrix([schedule])
+        codes = np.repeat(own, math.prod(len(self.parameters[i].values) for i in at), axis=0)
+        codes[:, at] = list(values)
+        codes = codes[(codes != own).any(axis=1)]
+        found = self._from_codes(codes)
+        return self.schedules(found.take(self.allowed(found)))
 
     def mutate(self, schedules: Sequence[Schedule], rng: np.random.Generator, rate: float = 0.15) -> list[Schedule]:
         """One legal mutant of each schedule: every parameter moved with probability ``rate``, at least one.

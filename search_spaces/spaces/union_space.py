@@ -140,6 +140,10 @@ class UnionSpace:
         """Return the neighbours in the space of the schedule's template."""
         return self._member(schedule).neighbours(schedule, limit)
 
+    def siblings(self, schedule: Schedule) -> list[Schedule]:
+        """Return the siblings in the space of the schedule's template."""
+        return self._member(schedule).siblings(schedule)
+
     def mutate(self, schedules: Sequence[Schedule], rng: np.random.Generator, rate: float = 0.15) -> list[Schedule]:
         """Return one mutant of each schedule.
 

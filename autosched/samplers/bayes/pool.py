@@ -23,15 +23,23 @@ class Pool:
         places: Coordinates of the schedules, float32 [d, n].
         grid: The same as a grid, for a whole space.
         seen: Which schedules were proposed or reported.
+        modules: Number of each schedule's compiled module, [n].
     """
 
-    def __init__(self, schedules: list[Schedule], whole: bool, places: Callable[[Sequence[Schedule]], Columns]) -> None:
-        self._places = places
+    def __init__(
+        self,
+        schedules: list[Schedule],
+        whole: bool,
+        places: Callable[[Sequence[Schedule]], Columns],
+        module_of: Callable[[Schedule], int],
+    ) -> None:
+        self._places, self._module_of = places, module_of
         self.whole = whole
         self.schedules = schedules
         self.places = places(schedules)
         self.grid = Grid(self.places) if self.whole else None
         self.seen: BoolArray = np.zeros(len(self.schedules), dtype=np.bool_)
+        self.modules: IntArray = np.array([module_of(s) for s in schedules], dtype=np.int64)
         self._position = {schedule: i for i, schedule in enumerate(self.schedules)}
 
     def see(self, schedules: Iterable[Schedule]) -> None:
@@ -52,6 +60,7 @@ class Pool:
             self.schedules[position] = schedule
             self._position[schedule] = position
         self.seen[positions] = False
+        self.modules[positions] = [self._module_of(schedule) for schedule in schedules]
         places = self._places(schedules)
         self.places[:, positions] = places
         return places

@@ -23,7 +23,7 @@ import heapq
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -37,11 +37,11 @@ from autosched.samplers.bayes.settings import BayesSettings
 from autosched.samplers.first_choices.descent import descended, starting_points
 from autosched.samplers.first_choices.guesses import LEAST, Guesses
 from cost_models import feasibility, gaussian_process
-from cost_models.covariance import Columns, Hyperparameters, coordinates
+from cost_models.covariance import Columns, Grid, Hyperparameters, coordinates
 from cost_models.estimates import Estimates
 from cost_models.gaussian_process import IncrementalPosterior, Prediction, Scale, Trend
 from measurements.trials.measurement import Measurement
-from search_spaces.arrays import FloatArray, IntArray
+from search_spaces.arrays import BoolArray, FloatArray, IntArray
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
@@ -53,20 +53,44 @@ class AcquisitionState:
     Attributes:
         predicted: Prediction at each position, in standard deviations of the values.
         best: Best value so far, in the same units.
-        parts: Worth of one deviation at each position, in parts of the best value, times the probability to work.
-        worth: Acquisition at each position; minus infinity for seen schedules.
+        probable: Probability at each position that the schedule works.
+        aim: Value to reach; None for the expected improvement beyond ``best`` and the margin.
+        margin: Margin of the expected improvement.
+        part: Worth of one deviation, in parts of the best value.
+        model: Posterior that predicts.
     """
 
     predicted: Prediction
     best: float
-    parts: FloatArray
-    worth: FloatArray
+    probable: FloatArray
+    aim: float | None
+    margin: float
+    part: float
+    model: IncrementalPosterior
+
+    def worth(self, seen: BoolArray, part: float = 1.0) -> FloatArray:
+        """Return the acquisition at each position, with a part of the margin; minus infinity for seen schedules."""
+        if self.aim is None:
+            worth = expected_improvement(self.predicted, self.best + part * self.margin) * self.probable
+        else:
+            reach = log_probability_to_reach(self.aim, self.predicted)
+            worth = reach + np.log(np.maximum(self.probable, 1e-300))
+        worth[seen] = -math.inf
+        return worth
+
+    def observing(self, columns: Columns) -> AcquisitionState:
+        """Return the state after observing the predicted mean at a point, which leaves every mean as it is."""
+        before = self.model.variance
+        self.model.observe(columns)
+        variance = self.predicted.deviation**2 - (before - self.model.variance)
+        predicted = Prediction(self.predicted.mean, np.sqrt(np.maximum(variance, 1e-12)))
+        return replace(self, predicted=predicted)
 
     def gain(self, position: int) -> float:
         """Return the expected improvement at one position, without a margin, in parts of the best value."""
         at = slice(position, position + 1)
         there = Prediction(self.predicted.mean[at], self.predicted.deviation[at])
-        return float((expected_improvement(there, self.best) * self.parts[at])[0])
+        return float((expected_improvement(there, self.best) * self.part * self.probable[at])[0])
 
 
 class BayesSampler(Sampler):
@@ -109,13 +133,34 @@ class BayesSampler(Sampler):
         self._guided_to: dict[Schedule, bool] = {}  # for each pending proposal, whether that model made it
         self._models: dict[str, IncrementalPosterior] = {}  # "plain", "guided" by the line, "works"
         self._observed: list[Schedule] = []  # by each model
+        self._observed_guesses: list[float] = []  # estimated values of the observed schedules
         self._count = 0  # seen schedules that were offered to the models
         self._fitted = 0
         self._gain = math.inf
+        self._num_batches = 0
+        self._considered: list[Schedule] = []
+        self._coded = {
+            name: [i for i, p in enumerate(member.parameters) if not p.at_launch]
+            for name, member in space.members.items()
+        }
+        self._modules: dict[tuple[object, ...], int] = {}  # number of every module
+        self._best_of_module: dict[int, tuple[float, Schedule]] = {}
+        self._swept: set[int] = set()  # modules whose other schedules were in the pool
 
     @property
     def expected_gain(self) -> float:
         return self._gain
+
+    @property
+    def batch(self) -> int:
+        return 1 if self._pool is None or self._pool.whole else self._settings.batches.size
+
+    def consider(self, schedules: Sequence[Schedule]) -> None:
+        self._considered = list(schedules)
+
+    def prepare(self) -> None:
+        if self._unseen.seen >= self._settings.first:
+            self._made_pool()
 
     def tell(self, schedule: Schedule, measurement: Measurement) -> None:
         self._unseen.remove(schedule)
@@ -128,8 +173,11 @@ class BayesSampler(Sampler):
             self._note_improvement(schedule, measurement)
         if measurement.timing is not None:
             times.append(measurement.timing.median)
-            self._medians[schedule] = statistics.median(times)
+            seconds = self._medians[schedule] = statistics.median(times)
             self._best = None
+            module = self._module_of(schedule)
+            if module not in self._best_of_module or seconds < self._best_of_module[module][0]:
+                self._best_of_module[module] = seconds, schedule
 
     def _note_improvement(self, schedule: Schedule, measurement: Measurement) -> None:
         guided = self._guided_to.pop(schedule, True)
@@ -144,46 +192,104 @@ class BayesSampler(Sampler):
         rng = np.random.default_rng([self._seed, self._unseen.seen])
         proposals: list[Schedule] = []
         while len(proposals) < n:
-            proposal = self._proposed(rng)
-            if proposal is None:
+            found = self._proposed(rng, n - len(proposals))
+            if not found:
                 break
-            self._unseen.remove(proposal)
-            self._times.setdefault(proposal, None)
-            if self._pool is not None:
-                self._pool.see([proposal])
-            proposals.append(proposal)
+            proposals += found
         return proposals
 
-    def _proposed(self, rng: np.random.Generator) -> Schedule | None:
-        """Return the next trial; None if none remains."""
+    def _proposed(self, rng: np.random.Generator, n: int) -> list[Schedule]:
+        """Return the next trials, 1 to n; none if none remains."""
         self._gain = math.inf
         if self._unseen.seen < self._settings.first or not self._medians:
             # every other one is random, in case estimates mislead
             guessed = self._guessed() if self._unseen.seen % 2 == 0 else None
-            return guessed or next(iter(self._unseen.draw(1)), None)
+            return self._taken(guessed or next(iter(self._unseen.draw(1)), None))
         pool = self._made_pool()
         self._update(pool)
-        guided = self._follows_guess()
+        guided = self._follows_guess(n)
         state = self._acquisition(pool, guided)
         if not pool.whole:
-            self._refresh(pool, self._fresh(rng), state.worth)
+            self._refresh(pool, self._fresh(rng), state)
             state = self._acquisition(pool, guided)
         for _ in range(0 if pool.whole else self._settings.candidates.rounds):
-            chosen = pool.schedules[int(state.worth.argmax())]
-            self._refresh(pool, self._space.neighbours(chosen, self._settings.candidates.moves), state.worth)
+            chosen = pool.schedules[int(state.worth(pool.seen).argmax())]
+            self._refresh(pool, self._space.neighbours(chosen, self._settings.candidates.moves), state)
             state = self._acquisition(pool, guided)
-        best = int(state.worth.argmax())
-        if state.worth[best] == -math.inf:  # all of a living pool is seen, perhaps not all of the space
-            return next(iter(self._unseen.draw(1)), None)
-        self._gain = state.gain(best)
-        self._guided_to[pool.schedules[best]] = guided
-        return pool.schedules[best]
+        return self._batch(pool, state, guided, 1 if pool.whole else min(n, self._settings.batches.size))
 
-    def _follows_guess(self) -> bool:
-        """Return whether the model with a line along the estimates makes the next proposal."""
+    def _batch(self, pool: Pool, state: AcquisitionState, guided: bool, n: int) -> list[Schedule]:
+        """Return the n best of the pool, each as if the value of those before were known to be the predicted one.
+
+        Every other one is of a compiled module with a fast schedule, as long as there is any.
+        """
+        self._num_batches += 1
+        batches, compiled, free = self._settings.batches, self._compiled(pool), 0
+        chosen: list[Schedule] = []
+        while len(chosen) < n:
+            if len(chosen) % batches.share and bool((compiled & ~pool.seen).any()):
+                worth = np.where(compiled, state.worth(pool.seen, 0.0), -math.inf)
+            else:
+                worth = state.worth(pool.seen, batches.margins[free % len(batches.margins)])
+                free += 1
+            best = int(worth.argmax())
+            if worth[best] == -math.inf:  # all of a living pool is seen, perhaps not all of the space
+                return chosen or self._taken(next(iter(self._unseen.draw(1)), None))
+            if not chosen:
+                self._gain = state.gain(best)
+            self._guided_to[pool.schedules[best]] = guided
+            chosen += self._taken(pool.schedules[best])
+            if len(chosen) < n:
+                self._note_observed(chosen[-1:])
+                state = state.observing(pool.places[:, best : best + 1])
+        return chosen
+
+    def _taken(self, proposal: Schedule | None) -> list[Schedule]:
+        """Mark a proposal as pending; return it, if there is any."""
+        if proposal is None:
+            return []
+        self._unseen.remove(proposal)
+        self._times.setdefault(proposal, None)
+        if self._pool is not None:
+            self._pool.see([proposal])
+        return [proposal]
+
+    # -- modules -------------------------------------------------------------------------------------------------
+
+    def _module_of(self, schedule: Schedule) -> int:
+        """Return a number that schedules of one compiled module share."""
+        items = schedule.items
+        key = (schedule.template, *(items[i][1] for i in self._coded[schedule.template]))
+        return self._modules.setdefault(key, len(self._modules))
+
+    def _fast_modules(self) -> list[int]:
+        """Return the modules with a fast schedule, the fastest first."""
+        bound = self._settings.batches.near * min(self._medians.values(), default=math.inf)
+        fast = [(seconds, module) for module, (seconds, _) in self._best_of_module.items() if seconds <= bound]
+        return [module for _, module in sorted(fast)]
+
+    def _compiled(self, pool: Pool) -> BoolArray:
+        """Return which schedules of the pool are of a module with a fast schedule."""
+        fast = np.zeros(len(self._modules), dtype=np.bool_)
+        fast[self._fast_modules()] = True
+        return fast[pool.modules]
+
+    def _siblings(self) -> list[Schedule]:
+        """Return the other schedules of the fastest modules that were not looked at before."""
+        modules = [module for module in self._fast_modules() if module not in self._swept]
+        found: list[Schedule] = []
+        for module in modules[: self._settings.batches.swept]:
+            self._swept.add(module)
+            found += self._space.siblings(self._best_of_module[module][1])
+        return found
+
+    def _follows_guess(self, n: int) -> bool:
+        """Return whether the model with a line along the estimates makes the next n proposals."""
         if self._stale_trials < self._settings.trust.patience:
             return self._guided
-        return self._unseen.seen % (4 if self._guided else 2) == 0
+        if n > 1:
+            return self._num_batches % 2 == 0
+        return self._num_batches % (4 if self._guided else 2) == 0
 
     # -- the model -----------------------------------------------------------------------------------------------
 
@@ -194,8 +300,11 @@ class BayesSampler(Sampler):
             schedules = self._space.sample(size, self._seed)
             if self._estimates is not None:
                 self._guesses = Guesses(self._estimates, schedules)
+                if not whole:
+                    kept = self._considered[: size // 2]
+                    schedules = list(dict.fromkeys([*kept, *schedules]))[:size]
                 self._of_pool = self._guesses.values(schedules)
-            self._pool = Pool(schedules, whole, self._places)
+            self._pool = Pool(schedules, whole, self._places, self._module_of)
             self._pool.see(self._times)
         return self._pool
 
@@ -219,14 +328,19 @@ class BayesSampler(Sampler):
             given = {name: model.hyperparameters for name, model in self._models.items()}
         new = list(islice(self._times, self._count, None))
         if refitted or len(self._observed) + len(new) > refits.most * 5 // 4:
-            self._models = {name: IncrementalPosterior(pool.places, found, pool.grid) for name, found in given.items()}
-            self._observed, new = [], self._remembered()
+            grid = pool.grid or Grid(pool.places)  # of a living pool until it changes
+            self._models = {name: IncrementalPosterior(pool.places, found, grid) for name, found in given.items()}
+            self._observed, self._observed_guesses, new = [], [], self._remembered()
+        self._note_observed(new)
+        for model in self._models.values():  # one of them has observed the proposals of the last batch
+            if model.count < len(self._observed):
+                model.observe(self._places(self._observed[model.count :]))
+
+    def _note_observed(self, schedules: Sequence[Schedule]) -> None:
         self._count = len(self._times)
-        self._observed += new
-        if new:
-            columns = self._places(new)
-            for model in self._models.values():
-                model.observe(columns)
+        self._observed += schedules
+        if self._guesses is not None:
+            self._observed_guesses += self._guesses.values(schedules).tolist()
 
     def _remembered(self) -> list[Schedule]:
         """Return the observed schedules: all, or the fastest half of ``most`` and the newest others."""
@@ -245,20 +359,21 @@ class BayesSampler(Sampler):
         columns, values, works = self._places(reported), self._values(reported), self._works(reported)
         settings = self._settings.model if self._guesses is None else self._settings.guided
         found = {}
+        begin = {name: model.hyperparameters for name, model in self._models.items()}
         if (works == 0).any():
-            found["works"] = feasibility.hyperparameters(columns, works)
+            found["works"] = feasibility.hyperparameters(columns, works, begin.get("works"))
         known = ~np.isnan(values)
         if not known.any():  # all failed; later results count from the next fit on
             return {"plain": settings.mode(len(columns)), **found}
         columns, values = columns[:, known], values[known]
         scaled = Scale.of(values).down(values)
-        found["plain"] = gaussian_process.hyperparameters(columns, scaled, settings)
+        found["plain"] = gaussian_process.hyperparameters(columns, scaled, settings, begin.get("plain"))
         if self._guesses is not None:
             guesses = self._guesses.values([s for s, k in zip(reported, known, strict=True) if k])
             guesses = Scale.of(guesses).down(guesses)
             slope = float(guesses @ scaled + 2.0) / (float(guesses @ guesses) + 4.0)
             rest = scaled - max(slope, 0.0) * guesses
-            found["guided"] = gaussian_process.hyperparameters(columns, rest, settings)
+            found["guided"] = gaussian_process.hyperparameters(columns, rest, settings, begin.get("guided"))
         return found
 
     def _values(self, schedules: Sequence[Schedule]) -> FloatArray:
@@ -280,7 +395,7 @@ class BayesSampler(Sampler):
         values = scale.down(values)
         model, trend = self._models["plain"], None
         if guided and "guided" in self._models and self._guesses is not None:
-            trend = self._trend(self._guesses)
+            trend = self._trend()
             if self._models["guided"].evidence(values, trend) < 0:
                 trend = None
             else:
@@ -290,15 +405,13 @@ class BayesSampler(Sampler):
         best = float(model.fitted(values, trend)[works != 0].max())
         predicted = model.predict(values, trend)
         probable = np.ones(len(pool.schedules))
+        aim = None
         if "works" in self._models:
             probable = feasibility.probability(self._models["works"], works)
         if self._guesses is None:
             aim = likely_optimum(predicted, best, np.where(pool.seen, 0.0, probable))
-            worth = log_probability_to_reach(aim, predicted) + np.log(np.maximum(probable, 1e-300))
-        else:
-            worth = expected_improvement(predicted, best + self._settings.trust.margin) * probable
-        worth[pool.seen] = -math.inf
-        return AcquisitionState(predicted, best, scale.deviation * probable, worth)
+        margin = self._settings.trust.margin
+        return AcquisitionState(predicted, best, probable, aim, margin, scale.deviation, model)
 
     # -- estimated times -----------------------------------------------------------------------------------------
 
@@ -319,9 +432,9 @@ class BayesSampler(Sampler):
                 return best
         return None
 
-    def _trend(self, guesses: Guesses) -> Trend:
+    def _trend(self) -> Trend:
         """Return the estimates of the observed schedules and of the pool."""
-        observed = guesses.values(self._observed)
+        observed = np.array(self._observed_guesses)
         scale = Scale.of(observed)
         return Trend(scale.down(observed), scale.down(self._of_pool))
 
@@ -333,13 +446,15 @@ class BayesSampler(Sampler):
         parents = [fastest[i] for i in rng.integers(len(fastest), size=self._settings.candidates.moves)]
         near = self._space.neighbours(parents[0], self._settings.candidates.moves)
         random = self._space.sample(self._settings.candidates.moves, int(rng.integers(2**62)))
-        return [*near, *self._space.mutate(parents, rng), *random]
+        return [*self._siblings(), *near, *self._space.mutate(parents, rng), *random]
 
-    def _refresh(self, pool: Pool, schedules: Sequence[Schedule], worth: FloatArray) -> None:
+    def _refresh(self, pool: Pool, schedules: Sequence[Schedule], state: AcquisitionState) -> None:
         """Put schedules into the pool in place of the worst."""
         new = pool.missing(s for s in schedules if s in self._unseen)
         if not new:
             return
+        worth = state.worth(pool.seen)
+        worth[self._compiled(pool) & ~pool.seen] = math.inf
         positions: IntArray = np.argsort(worth, kind="stable")[: len(new)].astype(np.int64)
         places = pool.put(positions, new)
         for model in self._models.values():

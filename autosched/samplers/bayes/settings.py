@@ -38,8 +38,8 @@ class Refits:
         most: Maximum number of observations of the model: the fastest half of them, and the newest others.
     """
 
-    growth: float = 1.04
-    later: float = 1.15
+    growth: float = 1.25
+    later: float = 1.5
     many: int = 96
     most: int = 512
 
@@ -65,6 +65,26 @@ class CandidatePool:
 
 
 @dataclass(frozen=True)
+class Batches:
+    """Proposals that share one look at the pool. A space that is searched as a whole has none.
+
+    Attributes:
+        size: Number of proposals that are worth it, if so many trials may be in flight.
+        share: One of so many proposals is free. The others are schedules of compiled modules, as long as there are any.
+        near: Times the best time, within which further schedules of a compiled module are tried.
+        margins: Margins of the expected improvement of the first proposal, of the second and so on, in turns, as parts of
+            ``GuessTrust.margin``: with many proposals, some may exploit what is known.
+        swept: Number of modules whose schedules enter the pool at a time.
+    """
+
+    size: int = 16
+    share: int = 2
+    near: float = 1.06
+    margins: tuple[float, ...] = (1.0, 0.3, 0.1)
+    swept: int = 2
+
+
+@dataclass(frozen=True)
 class BayesSettings:
     """Constants of the search.
 
@@ -73,6 +93,7 @@ class BayesSettings:
         trust: How far estimated times are followed.
         refits: When hyperparameters are fitted again.
         candidates: Schedules among which the acquisition function is maximised.
+        batches: Proposals that share one look at the pool.
         model: Gaussian process without estimated times.
         guided: Gaussian process with estimated times.
     """
@@ -81,5 +102,6 @@ class BayesSettings:
     trust: GuessTrust = GuessTrust()
     refits: Refits = Refits()
     candidates: CandidatePool = CandidatePool()
+    batches: Batches = Batches()
     model: gaussian_process.GaussianProcessSettings = _MODEL
     guided: gaussian_process.GaussianProcessSettings = _GUIDED

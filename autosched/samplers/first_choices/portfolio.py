@@ -40,7 +40,11 @@ def first_tried(
         estimates: Estimates before the first trial.
         winners: Returns winners as in ``portfolio``.
     """
-    first = portfolio(space, estimates, winners()) if sampler.name == SAMPLER and estimates.has_times else []
+    if sampler.name != SAMPLER or not estimates.has_times:
+        return sampler
+    model = _best_of_model(space, estimates)
+    first = _in_turns(space, model, winners())
+    sampler.consider(model)
     return SeededSampler(sampler, first, NAME, own_first=False, enough=ENOUGH) if first else sampler
 
 
@@ -57,18 +61,21 @@ def portfolio(space: SearchSpace, estimates: Estimates, winners: Sequence[Schedu
         Up to SIZE different schedules, the model's and the winners in turns, the model's best first. None without
         estimated times.
     """
-    if not estimates.has_times:
-        return []
+    return _in_turns(space, _best_of_model(space, estimates), winners) if estimates.has_times else []
+
+
+def _in_turns(space: SearchSpace, model: Sequence[Schedule], winners: Sequence[Schedule]) -> list[Schedule]:
+    """Return the portfolio of the model's schedules, the best first, and of winners."""
     usable = [winner for winner in dict.fromkeys(winners) if winner in space][:WINNERS]
-    model = _best_of_model(space, estimates, SIZE)
+    model = spread_out(model, SIZE, _DISTANCE)
     turns = [schedule for pair in zip(model, usable, strict=False) for schedule in pair]
     return list(dict.fromkeys([*turns, *usable, *model]))[:SIZE]
 
 
-def _best_of_model(space: SearchSpace, estimates: Estimates, n: int) -> list[Schedule]:
-    """Return different schedules with small estimates, from a sample and from all that descents from it look at.
+def _best_of_model(space: SearchSpace, estimates: Estimates) -> list[Schedule]:
+    """Return all schedules with small estimates in a sample and in all that descents from it look at.
 
-    The best of each structure come first, as far as they are expected to be fast enough.
+    The best of each structure come first.
     """
     seen = Estimates(estimates.features, estimates.log_seconds, most=math.inf)
     descended(space, seen, starting_points(space, SAMPLES, SEED))
@@ -76,8 +83,7 @@ def _best_of_model(space: SearchSpace, estimates: Estimates, n: int) -> list[Sch
     fast = [schedule for schedule, value in seen.known.items() if value <= bound and math.isfinite(value)]
     fast.sort(key=seen.known.__getitem__)
     leaders = {_structure(schedule): schedule for schedule in reversed(fast)}  # the fastest is put in last
-    ranked = [*sorted(leaders.values(), key=seen.known.__getitem__), *fast]
-    return spread_out(list(dict.fromkeys(ranked)), n, _DISTANCE)
+    return list(dict.fromkeys([*sorted(leaders.values(), key=seen.known.__getitem__), *fast]))
 
 
 def _structure(schedule: Schedule) -> tuple[str, tuple[tuple[str, Value], ...]]:

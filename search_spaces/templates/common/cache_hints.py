@@ -41,6 +41,7 @@ def l2_evict_last() -> Parameter:
         "l2_evict_last",
         ("none", "a", "b"),
         "operand that TMA loads with evict_last; the other one is loaded evict_first",
+        at_launch=True,
     )
 
 

@@ -15,12 +15,15 @@ RASTER_ARGUMENT = "raster"  # argument of kernels whose launches choose the orde
 STRAIGHT = 4  # extent in tiles up to which a Hilbert curve is walked line by line
 
 
-def raster(*, hilbert: bool = False) -> Parameter:
-    """Return the decision ``raster``: by rows, by columns, or by bands of rows, each by columns.
+def raster(*, hilbert: bool = False, at_launch: bool = False) -> Parameter:
+    """Return the decision ``raster``: by rows, by columns, or by bands of so many rows, each by columns.
 
-    With ``hilbert`` also along a Hilbert curve, whose tiles take ``hilbert_rounds`` to find.
+    Args:
+        hilbert: Whether a Hilbert curve is offered, too, whose tiles take ``hilbert_rounds`` to find.
+        at_launch: Whether the order is a kernel argument.
     """
-    return categorical("raster", (*RASTER_GROUPS, *((HILBERT,) if hilbert else ())), "order of the tiles")
+    values = (*RASTER_GROUPS, *((HILBERT,) if hilbert else ()))
+    return categorical("raster", values, "order of the tiles", at_launch=at_launch)
 
 
 def raster_argument(value: str) -> ScalarArgument:

@@ -92,7 +92,7 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
             "tiles of out in tensor memory at a time: one is finished while the next is multiplied",
         ),
         ordinal("split_k", (1, 2, 3, 4, 6, 8, 16), "blocks, or pairs, that share the k of one tile"),
-        raster(hilbert=True),
+        raster(hilbert=True, at_launch=True),
         ordinal(
             "store_buffers",
             (0,) if transposed else (0, 1, 2, 4),
@@ -109,7 +109,7 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
             ("static", LAUNCH_CONTROL),
             "whether blocks have fixed tiles, or take over those of blocks that have not begun",
         ),
-        ordinal("l2_promotion", (128, 256), "granularity in bytes at which L2 reads from DRAM for TMA"),
+        ordinal("l2_promotion", (128, 256), "granularity in bytes at which L2 reads from DRAM for TMA", at_launch=True),
         l2_evict_last(),
     )
 

@@ -99,7 +99,7 @@ def parameters(problem: Matmul, device: Device) -> tuple[Parameter, ...]:
             ("outer", "inner") if problem.batch > 1 else ("outer",),
             "whether the batch is the slowest or the fastest block index",
         ),
-        ordinal("l2_promotion", (128, 256), "granularity in bytes at which L2 reads from DRAM for TMA"),
+        ordinal("l2_promotion", (128, 256), "granularity in bytes at which L2 reads from DRAM for TMA", at_launch=True),
     )
 
 

@@ -119,7 +119,7 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
         producer_registers(problem),
         ordinal("min_blocks", (1, 2), "blocks per SM for which the compiler limits registers"),
         ordinal("split_k", (1, 2, 3, 4, 6, 8, 16), "blocks that share the k of one tile"),
-        raster(hilbert=True),
+        raster(hilbert=True, at_launch=True),
         ordinal(
             "store_buffers",
             (0,) if transposed else (0, 1, 2, 4, 8),
@@ -135,7 +135,7 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
         ),
         ordinal("cluster_m", (1, 2, 4), "blocks along m whose tiles share columns of b, each copying a part for all"),
         ordinal("cluster_n", (1, 2, 4), "blocks along n whose tiles share rows of a, each copying a part for all"),
-        ordinal("l2_promotion", (128, 256), "granularity in bytes at which L2 reads from DRAM for TMA"),
+        ordinal("l2_promotion", (128, 256), "granularity in bytes at which L2 reads from DRAM for TMA", at_launch=True),
         l2_evict_last(),
     )
 

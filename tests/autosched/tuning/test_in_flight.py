@@ -37,9 +37,24 @@ def test_no_more_than_what_keeps_the_machine_busy(
     assert pace(compilers, compiling, measuring, proposing).size(1000) == size
 
 
-@pytest.mark.parametrize(("compilers", "size"), [(2, 2), (6, 4), (16, 8)])
-def test_starts_with_half_of_what_keeps_the_machine_busy_or_with_a_few(compilers: int, size: int) -> None:
+@pytest.mark.parametrize(("compilers", "size"), [(2, 2), (6, 6), (16, 15)])
+def test_starts_with_what_keeps_the_machine_busy(compilers: int, size: int) -> None:
     assert pace(compilers, 0.3, 0.02, 0.02).size(0) == size
+
+
+def test_trials_of_compiled_modules_keep_no_compiler_busy() -> None:
+    made = pace(8, 0.3, 0.01, 0.01)
+    assert made.size(1000) == 8
+    made.note("compile", [0.0] * 8)  # every other module is compiled already
+    assert made.size(1000) == 16
+
+
+def test_a_sampler_that_proposes_in_batches_has_one_batch_more() -> None:
+    made = pace(8, 0.3, 0.01, 0.01)
+    assert made.room(1000, 3, 1) == (5, 1)
+    assert made.room(1000, 3, 4) == (8, 4)
+    assert InFlightLimit().room(1000, 3, 4) == (MAX_IN_FLIGHT - 3, 4)
+    assert InFlightLimit().room(0, 0, 16) == (MIN_IN_FLIGHT, MIN_IN_FLIGHT // 2)
 
 
 def test_a_few_slow_ones_do_not_count() -> None:

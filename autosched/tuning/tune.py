@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from autosched.tuning.result import Observer, TuneResult, completed
 from autosched.tuning.winner import winner_verification
 from autosched.verify.machine_counting import why_ptx
 from cost_models.estimates import estimates_of
+from measurements.runners.base import Runner
 from measurements.trials.measurement import Provenance
 from search_spaces.operators.problem import Problem
 from search_spaces.programs.builder import Program
@@ -95,7 +97,8 @@ def tune(problem: Problem | Program, options: TuneOptions | None = None, **keywo
             if start is None:
                 start = warm_start.from_other_problems(store, run, task, estimates)
             lines = () if order is None else (order.line,)
-            tuner = _tuner(task, run, options, plan, backend, store, start, verifiers, observer, lines)
+            with starting(backend.runner):
+                tuner = _tuner(task, run, options, plan, backend, store, start, verifiers, observer, lines)
             result = tuner.run(plan, earlier)
             result = dataclasses.replace(
                 result,
@@ -146,6 +149,25 @@ def _opened(options: TuneOptions, backend: backends.Backend) -> Iterator[Store]:
         if backend.pool is not None:
             backend.pool.cache.prepare()
         yield store
+
+
+@contextmanager
+def starting(runner: Runner) -> Iterator[None]:
+    """Start the process of a GPU while the search is set up. What fails is raised again by the search itself."""
+
+    def start() -> None:
+        with suppress(Exception):
+            runner.fingerprint()
+
+    if runner.provenance is not Provenance.MEASURED:
+        yield
+        return
+    thread = threading.Thread(target=start, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
 
 
 def _tuner(

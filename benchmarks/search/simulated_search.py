@@ -29,13 +29,11 @@ import numpy as np
 from autosched.samplers import Sampler
 from autosched.samplers.first_choices.descent import descended
 from autosched.samplers.first_choices.model_search import fastest
-from autosched.samplers.first_choices.portfolio import ENOUGH
 from autosched.tuning.in_flight import InFlightLimit
 from autosched.tuning.options import TuneOptions
 from autosched.tuning.plan import SearchPlan
 from autosched.tuning.proposing import sampler_of
 from benchmarks.gpu.virtual_gpu import VirtualGpu, VirtualKernel
-from benchmarks.search.launch_siblings import SiblingSampler
 from cost_models.estimates import AnalyticEstimates, Estimates
 from cost_models.trees.evaluation import rank_correlation
 from measurements.runners.cuda.launch_timer import LaunchTimer
@@ -53,7 +51,8 @@ PROBLEM = Matmul(4096, 4096, 4096, a="bf16")
 STRUCTURE, VALUE, OWN = 0.05, 0.01, 0.008
 SUSTAINED, SUSTAINED_DEVIATION = 0.8, 0.015  # of the clock under the power limit
 COMPILE = (0.15, 0.5)  # seconds of a core, as measured
-START = 0.5  # seconds until the first trial: CUDA, the inputs and their reference
+START = 0.3  # seconds in which CUDA starts, while the search is set up
+INPUTS = 0.2  # seconds in which the GPU's process makes the inputs and their reference, before its first trial
 LOAD, VERIFY = 0.5e-3, 1.5e-3  # seconds of the GPU's process: of a new module, and of one launch that is compared
 FINAL, FINALISTS, ROUNDS = 1.0, 6, 20  # seconds left for the final, its entrants and their rounds
 COPIES, LIMIT = 4, 1.0
@@ -162,7 +161,6 @@ class Search:
         seed: Of the sampler and of the delays.
         cores: Cores, one of which proposes.
         seconds: Duration.
-        near: Whether schedules near fast ones are tried between the proposals (``SiblingSampler``).
         clock: Seconds that the proposing process has computed.
     """
 
@@ -173,10 +171,9 @@ class Search:
         seed: int,
         cores: int,
         seconds: float,
-        near: bool = False,
         clock: Callable[[], float] = time.process_time,
     ) -> None:
-        self._task, self._truth, self._seconds, self._near, self._clock = task, truth, seconds, near, clock
+        self._task, self._truth, self._seconds, self._clock = task, truth, seconds, clock
         self._gpu = SimulatedGpu(truth, seed)
         self._compilers = [0.0] * (cores - 1)
         self._modules: dict[str, float] = {}  # when each is compiled
@@ -185,14 +182,14 @@ class Search:
         self._waiting: list[tuple[float, int, Schedule, bool]] = []  # when each is ready
         began = self._clock()
         self._sampler = self._made_sampler(seed)
-        self._now += START + self._clock() - began
+        self._now += max(START, self._clock() - began)
+        self._gpu.gpu.host.now = self._now + INPUTS
 
     def _made_sampler(self, seed: int) -> Sampler:
         # The estimates are made anew: what another run has computed would cost this one nothing.
         estimates = AnalyticEstimates(self._task.problem, self._task.templates, self._task.device)
         plan = SearchPlan(trials=10**6, sampler="bayes")
-        made = sampler_of(self._task, TuneOptions(seed=seed), plan, estimates, recorded=False).sampler
-        return SiblingSampler(made, self._task.space, estimates, enough=ENOUGH) if self._near else made
+        return sampler_of(self._task, TuneOptions(seed=seed), plan, estimates, recorded=False).sampler
 
     def _propose(self, room: int, number: int) -> int:
         began = self._clock()
@@ -260,7 +257,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--first", type=int, default=0, help="number of the first run (default: 0)")
-    parser.add_argument("--near", action="store_true", help="try schedules near fast ones between the proposals")
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--cores", type=int, default=16)
     parser.add_argument("--device", default="h100")
@@ -271,7 +267,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for run in range(given.first, given.first + given.runs):
         estimates = AnalyticEstimates(task.problem, task.templates, task.device)
         truth = Truth(estimates, run)
-        found = Search(task, truth, run, given.cores, given.seconds, given.near).run()
+        found = Search(task, truth, run, given.cores, given.seconds).run()
         best = known_best(task, truth, found)
         losses.append(math.exp(found.log_seconds - best) - 1)
         trials.append(found.trials)

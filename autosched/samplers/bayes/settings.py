@@ -72,8 +72,8 @@ class Batches:
         size: Number of proposals that are worth it, if so many trials may be in flight.
         share: One of so many proposals is free. The others are schedules of compiled modules, as long as there are any.
         near: Times the best time, within which further schedules of a compiled module are tried.
-        margins: Margins of the expected improvement of the first proposal, of the second and so on, in turns, as parts of
-            ``GuessTrust.margin``: with many proposals, some may exploit what is known.
+        margins: Margins of the expected improvement of the first free proposal, of the second and so on, in turns, as
+            parts of ``GuessTrust.margin``: of many proposals, some may exploit what is known.
         swept: Number of modules whose schedules enter the pool at a time.
     """
 

@@ -13,9 +13,10 @@ import pytest
 
 import autosched
 from autosched.tuning.result import Observer, Progress, Start
-from autosched.tuning.tune import tune
+from autosched.tuning.tune import starting, tune
 from autosched.user_kernels.problem import KernelProblem
 from measurements.emulator import HostCompilerMissing
+from measurements.runners.base import RunnerStopped
 from measurements.store.store import Store, StoreError
 from measurements.trials.measurement import Provenance
 from search_spaces.catalogue import operators, template
@@ -27,6 +28,25 @@ from search_spaces.spaces.space import Space
 from search_spaces.templates.template import TemplateSet
 
 H200 = device("h200")
+
+
+class TestStarting:
+    class Gpu:
+        def __init__(self, provenance: Provenance) -> None:
+            self.provenance, self.asked = provenance, 0
+
+        def fingerprint(self) -> dict[str, str]:
+            self.asked += 1
+            raise RunnerStopped("no GPU")  # which the search itself says
+
+    @pytest.mark.parametrize(("provenance", "asked"), [(Provenance.MEASURED, 1), (Provenance.ESTIMATED, 0)])
+    def test_a_gpu_starts_while_the_search_is_set_up(self, provenance: Provenance, asked: int) -> None:
+        gpu: Any = self.Gpu(provenance)
+        with starting(gpu):
+            pass
+        assert gpu.asked == asked
+
+
 PROBLEM = Matmul(m=64, n=48, k=32)
 
 

@@ -21,7 +21,7 @@ def test_a_short_search_finds_a_fast_schedule() -> None:
     task = task_of(Matmul(1024, 1024, 1024, a="bf16"), device("h100"))
     truth = Truth(AnalyticEstimates(task.problem, task.templates, task.device), 1)
     clock = partial(next, count(0.0, PROPOSING))
-    found = Search(task, truth, 1, cores=16, seconds=SECONDS + FINAL, near=True, clock=clock).run()
+    found = Search(task, truth, 1, cores=16, seconds=SECONDS + FINAL, clock=clock).run()
     assert found.finished < SECONDS + 2 * FINAL
     assert 0 < found.modules < found.trials
     assert known_best(task, truth, found) <= found.log_seconds

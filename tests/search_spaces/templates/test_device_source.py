@@ -96,6 +96,7 @@ def test_decisions_of_a_launch_are_no_code(name: str, on: str) -> None:
     problem = dataclasses.replace(LARGE, m=64) if "transposed" in name else LARGE
     made, target = template(name), device(on)
     space, compared = made.space(problem, target).valid, dict.fromkeys(LAUNCH_DECISIONS, 0)
+    assert {p.name for p in space.parameters if p.at_launch} == set(LAUNCH_DECISIONS)
     for schedule in made.space(problem, target).sample(12, 1):
         one = made.kernel(problem, schedule, target)
         for decision, values in LAUNCH_DECISIONS.items():

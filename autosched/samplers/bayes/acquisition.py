@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
 
-from cost_models.gaussian_process import Prediction
-from search_spaces.arrays import FloatArray
+from cost_models.covariance import Columns
+from cost_models.gaussian_process import IncrementalPosterior, Prediction
+from search_spaces.arrays import BoolArray, FloatArray
 
 LEAST_GAIN, MOST_GAIN, RESOLUTION = 0.05, 8.0, 0.01  # in deviations of the values
 
@@ -42,3 +44,50 @@ def log_probability_to_reach(value: float, predicted: Prediction) -> FloatArray:
     """Return the logarithm of the probability that each value is above ``value``, [n]."""
     ahead: FloatArray = scipy.special.log_ndtr((predicted.mean - value) / np.maximum(predicted.deviation, 1e-12))
     return ahead
+
+
+@dataclass(frozen=True)
+class AcquisitionState:
+    """The acquisition function over a pool.
+
+    Attributes:
+        predicted: Prediction at each position, in standard deviations of the values.
+        best: Best value so far, in the same units.
+        probable: Probability at each position that the schedule works.
+        aim: Value to reach; None for the expected improvement beyond ``best`` and the margin.
+        margin: Margin of the expected improvement.
+        part: Worth of one deviation, in parts of the best value.
+        model: Posterior that predicts.
+    """
+
+    predicted: Prediction
+    best: float
+    probable: FloatArray
+    aim: float | None
+    margin: float
+    part: float
+    model: IncrementalPosterior
+
+    def worth(self, seen: BoolArray, part: float = 1.0) -> FloatArray:
+        """Return the acquisition at each position, with a part of the margin; minus infinity for seen schedules."""
+        if self.aim is None:
+            worth = expected_improvement(self.predicted, self.best + part * self.margin) * self.probable
+        else:
+            reach = log_probability_to_reach(self.aim, self.predicted)
+            worth = reach + np.log(np.maximum(self.probable, 1e-300))
+        worth[seen] = -math.inf
+        return worth
+
+    def observing(self, columns: Columns) -> AcquisitionState:
+        """Return the state after observing the predicted mean at a point, which leaves every mean as it is."""
+        before = self.model.variance
+        self.model.observe(columns)
+        variance = self.predicted.deviation**2 - (before - self.model.variance)
+        predicted = Prediction(self.predicted.mean, np.sqrt(np.maximum(variance, 1e-12)))
+        return replace(self, predicted=predicted)
+
+    def gain(self, position: int) -> float:
+        """Return the expected improvement at one position, without a margin, in parts of the best value."""
+        at = slice(position, position + 1)
+        there = Prediction(self.predicted.mean[at], self.predicted.deviation[at])
+        return float((expected_improvement(there, self.best) * self.part * self.probable[at])[0])

@@ -23,15 +23,15 @@ import heapq
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
 
 from autosched import blas
 from autosched.samplers.base import Sampler, UnvisitedPool
-from autosched.samplers.bayes.acquisition import expected_improvement, likely_optimum, log_probability_to_reach
+from autosched.samplers.bayes.acquisition import AcquisitionState, likely_optimum
 from autosched.samplers.bayes.coordinates import SpaceCoordinates
+from autosched.samplers.bayes.modules import CompiledModules
 from autosched.samplers.bayes.pool import Pool
 from autosched.samplers.bayes.settings import BayesSettings
 from autosched.samplers.first_choices.descent import descended, starting_points
@@ -39,58 +39,11 @@ from autosched.samplers.first_choices.guesses import LEAST, Guesses
 from cost_models import feasibility, gaussian_process
 from cost_models.covariance import Columns, Grid, Hyperparameters, coordinates
 from cost_models.estimates import Estimates
-from cost_models.gaussian_process import IncrementalPosterior, Prediction, Scale, Trend
+from cost_models.gaussian_process import IncrementalPosterior, Scale, Trend
 from measurements.trials.measurement import Measurement
-from search_spaces.arrays import BoolArray, FloatArray, IntArray
+from search_spaces.arrays import FloatArray, IntArray
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
-
-
-@dataclass(frozen=True)
-class AcquisitionState:
-    """The acquisition function over a pool.
-
-    Attributes:
-        predicted: Prediction at each position, in standard deviations of the values.
-        best: Best value so far, in the same units.
-        probable: Probability at each position that the schedule works.
-        aim: Value to reach; None for the expected improvement beyond ``best`` and the margin.
-        margin: Margin of the expected improvement.
-        part: Worth of one deviation, in parts of the best value.
-        model: Posterior that predicts.
-    """
-
-    predicted: Prediction
-    best: float
-    probable: FloatArray
-    aim: float | None
-    margin: float
-    part: float
-    model: IncrementalPosterior
-
-    def worth(self, seen: BoolArray, part: float = 1.0) -> FloatArray:
-        """Return the acquisition at each position, with a part of the margin; minus infinity for seen schedules."""
-        if self.aim is None:
-            worth = expected_improvement(self.predicted, self.best + part * self.margin) * self.probable
-        else:
-            reach = log_probability_to_reach(self.aim, self.predicted)
-            worth = reach + np.log(np.maximum(self.probable, 1e-300))
-        worth[seen] = -math.inf
-        return worth
-
-    def observing(self, columns: Columns) -> AcquisitionState:
-        """Return the state after observing the predicted mean at a point, which leaves every mean as it is."""
-        before = self.model.variance
-        self.model.observe(columns)
-        variance = self.predicted.deviation**2 - (before - self.model.variance)
-        predicted = Prediction(self.predicted.mean, np.sqrt(np.maximum(variance, 1e-12)))
-        return replace(self, predicted=predicted)
-
-    def gain(self, position: int) -> float:
-        """Return the expected improvement at one position, without a margin, in parts of the best value."""
-        at = slice(position, position + 1)
-        there = Prediction(self.predicted.mean[at], self.predicted.deviation[at])
-        return float((expected_improvement(there, self.best) * self.part * self.probable[at])[0])
 
 
 class BayesSampler(Sampler):
@@ -139,13 +92,7 @@ class BayesSampler(Sampler):
         self._gain = math.inf
         self._num_batches = 0
         self._considered: list[Schedule] = []
-        self._coded = {
-            name: [i for i, p in enumerate(member.parameters) if not p.at_launch]
-            for name, member in space.members.items()
-        }
-        self._modules: dict[tuple[object, ...], int] = {}  # number of every module
-        self._best_of_module: dict[int, tuple[float, Schedule]] = {}
-        self._swept: set[int] = set()  # modules whose other schedules were in the pool
+        self._modules = CompiledModules(space, self._settings.batches.near)
 
     @property
     def expected_gain(self) -> float:
@@ -175,9 +122,7 @@ class BayesSampler(Sampler):
             times.append(measurement.timing.median)
             seconds = self._medians[schedule] = statistics.median(times)
             self._best = None
-            module = self._module_of(schedule)
-            if module not in self._best_of_module or seconds < self._best_of_module[module][0]:
-                self._best_of_module[module] = seconds, schedule
+            self._modules.note(schedule, seconds)
 
     def _note_improvement(self, schedule: Schedule, measurement: Measurement) -> None:
         guided = self._guided_to.pop(schedule, True)
@@ -224,7 +169,7 @@ class BayesSampler(Sampler):
         Every other one is of a compiled module with a fast schedule, as long as there is any.
         """
         self._num_batches += 1
-        batches, compiled, free = self._settings.batches, self._compiled(pool), 0
+        batches, compiled, free = self._settings.batches, self._modules.are_fast(pool.modules), 0
         chosen: list[Schedule] = []
         while len(chosen) < n:
             if len(chosen) % batches.share and bool((compiled & ~pool.seen).any()):
@@ -254,35 +199,6 @@ class BayesSampler(Sampler):
             self._pool.see([proposal])
         return [proposal]
 
-    # -- modules -------------------------------------------------------------------------------------------------
-
-    def _module_of(self, schedule: Schedule) -> int:
-        """Return a number that schedules of one compiled module share."""
-        items = schedule.items
-        key = (schedule.template, *(items[i][1] for i in self._coded[schedule.template]))
-        return self._modules.setdefault(key, len(self._modules))
-
-    def _fast_modules(self) -> list[int]:
-        """Return the modules with a fast schedule, the fastest first."""
-        bound = self._settings.batches.near * min(self._medians.values(), default=math.inf)
-        fast = [(seconds, module) for module, (seconds, _) in self._best_of_module.items() if seconds <= bound]
-        return [module for _, module in sorted(fast)]
-
-    def _compiled(self, pool: Pool) -> BoolArray:
-        """Return which schedules of the pool are of a module with a fast schedule."""
-        fast = np.zeros(len(self._modules), dtype=np.bool_)
-        fast[self._fast_modules()] = True
-        return fast[pool.modules]
-
-    def _siblings(self) -> list[Schedule]:
-        """Return the other schedules of the fastest modules that were not looked at before."""
-        modules = [module for module in self._fast_modules() if module not in self._swept]
-        found: list[Schedule] = []
-        for module in modules[: self._settings.batches.swept]:
-            self._swept.add(module)
-            found += self._space.siblings(self._best_of_module[module][1])
-        return found
-
     def _follows_guess(self, n: int) -> bool:
         """Return whether the model with a line along the estimates makes the next n proposals."""
         if self._stale_trials < self._settings.trust.patience:
@@ -304,7 +220,7 @@ class BayesSampler(Sampler):
                     kept = self._considered[: size // 2]
                     schedules = list(dict.fromkeys([*kept, *schedules]))[:size]
                 self._of_pool = self._guesses.values(schedules)
-            self._pool = Pool(schedules, whole, self._places, self._module_of)
+            self._pool = Pool(schedules, whole, self._places, self._modules.number)
             self._pool.see(self._times)
         return self._pool
 
@@ -446,7 +362,12 @@ class BayesSampler(Sampler):
         parents = [fastest[i] for i in rng.integers(len(fastest), size=self._settings.candidates.moves)]
         near = self._space.neighbours(parents[0], self._settings.candidates.moves)
         random = self._space.sample(self._settings.candidates.moves, int(rng.integers(2**62)))
-        return [*self._siblings(), *near, *self._space.mutate(parents, rng), *random]
+        return [
+            *self._modules.siblings(self._settings.batches.swept),
+            *near,
+            *self._space.mutate(parents, rng),
+            *random,
+        ]
 
     def _refresh(self, pool: Pool, schedules: Sequence[Schedule], state: AcquisitionState) -> None:
         """Put schedules into the pool in place of the worst."""
@@ -454,7 +375,7 @@ class BayesSampler(Sampler):
         if not new:
             return
         worth = state.worth(pool.seen)
-        worth[self._compiled(pool) & ~pool.seen] = math.inf
+        worth[self._modules.are_fast(pool.modules) & ~pool.seen] = math.inf
         positions: IntArray = np.argsort(worth, kind="stable")[: len(new)].astype(np.int64)
         places = pool.put(positions, new)
         for model in self._models.values():

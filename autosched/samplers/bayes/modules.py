@@ -1,0 +1,68 @@
+"""Compiled modules of a space: which schedules share one, and which modules have a fast schedule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from search_spaces.arrays import BoolArray, IntArray
+from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.search_space import SearchSpace
+
+
+class CompiledModules:
+    """Numbers of modules, and the best time of each.
+
+    Schedules that differ only in parameters which the launch carries (``Parameter.at_launch``) share a module. Once one
+    of them has a time, the others cost no compilation.
+
+    Args:
+        space: Schedules of the modules.
+        near: Times the best time, within which a module is fast.
+    """
+
+    def __init__(self, space: SearchSpace, near: float) -> None:
+        self._space, self._near = space, near
+        self._coded = {
+            name: [i for i, p in enumerate(member.parameters) if not p.at_launch]
+            for name, member in space.members.items()
+        }
+        self._numbers: dict[tuple[object, ...], int] = {}
+        self._best: dict[int, tuple[float, Schedule]] = {}
+        self._least = math.inf
+        self._swept: set[int] = set()  # modules whose schedules ``siblings`` has returned
+
+    def number(self, schedule: Schedule) -> int:
+        """Return a number that schedules of one module share."""
+        items = schedule.items
+        key = (schedule.template, *(items[i][1] for i in self._coded[schedule.template]))
+        return self._numbers.setdefault(key, len(self._numbers))
+
+    def note(self, schedule: Schedule, seconds: float) -> None:
+        """Record the median time of a schedule."""
+        module = self.number(schedule)
+        self._least = min(self._least, seconds)
+        if module not in self._best or seconds < self._best[module][0]:
+            self._best[module] = seconds, schedule
+
+    def _fast(self) -> list[int]:
+        """Return the modules with a fast schedule, the fastest first."""
+        bound = self._near * self._least
+        return [module for _, module in sorted((s, m) for m, (s, _) in self._best.items() if s <= bound)]
+
+    def are_fast(self, modules: IntArray) -> BoolArray:
+        """Return which of these numbers are of fast modules."""
+        fast = np.zeros(len(self._numbers), dtype=np.bool_)
+        fast[self._fast()] = True
+        found: BoolArray = fast[modules]
+        return found
+
+    def siblings(self, n: int) -> Sequence[Schedule]:
+        """Return the other schedules of the n fastest modules for which that was not done before."""
+        found: list[Schedule] = []
+        for module in [module for module in self._fast() if module not in self._swept][:n]:
+            self._swept.add(module)
+            found += self._space.siblings(self._best[module][1])
+        return found

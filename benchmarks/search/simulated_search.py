@@ -33,6 +33,7 @@ from autosched.tuning.in_flight import InFlightLimit
 from autosched.tuning.options import TuneOptions
 from autosched.tuning.plan import SearchPlan
 from autosched.tuning.proposing import sampler_of
+from autosched.tuning.winner.paired_timing import let_in
 from benchmarks.gpu.virtual_gpu import VirtualGpu, VirtualKernel
 from cost_models.estimates import AnalyticEstimates, Estimates
 from cost_models.trees.evaluation import rank_correlation
@@ -54,7 +55,8 @@ COMPILE = (0.15, 0.5)  # seconds of a core, as measured
 START = 0.3  # seconds in which CUDA starts, while the search is set up
 INPUTS = 0.2  # seconds in which the GPU's process makes the inputs and their reference, before its first trial
 LOAD, VERIFY = 0.5e-3, 1.5e-3  # seconds of the GPU's process: of a new module, and of one launch that is compared
-FINAL, FINALISTS, ROUNDS = 1.0, 6, 20  # seconds left for the final, its entrants and their rounds
+FINAL = 1.0  # seconds left for the final
+SETTLES, STEADY = 6e-3, 4e-3  # seconds of each entrant in a round of the final: not timed, and timed
 COPIES, LIMIT = 4, 1.0
 HIT = 0.01  # a winner so near the best counts
 
@@ -140,6 +142,23 @@ class SimulatedGpu:
             self.incumbent, self.seconds = schedule, measured
         return measured, host.now
 
+    def final(self, schedules: Sequence[Schedule], until: float) -> dict[Schedule, float]:
+        """Return the steady seconds of schedules: medians of rounds in which each is launched for a while."""
+        times: dict[Schedule, list[float]] = {schedule: [] for schedule in schedules}
+        rng = np.random.default_rng(self.seed)
+        while self.gpu.host.now < until:
+            for i in rng.permutation(len(schedules)).tolist():
+                kernel = self.kernels[schedules[i]]
+                settles, count = (math.ceil(seconds / kernel.steady) for seconds in (SETTLES, STEADY))
+
+                def group(kernel: VirtualKernel = kernel, n: int = count) -> None:
+                    for _ in range(n):
+                        self.gpu.launch(kernel)
+
+                found = self.timer.timed(LIMIT, [group], lambda k=kernel, n=settles: group(k, n))
+                times[schedules[i]].append(found[0] / count)
+        return {schedule: statistics.median(seconds) for schedule, seconds in times.items()}
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -177,6 +196,7 @@ class Search:
         self._gpu = SimulatedGpu(truth, seed)
         self._compilers = [0.0] * (cores - 1)
         self._modules: dict[str, float] = {}  # when each is compiled
+        self._digests: dict[Schedule, str] = {}  # of the code of each proposed schedule
         self._in_flight = InFlightLimit(compilers=cores - 1)
         self._now = self._cpu = 0.0
         self._waiting: list[tuple[float, int, Schedule, bool]] = []  # when each is ready
@@ -203,6 +223,7 @@ class Search:
         self._sampler.prepare()
         self._now += self._clock() - began
         for schedule, kernel in zip(schedules, kernels, strict=True):
+            self._digests[schedule] = kernel.code_digest
             new = kernel.code_digest not in self._modules
             if not new:
                 self._in_flight.note("compile", [0.0])
@@ -237,10 +258,11 @@ class Search:
             timing = Timing.of([measured])
             self._sampler.tell(schedule, Measurement(Status.OK, Provenance.MEASURED, timing=timing))
             self._now += self._clock() - began
-        finalists = sorted(times, key=times.__getitem__)[:FINALISTS]
+        tried = list(times)
+        timings = [Timing.of([times[schedule]]) for schedule in tried]
+        finalists = [tried[i] for i in let_in(timings, lambda i: self._digests[tried[i]])]
         self._gpu.gpu.host.now = max(self._gpu.gpu.host.now, self._seconds - FINAL)
-        rule = RaceRule(out_factor=10.0, seconds=0.0, min_rounds=ROUNDS, max_rounds=ROUNDS, lost_factor=10.0)
-        final = {schedule: self._gpu.raced(schedule, rule) for schedule in finalists}
+        final = self._gpu.final(finalists, self._seconds)
         winner = min(final, key=final.__getitem__)
         true = float(self._truth.log_seconds([winner])[0])
         return Outcome(len(times), len(self._modules), winner, true, self._gpu.gpu.host.now)

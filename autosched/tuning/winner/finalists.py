@@ -29,7 +29,14 @@ def entrants(book: TrialLedger, default: Default) -> tuple[Candidate, ...]:
     if not timed:
         return ()
     schedules = list(timed)
-    fastest = [schedules[i] for i in paired_timing.let_in(list(timed.values()))]
+
+    def module_of(position: int) -> object:
+        try:
+            return book.candidate(schedules[position]).kernel.code_digest
+        except ValueError:
+            return position
+
+    fastest = [schedules[i] for i in paired_timing.let_in(list(timed.values()), module_of)]
     found: dict[str, Candidate] = {}
     winners = [r.schedule for r in trials if r.rank is not None][-1:]  # the result of the last paired timing
     defaults = [schedule for schedule in [default()] if schedule is not None]

@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from measurements.runners.base import Candidate, Comparing, Entrant
@@ -21,6 +22,7 @@ from measurements.trials.timing_statistics import Ratio, SpeedChange, error_of_m
 
 FEWEST_ENTRANTS = 6
 MOST_ENTRANTS = 32
+MOST_OF_MODULE = 2  # entrants that share their code: how far the clock falls under load differs between modules
 WITHIN = 1.5  # factor of the fastest screening time, far above screening errors
 DRIFT = 0.02  # effect of clock and temperature on a screening time, beyond the noise of its repeats
 ERRORS = 3.0  # standard errors of the difference between two screening times
@@ -31,15 +33,17 @@ SECONDS = 60.0
 TIE = 0.01  # schedules closer than this count as equally fast
 
 
-def let_in(screened: Sequence[Timing]) -> list[int]:
+def let_in(screened: Sequence[Timing], module_of: Callable[[int], object] = int) -> list[int]:
     """Select the schedules that may be as fast as the fastest.
 
     A true tie may differ by TIE, by DRIFT, and by the noise of two medians of a few repeats. The error of a median is
     averaged over all near schedules, since the quartiles of a few repeats are themselves uncertain. The FEWEST_ENTRANTS
-    fastest are selected as long as they are WITHIN.
+    fastest are selected as long as they are WITHIN. A search tries many launches of one compiled module, so at most
+    MOST_OF_MODULE of each are selected.
 
     Args:
         screened: Times of screening.
+        module_of: Returns what those positions share that have the same code. Default: none do.
 
     Returns:
         Positions in ``screened``, the fastest first.
@@ -51,7 +55,16 @@ def let_in(screened: Sequence[Timing]) -> list[int]:
     near = [i for i in order if screened[i].median <= WITHIN * best]
     errors = [error_of_median(screened[i]) for i in near[:MOST_ENTRANTS]]
     bar = best * math.exp(math.log1p(TIE) + DRIFT + ERRORS * math.sqrt(2) * statistics.fmean(errors))
-    return [i for place, i in enumerate(near) if place < FEWEST_ENTRANTS or screened[i].median <= bar][:MOST_ENTRANTS]
+    selected: list[int] = []
+    of_module = Counter[object]()
+    for i in near:
+        if len(selected) == MOST_ENTRANTS or (len(selected) >= FEWEST_ENTRANTS and screened[i].median > bar):
+            break
+        module = module_of(i)
+        if of_module[module] < MOST_OF_MODULE:
+            of_module[module] += 1
+            selected.append(i)
+    return selected
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ class RaceRule:
 
     out_factor: float = 1.15
     seconds: float = 0.015
-    min_rounds: int = 3
+    min_rounds: int = 2
     max_rounds: int = 12
     lost_factor: float = 1.02
 

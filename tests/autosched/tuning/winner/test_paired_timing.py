@@ -167,6 +167,13 @@ def test_what_is_far_behind_in_screening_is_not_let_in(store: Store) -> None:
     assert order(result) == [0, 1]
 
 
+def test_few_finalists_share_a_module() -> None:
+    timings = [Timing(t, t, t, 9) for t in (1 + place / 10000 for place in range(100))]
+    selected = paired_timing.let_in(timings, lambda i: i // 10)
+    assert selected == [i for i in range(100) if i % 10 < paired_timing.MOST_OF_MODULE]
+    assert paired_timing.let_in(timings) == list(range(paired_timing.MOST_ENTRANTS))
+
+
 def test_of_those_as_fast_as_each_other_the_simpler_wins(store: Store) -> None:
     simple = {3: 0.0}
     result = tuned(store, Turns(lambda x: 1e-6), complexity=lambda s: simple.get(s.integer("x"), 1.0))

@@ -15,6 +15,7 @@ from autosched.verify.runs import (
     VerifySettings,
     run_sampled,
     run_whole,
+    stress_inputs,
 )
 from autosched.verify.sampled_blocks import QUICK_SHARE, sampled_flops, why_not_sampled
 from autosched.verify.stress_sizes import STREAMED_FLOPS, StressSize, stress_sizes, with_short_k
@@ -243,7 +244,7 @@ def _run_size(size: StressSize, kernel: GeneratedKernel, settings: VerifySetting
 
 
 def _inputs_of(size: StressSize, seed: int) -> StressInputs:
-    for inputs in size.problem.stress_inputs(seed):
+    for inputs in stress_inputs(size.problem, seed):
         if not size.case or size.case in inputs.cases:
             return inputs
     return StressInputs((RANDOM,), size.problem.random_inputs(seed))

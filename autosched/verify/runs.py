@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from autosched import blas
 from autosched.verify.launch import LaunchUnderTest
 from autosched.verify.launch_plan import TIME_LIMIT, LaunchRun
 from autosched.verify.launches import compared, ended
@@ -45,6 +46,17 @@ class VerifySettings:
     def emulates(self) -> bool:
         """True if ``execute`` is the emulator, which can perturb, and launch again on the same memory."""
         return self.execute is emulate
+
+
+def stress_inputs(problem: Problem, seed: int) -> Iterator[StressInputs]:
+    """Yield the problem's inputs with edge cases. Tile programs interpret many small products to choose them."""
+    sets = problem.stress_inputs(seed)
+    while True:
+        with blas.single_thread():
+            given = next(sets, None)
+        if given is None:
+            return
+        yield given
 
 
 def run_whole(

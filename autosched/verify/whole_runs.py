@@ -18,6 +18,7 @@ from autosched.verify.runs import (
     run_fewer_blocks,
     run_perturbed,
     run_whole,
+    stress_inputs,
 )
 from measurements.emulator import ASCENDING, Order
 from search_spaces.launches.generated_kernel import GeneratedKernel
@@ -65,7 +66,7 @@ def _first_runs(
     if settings.depth == "full":
         return
     most = max(1, EMULATED_BYTES // problem.min_bytes)
-    stress = list(islice(problem.stress_inputs(seed), most))
+    stress = list(islice(stress_inputs(problem, seed), most))
     for given in stress:
         yield PlannedRun("edge inputs", partial(run_whole, problem, kernel, given, turns, settings))
     again = int(min(AGAIN_BYTES / problem.min_bytes, AGAIN_FLOPS / max(1.0, problem.flops)))
@@ -87,7 +88,7 @@ def _more_runs(
     for i, order in enumerate(all_orders(seed)[1:]):
         name = f"edge inputs, blocks {order.blocks}"
         provoked = False
-        for given in problem.stress_inputs(seed + i):
+        for given in stress_inputs(problem, seed + i):
             provoked = True
             yield PlannedRun(name, partial(run_whole, problem, kernel, given, order, settings, seed=seed + i))
         if not provoked:  # a user's kernel: on the additional inputs of a quick verification
@@ -109,7 +110,7 @@ def _more_runs(
         )
     if settings.emulates:
         yield PlannedRun("perturbed", partial(run_perturbed, problem, kernel, random, seed, settings))
-        for given in problem.stress_inputs(seed + 5):
+        for given in stress_inputs(problem, seed + 5):
             yield PlannedRun(
                 "edge inputs, perturbed", partial(run_perturbed, problem, kernel, given, seed + 5, settings)
             )

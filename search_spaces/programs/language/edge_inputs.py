@@ -27,6 +27,7 @@ LEVELS: Mapping[str, tuple[tuple[cases.InputCase, ...], ...]] = {
             (*_FINITE, *_INFINITE, cases.HUGE, cases.LARGEST),
             (*_FINITE, *_INFINITE, cases.HUGE),
             (*_FINITE, cases.HUGE),
+            (*_FINITE, cases.ONE_FINITE),
             _FINITE,
             _PLAIN,
         ),

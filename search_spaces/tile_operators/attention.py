@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from search_spaces.hardware.dtypes import F32, FLOAT_DTYPES, I32
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import option
 from search_spaces.tile_operators.softmax_rows import LOG2_E
-from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem, cut
+from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem
 
 TYPES = ("f16", "bf16")
 DEPTH = 16  # of a product of tensor cores: a head's elements are padded to a multiple
@@ -305,13 +305,65 @@ class Attention(TileProblem):
             return result, (centre + np.log(total))[:, 0]
 
     def reduced(self, turns: ReducedLoops) -> Self:
-        """Return one with two sequences, heads of one group, a few tiles of queries and keys."""
+        """Return one with two sequences, two groups of two heads, a few tiles of queries and keys."""
         bm, bn = turns.chosen["bm"], turns.chosen["bn"]
-        batch, kv_heads = min(self.batch, 2), 1
-        queries, least = cut(self.queries, bm), turns.count * bn
-        keys = min(self.keys, least + (self.keys % bn or bn))
-        if self.keys == self.queries:  # the last query stands at the last key
-            keys = queries = min(self.queries, -(-least // bm) * bm + (self.queries % bm or bm))
-        return replace(
-            self, batch=batch, kv_heads=kv_heads, heads=kv_heads * min(self.group, 2), queries=queries, keys=keys
-        )
+        tied = bool(self.causal or self.alibi or self.packed)
+        extents = PositionCut((bm, bn), (bm, turns.count * bn), tied, 2 if self.packed else 1).of(self)
+        return replace(self, **extents, **fewer_heads(self.batch, self.kv_heads, self.group))
+
+
+class AttendedPositions(Protocol):
+    """The options of attention, or of its gradients, that say which keys a query sees."""
+
+    @property
+    def queries(self) -> int: ...
+    @property
+    def keys(self) -> int: ...
+    @property
+    def window(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class PositionCut:
+    """How the positions of attention are cut to a few tiles, such that each of its masks still takes effect.
+
+    Attributes:
+        tiles: Queries and keys of a tile.
+        least: Queries and keys in whole tiles that are enough for all loops.
+        tied: Whether queries stand at keys: as many queries as keys remain as many.
+        sequences: Packed sequences, of which one must have enough positions.
+    """
+
+    tiles: tuple[int, int]
+    least: tuple[int, int]
+    tied: bool
+    sequences: int = 1
+
+    def of(self, positions: AttendedPositions) -> Mapping[str, Any]:
+        """Return the extents: remainders stay, and so does whether keys are more than queries."""
+        (of_queries, of_keys), (queries, keys), window = self.tiles, self.least, positions.window
+        if 0 < window < positions.keys:  # some loops must begin, or end, at another tile because of it
+            window = min(window, max(keys - of_queries, of_keys) + (window % of_keys or of_keys))
+            keys = max(keys, self.sequences * (window + of_queries + of_keys))
+        if self.tied and positions.queries == positions.keys:
+            of_both = max(of_queries, of_keys)
+            keys = queries = _whole(positions.keys, of_both, max(queries, keys))
+            return {"queries": queries, "keys": keys, "window": window}
+        queries = _whole(positions.queries, of_queries, queries)
+        if positions.keys > positions.queries:
+            keys = max(keys, queries)
+        keys = _whole(positions.keys, of_keys, keys)
+        if positions.keys < positions.queries:
+            queries = _whole(positions.queries, of_queries, max(queries - of_queries, keys))
+        return {"queries": queries, "keys": keys, "window": window}
+
+
+def _whole(size: int, tile: int, least: int) -> int:
+    """Return ``size`` cut to whole tiles of at least ``least``, and its rest or a whole one more."""
+    return min(size, -(-least // tile) * tile + (size % tile or tile))
+
+
+def fewer_heads(batch: int, kv_heads: int, group: int) -> Mapping[str, Any]:
+    """Return two sequences of two groups of two heads each, as far as there are as many."""
+    kv_heads = min(kv_heads, 2)
+    return {"batch": min(batch, 2), "kv_heads": kv_heads, "heads": kv_heads * min(group, 2)}

@@ -14,7 +14,7 @@ from search_spaces.hardware.dtypes import F32, FLOAT_DTYPES, I32
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.input_cases import StressInputs
 from search_spaces.operators.problem import option
-from search_spaces.tile_operators.attention import TYPES, Attention
+from search_spaces.tile_operators.attention import TYPES, Attention, PositionCut, fewer_heads
 from search_spaces.tile_operators.softmax_rows import LOG2_E
 from search_spaces.tile_operators.tile_pipeline import ProgramStep, TilePipeline
 from search_spaces.tile_operators.tile_problem import ReducedLoops
@@ -241,16 +241,11 @@ class AttentionBackward(TilePipeline):
         return ("do",)
 
     def reduced(self, turns: ReducedLoops) -> Self:
-        """Return one with two sequences, heads of one group, a few tiles of queries and keys."""
+        """Return one with two sequences, two groups of two heads, a few tiles of queries and keys."""
         of_queries, of_keys = max(turns.chosen["bm"], turns.chosen["bs"]), max(turns.chosen["bn"], turns.chosen["bt"])
-        batch, kv_heads = min(self.batch, 2), 1
-        keys = min(self.keys, turns.count * turns.chosen["bn"] + (self.keys % of_keys or of_keys))
-        queries = min(self.queries, turns.count * turns.chosen["bs"] + (self.queries % of_queries or of_queries))
-        if self.keys == self.queries:  # the last query stands at the last key
-            keys = queries = max(keys, queries)
-        return replace(
-            self, batch=batch, kv_heads=kv_heads, heads=kv_heads * min(self.group, 2), queries=queries, keys=keys
-        )
+        least = turns.count * turns.chosen["bs"], turns.count * turns.chosen["bn"]
+        extents = PositionCut((of_queries, of_keys), least, tied=bool(self.causal)).of(self)
+        return replace(self, **extents, **fewer_heads(self.batch, self.kv_heads, self.group))
 
 
 @dataclass(frozen=True)

@@ -261,10 +261,10 @@ class DecodeAttention(TileProblem):
         return found
 
     def reduced(self, turns: ReducedLoops) -> Self:
-        """Two sequences of two groups of heads, with the same last page."""
+        """Two sequences of two groups of heads, with several pages and the same last one."""
         step = turns.chosen.get("bn", min(self.page, MOST_TILE))
         needed = -(-(turns.count + 1) * step // self.page)
-        entries = min(self.entries, needed)
+        entries = min(self.entries, max(needed, 2))
         batch, kv_heads = min(self.batch, 2), min(self.kv_heads, 2)
         return replace(
             self, batch=batch, entries=entries, pages=min(self.pages, batch * entries + 1), kv_heads=kv_heads,

@@ -249,13 +249,16 @@ class GroupedMatmul(TileProblem):
             return np.asarray(gate / (1.0 + np.exp(-gate)) * up)
 
     def reduced(self, turns: ReducedLoops) -> Self:
-        """Return one with a few tiles; contiguous rows keep the groups, which blocks search for theirs."""
+        """Return one with a few tiles and blocks of scales.
+
+        Contiguous rows keep the groups, which blocks search for theirs.
+        """
         bm, bn, bk = (turns.chosen[name] for name in ("bm", "bn", "bk"))
         masked = self.rows == "masked"
         return replace(
             self,
             m=cut(self.m, bm) if masked else min(self.m, 2 * bm + 7),
-            n=cut(self.n, bn),
+            n=cut(self.n, max(bn, BLOCK) if self.scaled else bn),
             k=min(self.k, turns.count * bk + (self.k % bk or bk)),
             groups=min(self.groups, 3) if masked else self.groups,
             tokens=min(self.tokens, 40),

@@ -22,7 +22,7 @@ from search_spaces.operators.problem import option
 from search_spaces.tile_operators.cross_entropy import gradients, labels_of_rows, losses
 from search_spaces.tile_operators.softmax_rows import LOG2_E
 from search_spaces.tile_operators.tile_pipeline import ProgramStep, TilePipeline
-from search_spaces.tile_operators.tile_problem import ReducedLoops, TileOperator, TileProblem
+from search_spaces.tile_operators.tile_problem import ReducedLoops, TileOperator, TileProblem, cut
 
 TYPES = ("f16", "bf16")
 PART = 128  # columns of logits that leave one triple of numbers
@@ -78,12 +78,12 @@ class _OfLinearLayer(TileOperator):
         return super().random_inputs(seed) | {"label": labels_of_rows(self.rows, self.columns, seed)}
 
     def reduced(self, turns: ReducedLoops) -> Self:
-        """Return one with a tile of rows, columns of two tiles (of two iterations over parts), and a short k."""
+        """Return one with two tiles of rows, columns of two tiles (of two iterations over parts), and a short k."""
         bm, bk = turns.chosen["bm"], turns.chosen["bk"]
         tile, columns = turns.chosen.get("bn", PART), turns.chosen.get("width", 1)
         return replace(
             self,
-            rows=min(self.rows, bm + self.rows % bm),
+            rows=cut(self.rows, bm),
             columns=min(self.columns, tile * columns + (self.columns % tile or tile)),
             k=min(self.k, turns.count * bk + (self.k % bk or bk)),
         )

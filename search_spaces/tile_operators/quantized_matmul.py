@@ -259,7 +259,8 @@ class QuantizedMatmul(TileProblem):
         return found
 
     def reduced(self, turns: ReducedLoops) -> Self:
-        """Return one with a few tiles of out, and k that fills each part of the loop."""
-        unit = max(SPAN, self.group)
-        k = min(self.k, -(-(turns.count + 1) * SPAN // unit) * unit)
+        """Return one with a few tiles of out, and k of several groups that fills each part of the loop."""
+        needed = max((turns.count + 1) * turns.chosen["bk"], 2 * self.group)
+        widest = 2 * SPAN  # k that it divides stays one that it divides: the choices of bk depend on it
+        k = min(self.k, -(-needed // widest) * widest + self.k % widest)
         return replace(self, m=cut(self.m, turns.chosen["bm"]), n=cut(self.n, turns.chosen["bn"]), k=k)

@@ -67,8 +67,14 @@ def _first_runs(
         return
     most = max(1, EMULATED_BYTES // problem.min_bytes)
     stress = list(islice(stress_inputs(problem, seed), most))
-    for given in stress:
-        yield PlannedRun("edge inputs", partial(run_whole, problem, kernel, given, turns, settings))
+    fewer = fewer_blocks(kernel)
+    for i, given in enumerate(stress):
+        if i == 0 and fewer != kernel:  # takes no longer than all blocks: each computes more tiles
+            yield PlannedRun(
+                "edge inputs, fewer blocks", partial(run_fewer_blocks, problem, fewer, given, turns, settings)
+            )
+        else:
+            yield PlannedRun("edge inputs", partial(run_whole, problem, kernel, given, turns, settings))
     again = int(min(AGAIN_BYTES / problem.min_bytes, AGAIN_FLOPS / max(1.0, problem.flops)))
     # a user's kernel has no such inputs; it also runs in a random order, unless it is very large
     least = int(not stress and problem.min_bytes <= EMULATED_BYTES)

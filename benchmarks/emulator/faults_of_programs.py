@@ -12,7 +12,6 @@ from search_spaces.tile_operators.grouped_matmul import GroupedMatmul
 from search_spaces.tile_operators.qk_norm_rope import QkNormRope
 from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
 from search_spaces.tile_operators.rmsnorm_quantize import RmsNormQuantize
-from search_spaces.tile_operators.router_topk import RouterTopK
 
 WHOLE = Attention(batch=2, heads=8, kv_heads=2, queries=1000, head_size=64)
 CAUSAL = Attention(batch=2, heads=8, kv_heads=2, queries=500, keys=1000, head_size=64, causal=1)
@@ -37,13 +36,11 @@ OF_PROGRAMS: tuple[Fault, ...] = (
     Fault("the keys of the next sequence are seen", "bounds", "attention", Attention(batch=4, heads=4, kv_heads=4, queries=1000, head_size=64, packed=1), {}, PROGRAM,
           "else p.columns(j, bn) < p.columns(last, 1)", "else p.columns(j, bn) < s", device="a100"),
     Fault("a sink weighs nothing", "values", "attention", Attention(batch=1, heads=4, kv_heads=4, queries=500, head_size=64, sinks=1), {}, PROGRAM,
-          "p.state(first), p.state(p.full((bm, 1), 1.0))", "p.state(first), p.state(p.zeros((bm, 1)))", device="a100"),
+          "p.state(first), p.state(p.full((bm, 1), 1.0))", "p.state(first), p.state(p.full((bm, 1), 2.0**-24))", device="a100"),
     Fault("stages of attention are one group short", "orders", "attention", WHOLE, {"stages": (3, 4)}, RING,
           "ptx::cp_async_wait_group<(C::stages >= 2 ? C::stages - 2 : 0)>();", "ptx::cp_async_wait_group<(C::stages >= 2 ? C::stages - 1 : 0)>();", device="a100"),
     Fault("no barrier between the turns of a loop", "barriers", "attention", WHOLE, {"stages": (3, 4)}, RING,
           "    ptx::barrier_sync();\n    const bool more = whole || left > ahead;", "    const bool more = whole || left > ahead;", device="a100"),
-    Fault("the queries are read before they have come", "orders", "attention", WHOLE, {"home_q": "shared"}, CUDA,
-          r"ptx::cp_async_wait_group<0>\(\);", "", device="a100"),
     Fault("a warp releases a stage that wgmma reads", "orders", "attention", WHOLE, {"filled_by": "warp", "intrinsic": "wgmma_m64k16_bf16"}, BOXES,
           "body(place.tile, s);\n    if constexpr", "release(place.empty());\n    body(place.tile, s);\n    if constexpr"),
     Fault("gradients of keys see queries before them", "bounds", "attention_backward", AttentionBackward(batch=1, heads=4, kv_heads=2, queries=300, head_size=64, causal=1), {}, PROGRAM,
@@ -69,8 +66,6 @@ OF_PROGRAMS: tuple[Fault, ...] = (
     Fault("a zero of seven", "values", "quantized_matmul", INT4, {}, PROGRAM, "zero = MIDDLE\n", "zero = MIDDLE - 1\n", device="a100"),
     Fault("zeros of the first group", "scales", "quantized_matmul", QuantizedMatmul(m=64, n=1024, k=2048, zero_points=1), {}, PROGRAM,
           "column = here // o.group if o.group else 0", "column = first // o.group if o.group else 0", device="a100"),
-    Fault("scales of nvf4 are those of the turn's first", "scales", "quantized_matmul", QuantizedMatmul(m=64, n=1024, k=2048, weights="nvf4", group=16), {}, PROGRAM,
-          "(i, here // FP4_GROUP)", "(i, at // FP4_GROUP)", device="a100"),
     Fault("parts of k are stored in one place", "indices", "quantized_matmul", INT4, {"parts": (2, 4)}, CUDA,
           r"parts \+ split \* (\d+)", r"parts + 0 * split * \1", device="a100"),
     # Grouped products
@@ -87,42 +82,8 @@ OF_PROGRAMS: tuple[Fault, ...] = (
     # Rows
     Fault("the mean is over the padded row", "values", "rmsnorm_quantize", RmsNormQuantize(rows=512, columns=5000), {}, PROGRAM,
           "dim=1) * (1.0 / n)", "dim=1) * (1.0 / width)", device="a100"),
-    Fault("padded experts are chosen", "bounds", "router_topk", RouterTopK(tokens=512, experts=60, top=4), {}, PROGRAM,
-          "(left == most) & (place < n)", "(left == most)", device="a100"),
     Fault("a row that begins with -infinity is NaN", "values", "cross_entropy", CrossEntropy(rows=256, columns=8000), {}, PROGRAM,
           "centre = p.where(peak == -inf, 0.0, peak)", "centre = peak", device="a100"),
     Fault("sines turn as cosines", "indices", "qk_norm_rope", QkNormRope(tokens=256, heads=32, head_size=128), {}, PROGRAM,
           "(low * cosines - high * sines)", "(low * cosines + high * sines)", device="a100"),
 )  # fmt: skip
-
-# Drawn with the others. The first one is missed by both depths; no verification has been run on the others yet.
-NOT_JUDGED = frozenset(
-    (
-        "the window's loop begins a tile late",
-        "query heads share keys in turns",
-        "the keys of the next sequence are seen",
-        "a sink weighs nothing",
-        "the queries are read before they have come",
-        "gradients of keys see queries before them",
-        "gradients leave out the product of result and gradient",
-        "all sequences have the pages of the first",
-        "a position behind the end is seen",
-        "both parts fade as the first",
-        "the cache's scale is that of the first group",
-        "a new position does not see itself",
-        "a group's scale is that of the turn",
-        "a zero of seven",
-        "zeros of the first group",
-        "scales of nvf4 are those of the turn's first",
-        "parts of k are stored in one place",
-        "a group's last tile writes the next group's rows",
-        "a row behind the count is not cleared",
-        "up has the scales of gate",
-        "tiles count from the group's first row of all",
-        "a token's scale is that of its sorted row",
-        "the mean is over the padded row",
-        "padded experts are chosen",
-        "a row that begins with -infinity is NaN",
-        "sines turn as cosines",
-    )
-)

@@ -98,7 +98,7 @@ OF_TEMPLATES: tuple[Fault, ...] = (
     Fault("loads of sums are not waited for", "orders", "tcgen05_matmul", LARGE, {}, TCGEN05, "ptx::tcgen05_wait_loads();", "", device="b200"),
     Fault("no fence before sums are released", "orders", "tcgen05_matmul", LARGE, {"tiles_per_block": (2, 4)}, TCGEN05,
           "ptx::tcgen05_fence_before_sync();\n      release", "release", device="b200"),
-    Fault("a stage is empty before it is multiplied", "orders", "tcgen05_matmul", LARGE, {"tile_m": 128}, TCGEN05,
+    Fault("a stage is empty before it is multiplied", "orders", "tcgen05_matmul", LARGE, {"tile_m": 128, "split_k": 1}, TCGEN05,
           "ptx::tcgen05_commit<pair>(stage.empty());", "ptx::mbarrier_arrive(stage.empty());", device="b200"),
     Fault("a pair expects the bytes of one", "orders", "tcgen05_matmul", LARGE, {"tile_m": 256}, TCGEN05,
           "pair * (Plan::scales_at + Plan::scale_bytes)", "(Plan::scales_at + Plan::scale_bytes)", device="b200"),

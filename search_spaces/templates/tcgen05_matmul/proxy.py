@@ -26,6 +26,8 @@ def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
     most = {axis: -(-int(getattr(problem, axis)) // tile[axis]) for axis in sizes}
     counts = {axis: -(-size // tile[axis]) for axis, size in sizes.items()}
     several = min(schedule.integer("tiles_per_block"), TILES_PER_BLOCK)
+    if several > 1 and not schedule.integer("stream_k"):  # of a launch with fewer blocks than planned
+        several = max(several, schedule.integer("sum_buffers") + 1)
     if schedule.integer("stream_k"):
         counts["m"], counts["n"] = min(
             (

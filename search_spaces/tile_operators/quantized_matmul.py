@@ -189,7 +189,7 @@ class QuantizedMatmul(TileProblem):
         bn, parts = p.choose(bn=(64, 128), parts=(1, 2, 3, 4, 6, 8, 11, 16))
         spans = (SPAN, 2 * SPAN) if k % (2 * SPAN) == 0 and o.group in (0, 2 * SPAN) else (SPAN,)
         bk = p.choose(bk=spans)
-        bm = p.choose(bm=tuple(size for size in (8, 16, 32, 64, 128, 256) if size < 2 * max(m, 8)))
+        bm = p.choose(bm=_row_tiles(m))
         i, j = p.blocks((n, m), (bn, bm))
         acc = p.state(p.zeros((bn, bm)))
 
@@ -263,4 +263,11 @@ class QuantizedMatmul(TileProblem):
         needed = max((turns.count + 1) * turns.chosen["bk"], 2 * self.group)
         widest = 2 * SPAN  # k that it divides stays one that it divides: the choices of bk depend on it
         k = min(self.k, -(-needed // widest) * widest + self.k % widest)
-        return replace(self, m=cut(self.m, turns.chosen["bm"]), n=cut(self.n, turns.chosen["bn"]), k=k)
+        bm = turns.chosen["bm"]  # the choices of bm depend on m
+        m = min(self.m, -(-_row_tiles(self.m)[-1] // (2 * bm)) * bm + (self.m % bm or bm))
+        return replace(self, m=m, n=cut(self.n, turns.chosen["bn"]), k=k)
+
+
+def _row_tiles(m: int) -> tuple[int, ...]:
+    """Return the rows that a tile may have for ``m`` rows: no tile is twice as large as needed."""
+    return tuple(size for size in (8, 16, 32, 64, 128, 256) if size < 2 * max(m, 8))

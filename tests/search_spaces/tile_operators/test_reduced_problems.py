@@ -71,6 +71,8 @@ def features(problem: TileOperator, chosen: dict[str, int]) -> Iterator[str]:
                 groups=problem.groups, tiles=-(-problem.n // chosen["bn"]), rows=-(-problem.m // chosen["bm"])
             )
             yield f"{problem.k % 128} behind whole spans"
+            domains = problem.tile_problem().program.domains(problem.tile_problem().values)
+            yield f"tiles of {domains['bm']} rows, {domains['bk']} columns"  # the schedule must be one of both
         case GroupedMatmul():
             yield from _several(blocks=problem.width_blocks, steps=problem.k_blocks, groups=problem.groups)
             yield from _several(tiles=-(-problem.n // chosen["bn"]), own_blocks=-(-problem.n // BLOCK))

@@ -244,7 +244,8 @@ class AttentionBackward(TilePipeline):
         """Return one with two sequences, two groups of two heads, a few tiles of queries and keys."""
         of_queries, of_keys = max(turns.chosen["bm"], turns.chosen["bs"]), max(turns.chosen["bn"], turns.chosen["bt"])
         least = turns.count * turns.chosen["bs"], turns.count * turns.chosen["bn"]
-        extents = PositionCut((of_queries, of_keys), least, tied=bool(self.causal)).of(self)
+        tied = bool(self.causal or self.alibi or self.packed)
+        extents = PositionCut((of_queries, of_keys), least, tied, 2 if self.packed else 1).of(self)
         return replace(self, **extents, **fewer_heads(self.batch, self.kv_heads, self.group))
 
 

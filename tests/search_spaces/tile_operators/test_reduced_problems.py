@@ -37,6 +37,8 @@ PROBLEMS: dict[str, TileOperator] = {
     "gradients, window": replace(GRADIENTS, window=4096),
     "gradients, short window": replace(GRADIENTS, queries=1000, keys=1000, window=100),
     "gradients behind a prefix": replace(GRADIENTS, queries=500),
+    "gradients, packed": replace(GRADIENTS, causal=0, packed=1),
+    "gradients, packed, window": replace(GRADIENTS, packed=1, window=1000),
     "pages": DECODE,
     "long pages": replace(DECODE, page=256, pages=0, cache="e4m3"),
     "int4": INT4,
@@ -91,7 +93,7 @@ def _features_of_attention(problem: Attention | AttentionBackward, chosen: dict[
     if problem.causal:
         yield "queries without keys" if behind < 0 else "a prefix" if behind else "nothing before the first query"
     longest = problem.keys  # of a sequence; of two that are packed the longer one has at least half
-    if isinstance(problem, Attention) and problem.packed and problem.batch > 1:
+    if problem.packed and problem.batch > 1:
         longest = problem.keys // 2
     if not problem.window:
         return

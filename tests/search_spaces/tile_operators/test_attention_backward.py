@@ -271,10 +271,6 @@ OF_CASES = {  # what stands in the program, and what in its place
         ),
     },
     "packed": {
-        "queries see the next sequence's keys": (
-            "p.minimum(place.last, i + (bm + behind)) if",
-            "p.minimum(s, i + (bm + behind)) if",
-        ),
         "the next sequence's queries count": ("p.columns(i, bs) < p.rows(last, 1)", "p.columns(i, bs) < s"),
         "dq of the next sequence is overwritten": ("of_queries(dq), **place.below)", "of_queries(dq))"),
         "dk of the next sequence is overwritten": ("of_keys(to), **place.below)", "of_keys(to))"),

@@ -20,7 +20,7 @@ import autosched
 from autosched.dispatch.kernel import RuntimeUnavailable
 
 PROBLEM = autosched.Softmax(rows=64, columns=512)
-DEVICE = "h200"  # what to tune for where there is no GPU
+DEVICE = "h200"  # the target if there is no GPU
 
 
 def tune(database: Path, trials: int) -> None:
@@ -32,7 +32,7 @@ def tune(database: Path, trials: int) -> None:
 
 
 def use(database: Path) -> None:
-    """Run as the user's program: with a GPU, what is tuned is called; without one, as far as that goes."""
+    """Run as the user's program: call the tuned kernel on a GPU, or emulate it without one."""
     try:
         kernel = autosched.Database(database).kernel(PROBLEM)
     except RuntimeUnavailable as error:
@@ -44,7 +44,7 @@ def use(database: Path) -> None:
     inputs = PROBLEM.random_inputs(seed=1)
     x = cupy.asarray(inputs["x"])
     check(inputs, {"out": cupy.asnumpy(kernel(x))})
-    step = kernel.bind(x)  # for inner loops: no checks, no new arrays
+    step = kernel.bind(x)  # for inner loops: no checks and no allocation
     step()
     print(f"called: {kernel.provenance.kind}, {kernel.provenance.schedule.template}")
 
@@ -80,7 +80,7 @@ def run(*command: str) -> None:
 
 
 def ship(tuned: Path, configs: Path, shipped: Path) -> None:
-    """Every trial is in the developer's database; what is shipped has the best alone, by way of the repository."""
+    """Export the best trial from the developer's database to the repository, and make the database to ship from it."""
     autosched = (sys.executable, "-m", "autosched")
     run(*autosched, "export", "--db", str(tuned), "--out", str(configs))
     run(*autosched, "import", str(configs), "--db", str(shipped))
@@ -91,7 +91,7 @@ def main(folder: Path, trials: int = 16) -> None:
     tune(tuned, trials)
     sys.stdout.flush()
     ship(tuned, folder / "configs", shipped)
-    # What CI does for every pull request, without a GPU: still valid, compiled, within the device's limits, right?
+    # CI without a GPU, for every pull request: is the schedule valid, does it compile and fit, is it correct?
     run(sys.executable, "-m", "autosched", "check", "--db", str(shipped), "--static")
     run(sys.executable, __file__, "--use", str(shipped))
 

@@ -1,4 +1,4 @@
-"""A small transformer block: its shapes are recorded, tuned offline, and it runs with the tuned kernels.
+"""A small transformer block: record its shapes, tune them offline, and run it with the tuned kernels.
 
 python examples/transformer_block.py [FOLDER] [--effort model|quick|full]
 
@@ -21,11 +21,11 @@ import autosched
 import autosched.torch
 
 TOKENS, WIDTH, HEADS = 32, 64, 2
-DEVICE = "h200"  # what to tune for where there is no GPU
+DEVICE = "h200"  # the target if there is no GPU
 
 
 class Block(nn.Module):
-    """Attention and a gated feed-forward layer, each behind an RMS norm."""
+    """Attention and a gated feed-forward layer, each after an RMS norm."""
 
     def __init__(self) -> None:
         super().__init__()

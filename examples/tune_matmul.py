@@ -1,4 +1,4 @@
-"""Tune one matmul from Python, and look at what was found. Runs without a GPU (times are then estimated).
+"""Tune one matmul from Python, and inspect the result. Without a GPU, times are estimated.
 
 python examples/tune_matmul.py
 """

@@ -1,4 +1,4 @@
-"""What convolution.cu computes."""
+"""Reference for convolution.cu."""
 
 from typing import Any
 

@@ -22,16 +22,16 @@ from typing import Any
 from autosched.plugins import Sampler, Schedule, UnvisitedPool
 
 ASK = "LANGUAGE_MODEL_ASK"  # environment variable: module:function
-FIRST = 8  # random schedules before the first question: there is nothing to learn from yet
-ANSWERS = 8  # schedules that are asked for at once
-SHOWN = 16  # fastest schedules in a prompt, and as many of the latest failures
-PATIENCE = 3  # answers without a new legal schedule, after which the model is not asked again
-MOST_CHARACTERS = 100_000  # of an answer
-MOST_STARTS = 256  # places of an answer at which JSON may begin
+FIRST = 8  # random schedules before the first question, so that the prompt has results
+ANSWERS = 8  # schedules requested per question
+SHOWN = 16  # number of fastest schedules, and of latest failures, in a prompt
+PATIENCE = 3  # consecutive answers without a new legal schedule before the sampler stops asking
+MOST_CHARACTERS = 100_000  # maximum length of an answer
+MOST_STARTS = 256  # maximum positions at which JSON is tried
 
 
 class LanguageModelSampler(Sampler):
-    """Propose what a language model answers, and random schedules where its answer is of no use.
+    """Propose schedules from a language model's answers, and random ones if an answer has none.
 
     Args:
         space: Schedules to propose.
@@ -70,10 +70,10 @@ class LanguageModelSampler(Sampler):
         self._results[schedule] = measurement
 
     def _new_answers(self) -> list[Schedule]:
-        """Ask the model, and return the legal schedules of its answer that were not tried."""
+        """Ask the model and return the legal, untried schedules of its answer."""
         try:
             text = self._ask(self.prompt())
-        except Exception as error:  # a service that is down ends no search
+        except Exception as error:  # an unavailable service must not end the search
             print(f"language_model: the model did not answer ({error or type(error).__name__})")
             return []
         if not isinstance(text, str):
@@ -82,7 +82,7 @@ class LanguageModelSampler(Sampler):
         return [s for s in dict.fromkeys(s for s in found if s is not None) if s in self._pool]
 
     def _schedule(self, item: dict[str, Any]) -> Schedule | None:
-        """Return the legal schedule of an object of the answer; None if it is none.
+        """Return the legal schedule that an object of the answer describes, or None.
 
         Parameters that it leaves out are those of the fastest schedule of its template.
         """
@@ -107,7 +107,7 @@ class LanguageModelSampler(Sampler):
         return sorted(timed, key=lambda pair: pair[1])
 
     def prompt(self) -> str:
-        """Return the question: the parameters with their values, and what was measured."""
+        """Return the question: the parameters with their values, and the measurements."""
         lines = ["Choose configurations of a GPU kernel that run fast. Parameters and their values:"]
         for template, member in self._space.members.items():
             lines.append(f'template "{template}":')
@@ -130,7 +130,7 @@ def _text(schedule: Schedule) -> str:
 
 
 def objects(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects of a text, whatever surrounds them: of arrays, and alone."""
+    """Yield the JSON objects in a text, alone or in arrays, ignoring other text."""
     decoder, at = json.JSONDecoder(), 0
     for _ in range(MOST_STARTS):
         starts = [i for i in (text.find("[", at), text.find("{", at)) if i >= 0]
@@ -146,7 +146,7 @@ def objects(text: str) -> Iterator[dict[str, Any]]:
 
 
 def from_environment(space: Any, *, seed: int, estimates: Any = None, threads: int = 1) -> LanguageModelSampler:
-    """Make the sampler with the function that LANGUAGE_MODEL_ASK names: the entry point of the package.
+    """Make the sampler with the function named by LANGUAGE_MODEL_ASK. This is the package's entry point.
 
     Raises:
         ValueError: The variable names no function.

@@ -1,4 +1,4 @@
-"""What matmul.cu computes."""
+"""Reference for matmul.cu."""
 
 from typing import Any
 

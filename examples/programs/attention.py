@@ -10,7 +10,7 @@ INFINITY = float("inf")
 
 
 def forward(p, q, k, v, o, causal, kind):
-    """The same for all variants; ``h`` heads of q share ``g`` of k and v."""
+    """The code of all variants; ``h`` heads of q share ``g`` heads of k and v."""
     (h, s, d), g = q.shape, k.shape[0]
     bm, bn = p.choose(bm=(64, 128), bn=(32, 64, 128))
     head, i = p.blocks((h, s), (1, bm))

@@ -1,7 +1,7 @@
 """Products whose factors have a scale for every block along k: mxf8 of e4m3, and mxf4 and nvf4 of e2m1, two to a byte.
 
-GeForce cards of Blackwell multiply so by one instruction. On other GPUs that multiply e4m3, the sums of each block of
-mxf8 are scaled by themselves.
+GeForce cards of Blackwell have one instruction for this. On other GPUs with e4m3, the sums of each block of
+mxf8 are scaled separately.
 
 Run: autosched tune --program examples/programs/block_scaled_matmul.py:nvf4_matmul --device rtx5090
     --size m=256 --size n=4096 --size pairs=2048 --size blocks=256
@@ -11,7 +11,7 @@ from autosched.tile import Input, Output, program
 
 
 def product(p, a, b, scale_a, scale_b, block):
-    """The block's places, and its tile of (a * scale_a) @ (b * scale_b).T; ``block`` stored elements share a scale."""
+    """Position and tile of a block of (a * scale_a) @ (b * scale_b).T; ``block`` stored elements share a scale."""
     (m, k), n = a.shape, b.shape[0]
     bm, bn, bk = p.choose(bm=(64, 128), bn=(64, 128), bk=(32, 64, 128))
     i, j = p.blocks((m, n), (bm, bn))

@@ -1,9 +1,9 @@
-"""A product of some columns of a larger array, such as one projection of a fused one, without a copy.
+"""A product with some columns of a larger array, without a copy, such as one part of a fused projection.
 
 Run: autosched tune --program examples/programs/columns_matmul.py --size m=256 --size n=4096 --size k=1024 --db best.db
     (and --size x_stride=3072 for the rows of the larger array)
 In Python: kernel = autosched.Database("best.db").kernel_of_any_size(columns_matmul, n=4096, k=1024)
-           y = kernel(qkv[:, 1024:2048], w)   # any number of rows, any distance between them
+           y = kernel(qkv[:, 1024:2048], w)   # any number of rows, any row stride
 """
 
 from autosched.tile import Input, Output, program

@@ -1,4 +1,4 @@
-"""The sums of each row up to every column, of rows of any length: a loop carries the sum of what lies before.
+"""Cumulative sums of rows of any length: a loop carries the sum of the previous tiles.
 
 Run: autosched tune --program examples/programs/cumulative_sum.py --size m=4096 --size n=8192
 """

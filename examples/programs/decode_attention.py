@@ -1,4 +1,4 @@
-"""Decode attention: the heads of a group attend to a sequence of any length, whose keys lie in pages of a table.
+"""Decode attention: the heads of a group attend to a sequence of any length, whose keys are in the pages of a table.
 
 Run: autosched tune --program examples/programs/decode_attention.py --size b=4 --size g=8 --size r=4
     --size d=128 --size pages=512 --size page=64 --size entries=128

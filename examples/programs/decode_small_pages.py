@@ -1,4 +1,4 @@
-"""Decode attention over pages of 16 positions, which have the heads of each position side by side, as vLLM's have.
+"""Decode attention over pages of 16 positions, in which the heads of each position are adjacent, as in vLLM.
 
 Run: autosched tune --program examples/programs/decode_small_pages.py --size b=4 --size g=8 --size r=4 --size d=128
     --size positions=32768 --size width=1024 --size entries=512

@@ -1,6 +1,6 @@
 """Dropout: each element is kept with probability 1 - drop, and scaled.
 
-The number of an element and the seed decide, so that a backward pass draws the same numbers again.
+Random numbers depend on the element's index and the seed, so a backward pass can draw them again.
 
 Run: autosched tune --program examples/programs/dropout.py --size m=4096 --size n=4096 --size one=1
 """

@@ -1,4 +1,4 @@
-"""Rows of a table by number: embedding lookup, its gradient, and what a key-value cache takes up.
+"""Rows of a table by index: embedding lookup, its gradient, and writing to a key-value cache.
 
 Run: autosched tune --program examples/programs/embedding.py:embedding
     --size tokens=4096 --size words=32000 --size d=1024
@@ -8,7 +8,7 @@ from autosched.tile import InOut, Input, Output, program
 
 
 def places(p, ids, i, bm):
-    """The numbers of a block's tokens as one column; -1, which no table has, behind the last one."""
+    """The token ids of a block as one column; -1, which no table has, after the last one."""
     return p.load(p.window(ids, (i, 0), (bm, 1), column=True), padding=-1)
 
 

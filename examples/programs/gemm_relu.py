@@ -1,4 +1,4 @@
-"""out = relu(a @ b + bias): a matrix product with an element-wise end.
+"""out = relu(a @ b + bias): a matrix product with an element-wise epilogue.
 
 Run: autosched tune --program examples/programs/gemm_relu.py --size m=4096 --size n=4096 --size k=4096 --trials 64
 """

@@ -1,4 +1,4 @@
-"""Grouped matmul: rows are sorted by their expert, and offsets on the device say where the rows of each expert begin.
+"""Grouped matmul: rows are sorted by their expert, and offsets on the device give the first row of each expert.
 
 Run: autosched tune --program examples/programs/grouped_matmul.py --size m=4096 --size k=2048 --size n=1024
     --size e=64 --size ends=65
@@ -19,7 +19,7 @@ def matmul_of_groups(p, a, w, offsets, out):
     begins, ends = (p.load(p.window(offsets, (at, 0), (c, 1), column=True)) for at in (0, 1))
     tiles = p.where(p.rows(0, c) < e, (ends - begins + (bm - 1)) // bm, 0)
     upto = p.reduction("add", p.where(p.rows(0, c) <= p.columns(0, c), tiles, 0), dim=0)
-    done = upto <= tile  # groups before this block's; behind the last tile of all it is all of them
+    done = upto <= tile  # groups before this block's group; all groups after the last tile
     group = p.reduction("add", p.where(done, p.full((1, c), 1, "i32"), 0), dim=1)
     before = p.reduction("maxsi", p.where(done, upto, 0), dim=1)
     number = p.uniform(group, high=e, usual=p.minimum(tile * bm * e // m, e))

@@ -1,4 +1,4 @@
-"""out = x @ dequantised w: weights of 4 bits, two along k in a byte, a scale for each group of k and each column."""
+"""out = x @ dequantised w: 4-bit weights, two along k per byte, with a scale for each group of k and each column."""
 
 from autosched.tile import Input, Output, program
 

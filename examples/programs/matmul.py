@@ -1,4 +1,4 @@
-"""matmul as a tile program that stands beside the hand-written templates in one search.
+"""matmul as a tile program that competes with the hand-written templates in one search.
 
 `autosched tune --program examples/programs/matmul.py --size m=.. --size n=.. --size k=..` searches all of them.
 """
@@ -48,7 +48,7 @@ def matmul_of(dtype, out_type, order_a, order_b, biased, end):
 
 
 def of_matmul(q):
-    """The program of a Matmul, or why there is none."""
+    """Return the program of a Matmul, or the reason why there is none."""
     bias, _, end = q.epilogue.rpartition("+") if "+" in q.epilogue else ("", "", q.epilogue)
     biased, end = (True, "none") if end == "bias" else (bool(bias), end)
     types = ("f16", "bf16", "f32")

@@ -1,6 +1,6 @@
-"""MoE layer by expert index: a table says the expert of each tile of rows, whose tokens are gathered by row numbers.
+"""MoE layer by expert index: a table gives the expert of each tile of rows, and row indices select its tokens.
 
-Rows are padded to whole tiles for each expert; a row number of -1 stands for padding.
+Rows are padded to whole tiles for each expert; a row index of -1 is padding.
 
 Run: autosched tune --program examples/programs/moe_matmul.py --size t=2048 --size k=2048 --size n=1024
     --size e=64 --size rows=8192 --size tiles=128

@@ -1,4 +1,4 @@
-"""Products of narrow types: 8-bit floats, 8-bit whole numbers with scales of rows and columns, and f32 as tf32.
+"""Products of narrow types: 8-bit floats, 8-bit integers with scales of rows and columns, and f32 as tf32.
 
 Run: autosched tune --program examples/programs/narrow_matmul.py:fp8_matmul --device h100
     --size m=4096 --size n=4096 --size k=4096
@@ -8,7 +8,7 @@ from autosched.tile import Input, Output, program
 
 
 def product(p, x, weights, type_, tf32=False):
-    """The block's places, and its tile of x @ weights^T; both are contiguous along k, as ldmatrix wants them."""
+    """The block's position, and its tile of x @ weights^T; both are contiguous along k, as ldmatrix needs."""
     (m, k), n = x.shape, weights.shape[0]
     bm, bn, bk = p.choose(bm=(64, 128), bn=(64, 128), bk=(32, 64, 128))
     i, j = p.blocks((m, n), (bm, bn))

@@ -1,4 +1,4 @@
-"""Attention over pages of keys and values: a table says which page has each stretch of a sequence's keys.
+"""Attention over pages of keys and values: a table gives the page of each range of a sequence's keys.
 
 Run: autosched tune --program examples/programs/paged_attention.py --size h=32 --size g=8 --size s=64
     --size d=128 --size pages=256 --size places=8192

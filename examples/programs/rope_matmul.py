@@ -1,4 +1,4 @@
-"""A projection with rotary positions: x @ w, the halves of a head rotated by the angle of their row and column."""
+"""A projection with rotary embedding: x @ w, with the halves of a head rotated by the angle of row and column."""
 
 from autosched.tile import Input, Output, program
 

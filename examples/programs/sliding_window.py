@@ -1,4 +1,4 @@
-"""Attention in which each query sees the keys of a window before it: blocks of keys before the window are left out.
+"""Attention in which each query sees a window of earlier keys; blocks of keys before the window are skipped.
 
 Run: autosched tune --program examples/programs/sliding_window.py --size h=16 --size s=8192 --size d=128
 """

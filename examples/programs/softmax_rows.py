@@ -1,4 +1,4 @@
-"""The softmax of every row: rows that fit a block from one load, and rows of any length in two passes."""
+"""The softmax of every row: in one load if a row fits into a block, and in two passes for any length."""
 
 from autosched.tile import Input, Output, program
 

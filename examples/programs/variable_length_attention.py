@@ -1,4 +1,4 @@
-"""Attention of sequences of any lengths, packed one behind another: offsets say where each of them begins.
+"""Attention of packed sequences of any lengths; offsets give the start of each sequence.
 
 Run: autosched tune --program examples/programs/variable_length_attention.py --size h=16 --size g=4
     --size total=8192 --size d=128 --size ends=9
@@ -23,7 +23,7 @@ def variable_length_attention(p, q, k, v, offsets, o):
     query = p.load(p.window(q[head], (i, 0), (bm, d)))
     top, sums, acc = p.state(p.full((bm, 1), -INFINITY)), p.state(p.zeros((bm, 1))), p.state(p.zeros((bm, d)))
     scale = 1.4426950408889634 / d**0.5
-    any_query = p.minimum(p.maximum(end - i, 0), 1)  # 0 in blocks behind the end of their sequence
+    any_query = p.minimum(p.maximum(end - i, 0), 1)  # 0 in blocks after the end of their sequence
     last = p.minimum(p.minimum(i + bm, end), begin + any_query * total)
     for j in p.steps(last, bn, first=begin):
         keys, values = (p.window(t[head // (h // g)], (j, 0), (bn, d)) for t in (k, v))

@@ -1,4 +1,4 @@
-"""What reduction.cu computes."""
+"""Reference for reduction.cu."""
 
 from typing import Any
 

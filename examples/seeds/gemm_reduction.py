@@ -1,7 +1,7 @@
 """XeTile RFC, appendix 2.2: GEMM with transpose, broadcast, convert_layout and reduction, halved along m (see 2.1).
 
-In the document every block of columns stores its part of the row sums over the others'. Here they are added up, by
-``atomic_rmw <addf>`` into an array that the caller has set to zero.
+In the document every block of columns overwrites the row sums of the others. Here ``atomic_rmw <addf>`` adds them up
+in an array that the caller has set to zero.
 """
 
 from autosched.tile import InOut, Input, program, wg_map
@@ -23,6 +23,6 @@ def gemm_reduction(p, a, bt, row, res):
         x.move(0, 32)
         y.move(0, 32)
     added = acc + p.broadcast(p.load(p.window(row, (0, j), (1, 256), map=ROW)), dim=0, size=128, map=C)
-    added = p.where(p.columns(j, 256) < n, added, 0.0)  # what lies behind the last column of bt
+    added = p.where(p.columns(j, 256) < n, added, 0.0)  # columns after the last one of bt
     sums = p.reduction("add", p.convert_layout(added, WIDE), dim=1, map=SUMS)
     p.atomic_rmw("addf", sums, p.window(res, (i, 0), (128, 1), column=True))

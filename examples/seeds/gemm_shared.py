@@ -1,7 +1,7 @@
-"""XeTile RFC, appendix 2.4: GEMM through a ring of four slots of shared memory, which the program itself fills.
+"""XeTile RFC, appendix 2.4: GEMM through a ring of four slots in shared memory, which the program fills.
 
-The document's 64 subgroups are 2,048 threads; 16 of 32x32 on 128x128 fit. Its ring moves by absolute offsets with an
-operation that is relative; here a slot is a place of the turn.
+The document's 64 subgroups are 2,048 threads; 16 of 32x32 on 128x128 fit. Its ring uses absolute offsets with a
+relative operation; here the slot follows from the iteration.
 """
 
 from autosched.tile import Input, Output, program, wg_map

@@ -1,7 +1,7 @@
 """XeTile RFC, appendix 2.5: GEMM with prefetches to both caches, the far one for four steps at a time.
 
-The document's 512x256 accumulators are 512 KiB; 4x2 subgroups of 64x64 on 256x128 fit. Its second far tile begins 128
-columns behind the first, as wide as a tile is, and its condition counts steps.
+The document's 512x256 accumulators are 512 KiB; 4x2 subgroups of 64x64 on 256x128 fit. Its second far tile starts 128
+columns after the first, which is the width of a tile, and its condition counts steps.
 """
 
 from autosched.tile import Input, Output, program, wg_map

@@ -14,7 +14,7 @@ CONFIG = LoweringConfig.parse(
 
 
 def products(p, x, w, i, j):
-    """Of a step: two rows of x with one of w, held as the config says."""
+    """One step: two rows of x with one of w, in the registers that the config gives."""
     rows, line = p.window(x, (i, 0), (2, 512)), p.window(w, (j, 0), (1, 512))
     for _ in p.steps(x.shape[1], 512):
         product = p.load(rows).cast("f32") * p.load(line).cast("f32")

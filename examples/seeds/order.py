@@ -1,4 +1,4 @@
-"""XeTile RFC, appendix 1: C = A B with B as it is, with B stored transposed, and with B transposed behind its load."""
+"""XeTile RFC, appendix 1: C = A B with B as it is, with B stored transposed, and with B transposed after its load."""
 
 from autosched.tile import Input, Output, program
 

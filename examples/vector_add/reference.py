@@ -1,4 +1,4 @@
-"""What vector_add.cu computes."""
+"""Reference for vector_add.cu."""
 
 from typing import Any
 

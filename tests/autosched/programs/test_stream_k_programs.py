@@ -172,7 +172,7 @@ def test_the_reduced_problem_has_a_partial_wave() -> None:
     ("changes", "reason"),
     [
         ({"split_k": 2}, "only one of the two is possible"),
-        ({"bm": 128, "bn": 128}, "leave no partial wave behind whole ones"),
+        ({"bm": 128, "bn": 128}, "leave no partial wave"),
     ],
 )
 def test_what_is_refused(changes: Values, reason: str) -> None:

@@ -228,11 +228,11 @@ class TestResume:
                 SPACE, 1, fit=fit, settings=EvolutionSettings(warmup=6, population=16, generations=1)
             )
 
-        tuned(store, 20, made=made())
+        tuned(store, 40, made=made())
         assert trained and trained[-1] >= 10, "all but the last batches have been learned from"
         trained.clear()
         tuned(store, 4, made=made())
-        assert trained[0] >= 14, "the first proposals of the second run come from a model of the first run's trials"
+        assert trained[0] >= 28, "the first proposals of the second run come from a model of the first run's trials"
 
     def test_earlier_trials_are_counted_and_their_best_is_shown_first(self, store: Store) -> None:
         first = tuned(store, 20)

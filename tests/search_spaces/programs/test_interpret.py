@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from autosched.programs.loading import load_program, problem
-from search_spaces.hardware.dtypes import BF16, F16, F32, I32
+from search_spaces.hardware.dtypes import BF16, F16, F32, I32, dtype_of
 from search_spaces.programs.builder import Builder, InOut, Input, program
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.bounded import applied, product, reduced, scanned
@@ -156,3 +156,14 @@ def test_atomic_sums_that_may_overflow_in_some_order_have_no_bound() -> None:
     for terms, bound in (((0.9, -0.9, 0.9, -0.9), np.inf), ((0.1, 0.2, 0.1, 0.1), None)):
         _, bounds = p.expected({"x": np.float32(np.array(terms) * LARGE), "total": zero})
         assert bounds["total"].item() == bound if bound else np.isfinite(bounds["total"].item())
+
+
+@pytest.mark.parametrize("narrow", ["e4m3", "e5m2"])
+def test_known_values_that_a_type_holds_are_not_rounded(narrow: str) -> None:
+    values = dtype_of(narrow).load(np.arange(256, dtype=np.uint8))
+    values = values[np.isfinite(values)]
+    for to in (F16, BF16):
+        found, bounds = rounded(to, (values, np.zeros(len(values))))
+        assert np.array_equal(found, values) and not bounds.any()
+    _, bounds = rounded(F16, (np.array([1.0, 1.0 + 2.0**-20]), np.array([2.0**-30, 0.0])))
+    assert np.all(bounds > 0.0)

@@ -12,7 +12,7 @@ import pytest
 
 from search_spaces.catalogue import BUILT_IN_TEMPLATES, template
 from search_spaces.hardware.devices import device
-from search_spaces.launches.headers import include_dir
+from search_spaces.launches.headers import include_dir, package_headers
 from search_spaces.operators.copy import Copy
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.row_reduction import Softmax
@@ -125,6 +125,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
         for name in [m for m in sys.modules if m.partition(".")[0] == "toy_kernels"]:
             del sys.modules[name]
         include_dir.cache_clear()
+        package_headers.cache_clear()
 
     def imported(folder: str = "here", **changes: str) -> KernelTemplate:
         root = tmp_path / folder

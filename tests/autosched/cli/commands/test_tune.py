@@ -224,7 +224,7 @@ def test_tune_says_who_failed_in_the_final(run: Run, fake: FakeTune) -> None:
     late = Ranked(1, Entrant("b", Status.TIMEOUT, "not in time", ()), ())
     fake.remeasured = Remeasurement((ran,), (late,), True, 20, None, "there is none")
     _, out, _ = run(*TUNE)
-    assert re.search(r"1 entrant .* 20 rounds", out)
+    assert re.search(r"1 finalist .* 20 rounds", out)
     assert "failed 1: timeout 1" in out
     document = json.loads(run(*TUNE, "--json")[1])
     (failed,) = document["remeasured"]["failed"]

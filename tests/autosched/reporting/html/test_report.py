@@ -150,7 +150,7 @@ def test_two_databases_are_told_apart(database: Path, tmp_path: Path, capsys: py
     assert said["transposeslower"]["ratio"] == pytest.approx(1.5)
     assert said["transposeslower"]["decisions"]
     assert {"transposeonly in the other", "softmaxonly in this one"} <= said.keys()
-    assert "Against" in Page(out.read_text()).text
+    assert "Compared with" in Page(out.read_text()).text
 
 
 def test_the_command_refuses_in_one_line(database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Attention of whole sequences: masks, windows, biases, caps, sinks, sequences of any lengths."""
+"""Attention over whole sequences: masks, windows, biases, soft caps, sinks, and sequences of different lengths."""
 
 from __future__ import annotations
 
@@ -18,31 +18,33 @@ from search_spaces.tile_operators.softmax_rows import LOG2_E
 from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem
 
 TYPES = ("f16", "bf16")
-DEPTH = 16  # of a product of tensor cores: a head's elements are padded to a multiple
+DEPTH = 16  # k of one mma.sync instruction for 16-bit types: head sizes are padded to a multiple
 LEAST_HEAD, MOST_HEAD = 16, 256
 
 
 @dataclass(frozen=True)
 class Attention(TileProblem):
-    """``softmax(scores) v`` with scores ``scale q k^T``, capped, biased and masked.
+    """``softmax(scores) v`` with scores ``scale q k^T``, which may be capped, biased and masked.
 
     Arrays: q (batch, heads, queries, head_size), k (batch, kv_heads, keys, head_size), v (batch, kv_heads, keys,
-    value_size), out (batch, heads, queries, value_size). With ``packed=1`` sequences of any lengths lie one behind
-    another: q and out (total, heads, size), k and v (total, kv_heads, size), and offsets (batch + 1,) of i32 ascend
-    from 0 to the total, which queries and keys are.
+    value_size), out (batch, heads, queries, value_size). With ``packed=1`` sequences of any lengths are concatenated: q
+    and out (total, heads, size), k and v (total, kv_heads, size). offsets (batch + 1,) of i32 ascends from 0 to total,
+    and both ``queries`` and ``keys`` equal total.
 
-    In this order: ``soft_cap`` c makes a score ``c tanh(score / c)``; slopes (heads,) of f32 (``alibi=1``) add
-    ``slope (key - query)``; ``causal=1`` masks the keys behind a query; ``window`` w keeps the last w of its keys, its
-    own among them. The last query stands at the last key. sinks (heads,) of f32 (``sinks=1``) add ``exp(sink)`` to
-    each sum of exponentials. With ``log_sum_exp=1`` a second output lse (batch, heads, queries), or (heads, total), of
-    f32 holds the logarithm of each sum. A query without keys gives zeros, and lse -infinity without a sink.
+    The options apply in this order: ``soft_cap`` c replaces a score by ``c tanh(score / c)``. slopes (heads,) of f32
+    (``alibi=1``) add ``slope (key - query)``. ``causal=1`` masks the keys after a query. ``window`` w keeps the last w
+    keys up to and including the query's own position. The last query has the position of the last key. sinks (heads,)
+    of f32 (``sinks=1``) add ``exp(sink)`` to each sum of exponentials. ``log_sum_exp=1`` adds a second output lse of
+    f32, (batch, heads, queries) or packed (heads, total): the logarithm of each sum. A query without keys gives zeros,
+    and an lse of -infinity unless it has a sink.
 
-    Packed keys and values of neighbouring sequences are read, and weigh nothing: they must be finite.
+    Tiles of packed sequences also read keys and values of neighbouring sequences with weight 0, so these must be
+    finite.
 
     The tolerance is the interpreter's bound: weights are rounded to q's type before they multiply values.
 
-    Raises ValueError for sizes below 1, head sizes beyond 16 to 256 or no multiples of 8 (packed: of 16), heads that
-    kv_heads does not divide, packed queries that differ from keys, and a window without ``causal``.
+    Raises ValueError for sizes below 1, head sizes outside 16 to 256 or not multiples of 8 (packed: of 16), heads that
+    are not a multiple of kv_heads, packed queries that differ from keys, and a window without ``causal``.
     """
 
     operator: ClassVar[str] = "attention"
@@ -79,6 +81,7 @@ class Attention(TileProblem):
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:
+        """Sequences of equal length are independent; packed sequences have no batch axis."""
         return {} if self.packed else {"batch": 16}
 
     def __post_init__(self) -> None:
@@ -109,10 +112,11 @@ class Attention(TileProblem):
 
     @property
     def group(self) -> int:
-        """Query heads that share keys and values."""
+        """Number of query heads that share one head of keys and values."""
         return self.heads // self.kv_heads
 
     def operands(self) -> tuple[Operand, ...]:
+        """Return q, k, v, the optional offsets, slopes and sinks, then out and the optional lse."""
         own = FLOAT_DTYPES[self.dtype]
 
         def array(heads: int, rows: int, size: int) -> tuple[int, ...]:
@@ -132,6 +136,7 @@ class Attention(TileProblem):
 
     @classmethod
     def of_arrays(cls, shapes: Mapping[str, tuple[int, ...]], types: Mapping[str, str], **options: Any) -> Self:
+        """Return the problem for q, k and v, packed if there are offsets."""
         packed = "offsets" in shapes
         if any(len(shapes[name]) != (3 if packed else 4) for name in ("q", "k", "v")):
             raise ValueError(
@@ -152,7 +157,7 @@ class Attention(TileProblem):
 
     @property
     def flops(self) -> float:
-        """Operations of all unmasked pairs; for packed sequences those of equal lengths."""
+        """Operations on all unmasked pairs; packed sequences are assumed to have equal lengths."""
         rows = -(-self.queries // self.batch) if self.packed else self.queries
         keys = rows if self.packed else self.keys
         pairs = float(rows * keys)
@@ -162,6 +167,7 @@ class Attention(TileProblem):
         return 2.0 * self.batch * self.heads * pairs * (self.head_size + self.value_size)
 
     def views(self) -> Mapping[str, str]:
+        """Return the operands' extents; packed arrays are matrices whose rows contain all heads of a position."""
         more = {"offsets": "ends"} if self.packed else {}
         more |= dict.fromkeys([n for n, given in (("slopes", self.alibi), ("sinks", self.sinks)) if given], "h")
         if self.packed:
@@ -171,6 +177,7 @@ class Attention(TileProblem):
         return {"q": "b h s d", "k": "b g t d", "v": "b g t e", **more, "out": "b h s e", **lse}
 
     def extents(self) -> Mapping[str, int]:
+        """Return the sizes b, h, g, s, t, d and e, and the row widths of packed arrays."""
         d, e = self.head_size, self.value_size
         return {
             "b": self.batch, "h": self.heads, "g": self.kv_heads, "s": self.queries, "t": self.keys, "d": d, "e": e,
@@ -179,12 +186,13 @@ class Attention(TileProblem):
         }  # fmt: skip
 
     def options(self) -> Mapping[str, Any]:
-        """Packed heads lie side by side, so that the program needs their number and sizes."""
+        """Return the fields; packed views do not contain the sizes of heads, so these are options."""
         sizes = {"d": self.head_size, "e": self.value_size, "h": self.heads, "g": self.kv_heads, "b": self.batch}
         return {**super().options(), "sizes": tuple(sizes.items()) if self.packed else ()}
 
     @staticmethod
     def compute(p: Any, o: Any, q: Any, k: Any, v: Any, out: Any, lse: Any = None, **more: Any) -> None:
+        """Write the program: each block has a tile of queries of one head, and loops over keys (online softmax)."""
         if o.packed:
             sizes, s = dict(o.sizes), q.shape[0]
             h, g, d, e = (sizes[name] for name in "hgde")
@@ -200,14 +208,14 @@ class Attention(TileProblem):
             i, last, behind = p.minimum(begin + tile, s), end, 0
             query_window = p.window(q, (i, head * d), (bm, wide))
             arrays, columns = (k, v), (group * d, group * e)
-            present = p.minimum(p.maximum(end - i, 0), 1)  # 0 in blocks behind the end of their sequence
+            present = p.minimum(p.maximum(end - i, 0), 1)  # 0 in blocks beyond the end of their sequence
         else:
             begin, i, last, behind, present = 0, tile, t, t - s, 1
             query_window = p.window(q[sequence][head], (i, 0), (bm, wide))
             arrays, columns = (k[sequence][group], v[sequence][group]), (0, 0)
         query = p.load(query_window)
         scale = o.scale or d**-0.5
-        plain = not (o.soft_cap or o.alibi)  # scores are q k^T, and the scale is part of the exponent
+        plain = not (o.soft_cap or o.alibi)  # scores stay q k^T: the scale is folded into the exponent
         factor = scale * LOG2_E if plain else LOG2_E
 
         def of_head(name: str) -> Any:
@@ -258,6 +266,7 @@ class Attention(TileProblem):
             p.store(sums, p.window(of_sequence, (i, head), (bm, 1), turned=True), **below)
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Return out and the optional lse of each head and sequence in float64."""
         x = self.loaded(inputs)
         found = {
             o.name: np.full(o.shape, -np.inf if o.name == "lse" else 0.0) for o in self.operands() if o.role == "output"
@@ -285,7 +294,7 @@ class Attention(TileProblem):
     def _of_head(
         self, q: FloatArray, k: FloatArray, v: FloatArray, slope: float | None, sink: float | None
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the result of a head, and the logarithms of its sums."""
+        """Return the output of one head, and the logarithms of its sums of exponentials."""
         with np.errstate(all="ignore"):
             scores = q @ k.T * (self.scale or self.head_size**-0.5)
             if self.soft_cap:
@@ -305,7 +314,7 @@ class Attention(TileProblem):
             return result, (centre + np.log(total))[:, 0]
 
     def reduced(self, turns: ReducedLoops) -> Self:
-        """Return one with two sequences, two groups of two heads, a few tiles of queries and keys."""
+        """Return a problem with two sequences, two groups of two heads, and a few tiles of queries and keys."""
         bm, bn = turns.chosen["bm"], turns.chosen["bn"]
         tied = bool(self.causal or self.alibi or self.packed)
         extents = PositionCut((bm, bn), (bm, turns.count * bn), tied, 2 if self.packed else 1).of(self)
@@ -313,25 +322,30 @@ class Attention(TileProblem):
 
 
 class AttendedPositions(Protocol):
-    """The options of attention, or of its gradients, that say which keys a query sees."""
+    """Options of attention or its gradients that determine which keys a query attends to."""
 
     @property
-    def queries(self) -> int: ...
+    def queries(self) -> int:
+        """Number of queries."""
+
     @property
-    def keys(self) -> int: ...
+    def keys(self) -> int:
+        """Number of keys."""
+
     @property
-    def window(self) -> int: ...
+    def window(self) -> int:
+        """Largest number of keys that a query attends to; 0 for all."""
 
 
 @dataclass(frozen=True)
 class PositionCut:
-    """How the positions of attention are cut to a few tiles, such that each of its masks still takes effect.
+    """Reduction of the positions of attention to a few tiles in which each mask still takes effect.
 
     Attributes:
-        tiles: Queries and keys of a tile.
-        least: Queries and keys in whole tiles that are enough for all loops.
-        tied: Whether queries stand at keys: as many queries as keys remain as many.
-        sequences: Packed sequences, of which one must have enough positions.
+        tiles: Tile sizes along queries and keys.
+        least: Smallest queries and keys, in whole tiles, that exercise all loops.
+        tied: Whether queries have positions among the keys, so that equal sizes must stay equal.
+        sequences: Number of packed sequences, one of which must have enough positions.
     """
 
     tiles: tuple[int, int]
@@ -340,9 +354,9 @@ class PositionCut:
     sequences: int = 1
 
     def of(self, positions: AttendedPositions) -> Mapping[str, Any]:
-        """Return the extents: remainders stay, and so does whether keys are more than queries."""
+        """Return the reduced sizes; remainders are preserved, and so is the excess of keys over queries."""
         (of_queries, of_keys), (queries, keys), window = self.tiles, self.least, positions.window
-        if 0 < window < positions.keys:  # some loops must begin, or end, at another tile because of it
+        if 0 < window < positions.keys:  # the window must change the first or last tile of some loops
             window = min(window, max(keys - of_queries, of_keys) + (window % of_keys or of_keys))
             keys = max(keys, self.sequences * (window + of_queries + of_keys))
         if self.tied and positions.queries == positions.keys:
@@ -359,11 +373,11 @@ class PositionCut:
 
 
 def _whole(size: int, tile: int, least: int) -> int:
-    """Return ``size`` cut to whole tiles of at least ``least``, and its rest or a whole one more."""
+    """Return ``size`` reduced to whole tiles of at least ``least``, plus its remainder or one more whole tile."""
     return min(size, -(-least // tile) * tile + (size % tile or tile))
 
 
 def fewer_heads(batch: int, kv_heads: int, group: int) -> Mapping[str, Any]:
-    """Return two sequences of two groups of two heads each, as far as there are as many."""
+    """Return at most two sequences and two groups of two heads each."""
     kv_heads = min(kv_heads, 2)
     return {"batch": min(batch, 2), "kv_heads": kv_heads, "heads": kv_heads * min(group, 2)}

@@ -1,4 +1,4 @@
-"""The gradients of attention: of queries, then of keys and values, without atomics."""
+"""Gradients of attention: first those of queries, then those of keys and values, without atomics."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ LEAST_HEAD, MOST_HEAD, HEAD_STEP = 16, 128, 16
 
 @dataclass(frozen=True)
 class AttentionBackward(TilePipeline):
-    """Gradients of ``attention`` by its queries, keys and values.
+    """Gradients of ``attention`` with respect to queries, keys and values.
 
     Arrays: q, o, do and dq (batch, heads, queries, head_size), k, v, dk and dv (batch, kv_heads, keys, head_size), all
     of ``dtype``; lse (batch, heads, queries) of f32. ``o`` and ``lse`` are the outputs of ``attention`` with
     ``log_sum_exp``, and ``do`` is the gradient of ``o``. The other arrays and options are those of ``attention``;
-    packed arrays have its packed shapes. Sinks are part of ``lse``.
+    packed arrays have its packed shapes. ``lse`` already includes the sinks.
 
     With p = exp(scores - lse) and ds = p (do v^T - rowsum(do o)), the gradients are dv = p^T do, dq = scale ds k and
-    dk = scale ds^T q; those of keys and values add up the query heads that share them. A soft cap multiplies ds by the
-    derivative of its tanh. Each sum is added up by one block, so that results are the same in every run.
+    dk = scale ds^T q. The gradients of keys and values are summed over the query heads that share them. A soft cap
+    multiplies ds by the derivative of its tanh. One block computes each sum, so results are reproducible.
 
     The tolerance is the interpreter's bound: p and ds are rounded to ``dtype`` before they are multiplied.
 
-    Raises ValueError for sizes below 1, head sizes that are no multiples of 16 up to 128, heads that kv_heads does not
-    divide, and a window without ``causal``.
+    Raises ValueError for sizes below 1, head sizes that are not multiples of 16 up to 128, heads that are not a
+    multiple of kv_heads, and a window without ``causal``.
     """
 
     operator: ClassVar[str] = "attention_backward"
@@ -89,12 +89,12 @@ class AttentionBackward(TilePipeline):
 
     @property
     def group(self) -> int:
-        """Query heads that share keys and values."""
+        """Number of query heads that share one head of keys and values."""
         return self.heads // self.kv_heads
 
     @property
     def forward(self) -> Attention:
-        """The problem whose gradients these are."""
+        """The attention problem whose gradients these are."""
         return Attention(
             batch=self.batch, heads=self.heads, kv_heads=self.kv_heads, queries=self.queries, keys=self.keys,
             head_size=self.head_size, dtype=self.dtype, packed=self.packed, causal=self.causal, window=self.window,
@@ -102,6 +102,7 @@ class AttentionBackward(TilePipeline):
         )  # fmt: skip
 
     def operands(self) -> tuple[Operand, ...]:
+        """Return q, k, v, o, lse, do and the optional offsets and slopes, then dq, dk, dv and the workspace."""
         own = FLOAT_DTYPES[self.dtype]
         of_queries: tuple[int, ...] = (self.batch, self.heads, self.queries, self.head_size)
         of_keys: tuple[int, ...] = (self.batch, self.kv_heads, self.keys, self.head_size)
@@ -125,6 +126,7 @@ class AttentionBackward(TilePipeline):
 
     @classmethod
     def of_arrays(cls, shapes: Mapping[str, tuple[int, ...]], types: Mapping[str, str], **options: Any) -> Self:
+        """Return the problem for q and k, packed if there are offsets."""
         packed = "offsets" in shapes
         if any(len(shapes[name]) != (3 if packed else 4) for name in ("q", "k")):
             raise ValueError(
@@ -143,10 +145,11 @@ class AttentionBackward(TilePipeline):
 
     @property
     def flops(self) -> float:
-        """Operations of the five products of all unmasked pairs."""
+        """Operations of the five products on all unmasked pairs."""
         return self.forward.flops * 5 / 2
 
     def extents(self) -> Mapping[str, int]:
+        """Return the sizes b, h, g, s, t and d, and the row widths of packed arrays."""
         return {
             "b": self.batch, "h": self.heads, "g": self.kv_heads, "s": self.queries, "t": self.keys,
             "d": self.head_size, "ends": self.batch + 1, "wide_q": self.heads * self.head_size,
@@ -154,12 +157,12 @@ class AttentionBackward(TilePipeline):
         }  # fmt: skip
 
     def options(self) -> Mapping[str, Any]:
-        """Packed heads lie side by side, so that the programs need their number and size."""
+        """Return the fields; packed views do not contain the number and size of heads, so these are options."""
         sizes = {"d": self.head_size, "h": self.heads, "g": self.kv_heads, "b": self.batch}
         return {**super().options(), "sizes": tuple(sizes.items()) if self.packed else ()}
 
     def steps(self) -> tuple[ProgramStep, ...]:
-        """Gradients of queries with ``delta``, the sums of do o along a head; then those of keys and values."""
+        """Return two steps: dq with ``delta`` (sums of do o over each head's elements), then dk and dv."""
         queries, keys, sums = ("s wide_q", "s wide_k", "h s") if self.packed else ("b h s d", "b g t d", "b h s")
         views = {
             "q": queries, "k": keys, "v": keys, "o": queries, "lse": sums, "do": queries, "dq": queries,
@@ -177,6 +180,7 @@ class AttentionBackward(TilePipeline):
         )
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Return dq, dk and dv in float64, by the formulas of the class."""
         x = self.loaded(inputs)
         found = {o.name: np.zeros(o.shape) for o in self.operands() if o.role == "output"}
         scale = self.scale or self.head_size**-0.5
@@ -199,7 +203,7 @@ class AttentionBackward(TilePipeline):
         return found
 
     def _seen(self, queries: int, keys: int) -> BoolArray:
-        """Return which keys each query of a sequence sees."""
+        """Return the mask (queries, keys) of one sequence: true where a query attends to a key."""
         rows, columns = np.arange(queries)[:, None] + keys - queries, np.arange(keys)
         seen = np.full((queries, keys), True)
         if self.causal:
@@ -209,7 +213,7 @@ class AttentionBackward(TilePipeline):
         return seen
 
     def _scores(self, z: FloatArray, slope: float) -> tuple[FloatArray, FloatArray | float]:
-        """Return scores as attention changes them, and the derivative of that."""
+        """Return the scores with bias and soft cap applied, and the derivative of the soft cap."""
         bend: FloatArray | float = 1.0
         if self.soft_cap:
             share = np.tanh(z / self.soft_cap)
@@ -220,28 +224,29 @@ class AttentionBackward(TilePipeline):
         return z, bend
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """Return normal numbers, and of ``o`` and ``lse`` what attention gives for them."""
+        """Return standard normal numbers, with ``o`` and ``lse`` computed by attention."""
         return self._with_results({**super().random_inputs(seed), **self.forward.random_inputs(seed)})
 
     def _with_results(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Return the inputs with ``o`` and ``lse`` of their queries, keys and values."""
+        """Return the inputs with ``o`` and ``lse`` recomputed from q, k and v."""
         found = self.forward.reference(inputs)
         results = {"o": found["out"], "lse": found["lse"]}
-        with np.errstate(all="ignore"):  # edge cases leave the range of their type
+        with np.errstate(all="ignore"):  # edge cases overflow their type
             return {**inputs, **{name: self.operand(name).dtype.store(x) for name, x in results.items()}}
 
     def edge_cases(self, inputs: Mapping[str, Array], seed: int) -> Iterator[StressInputs]:
-        """Yield the edge cases of attention, with what it gives for them, and those of ``do``."""
+        """Yield the edge cases of attention with its outputs, then those of ``do``."""
         for case in self.forward.stress_inputs(seed):
             yield StressInputs(case.cases, self._with_results({**inputs, **case.inputs}))
         yield from super().edge_cases(inputs, seed)
 
     @property
     def varied(self) -> tuple[str, ...]:
+        """Edge cases are placed in ``do`` only; those of q, k and v come from attention."""
         return ("do",)
 
     def reduced(self, turns: ReducedLoops) -> Self:
-        """Return one with two sequences, two groups of two heads, a few tiles of queries and keys."""
+        """Return a problem with two sequences, two groups of two heads, and a few tiles of queries and keys."""
         of_queries, of_keys = max(turns.chosen["bm"], turns.chosen["bs"]), max(turns.chosen["bn"], turns.chosen["bt"])
         least = turns.count * turns.chosen["bs"], turns.count * turns.chosen["bn"]
         tied = bool(self.causal or self.alibi or self.packed)
@@ -251,14 +256,14 @@ class AttentionBackward(TilePipeline):
 
 @dataclass(frozen=True)
 class _Sequence:
-    """Where a block's sequence lies, for sequences of one length and for packed ones.
+    """Position of a block's sequence in the arrays, for equal lengths and for packed sequences.
 
     Attributes:
         begin: Row of its first query and key.
         at: Row of the block's first query or key.
-        last: Row behind its last key.
-        behind: How many keys are before the first query.
-        packed: Whether lengths are known on the device alone.
+        last: Row after its last key.
+        behind: Number of keys before the first query.
+        packed: Whether lengths are known only on the device.
     """
 
     begin: Any
@@ -269,7 +274,7 @@ class _Sequence:
 
     @property
     def below(self) -> dict[str, Any]:
-        """Return how far a block stores rows."""
+        """Return the keywords that limit the rows that a block stores."""
         return {"rows_below": self.last} if self.packed else {}
 
 
@@ -281,7 +286,7 @@ def _sequence(p: Any, o: Any, sequence: Any, tile: Any, queries: int, keys: int,
 
 
 def _sizes(o: Any, q: Any, k: Any) -> tuple[int, int, int, int, int, int]:
-    """Return b, h, g, s, t and d."""
+    """Return the sizes b, h, g, s, t and d."""
     if o.packed:
         sizes = dict(o.sizes)
         return sizes["b"], sizes["h"], sizes["g"], q.shape[0], k.shape[0], sizes["d"]
@@ -290,12 +295,12 @@ def _sizes(o: Any, q: Any, k: Any) -> tuple[int, int, int, int, int, int]:
 
 
 def _of_head(o: Any, array: Any, sequence: Any, head: Any, row: Any, d: int) -> tuple[Any, tuple[Any, Any]]:
-    """Return a head's matrix, and where a row of it begins."""
+    """Return the matrix of one head, and the indices at which a row of it begins."""
     return (array, (row, head * d)) if o.packed else (array[sequence][head], (row, 0))
 
 
 def _exponents(p: Any, o: Any, scores: Any, d: int, distance: Any, slope: Any) -> tuple[Any, Any]:
-    """Return what powers of two are raised by, of products of queries and keys, and the derivative of a soft cap."""
+    """Return the base-2 exponents of the scores, and the derivative of the soft cap."""
     scale, bend = o.scale or d**-0.5, None
     if slope is None and not o.soft_cap:
         return scores * (scale * LOG2_E), None
@@ -309,7 +314,7 @@ def _exponents(p: Any, o: Any, scores: Any, d: int, distance: Any, slope: Any) -
 
 
 def _of_queries(p: Any, options: Any, /, **arrays: Any) -> None:
-    """Write the program of dq and delta: a block has a tile of queries, and walks over keys."""
+    """Write the program of dq and delta: each block has one tile of queries, and loops over keys."""
     q, k, v, o, lse, do, dq, delta = (arrays[n] for n in ("q", "k", "v", "o", "lse", "do", "dq", "delta"))
     b, h, g, s, t, d = _sizes(options, q, k)
     bm, bn = p.choose(bm=(64, 128), bn=(32, 64, 128))
@@ -350,9 +355,9 @@ def _of_queries(p: Any, options: Any, /, **arrays: Any) -> None:
 
 
 def _of_keys(p: Any, options: Any, /, **arrays: Any) -> None:
-    """Write the program of dk and dv: a block has a tile of keys, and walks over the queries of all heads of a group.
+    """Write the program of dk and dv: each block has a tile of keys, and loops over the queries of a group's heads.
 
-    Scores have a row for each key, so that sums over queries are products of what lies in registers.
+    Scores have one row per key, so that sums over queries are products whose left operand is in registers.
     """
     q, k, v, lse, do, delta, dk, dv = (arrays[n] for n in ("q", "k", "v", "lse", "do", "delta", "dk", "dv"))
     b, h, g, s, t, d = _sizes(options, q, k)

@@ -1,4 +1,4 @@
-"""The cross entropy of logits over a vocabulary, and their gradient, in one pass each."""
+"""Cross entropy of logits over a vocabulary, and its gradient, in one pass each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem,
 
 
 def losses(logits: FloatArray, label: Array) -> dict[str, FloatArray]:
-    """Return ``loss`` and ``lse``, (rows,) each, of logits (rows, columns) and labels (rows,)."""
+    """Return ``loss`` and ``lse``, (rows,) each, for logits (rows, columns) and labels (rows,)."""
     places, (rows, columns) = label.astype(np.int64), logits.shape
     with np.errstate(all="ignore"):
         peak = logits.max(axis=1)
@@ -31,7 +31,7 @@ def losses(logits: FloatArray, label: Array) -> dict[str, FloatArray]:
 
 
 def gradients(logits: FloatArray, label: Array, lse: FloatArray, dloss: FloatArray) -> FloatArray:
-    """Return the gradients of logits, (rows, columns), under the losses' gradients ``dloss`` (rows,)."""
+    """Return the gradients (rows, columns) of the logits, given the gradients ``dloss`` (rows,) of the losses."""
     places, columns = label.astype(np.int64), logits.shape[1]
     with np.errstate(all="ignore"):
         own = np.arange(columns) == places[:, None]
@@ -49,7 +49,7 @@ def labels_of_rows(rows: int, columns: int, seed: int) -> Array:
 
 @dataclass(frozen=True)
 class _OfLogits(TileProblem):
-    """What the loss and the gradient share: logits (rows, columns)."""
+    """Fields of the loss and the gradient: logits (rows, columns)."""
 
     size_fields: ClassVar[tuple[str, ...]] = ("rows", "columns")
 
@@ -85,11 +85,11 @@ class _OfLogits(TileProblem):
 
 @dataclass(frozen=True)
 class CrossEntropy(_OfLogits):
-    """The loss of each row of logits: ``log(sum(exp(logits))) - logits[label]``.
+    """Loss of each row of logits: ``log(sum(exp(logits))) - logits[label]``.
 
-    Arrays: logits (rows, columns) of ``dtype``, label (rows,) of i32; loss (rows,) and lse (rows,) of f32, the
-    logarithm of the sum, from which a backward pass follows. A label that is no column, such as -100, gives a loss of
-    0. The tolerance is the interpreter's bound. Raises ValueError for sizes below 1 and unknown types.
+    Arrays: logits (rows, columns) of ``dtype``, label (rows,) of i32; loss (rows,) and lse (rows,) of f32. lse is the
+    logarithm of the sum, which the backward pass needs. A label outside the columns, such as -100, gives a loss of 0.
+    The tolerance is the interpreter's bound. Raises ValueError for sizes below 1 and unknown types.
     """
 
     operator: ClassVar[str] = "cross_entropy"
@@ -98,6 +98,7 @@ class CrossEntropy(_OfLogits):
     outputs: ClassVar[int] = 2
 
     def operands(self) -> tuple[Operand, ...]:
+        """Return logits and label, then loss and lse."""
         return (
             Operand("logits", "input", FLOAT_DTYPES[self.dtype], (self.rows, self.columns)),
             Operand("label", "input", I32, (self.rows,)),
@@ -106,10 +107,12 @@ class CrossEntropy(_OfLogits):
         )
 
     def views(self) -> Mapping[str, str]:
+        """Return the extents m (rows) and n (columns) of each operand."""
         return {"logits": "m n", "label": "m", "loss": "m", "lse": "m"}
 
     @staticmethod
     def compute(p: Any, o: Any, logits: Any, label: Any, loss: Any, lse: Any) -> None:
+        """Write the program: each block has a few rows, and updates their running maximum and sum."""
         m, n = logits.shape
         bm, width = p.choose(bm=(1, 2, 4), width=(512, 1024, 2048))
         (i,) = p.blocks((m,), (bm,))
@@ -131,22 +134,23 @@ class CrossEntropy(_OfLogits):
         p.store(p.where(counts, sums - own, 0.0), p.window(loss, (i, 0), (bm, 1), column=True))
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Return ``losses`` in float64."""
         x = self.loaded(inputs)
         return losses(x["logits"], x["label"])
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """Return the usual logits, and labels of which some are no column."""
+        """Return standard normal logits, and labels of which some are outside the columns."""
         return super().random_inputs(seed) | {"label": labels_of_rows(self.rows, self.columns, seed)}
 
     def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
-        """Yield rows that are -infinity but for their end."""
+        """Yield rows that are -infinity except at their end."""
         logits = self.operand("logits").dtype.store(np.full((self.rows, self.columns), -np.inf))
         logits[:, -5:] = inputs["logits"][:, -5:]
         label = np.full_like(inputs["label"], self.columns - 1)
         yield StressInputs(("logits: -infinity first",), {"logits": logits, "label": label})
 
     def reduced(self, turns: ReducedLoops) -> Self:
-        """Return one with a few rows, and columns of a few iterations."""
+        """Return a problem with a few rows, and columns of a few iterations."""
         width = turns.chosen["width"]
         columns = min(self.columns, turns.count * width + (self.columns % width or width))
         return replace(self, rows=cut(self.rows, turns.chosen["bm"]), columns=columns)
@@ -154,11 +158,11 @@ class CrossEntropy(_OfLogits):
 
 @dataclass(frozen=True)
 class CrossEntropyBackward(_OfLogits):
-    """The gradient of logits: ``(exp(logits - lse) - (column == label)) * dloss``.
+    """Gradient of logits: ``(exp(logits - lse) - (column == label)) * dloss``.
 
-    Arrays: logits and label as in ``CrossEntropy``; lse (rows,) is its result, and dloss (rows,) the gradient of the
-    losses, both of f32; dlogits (rows, columns) of ``dtype``. Rows whose label is no column are 0. The tolerance is the
-    interpreter's bound. Raises ValueError for sizes below 1 and unknown types.
+    Arrays: logits and label as in ``CrossEntropy``; lse (rows,) is its output, and dloss (rows,) the gradient of the
+    losses, both of f32; dlogits (rows, columns) of ``dtype``. Rows whose label is outside the columns are 0. The
+    tolerance is the interpreter's bound. Raises ValueError for sizes below 1 and unknown types.
     """
 
     operator: ClassVar[str] = "cross_entropy_backward"
@@ -166,6 +170,7 @@ class CrossEntropyBackward(_OfLogits):
     inputs: ClassVar[tuple[str, ...]] = ("logits", "label", "lse", "dloss")
 
     def operands(self) -> tuple[Operand, ...]:
+        """Return logits, label, lse and dloss, then dlogits."""
         own = FLOAT_DTYPES[self.dtype]
         return (
             Operand("logits", "input", own, (self.rows, self.columns)),
@@ -176,10 +181,12 @@ class CrossEntropyBackward(_OfLogits):
         )
 
     def views(self) -> Mapping[str, str]:
+        """Return the extents m (rows) and n (columns) of each operand."""
         return {"logits": "m n", "label": "m", "lse": "m", "dloss": "m", "dlogits": "m n"}
 
     @staticmethod
     def compute(p: Any, o: Any, logits: Any, label: Any, lse: Any, dloss: Any, dlogits: Any) -> None:
+        """Write the program: each block computes one tile of the gradient from the same tile of the logits."""
         m, n = logits.shape
         bm, width = p.choose(bm=(1, 2, 4), width=(512, 1024, 2048))
         i, j = p.blocks((m, n), (bm, width))
@@ -192,16 +199,17 @@ class CrossEntropyBackward(_OfLogits):
         p.store(result.cast(o.dtype), p.window(dlogits, (i, j), (bm, width)))
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Return ``gradients`` in float64."""
         x = self.loaded(inputs)
         return {"dlogits": gradients(x["logits"], x["label"], x["lse"], x["dloss"])}
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """Return the usual logits with the logarithms of their sums, and labels of which some are no column."""
+        """Return standard normal logits with their lse, and labels of which some are outside the columns."""
         found = super().random_inputs(seed) | {"label": labels_of_rows(self.rows, self.columns, seed)}
         logits = FLOAT_DTYPES[self.dtype].load(found["logits"])
         return found | {"lse": losses(logits, found["label"])["lse"].astype(np.float32)}
 
     def reduced(self, turns: ReducedLoops) -> Self:
-        """Return one with a few rows, and columns of two tiles."""
+        """Return a problem with a few rows, and columns of two tiles."""
         rows, columns = cut(self.rows, turns.chosen["bm"]), cut(self.columns, turns.chosen["width"])
         return replace(self, rows=rows, columns=columns)

@@ -1,4 +1,4 @@
-"""Attention of one to eight new positions of each sequence over a paged cache of keys and values."""
+"""Attention of one to eight new positions per sequence over a paged cache of keys and values."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem
 TYPES = ("f16", "bf16")
 CACHES = ("", "e4m3")
 SCALES = ("k_scale", "v_scale")
-ORDERS = ("positions", "heads")  # which of them is the outer dimension of a page
+ORDERS = ("positions", "heads")  # the outer dimension of a page
 MOST_QUERIES = 8
-LEAST_COLUMNS = 8  # of a tensor core's product
+LEAST_COLUMNS = 8  # n of one mma.sync instruction
 MOST_COLUMNS = 64  # query heads of one tile
-WHOLE_PAGES = 32  # positions: the keys of a tile lie in one page; smaller pages are gathered
+WHOLE_PAGES = 32  # positions; from this page size on, a tile of keys lies in one page. Smaller pages are gathered
 MOST_TILE = 128  # keys
 
 
@@ -32,17 +32,18 @@ class DecodeAttention(TileProblem):
 
     Arrays: q and out (batch, queries, heads, head_size); k and v (pages, page, kv_heads, head_size), or with
     ``order="heads"`` (pages, kv_heads, page, head_size); table (batch, entries) of i32, the pages of each sequence in
-    order; lengths (batch,) of i32, keys of each sequence, the new positions among them. Query i of a sequence sees the
-    keys up to its own position, ``lengths - queries + i``; one that sees none gives zeros. With ``cache="e4m3"``
-    k_scale and v_scale (kv_heads,) of f32 multiply keys and values. ``heads / kv_heads`` heads share keys and values.
+    order; lengths (batch,) of i32, the number of keys of each sequence including the new positions. Query i of a
+    sequence attends to keys up to its own position, ``lengths - queries + i``; a query without keys gives zeros. With
+    ``cache="e4m3"``, k_scale and v_scale (kv_heads,) of f32 multiply keys and values. ``heads / kv_heads`` query heads
+    share one head of keys and values.
 
     The tolerance is the interpreter's bound: weights are rounded to q's type before they multiply values, and sums may
     be in any order.
 
-    Positions of a page behind the length are read, and weigh nothing: they must hold finite numbers.
+    Positions of a page beyond the length are read with weight 0, so they must contain finite numbers.
 
     Raises ValueError for sizes below 1, more than 8 queries, a page that is not a power of two from 16 to 1024, a head
-    size that is not a multiple of 16 from 16 to 256, and heads that kv_heads does not divide.
+    size that is not a multiple of 16 from 16 to 256, and heads that are not a multiple of kv_heads.
     """
 
     operator: ClassVar[str] = "decode_attention"
@@ -67,6 +68,7 @@ class DecodeAttention(TileProblem):
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:
+        """Sequences are independent rows of ``batch``."""
         return {"batch": 64}
 
     def __post_init__(self) -> None:
@@ -94,10 +96,11 @@ class DecodeAttention(TileProblem):
 
     @property
     def group(self) -> int:
-        """Query heads that share keys and values."""
+        """Number of query heads that share one head of keys and values."""
         return self.heads // self.kv_heads
 
     def operands(self) -> tuple[Operand, ...]:
+        """Return q, k, v, table, lengths and the optional scales, then out."""
         own, cached = FLOAT_DTYPES[self.dtype], E4M3 if self.cache else FLOAT_DTYPES[self.dtype]
         rows = (self.batch, self.queries, self.heads, self.head_size)
         within = (self.page, self.kv_heads) if self.order == "positions" else (self.kv_heads, self.page)
@@ -113,6 +116,7 @@ class DecodeAttention(TileProblem):
 
     @classmethod
     def of_arrays(cls, shapes: Mapping[str, tuple[int, ...]], types: Mapping[str, str], **options: Any) -> Self:
+        """Return the problem for q, k and table; a cache of e4m3 needs both scales."""
         q, k, table = (shapes[name] for name in ("q", "k", "table"))
         if (len(q), len(k), len(table)) != (4, 4, 2):
             raise ValueError(
@@ -130,10 +134,11 @@ class DecodeAttention(TileProblem):
 
     @property
     def flops(self) -> float:
+        """Operations of both products, if every sequence fills its pages."""
         return 4.0 * self.batch * self.queries * self.heads * self.head_size * self.entries * self.page
 
     def views(self) -> Mapping[str, str]:
-        """Positions of small pages are rows of one matrix, which has the heads side by side, or one below another."""
+        """Return the operands' extents. Small pages form one matrix, with heads as columns or as further rows."""
         if self.page >= WHOLE_PAGES:
             cache = "pages page width" if self.order == "positions" else "pages g page d"
         else:
@@ -146,6 +151,7 @@ class DecodeAttention(TileProblem):
         }  # fmt: skip
 
     def extents(self) -> Mapping[str, int]:
+        """Return the sizes of queries, heads, pages and the cache's rows."""
         positions = self.pages * self.page
         return {
             "tokens": self.batch * self.queries, "g": self.kv_heads, "r": self.group, "d": self.head_size,
@@ -156,9 +162,9 @@ class DecodeAttention(TileProblem):
 
     @staticmethod
     def compute(p: Any, o: Any, q: Any, k: Any, v: Any, table: Any, lengths: Any, out: Any, **scales: Any) -> None:
-        """Tiles are transposed, as the queries of a group are few: scores have a row for each key."""
+        """Write the program with transposed tiles, because a group has few queries: scores have one row per key."""
         (_, g, r, d), (batch, entries), page = out.shape, table.shape, o.page
-        part = max(p.cover(r), LEAST_COLUMNS // p.cover(o.queries))  # columns of a query
+        part = max(p.cover(r), LEAST_COLUMNS // p.cover(o.queries))  # columns per query
         columns = part * p.cover(o.queries) if o.queries > 1 else min(part, MOST_COLUMNS)
         parts = p.choose(parts=(1, 2, 4, 8, 16, 32))
         whole = page >= WHOLE_PAGES
@@ -222,6 +228,7 @@ class DecodeAttention(TileProblem):
             p.store(own, p.window(out[sequence * o.queries + n][group], (0, 0), (d, part), turned=True))
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Return out of each sequence and head in float64."""
         x = self.loaded(inputs)
         out = np.zeros((self.batch, self.queries, self.heads, self.head_size))
         lengths = np.clip(x["lengths"].astype(np.int64), 0, self.entries * self.page)
@@ -243,7 +250,7 @@ class DecodeAttention(TileProblem):
         return {"out": out}
 
     def _of_sequence(self, cache: FloatArray, table: FloatArray, length: int) -> FloatArray:
-        """Return (kv_heads, length, head_size) of a cache (kv_heads, pages, page, head_size)."""
+        """Return the cache of one sequence, (kv_heads, length, head_size), from (kv_heads, pages, page, head_size)."""
         numbers = table[: -(-length // self.page)].astype(np.int64)
         if self.page >= WHOLE_PAGES:
             found = cache[:, np.clip(numbers, 0, self.pages - 1)]
@@ -254,14 +261,14 @@ class DecodeAttention(TileProblem):
         return whole
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """Return the usual ones; scales are positive."""
+        """Return standard normal numbers, random tables and lengths, and positive scales."""
         found = super().random_inputs(seed)
         for name in self.optional_inputs if self.cache else ():
             found[name] = np.abs(found[name]) + np.float32(0.5)
         return found
 
     def reduced(self, turns: ReducedLoops) -> Self:
-        """Two sequences of two groups of heads, with several pages and the same last one."""
+        """Return a problem with two sequences, two groups of heads, and several pages with the same remainder."""
         step = turns.chosen.get("bn", min(self.page, MOST_TILE))
         needed = -(-(turns.count + 1) * step // self.page)
         entries = min(self.entries, max(needed, 2))
@@ -272,5 +279,5 @@ class DecodeAttention(TileProblem):
         )  # fmt: skip
 
     def grown(self) -> Iterator[tuple[str, Self]]:
-        """Yield one of many sequences."""
+        """Yield a problem with many sequences."""
         yield "many sequences", replace(self, batch=18)

@@ -1,4 +1,4 @@
-"""Products of groups of rows with a matrix for each group, whose sizes are known on the device alone."""
+"""Products of groups of rows with one matrix per group; the group sizes are known only on the device."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from search_spaces.operators.problem import option
 from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem, cut
 
 TYPES = ("f16", "bf16", "e4m3")
-BLOCK = 128  # columns of x, and rows and columns of w, that share a scale of e4m3
+BLOCK = 128  # columns of x, and rows and columns of w, that share one scale (e4m3)
 ROWS = ("contiguous", "masked")
 ACTIVATIONS = ("none", "silu_up")
 ORDERS = ("row", "col")
@@ -23,25 +23,25 @@ ORDERS = ("row", "col")
 
 @dataclass(frozen=True)
 class GroupedMatmul(TileProblem):
-    """``out[i] = x[i] @ w[g]`` for the rows i of each group g, as the experts of a layer compute.
+    """``out[i] = x[i] @ w[g]`` for the rows i of each group g, such as the experts of a mixture-of-experts layer.
 
     Arrays: w (groups, k, width), or with ``w_order="col"`` (groups, width, k), and
 
-    - ``rows="contiguous"``: x (m, k) sorted by groups, offsets (groups + 1) of i32, ascending from 0 to m: group g has
-      the rows from offsets[g] to offsets[g + 1], perhaps none. out is (m, n).
-    - ``rows="masked"``: x (groups, m, k), counts (groups,) of i32: the first counts[g] rows of each group. out is
+    - ``rows="contiguous"``: x (m, k) sorted by group, offsets (groups + 1) of i32, ascending from 0 to m. Group g has
+      the rows offsets[g] to offsets[g + 1], and may be empty. out is (m, n).
+    - ``rows="masked"``: x (groups, m, k), counts (groups,) of i32: group g has the first counts[g] rows. out is
       (groups, m, n), 0 in the remaining rows.
 
-    With ``tokens`` x is (tokens, k), and token (m,) of i32 says which row of it each sorted row is; a number that is
-    none, such as -1, stands for a row of zeros. ``activation="silu_up"`` gives ``silu(x @ gate) * (x @ up)``: w has a
-    width of 2 n, the columns of gate before those of up; otherwise the width is n. Sums are f32.
+    With ``tokens``, x is (tokens, k), and token (m,) of i32 is the row of x for each sorted row. An index outside x,
+    such as -1, selects a row of zeros. ``activation="silu_up"`` gives ``silu(x @ gate) * (x @ up)``: w then has width 2
+    n, with the columns of gate before those of up. Otherwise the width is n. Sums are f32.
 
-    With the type e4m3, x and w have scales of f32 and out is bf16: x_scale has x's rows and one for each 128 columns,
-    w_scale (groups, width / 128, k / 128) one for each 128 x 128 elements, sizes rounded up. w is stored by "col". The
-    sums of each 128 are scaled in f32.
+    For e4m3, x and w have f32 scales and out is bf16. x_scale has one scale per row and 128 columns of x. w_scale
+    (groups, width / 128, k / 128) has one per 128 x 128 elements, with sizes rounded up. w must be stored as "col".
+    Each partial sum over 128 columns is scaled in f32.
 
-    Raises ValueError for sizes below 1, unknown options, tokens of masked rows, and e4m3 with w by rows or with gate
-    and up that share blocks.
+    Raises ValueError for sizes below 1, unknown options, tokens with masked rows, and e4m3 with w stored as "row" or
+    with scale blocks that gate and up share.
     """
 
     operator: ClassVar[str] = "grouped_matmul"
@@ -91,10 +91,11 @@ class GroupedMatmul(TileProblem):
 
     @property
     def width(self) -> int:
-        """Columns of a matrix of w."""
+        """Columns of one matrix of w."""
         return self.n * (2 if self.activation == "silu_up" else 1)
 
     def operands(self) -> tuple[Operand, ...]:
+        """Return x, w, the offsets or counts, and the optional token and scales, then out."""
         own, masked = DTYPES[self.dtype], self.rows == "masked"
         lead = (self.groups,) if masked else ()
         matrix = (self.k, self.width) if self.w_order == "row" else (self.width, self.k)
@@ -115,16 +116,17 @@ class GroupedMatmul(TileProblem):
 
     @property
     def k_blocks(self) -> int:
-        """Scales along k."""
+        """Number of scales along k."""
         return -(-self.k // BLOCK)
 
     @property
     def width_blocks(self) -> int:
-        """Scales along the columns of a matrix."""
+        """Number of scales along the width of one matrix of w."""
         return -(-self.width // BLOCK)
 
     @classmethod
     def of_arrays(cls, shapes: Mapping[str, tuple[int, ...]], types: Mapping[str, str], **options: Any) -> Self:
+        """Return the problem for x and w, with tokens if token is among the arrays."""
         x, w, masked = shapes["x"], shapes["w"], options.get("rows") == "masked"
         if len(w) != 3 or len(x) != (3 if masked else 2):
             raise ValueError(
@@ -138,9 +140,11 @@ class GroupedMatmul(TileProblem):
 
     @property
     def flops(self) -> float:
+        """Operations of the products over all rows, including the unused rows of masked groups."""
         return 2.0 * self.m * self.width * self.k * (self.groups if self.rows == "masked" else 1)
 
     def views(self) -> Mapping[str, str]:
+        """Return the operands' extents, which depend on the row order, token and the order of w."""
         token = {"token": "m"} if self.gathered else {}
         lead = "groups " if self.rows == "masked" else ""
         scales = {"x_scale": "tokens k_blocks" if self.gathered else f"{lead}m k_blocks"}
@@ -155,6 +159,7 @@ class GroupedMatmul(TileProblem):
         }
 
     def extents(self) -> Mapping[str, int]:
+        """Return the sizes m, n, k and groups, and the numbers of scales."""
         return {
             "m": self.m, "n": self.n, "k": self.k, "groups": self.groups, "width": self.width,
             "ends": self.groups + 1, "tokens": self.tokens,
@@ -163,9 +168,9 @@ class GroupedMatmul(TileProblem):
 
     @staticmethod
     def compute(p: Any, o: Any, x: Any, w: Any, ends: Any, out: Any, token: Any = None, **scales: Any) -> None:
-        """Trial blocks that find the group of their tile by the offsets; those behind the last tile do nothing."""
+        """Write the program: each block searches for the group of its tile, and surplus blocks do nothing."""
         groups, n, k = w.shape[0], out.shape[-1], x.shape[-1]
-        if scales:  # a tile has one scale of w, and a turn one of each row of x
+        if scales:  # a tile has one scale of w, and an iteration one per row of x
             bm, bn, bk = p.choose(bm=(16, 64, 128, 256), bn=(64, 128), bk=(BLOCK,))
         else:
             bm, bn, bk = p.choose(bm=(16, 64, 128, 256), bn=(64, 128, 256), bk=(32, 64, 128))
@@ -177,12 +182,12 @@ class GroupedMatmul(TileProblem):
             used = p.minimum(p.maximum(count - i, 0), 1)
         else:
             m = out.shape[0]
-            i, j = p.blocks((m + groups * (bm - 1), n), (bm, bn))  # as many tiles as any offsets need
+            i, j = p.blocks((m + groups * (bm - 1), n), (bm, bn))  # enough tiles for any offsets
             tile, c = i // bm, p.cover(groups)
             first, last = (p.load(p.window(ends, (at, 0), (c, 1), column=True)) for at in (0, 1))
             tiles = p.where(p.rows(0, c) < groups, (last - first + (bm - 1)) // bm, 0)
             upto = p.reduction("add", p.where(p.rows(0, c) <= p.columns(0, c), tiles, 0), dim=0)
-            done = upto <= tile  # groups before this block's; behind the last tile of all it is all of them
+            done = upto <= tile  # groups before this block's; all groups if the block is beyond the last tile
             found = p.reduction("add", p.where(done, p.full((1, c), 1, "i32"), 0), dim=1)
             before = p.reduction("maxsi", p.where(done, upto, 0), dim=1)
             number = p.uniform(found, high=groups, usual=p.minimum(tile * bm * groups // m, groups))
@@ -219,6 +224,7 @@ class GroupedMatmul(TileProblem):
             p.store(result.cast("bf16" if scales else o.dtype), p.window(out, (row, j), (bm, bn)), rows_below=end)
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Return the product of each group's rows in float64, scaled and activated."""
         x = self.loaded(inputs)
         ends, rows = x["ends"].astype(np.int64), x["x"]
         if self.scaled:
@@ -249,9 +255,9 @@ class GroupedMatmul(TileProblem):
             return np.asarray(gate / (1.0 + np.exp(-gate)) * up)
 
     def reduced(self, turns: ReducedLoops) -> Self:
-        """Return one with a few tiles and blocks of scales.
+        """Return a problem with a few tiles and scale blocks.
 
-        Contiguous rows keep the groups, which blocks search for theirs.
+        Contiguous rows keep the number of groups, because each block searches for its group.
         """
         bm, bn, bk = (turns.chosen[name] for name in ("bm", "bn", "bk"))
         masked = self.rows == "masked"

@@ -1,9 +1,9 @@
-"""The cross entropy of a linear layer's rows, without their logits in memory.
+"""Cross entropy of the rows of a linear layer, without its logits in memory.
 
-``LinearCrossEntropy`` multiplies tiles of x and w, and keeps three numbers of each row of a tile of logits: the largest
-one, a sum of exponentials, and the one of the label. A second launch combines them. ``LinearCrossEntropyDlogits``
-recomputes the logits and gives their gradient, from which two products give those of x and w; a caller passes some rows
-at a time, so that this array stays small.
+``LinearCrossEntropy`` multiplies tiles of x and w. For each row of a tile of logits it stores three numbers: the
+maximum, the sum of exponentials, and the logit of the label. A second launch combines them.
+``LinearCrossEntropyDlogits`` recomputes the logits and returns their gradient, from which two products give those of x
+and w. A caller passes some rows at a time to keep this array small.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from search_spaces.tile_operators.tile_pipeline import ProgramStep, TilePipeline
 from search_spaces.tile_operators.tile_problem import ReducedLoops, TileOperator, TileProblem, cut
 
 TYPES = ("f16", "bf16")
-PART = 128  # columns of logits that leave one triple of numbers
+PART = 128  # columns of logits that are summarised by one triple of numbers
 
 
 @dataclass(frozen=True)
 class _OfLinearLayer(TileOperator):
-    """What both problems share: logits are ``x @ w.T``, for x (rows, k) and w (columns, k)."""
+    """Fields of both problems: logits are ``x @ w.T`` for x (rows, k) and w (columns, k)."""
 
     size_fields: ClassVar[tuple[str, ...]] = ("rows", "columns", "k")
 
@@ -74,11 +74,11 @@ class _OfLinearLayer(TileOperator):
         )
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """Return the usual factors, and labels of which some are no column."""
+        """Return standard normal x and w, and labels of which some are outside the columns."""
         return super().random_inputs(seed) | {"label": labels_of_rows(self.rows, self.columns, seed)}
 
     def reduced(self, turns: ReducedLoops) -> Self:
-        """Return one with two tiles of rows, columns of two tiles (of two iterations over parts), and a short k."""
+        """Return a problem with two tiles of rows, two tiles of columns (two iterations over parts), and a short k."""
         bm, bk = turns.chosen["bm"], turns.chosen["bk"]
         tile, columns = turns.chosen.get("bn", PART), turns.chosen.get("width", 1)
         return replace(
@@ -90,7 +90,7 @@ class _OfLinearLayer(TileOperator):
 
 
 def _product(p: Any, x: Any, w: Any, place: tuple[Any, Any], shape: tuple[int, int, int]) -> Any:
-    """Return the (bm, bn) tile of ``x @ w.T`` at a place, in steps of bk along k."""
+    """Return the (bm, bn) tile of ``x @ w.T`` at ``place``, in steps of bk along k."""
     (i, j), (bm, bn, bk) = place, shape
     sums = p.state(p.zeros((bm, bn)))
     for at in p.steps(x.shape[1], bk):
@@ -101,11 +101,11 @@ def _product(p: Any, x: Any, w: Any, place: tuple[Any, Any], shape: tuple[int, i
 
 @dataclass(frozen=True)
 class LinearCrossEntropy(_OfLinearLayer, TilePipeline):
-    """The loss of each row of x: ``log(sum(exp(logits))) - logits[label]`` of ``logits = x @ w.T``.
+    """Loss of each row of x: ``log(sum(exp(logits))) - logits[label]`` for ``logits = x @ w.T``.
 
-    Arrays: x (rows, k) and w (columns, k) of ``dtype``, label (rows,) of i32; loss (rows,) and lse (rows,) of f32, the
-    logarithm of the sum. Logits are f32 and stay in registers. A label that is no column, such as -100, gives a loss of
-    0. The tolerance is the interpreter's bound. Raises ValueError for sizes below 1 and unknown types.
+    Arrays: x (rows, k) and w (columns, k) of ``dtype``, label (rows,) of i32; loss (rows,) and lse (rows,) of f32. lse
+    is the logarithm of the sum. Logits are f32 and stay in registers. A label outside the columns, such as -100, gives
+    a loss of 0. The tolerance is the interpreter's bound. Raises ValueError for sizes below 1 and unknown types.
     """
 
     operator: ClassVar[str] = "linear_cross_entropy"
@@ -114,6 +114,7 @@ class LinearCrossEntropy(_OfLinearLayer, TilePipeline):
     outputs: ClassVar[int] = 2
 
     def operands(self) -> tuple[Operand, ...]:
+        """Return x, w and label, then loss and lse."""
         return (
             *self._factors(),
             Operand("loss", "output", F32, (self.rows,)),
@@ -122,22 +123,24 @@ class LinearCrossEntropy(_OfLinearLayer, TilePipeline):
 
     @property
     def varied(self) -> tuple[str, ...]:
+        """Edge cases are placed in x only."""
         return ("x",)
 
     @property
     def tiles(self) -> int:
-        """Tiles of columns: each row leaves three numbers of every one."""
+        """Number of tiles of columns; each stores three numbers per row."""
         return -(-self.columns // PART)
 
     def extents(self) -> Mapping[str, int]:
+        """Return the sizes of the linear layer, and the number of tiles of columns."""
         return {**super().extents(), "tiles": self.tiles}
 
     def options(self) -> Mapping[str, Any]:
-        """Return the type, and the vocabulary's size, by which the second program knows which labels count."""
+        """Return the type, and the number of columns, which the second program compares labels with."""
         return {**super().options(), "columns": self.columns}
 
     def steps(self) -> tuple[ProgramStep, ...]:
-        """The products with what each tile of logits leaves; then their combination."""
+        """Return two steps: the products with a summary of each tile of logits, then their combination."""
         own = {o.name: o for o in self.operands()}
         kept = tuple(Operand(name, "output", F32, (self.tiles, self.rows)) for name in ("top", "total", "own"))
         views = {"x": "m k", "w": "n k", "label": "m", "loss": "m", "lse": "m"} | {o.name: "tiles m" for o in kept}
@@ -149,6 +152,7 @@ class LinearCrossEntropy(_OfLinearLayer, TilePipeline):
         )
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Return ``losses`` of ``x @ w.T`` in float64."""
         x = self.loaded(inputs)
         with np.errstate(all="ignore"):
             return losses(x["x"] @ x["w"].T, x["label"])
@@ -156,12 +160,12 @@ class LinearCrossEntropy(_OfLinearLayer, TilePipeline):
 
 @dataclass(frozen=True)
 class LinearCrossEntropyDlogits(_OfLinearLayer, TileProblem):
-    """The gradient of the logits ``x @ w.T``: ``(exp(logits - lse) - (column == label)) * dloss``.
+    """Gradient of the logits ``x @ w.T``: ``(exp(logits - lse) - (column == label)) * dloss``.
 
-    Arrays: x, w and label as in ``LinearCrossEntropy``; lse (rows,) is its result, and dloss (rows,) the gradient of
-    the losses, both of f32; dlogits (rows, columns) of ``dtype``. Rows whose label is no column are 0. The gradients of
-    x and w are ``dlogits @ w`` and ``dlogits.T @ x``. The tolerance is the interpreter's bound. Raises ValueError for
-    sizes below 1 and unknown types.
+    Arrays: x, w and label as in ``LinearCrossEntropy``; lse (rows,) is its output, and dloss (rows,) the gradient of
+    the losses, both of f32; dlogits (rows, columns) of ``dtype``. Rows whose label is outside the columns are 0. The
+    gradients of x and w are ``dlogits @ w`` and ``dlogits.T @ x``. The tolerance is the interpreter's bound. Raises
+    ValueError for sizes below 1 and unknown types.
     """
 
     operator: ClassVar[str] = "linear_cross_entropy_dlogits"
@@ -169,6 +173,7 @@ class LinearCrossEntropyDlogits(_OfLinearLayer, TileProblem):
     inputs: ClassVar[tuple[str, ...]] = ("x", "w", "label", "lse", "dloss")
 
     def operands(self) -> tuple[Operand, ...]:
+        """Return x, w, label, lse and dloss, then dlogits."""
         return (
             *self._factors(),
             Operand("lse", "input", F32, (self.rows,)),
@@ -177,10 +182,12 @@ class LinearCrossEntropyDlogits(_OfLinearLayer, TileProblem):
         )
 
     def views(self) -> Mapping[str, str]:
+        """Return the extents m (rows), n (columns) and k of each operand."""
         return {"x": "m k", "w": "n k", "label": "m", "lse": "m", "dloss": "m", "dlogits": "m n"}
 
     @staticmethod
     def compute(p: Any, o: Any, x: Any, w: Any, label: Any, lse: Any, dloss: Any, dlogits: Any) -> None:
+        """Write the program: each block recomputes one tile of logits and stores its gradient."""
         m, n = dlogits.shape
         bm, bn, bk = p.choose(bm=(64, 128), bn=(64, 128, 256), bk=(32, 64))
         i, j = p.blocks((m, n), (bm, bn))
@@ -193,13 +200,14 @@ class LinearCrossEntropyDlogits(_OfLinearLayer, TileProblem):
         p.store(result.cast(o.dtype), p.window(dlogits, (i, j), (bm, bn)))
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Return ``gradients`` of ``x @ w.T`` in float64."""
         x = self.loaded(inputs)
         with np.errstate(all="ignore"):
             logits = x["x"] @ x["w"].T
         return {"dlogits": gradients(logits, x["label"], x["lse"], x["dloss"])}
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """Return the usual ones, with the logarithms of the sums that belong to x and w."""
+        """Return the layer's random inputs, dloss, and the lse that matches x and w."""
         found = super().random_inputs(seed)
         x, w = (FLOAT_DTYPES[self.dtype].load(found[name]) for name in ("x", "w"))
         found["lse"] = losses(x @ w.T, found["label"])["lse"].astype(np.float32)
@@ -207,7 +215,7 @@ class LinearCrossEntropyDlogits(_OfLinearLayer, TileProblem):
 
 
 def _products(p: Any, o: Any, /, **arrays: Any) -> None:
-    """Write the program of products: a block leaves three numbers of each row of its tile of logits."""
+    """Write the program of products: each block stores three numbers per row and part of its tile of logits."""
     x, w, label = (arrays[name] for name in ("x", "w", "label"))
     m, n = x.shape[0], w.shape[0]
     bm, bk = p.choose(bm=(64, 128, 256), bk=(32, 64))
@@ -227,7 +235,7 @@ def _products(p: Any, o: Any, /, **arrays: Any) -> None:
 
 
 def _sums(p: Any, o: Any, /, **arrays: Any) -> None:
-    """Write the program that combines what the tiles of logits left."""
+    """Write the program that combines the three numbers of all tiles of a row."""
     parts, m = arrays["top"].shape
     rows, width = p.choose(rows=(16, 32, 64), width=(4, 8))
     (i,) = p.blocks((m,), (rows,))

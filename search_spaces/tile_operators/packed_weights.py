@@ -1,7 +1,7 @@
 """Four-bit weights in the packed order of ``quantized_matmul``, and conversion from checkpoints.
 
-For each 64 numbers of a row, word c holds numbers 16 e + 2 c + h at bit 4 e + 16 h, e from 0 to 3 and h 0 or 1. The two
-of a pair are 16 bits apart, so that a mask and an exponent convert both to 16-bit numbers at once.
+For each 64 numbers of a row, word c stores number 16 e + 2 c + h at bit 4 e + 16 h, for e from 0 to 3 and h 0 or 1. The
+two numbers of a pair are 16 bits apart, so that one mask and one exponent convert both to 16-bit numbers.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from search_spaces.layouts.memory_order import FRAGMENT_BYTES, FRAGMENT_WORDS
 
 SPAN = 64  # numbers of a row that are packed together, in eight words
 _WORDS, _STEPS = 8, 4
-_AWQ_PLACES = [0, 4, 1, 5, 2, 6, 3, 7]  # of columns 0 to 7 of a word of AWQ, in fours of bits
+_AWQ_PLACES = [0, 4, 1, 5, 2, 6, 3, 7]  # positions of columns 0 to 7 in a word of AWQ, in units of 4 bits
 
 
 def pack_int4(weights: Array) -> IntArray:
-    """Pack numbers of four bits.
+    """Pack four-bit numbers into 32-bit words.
 
     Args:
-        weights: (n, k) whole numbers from 0 to 15, k a multiple of 64: a row for each column of the result.
+        weights: (n, k) integers from 0 to 15, k a multiple of 64: one row per column of the result.
 
     Returns:
         (n, k / 8) of int32.
 
     Raises:
-        ValueError: Another shape, or numbers beyond four bits.
+        ValueError: Another shape, or numbers outside 0 to 15.
     """
     values = np.asarray(weights)
     if values.ndim != 2 or values.shape[1] % SPAN:
@@ -42,7 +42,7 @@ def pack_int4(weights: Array) -> IntArray:
 
 
 def unpack_int4(words: Array) -> IntArray:
-    """Return the numbers, (n, k) from 0 to 15, of what ``pack_int4`` gave."""
+    """Return the (n, k) numbers from 0 to 15 that ``pack_int4`` packed into ``words`` (n, k / 8)."""
     n, count = words.shape
     shifts = 4 * np.arange(_STEPS, dtype=np.uint32)[:, None, None] + 16 * np.arange(2, dtype=np.uint32)
     spans = np.asarray(words, dtype=np.int32).view(np.uint32).reshape(n, count // _WORDS, 1, _WORDS, 1)
@@ -50,13 +50,13 @@ def unpack_int4(words: Array) -> IntArray:
 
 
 def pack_fragments(weights: Array) -> Array:
-    """Bring weights to the order in which each thread of a product loads 16 bytes that hold its own numbers.
+    """Reorder weights so that each thread of a product loads its own operands with 16-byte loads.
 
     Args:
-        weights: (n, k / 8) of int32 from ``pack_int4``, or (n, k) of 8 bits, k a multiple of 64.
+        weights: (n, k / 8) of int32 from ``pack_int4``, or (n, k) of an 8-bit type, k a multiple of 64.
 
     Returns:
-        A row for each 16 rows, of as many bytes; rows beyond n are zero.
+        One row per 16 rows of weights, with their bytes; rows beyond n are zero.
 
     Raises:
         ValueError: Another shape or type.
@@ -85,7 +85,7 @@ def int4_from_awq(qweight: Array, qzeros: Array, scales: Array) -> tuple[IntArra
         Weights (n, k / 8) of int32, the scales, and zero points (k / group, n) of uint8.
 
     Raises:
-        ValueError: Shapes that do not fit together.
+        ValueError: Inconsistent shapes.
     """
     _check("AWQ", scales, qweight.shape[1] * 8, qzeros.shape == (scales.shape[0], qweight.shape[1]))
     weights, zeros = (_columns(words)[:, :, _AWQ_PLACES].reshape(len(words), -1) for words in (qweight, qzeros))
@@ -101,15 +101,14 @@ def int4_from_gptq(
         qweight: (k / 8, n) of int32.
         qzeros: (k / group, n / 8) of int32.
         scales: (k / group, n) of float16.
-        g_idx: (k,), the group of each row; None for groups in order.
+        g_idx: (k,), the group of each row; None if groups are in order.
         stored_zero: Offset of stored zero points: 1 in checkpoint format "gptq", 0 in "gptq_v2".
 
     Returns:
         Weights (n, k / 8) of int32, the scales, and zero points (k / group, n) of uint8.
 
     Raises:
-        ValueError: Shapes that do not fit together, and groups that are not in order (desc_act): their rows must be
-            sorted first, and the columns of x with them.
+        ValueError: Inconsistent shapes, or groups out of order (desc_act): sort their rows and the columns of x first.
     """
     k = qweight.shape[0] * 8
     _check("GPTQ", scales, qweight.shape[1], qzeros.shape == (scales.shape[0], qweight.shape[1] // 8))
@@ -122,7 +121,7 @@ def int4_from_gptq(
 
 
 def _columns(words: Array) -> IntArray:
-    """Return the eight numbers of each word, lowest bits first: (rows, words, 8)."""
+    """Return the eight numbers of each word, lowest bits first, as (rows, words, 8)."""
     stored = np.asarray(words, dtype=np.int32).view(np.uint32)
     numbers = stored[:, :, None] >> (4 * np.arange(8, dtype=np.uint32)) & np.uint32(15)
     return numbers.astype(np.int64)

@@ -1,4 +1,4 @@
-"""The RMS norm of each head, turned by the angles of its position."""
+"""Rotary position embedding of each head, after an optional RMS norm."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem,
 
 @dataclass(frozen=True)
 class QkNormRope(TileProblem):
-    """Rotary positions of each head of x, behind its RMS norm.
+    """Rotary position embedding of each head of x, after its RMS norm.
 
     Arrays: x and out (tokens, heads, head_size); weight (head_size,) with ``norm=1``, all of ``dtype``; positions
-    (tokens,) of i32; table (length, head_size) of f32, for each position the cosines of head_size / 2 angles and then
-    their sines. The halves (a, b) of a head become (a cos - b sin, b cos + a sin). A position outside of the table has
+    (tokens,) of i32; table (length, head_size) of f32, for each position the cosines of head_size / 2 angles followed
+    by their sines. The halves (a, b) of a head become (a cos - b sin, b cos + a sin). A position outside the table has
     cosines and sines of 0.
 
-    The tolerance is the interpreter's bound. Raises ValueError for sizes below 1, and head sizes that are no powers of
+    The tolerance is the interpreter's bound. Raises ValueError for sizes below 1, and head sizes that are not powers of
     two from 16 to 256.
     """
 
@@ -47,6 +47,7 @@ class QkNormRope(TileProblem):
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:
+        """Tokens are independent."""
         return {"tokens": 4096}
 
     def __post_init__(self) -> None:
@@ -60,6 +61,7 @@ class QkNormRope(TileProblem):
             raise ValueError(f"norm must be 0 or 1, not {self.norm!r}")
 
     def operands(self) -> tuple[Operand, ...]:
+        """Return x, positions, table and the optional weight, then out."""
         own, rows = FLOAT_DTYPES[self.dtype], (self.tokens, self.heads, self.head_size)
         return (
             Operand("x", "input", own, rows),
@@ -71,6 +73,7 @@ class QkNormRope(TileProblem):
 
     @classmethod
     def of_arrays(cls, shapes: Mapping[str, tuple[int, ...]], types: Mapping[str, str], **options: Any) -> Self:
+        """Return the problem for x and table, with the norm if there is a weight."""
         if len(shapes["x"]) != 3 or len(shapes["table"]) != 2:
             raise ValueError("qk_norm_rope takes x (tokens, heads, head_size) and table (length, head_size)")
         norm = int("weight" in shapes)
@@ -78,17 +81,21 @@ class QkNormRope(TileProblem):
 
     @property
     def flops(self) -> float:
+        """About eight operations per element."""
         return 8.0 * self.tokens * self.heads * self.head_size
 
     def views(self) -> Mapping[str, str]:
+        """Return the extents t (tokens), h (heads), d (head size) and length of each operand."""
         weight = {"weight": "d"} if self.norm else {}
         return {"x": "t h d", "positions": "t", "table": "length d", **weight, "out": "t h d"}
 
     def extents(self) -> Mapping[str, int]:
+        """Return the sizes t, h, d and length."""
         return {"t": self.tokens, "h": self.heads, "d": self.head_size, "length": self.length}
 
     @staticmethod
     def compute(p: Any, o: Any, x: Any, positions: Any, table: Any, out: Any, weight: Any = None) -> None:
+        """Write the program: each block normalises and rotates a few heads of one token."""
         t, h, d = x.shape
         half, bh = d // 2, p.choose(bh=(1, 2, 4, 8))
         token, i = p.blocks((t, h), (1, bh))
@@ -104,6 +111,7 @@ class QkNormRope(TileProblem):
         p.store((high * cosines + low * sines).cast(o.dtype), p.window(out[token], (i, half), (bh, half)))
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Return the rotated heads in float64."""
         x, half = self.loaded(inputs), self.head_size // 2
         with np.errstate(all="ignore"):
             rows = x["x"]
@@ -117,12 +125,12 @@ class QkNormRope(TileProblem):
             return {"out": np.concatenate((low * cosines - high * sines, high * cosines + low * sines), axis=-1)}
 
     def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
-        """Yield heads of zeros, whose norm has no other size."""
+        """Yield heads of zeros, whose norm depends on eps alone."""
         heads = np.arange(self.heads)[:, None] % 2
         yield StressInputs(("zero heads",), {**inputs, "x": np.where(heads, inputs["x"], 0).astype(inputs["x"].dtype)})
 
     def reduced(self, turns: ReducedLoops) -> Self:
-        """Return one with a few heads of a few tokens."""
+        """Return a problem with a few heads of a few tokens."""
         return replace(
             self, tokens=min(self.tokens, 3), heads=cut(self.heads, turns.chosen["bh"]), length=min(self.length, 64)
         )

@@ -1,4 +1,4 @@
-"""Queries and keys normalised and turned by their positions; keys and values appended to a paged cache."""
+"""RMS norm and rotary positions of queries and keys, and storage of keys and values in a paged cache."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem
 
 WEIGHTS = ("q_weight", "k_weight")
 PAGING = ("block_table", "sequence")
-NOT_STORED = 8  # of so many tokens of random inputs, one is not stored
+NOT_STORED = 8  # one in so many tokens of random inputs is not stored
 
 
 @dataclass(frozen=True)
 class QkNormRopeAppend(TileProblem):
-    """RMS norm and rotary positions of queries and keys; keys and values are appended to a paged cache in place.
+    """RMS norm and rotary positions of queries and keys; keys and values are stored into a paged cache in place.
 
     Arrays: qkv (tokens, heads + 2 kv_heads, head_size), the heads of queries, keys and values; positions (tokens,) of
     i32; table (length, head_size) of f32, as in ``QkNormRope``; with ``norm=1`` q_weight and k_weight (head_size,); k
     and v (pages, page, kv_heads, head_size), or with ``order="heads"`` (pages, kv_heads, page, head_size), which are
     changed in place; out (tokens, heads, head_size), the queries.
 
-    Where a token is stored: slots (tokens,) of i32 count the positions of all pages. With ``sequences`` it follows from
-    its position, sequence (tokens,) and block_table (sequences, entries) of i32, which has the pages of each sequence.
-    Tokens whose slot or page is outside of the cache are not stored; no two tokens may be stored in one place. All
-    other elements of the cache keep their bits. With ``cache="e4m3"`` what is stored is divided by k_scale and v_scale
-    (kv_heads,) of f32.
+    Each token has a slot: an index (i32) into the positions of all pages, in slots (tokens,). With ``sequences`` the
+    slot follows from its position, sequence (tokens,), and block_table (sequences, entries) of i32 with the pages of
+    each sequence. Tokens with a slot or page outside the cache are not stored. No two tokens may have the same slot.
+    All other elements of the cache keep their bits. With ``cache="e4m3"``, stored values are divided by k_scale and
+    v_scale (kv_heads,) of f32.
 
-    The tolerance is the interpreter's bound. Raises ValueError for sizes below 1, head sizes that are no powers of two
-    from 16 to 256, and pages that are no powers of two from 16 to 1024.
+    The tolerance is the interpreter's bound. Raises ValueError for sizes below 1, head sizes that are not powers of two
+    from 16 to 256, and pages that are not powers of two from 16 to 1024.
     """
 
     operator: ClassVar[str] = "qk_norm_rope_append"
@@ -94,15 +94,16 @@ class QkNormRopeAppend(TileProblem):
 
     @property
     def positions(self) -> int:
-        """Positions of all pages."""
+        """Number of positions of all pages."""
         return self.pages * self.page
 
     @property
     def rows(self) -> int:
-        """Heads of queries, keys and values."""
+        """Number of heads of queries, keys and values."""
         return self.heads + 2 * self.kv_heads
 
     def operands(self) -> tuple[Operand, ...]:
+        """Return qkv, positions, table, slots or block table, optional weights and scales, then k, v and out."""
         own, cached = FLOAT_DTYPES[self.dtype], E4M3 if self.cache else FLOAT_DTYPES[self.dtype]
         within = (self.page, self.kv_heads) if self.order == "positions" else (self.kv_heads, self.page)
         of_tokens = ("sequence",) if self.sequences else ("slots",)
@@ -120,6 +121,7 @@ class QkNormRopeAppend(TileProblem):
 
     @classmethod
     def of_arrays(cls, shapes: Mapping[str, tuple[int, ...]], types: Mapping[str, str], **options: Any) -> Self:
+        """Return the problem for qkv, k and table; weights, scales and the block table must be complete."""
         qkv, k, table = (shapes[name] for name in ("qkv", "k", "table"))
         if (len(qkv), len(k), len(table)) != (3, 4, 2):
             raise ValueError(
@@ -149,11 +151,12 @@ class QkNormRopeAppend(TileProblem):
 
     @property
     def flops(self) -> float:
+        """About eight operations per element of queries and keys."""
         return 8.0 * self.tokens * (self.heads + self.kv_heads) * self.head_size
 
     @cached_property
     def min_bytes(self) -> int:
-        """Bytes of the arrays, but of the cache and of the table of angles only those of the tokens."""
+        """Bytes of all arrays; of the cache and the table of angles only the rows that the tokens use."""
         tokens, sizes = self.tokens, {o.name: o.bytes for o in self.operands()}
         cached = self.operand("k").dtype.bytes
         sizes |= dict.fromkeys(("k", "v"), tokens * self.kv_heads * self.head_size * cached)
@@ -161,6 +164,7 @@ class QkNormRopeAppend(TileProblem):
         return sum(sizes.values())
 
     def views(self) -> Mapping[str, str]:
+        """Return the operands' extents; the cache is a matrix of ``lines`` rows, one per position and head."""
         known = {
             "qkv": "t rows d", "positions": "t", "table": "length d", "k": "lines d", "v": "lines d", "out": "t h d",
             "slots": "t", "sequence": "t", "block_table": "sequences entries", **dict.fromkeys(WEIGHTS, "d"),
@@ -169,6 +173,7 @@ class QkNormRopeAppend(TileProblem):
         return {o.name: known[o.name] for o in self.operands()}
 
     def extents(self) -> Mapping[str, int]:
+        """Return the sizes of tokens, heads, table and cache."""
         return {
             "t": self.tokens, "rows": self.rows, "h": self.heads, "g": self.kv_heads, "d": self.head_size,
             "length": self.length, "lines": self.positions * self.kv_heads, "sequences": self.sequences,
@@ -177,7 +182,7 @@ class QkNormRopeAppend(TileProblem):
 
     @staticmethod
     def compute(p: Any, o: Any, qkv: Any, positions: Any, table: Any, k: Any, v: Any, out: Any, **more: Any) -> None:
-        """Each block has some heads of one token. Rows of a head that is no query, key or value are stored nowhere."""
+        """Write the program: each block has some heads of one token. Surplus rows of its tile are not stored."""
         (t, rows, d), (_, h, _), page = qkv.shape, out.shape, o.page
         g, half, bh = (rows - h) // 2, d // 2, p.choose(bh=(1, 2, 4, 8, 16, 32))
         token, i = p.blocks((t, rows), (1, bh))
@@ -212,7 +217,7 @@ class QkNormRopeAppend(TileProblem):
                 p.store(part.cast(o.cache or o.dtype), p.window(cached, (line, at), (bh, half)))
 
     def slots_of(self, inputs: Mapping[str, Array]) -> IntArray:
-        """Return where each token is stored among the positions of all pages; -1 for nowhere."""
+        """Return the slot of each token, (tokens,); -1 for tokens that are not stored."""
         if not self.sequences:
             slots = inputs["slots"].astype(np.int64)
             return np.where((slots >= 0) & (slots < self.positions), slots, -1)
@@ -224,6 +229,7 @@ class QkNormRopeAppend(TileProblem):
         return np.where(known, number * self.page + place % self.page, -1)
 
     def kept(self, inputs: Mapping[str, Array]) -> Mapping[str, BoolArray]:
+        """Return masks of the cache's elements in which no token is stored."""
         slots = self.slots_of(inputs)
         free = np.ones(self.positions, dtype=np.bool_)
         free[slots[slots >= 0]] = False
@@ -232,6 +238,7 @@ class QkNormRopeAppend(TileProblem):
         return {name: np.broadcast_to(mask, self.operand(name).shape) for name in self.changed_inputs}
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Return the rotated queries and the cache with its new elements in float64."""
         x, half, h, g = self.loaded(inputs), self.head_size // 2, self.heads, self.kv_heads
         with np.errstate(all="ignore"):
             heads, values = x["qkv"][:, : h + g], x["qkv"][:, h + g :]
@@ -254,7 +261,7 @@ class QkNormRopeAppend(TileProblem):
         return found
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """Return positions of sequences whose pages are in any order; one in eight tokens is not stored."""
+        """Return positions of sequences whose pages are in random order; one in eight tokens is not stored."""
         found, rng = super().random_inputs(seed), np.random.default_rng((seed, 3))
         for name in SCALES if self.cache else ():
             found[name] = np.abs(found[name]) + np.float32(0.5)
@@ -262,7 +269,7 @@ class QkNormRopeAppend(TileProblem):
         if not self.sequences:
             pages = rng.permutation(self.pages)
             places = (pages[:, None] * self.page + np.arange(self.page)).reshape(-1)
-            places = np.roll(places, min(self.tokens // 2, self.page) - self.page)  # the tokens cross a page's end
+            places = np.roll(places, min(self.tokens // 2, self.page) - self.page)  # the tokens cross the end of a page
             slots = np.resize(places, self.tokens)
             dropped |= np.arange(self.tokens) >= self.positions
             found["slots"] = np.where(dropped, -1, slots).astype(np.int32)
@@ -271,7 +278,7 @@ class QkNormRopeAppend(TileProblem):
         count = self.sequences * self.entries
         pages = rng.permutation(max(self.pages, count))[:count]
         found["block_table"] = pages.astype(np.int32).reshape(shape)
-        places = rng.permutation(self.sequences * whole)  # of all sequences, each place once; some have none
+        places = rng.permutation(self.sequences * whole)  # each position at most once; some sequences have none
         places = np.sort(np.resize(places, self.tokens))
         dropped |= np.concatenate(([False], places[1:] == places[:-1]))
         found["sequence"] = np.where(dropped, -1, places // whole).astype(np.int32)
@@ -284,9 +291,9 @@ class QkNormRopeAppend(TileProblem):
         yield from super().stress_inputs(seed)
 
     def cache_cases(self, seed: int) -> tuple[StressInputs, StressInputs, StressInputs]:
-        """Return inputs with any bits in the cache, with places outside of it, and where nothing is stored.
+        """Return inputs with arbitrary bits in the cache, with slots outside it, and with nothing to store.
 
-        Some of the places lie inside once their product with the heads or positions is cut to 32 bits.
+        Some of these slots wrap into the cache if their product with heads or positions is truncated to 32 bits.
         """
         usual, rng = self._shaped(self.random_inputs(seed)), np.random.default_rng((seed, 4))
         caches = {
@@ -307,7 +314,7 @@ class QkNormRopeAppend(TileProblem):
         )
 
     def reduced(self, turns: ReducedLoops) -> Self:
-        """Return one with a few heads of a few tokens, and a few pages."""
+        """Return a problem with a few heads of a few tokens, and a few pages."""
         bh = turns.chosen["bh"]
         more = max(0, (self.heads - 1) // bh - 1)
         return replace(

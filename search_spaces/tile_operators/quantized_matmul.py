@@ -1,4 +1,4 @@
-"""Products of 16-bit numbers with weights of 4 or 8 bits, which are taken apart in registers."""
+"""Products of 16-bit numbers with weights of 4 or 8 bits, which are dequantised in registers."""
 
 from __future__ import annotations
 
@@ -23,29 +23,28 @@ WEIGHTS = {"int4": I32, "int8": I8, "e4m3": E4M3, "nvf4": I32}
 GROUPS = (0, 16, 32, 64, 128)
 FP4_GROUP = 16
 LAYOUTS = ("rows", "fragments")
-DEPTH = 16  # of one product of tensor cores, and of the numbers of a word that have one place in their halves
-TIMES = 16  # of what numbers of four bits are as f16, which takes fewer instructions; scales take that back
-MIDDLE = 8  # what numbers of four bits are less by, without zero points
+DEPTH = 16  # k of one mma.sync instruction; also the numbers packed at one position of the halves of words
+TIMES = 16  # factor of four-bit numbers converted to f16, which saves instructions; scales are divided by it
+MIDDLE = 8  # zero point of four-bit numbers without an array of zero points
 
 
 @dataclass(frozen=True)
 class QuantizedMatmul(TileProblem):
-    """``out = x @ dequantised(w).T``, of x (m, k) and weights with a row for each column of out (m, n).
+    """``out = x @ dequantised(w).T``, for x (m, k) and weights with one row per column of out (m, n).
 
-    ``weights`` says what w is: "int4", (n, k / 8) words of i32 that ``pack_int4`` makes of numbers from 0 to 15; "int8"
-    or "e4m3", (n, k); or "nvf4", whose codes of e2m1 are packed like those of int4. A weight is
-    ``(number - zero) * scale``, with scale (groups, n) of x's type: one for each ``group`` columns of w, or with
-    ``group=0`` one for each row. The zero is that of zeros (groups, n) of u8 with ``zero_points`` (0 to 15, of int4
-    alone), else 8 of int4 and 0 of the others. Scales of nvf4 are e4m3, for groups of 16; all weights are times
-    global_scale (1,) of f32.
+    ``weights`` is the format of w. "int4": (n, k / 8) words of i32 that ``pack_int4`` packs from numbers 0 to 15.
+    "int8" or "e4m3": (n, k). "nvf4": e2m1 codes, packed like int4. A weight is ``(number - zero) * scale``. scale
+    (groups, n) of x's type has one scale per ``group`` columns of w, or with ``group=0`` one per row. The zero is an
+    element of zeros (groups, n) of u8 with ``zero_points`` (0 to 15, int4 only), else 8 for int4 and 0 for the others.
+    Scales of nvf4 are e4m3, one per 16 columns, and all its weights are multiplied by global_scale (1,) of f32.
 
-    With ``layout="fragments"`` w is packed by ``pack``, such that each thread loads 16 bytes that hold its own numbers.
+    With ``layout="fragments"`` w is packed by ``pack``, so that each thread loads its own operands with 16-byte loads.
 
-    Sums of a group are made in f32 and then scaled, so that weights lose nothing. The tolerance is the interpreter's
-    bound for sums in any order.
+    The sum over each group is accumulated in f32 before it is scaled, so weights are not rounded. The tolerance is the
+    interpreter's bound for sums in any order.
 
     Raises ValueError for sizes below 1, unknown types, k that is not a multiple of 64 or of the group, and zero points
-    of other weights than int4.
+    of weights other than int4.
     """
 
     operator: ClassVar[str] = "quantized_matmul"
@@ -65,12 +64,13 @@ class QuantizedMatmul(TileProblem):
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:
+        """Rows of x are independent."""
         return {"m": 4096}
 
     def __post_init__(self) -> None:
         self._take_types("dtype")
         self._take_extents("m", "n", "k")
-        if canonical(self.weights) in WEIGHTS:  # "int8" is no other spelling of one
+        if canonical(self.weights) in WEIGHTS:  # here "int8" is a format, not another spelling of i8
             self._take_types("weights")
         if self.weights not in WEIGHTS:
             raise ValueError(f"weights must be {', '.join(WEIGHTS)}, not {self.weights!r}")
@@ -91,30 +91,31 @@ class QuantizedMatmul(TileProblem):
 
     @property
     def groups(self) -> int:
-        """Scales of a row of w."""
+        """Number of scales per row of w."""
         return self.k // self.group if self.group else 1
 
     @property
     def in_words(self) -> bool:
-        """True if w has words of eight weights."""
+        """True if w consists of words of eight weights."""
         return WEIGHTS[self.weights] == I32
 
     @property
     def order(self) -> MemoryOrder | None:
-        """Order of w in memory; None for rows."""
+        """Memory order of w; None for rows."""
         return None if self.layout == "rows" else FRAGMENT_WORDS if self.in_words else FRAGMENT_BYTES
 
     @property
     def rows(self) -> int:
-        """Rows of w: packed, as many as whole tiles have."""
+        """Rows of w; packed fragments are padded to whole tiles."""
         return self.n if self.order is None else -(-self.n // self.order.rows) * self.order.rows
 
     @property
     def columns(self) -> int:
-        """Columns of w, of words or numbers."""
+        """Columns of w, in words or numbers."""
         return self.k // 8 if self.in_words else self.k
 
     def operands(self) -> tuple[Operand, ...]:
+        """Return x, w, scale and the optional zeros or global_scale, then out."""
         own, of = FLOAT_DTYPES[self.dtype], WEIGHTS[self.weights]
         w = (self.rows, self.columns)
         if self.order is not None:
@@ -132,6 +133,7 @@ class QuantizedMatmul(TileProblem):
 
     @classmethod
     def of_arrays(cls, shapes: Mapping[str, tuple[int, ...]], types: Mapping[str, str], **options: Any) -> Self:
+        """Return the problem for x, w and scale; their types and shapes determine format, layout and group."""
         if any(len(shapes[name]) != 2 for name in ("x", "w", "scale")):
             raise ValueError("quantized_matmul takes matrices x (m, k), w and scale (groups, n)")
         weights = {"i32": "int4", "i8": "int8"}.get(types["w"], types["w"])
@@ -147,10 +149,13 @@ class QuantizedMatmul(TileProblem):
         )
 
     def pack(self, weights: Array) -> Array:
-        """Return weights as kernels of this problem take them.
+        """Return weights in the layout that kernels of this problem read.
 
         Args:
             weights: Words of ``pack_int4``, or (n, k) of int8 or e4m3.
+
+        Returns:
+            The weights in the order of ``layout``.
 
         Raises:
             ValueError: Weights of another shape.
@@ -161,19 +166,22 @@ class QuantizedMatmul(TileProblem):
 
     @property
     def flops(self) -> float:
+        """Operations of the product."""
         return 2.0 * self.m * self.n * self.k
 
     def views(self) -> Mapping[str, str]:
+        """Return the operands' extents, with w in words or numbers."""
         more = {"zeros": "groups n"} if self.zero_points else {}
         more = {"global_scale": "one"} if self.weights == "nvf4" else more
         w = "rows words" if self.in_words else "rows k"
         return {"x": "m k", "w": w, "scale": "groups n", **more, "out": "m n"}
 
     def options(self) -> Mapping[str, Any]:
-        """Return fields; sums of nvf4 have one factor, as its groups are scaled before they are multiplied."""
+        """Return the fields; sums of nvf4 have one factor, because its groups are scaled before the product."""
         return {**super().options(), "group": 0 if self.weights == "nvf4" else self.group}
 
     def extents(self) -> Mapping[str, int]:
+        """Return the sizes m, n, k and groups, and the stored rows and words of w."""
         sizes = {"m": self.m, "n": self.n, "k": self.k, "words": self.k // 8, "groups": self.groups}
         return {**sizes, "rows": self.rows, "one": 1}
 
@@ -181,7 +189,7 @@ class QuantizedMatmul(TileProblem):
     def compute(
         p: Any, o: Any, x: Any, w: Any, scale: Any, out: Any, zeros: Any = None, global_scale: Any = None
     ) -> None:
-        """Tiles are transposed, as rows of x may be few: sums have a row for each column of out."""
+        """Write the program with transposed tiles, because x may have few rows: sums have one row per column of out."""
         (m, k), n = x.shape, out.shape[1]
         in_words = WEIGHTS[o.weights] == I32
         if o.layout == "fragments":
@@ -229,6 +237,7 @@ class QuantizedMatmul(TileProblem):
         p.store(result.cast(o.dtype), p.window(out, (i, j), (bn, bm), turned=True))
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Return the product with dequantised weights in float64."""
         x = self.loaded(inputs)
         if self.order is not None:
             shape = (self.rows, self.columns)
@@ -248,7 +257,7 @@ class QuantizedMatmul(TileProblem):
             return {"out": x["x"] @ weights.T}
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """Return the usual ones, words of random bits, and positive scales."""
+        """Return standard normal numbers, words of random bits, and positive scales."""
         found, rng = super().random_inputs(seed), np.random.default_rng((seed, 3))
         own = self.operand("scale").dtype
         found["scale"] = own.store(rng.uniform(0.005, 0.05, (self.groups, self.n)))
@@ -259,9 +268,9 @@ class QuantizedMatmul(TileProblem):
         return found
 
     def reduced(self, turns: ReducedLoops) -> Self:
-        """Return one with a few tiles of out, and k of several groups that fills each part of the loop."""
+        """Return a problem with a few tiles of out, and k of several groups that exercises each part of the loop."""
         needed = max((turns.count + 1) * turns.chosen["bk"], 2 * self.group)
-        widest = 2 * SPAN  # k that it divides stays one that it divides: the choices of bk depend on it
+        widest = 2 * SPAN  # k remains divisible by it if it was: the choices of bk depend on that
         k = min(self.k, -(-needed // widest) * widest + self.k % widest)
         bm = turns.chosen["bm"]  # the choices of bm depend on m
         m = min(self.m, -(-_row_tiles(self.m)[-1] // (2 * bm)) * bm + (self.m % bm or bm))
@@ -269,5 +278,5 @@ class QuantizedMatmul(TileProblem):
 
 
 def _row_tiles(m: int) -> tuple[int, ...]:
-    """Return the rows that a tile may have for ``m`` rows: no tile is twice as large as needed."""
+    """Return the numbers of rows that a tile may have for ``m`` rows; no tile is more than twice as large as needed."""
     return tuple(size for size in (8, 16, 32, 64, 128, 256) if size < 2 * max(m, 8))

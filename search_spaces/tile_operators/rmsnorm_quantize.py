@@ -1,4 +1,4 @@
-"""A residual, its RMS norm, and the norm in 8 bits with a scale for each row."""
+"""Sum with a residual, its RMS norm, and the norm quantised to 8 bits with one scale per row."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from search_spaces.operators.input_cases import StressInputs
 from search_spaces.operators.problem import option
 from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem, cut
 
-LARGEST = 448.0  # of e4m3
-LEAST_SCALE = 2.0**-40  # of a row of zeros: quotients stay numbers
-MOST_COLUMNS = 16384  # of a row, which a block holds in registers
+LARGEST = 448.0  # largest number of e4m3
+LEAST_SCALE = 2.0**-40  # scale of a row of zeros, so that quotients are not NaN
+MOST_COLUMNS = 16384  # a block holds a whole row in registers
 
 
 @dataclass(frozen=True)
 class RmsNormQuantize(TileProblem):
-    """``total = x + residual``, its RMS norm times weight, and that norm as e4m3 with a scale for each row.
+    """``total = x + residual``, its RMS norm times weight, and that norm as e4m3 with one scale per row.
 
     Arrays: x and residual (rows, columns), weight (columns,), of ``dtype``; total (rows, columns) of ``dtype``, out
-    (rows, columns) of e4m3, scale (rows,) of f32. The norm is that of the total before it is rounded; scale is the
-    largest size of a row's norm / 448, and ``out * scale`` the norm.
+    (rows, columns) of e4m3, scale (rows,) of f32. The norm uses the total before it is rounded. scale is the largest
+    magnitude in the row's norm divided by 448, and ``out * scale`` approximates the norm.
 
     The tolerance is the interpreter's bound. Raises ValueError for sizes below 1, and more than 16384 columns.
     """
@@ -47,6 +47,7 @@ class RmsNormQuantize(TileProblem):
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:
+        """Rows are independent."""
         return {"rows": 4096}
 
     def __post_init__(self) -> None:
@@ -60,6 +61,7 @@ class RmsNormQuantize(TileProblem):
             raise ValueError(f"eps must be above 0, not {self.eps}")
 
     def operands(self) -> tuple[Operand, ...]:
+        """Return x, residual and weight, then total, out and scale."""
         own, matrix = FLOAT_DTYPES[self.dtype], (self.rows, self.columns)
         return (
             Operand("x", "input", own, matrix),
@@ -72,22 +74,27 @@ class RmsNormQuantize(TileProblem):
 
     @classmethod
     def of_arrays(cls, shapes: Mapping[str, tuple[int, ...]], types: Mapping[str, str], **options: Any) -> Self:
+        """Return the problem for x (rows, columns)."""
         if len(shapes["x"]) != 2:
             raise ValueError(f"rmsnorm_quantize takes a matrix x (rows, columns), not {shapes['x']}")
         return cls(*shapes["x"], dtype=types["x"], **options)
 
     @property
     def flops(self) -> float:
+        """About six operations per element."""
         return 6.0 * self.rows * self.columns
 
     def views(self) -> Mapping[str, str]:
+        """Return the extents m (rows) and n (columns) of each operand."""
         return dict.fromkeys(("x", "residual", "total", "out"), "m n") | {"weight": "n", "scale": "m"}
 
     def extents(self) -> Mapping[str, int]:
+        """Return the sizes m and n."""
         return {"m": self.rows, "n": self.columns}
 
     @staticmethod
     def compute(p: Any, o: Any, x: Any, residual: Any, weight: Any, total: Any, out: Any, scale: Any) -> None:
+        """Write the program: each block holds a few whole rows in registers."""
         m, n = x.shape
         bm, width = p.choose(bm=(1, 2, 4)), p.cover(n)
         (i,) = p.blocks((m,), (bm,))
@@ -102,6 +109,7 @@ class RmsNormQuantize(TileProblem):
         p.store((norm / most).cast("e4m3"), p.window(out, (i, 0), (bm, width)))
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Return total, the unrounded quotients and the scales in float64."""
         x = self.loaded(inputs)
         with np.errstate(all="ignore"):
             total = x["x"] + x["residual"]
@@ -110,7 +118,7 @@ class RmsNormQuantize(TileProblem):
             return {"total": total, "out": norm / scale[:, None], "scale": scale}
 
     def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
-        """Yield rows of zeros, whose norm and scale have no other size."""
+        """Yield rows of zeros, whose norm depends on eps and whose scale is the smallest."""
         rows = np.arange(self.rows)[:, None] % 2
         yield StressInputs(
             ("zero rows",),
@@ -118,5 +126,5 @@ class RmsNormQuantize(TileProblem):
         )
 
     def reduced(self, turns: ReducedLoops) -> Self:
-        """Return one with a few rows."""
+        """Return a problem with a few rows."""
         return replace(self, rows=cut(self.rows, turns.chosen["bm"]))

@@ -1,4 +1,4 @@
-"""The experts of each token: the largest logits of a router, and their softmax."""
+"""Experts of each token: the largest logits of a router, and their softmax."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from search_spaces.tile_operators.softmax_rows import LOG2_E
 from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem, cut
 
 MOST_EXPERTS, MOST_CHOSEN = 512, 16
-NONE = 2**31 - 1  # no expert
+NONE = 2**31 - 1  # larger than the index of any expert
 
 
 @dataclass(frozen=True)
 class RouterTopK(TileProblem):
     """The ``top`` experts of each token, with weights.
 
-    Arrays: logits (tokens, experts); weight (tokens, top) of f32 and expert (tokens, top) of i32, from the largest
-    logit down; of equal ones the first. With ``renormalize=1`` weights are the softmax of the chosen logits, and
-    otherwise their part of the softmax of all. Logits are finite.
+    Arrays: logits (tokens, experts); weight (tokens, top) of f32 and expert (tokens, top) of i32, in descending order
+    of logits. Among equal logits the lowest index is first. With ``renormalize=1`` weights are the softmax over the
+    chosen logits, otherwise the chosen entries of the softmax over all. Logits must be finite.
 
     Experts are exact, and the tolerance of weights is the interpreter's bound. Raises ValueError for sizes below 1,
-    more than 512 experts, and more than 16 or all of them chosen.
+    more than 512 experts, and ``top`` above 16 or the number of experts.
     """
 
     operator: ClassVar[str] = "router_topk"
@@ -48,6 +48,7 @@ class RouterTopK(TileProblem):
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:
+        """Tokens are independent."""
         return {"tokens": 4096}
 
     def __post_init__(self) -> None:
@@ -62,6 +63,7 @@ class RouterTopK(TileProblem):
             raise ValueError(f"top must be at most {min(MOST_CHOSEN, self.experts)}, not {self.top}")
 
     def operands(self) -> tuple[Operand, ...]:
+        """Return logits, then weight and expert."""
         return (
             Operand("logits", "input", FLOAT_DTYPES[self.dtype], (self.tokens, self.experts)),
             Operand("weight", "output", F32, (self.tokens, self.top)),
@@ -70,22 +72,27 @@ class RouterTopK(TileProblem):
 
     @classmethod
     def of_arrays(cls, shapes: Mapping[str, tuple[int, ...]], types: Mapping[str, str], **options: Any) -> Self:
+        """Return the problem for logits (tokens, experts)."""
         if len(shapes["logits"]) != 2:
             raise ValueError(f"router_topk takes logits (tokens, experts), not {shapes['logits']}")
         return cls(*shapes["logits"], dtype=types["logits"], **options)
 
     @property
     def flops(self) -> float:
+        """Two operations per logit and chosen expert."""
         return 2.0 * self.tokens * self.experts * self.top
 
     def views(self) -> Mapping[str, str]:
+        """Return the extents m (tokens), n (experts) and k (top) of each operand."""
         return {"logits": "m n", "weight": "m k", "expert": "m k"}
 
     def extents(self) -> Mapping[str, int]:
+        """Return the sizes m, n and k."""
         return {"m": self.tokens, "n": self.experts, "k": self.top}
 
     @staticmethod
     def compute(p: Any, o: Any, logits: Any, weight: Any, expert: Any) -> None:
+        """Write the program: each block has a few tokens, and selects the largest remaining logit ``top`` times."""
         m, n = logits.shape
         bm, width = p.choose(bm=(4, 8, 16)), p.cover(n)
         (i,) = p.blocks((m,), (bm,))
@@ -106,6 +113,7 @@ class RouterTopK(TileProblem):
             p.store(one / total, p.window(weight, (i, n_th), (bm, 1)))
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Return weights and experts from a stable sort in float64."""
         logits = self.loaded(inputs)["logits"]
         order = np.argsort(-logits, axis=1, kind="stable")[:, : self.top]
         with np.errstate(invalid="ignore"):
@@ -115,11 +123,11 @@ class RouterTopK(TileProblem):
         return {"weight": chosen / total, "expert": order.astype(np.float64)}
 
     def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
-        """Yield equal logits, of which the first are chosen, and large ones, whose powers overflow."""
+        """Yield equal logits, of which the first are chosen, and large logits, whose exponentials overflow."""
         dtype, logits = self.operand("logits").dtype, self.loaded(inputs)["logits"]
         for name, cases in (("ties", np.rint(logits)), ("large", np.rint(logits * 8.0) + 512.0)):
             yield StressInputs((f"logits: {name}",), {"logits": dtype.store(cases)})
 
     def reduced(self, turns: ReducedLoops) -> Self:
-        """Return one with a few tokens."""
+        """Return a problem with a few tokens."""
         return replace(self, tokens=cut(self.tokens, turns.chosen["bm"]))

@@ -25,9 +25,9 @@ class ProgramStep:
     """One tile program of a pipeline.
 
     Attributes:
-        name: Name of the step, with which the names of its decisions begin.
+        name: Name of the step, which is a prefix of the names of its decisions.
         compute: Function of the builder, the options and the arrays by name that writes the program.
-        operands: Arrays of the program. What it writes and a later step reads is an output here and an input there.
+        operands: Arrays of the program. An array that a later step reads is an output here and an input there.
         views: Extents of each array as the program sees it, by name.
     """
 
@@ -38,9 +38,9 @@ class ProgramStep:
 
 
 class TilePipeline(TileOperator):
-    """A problem whose kernel template is several tile programs, launched one after another.
+    """A problem whose kernel template consists of several tile programs, launched one after another.
 
-    Arrays that are not the operator's are in workspaces.
+    Intermediate arrays, which are not operands of the operator, are workspaces.
     """
 
     @abstractmethod
@@ -49,16 +49,17 @@ class TilePipeline(TileOperator):
 
     @property
     def varied(self) -> tuple[str, ...]:
-        """Names of the arrays whose lines hold edge cases."""
+        """Names of the arrays in which edge cases are placed; all inputs, unless overridden."""
         return tuple(o.name for o in self.operands() if o.role == "input")
 
     def programs(self) -> Mapping[str, ProgramProblem]:
+        """Return one program problem per step, cached for equal problems."""
         return _programs(self)
 
     def interpreted(
         self, inputs: Mapping[str, Array], least: bool = False
     ) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-        """Return what the interpreter gives. The bound of what a step leaves is part of that of those that read it."""
+        """Return the interpreter's results and error bounds; a step's bound is an input error of later steps."""
         from search_spaces.programs.language.bounded import rounded
         from search_spaces.programs.language.interpret import interpret
 
@@ -79,6 +80,7 @@ class TilePipeline(TileOperator):
         return {o.name: standard_normal(rng, o.shape, o.dtype) for o in self.operands() if o.role != "output"}
 
     def edge_cases(self, inputs: Mapping[str, Array], seed: int) -> Iterator[StressInputs]:
+        """Yield edge inputs of the varied arrays, chosen by interpreting all steps."""
         from search_spaces.programs.language.edge_inputs import edge_inputs
 
         outputs = [o.name for o in self.operands() if o.role != "input"]

@@ -1,4 +1,4 @@
-"""The bases of problems that tile programs compute."""
+"""Base classes of problems that tile programs compute."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class ReducedLoops:
     """Minimum sizes of a reduced problem.
 
     Attributes:
-        count: Sufficient number of iterations of each loop: pipelines are refilled, and every part of a split loop has
-            some.
+        count: Number of iterations of each loop that suffices to refill pipelines and to run every part of a split
+            loop.
         chosen: Values of ``p.choose`` by name.
     """
 
@@ -40,24 +40,24 @@ class ReducedLoops:
 
 
 def cut(size: int, tile: int) -> int:
-    """Return the size of one whole tile and the same rest, or a whole one more; ``size`` where that is less."""
+    """Return one whole tile plus the remainder of ``size``, or two tiles without one; at most ``size``."""
     return min(size, tile + (size % tile or tile))
 
 
 class TileOperator(Problem):
     """A problem that one tile program computes (``TileProblem``), or several (``TilePipeline``).
 
-    A subclass is a frozen dataclass of options, some of which are extents. It states operands as callers have them and
-    the reference. The tolerance is the bound of the programs' interpreter (a running error analysis over any order of
-    sums), unless overridden.
+    A subclass is a frozen dataclass of options, some of which are extents. It defines the operands as callers pass
+    them, and the reference. The tolerance is the error bound of the programs' interpreter (a running error analysis
+    over any order of sums), unless overridden.
 
     Attributes:
         inputs: Names of the arrays that a call takes, in order.
         optional_inputs: Names of arrays that a call may take by keyword.
         changed_inputs: Names of the inputs that a call changes in place: their operands are ``inout``.
-        outputs: Number of arrays that a call gives.
+        outputs: Number of arrays that a call returns.
         call_options: Keywords of a call with their defaults, which become fields of the problem.
-        size_fields: Fields that a program knows as extents of its arrays alone. It gets all others as
+        size_fields: Fields that a program knows only as extents of its arrays. All other fields are passed as
             ``options``, so that equal options share one program.
         scalar_fields: Fields of f32 that a launch passes by value, so that one kernel serves all their values. In the
             program's options they are tiles of one number.
@@ -76,10 +76,18 @@ class TileOperator(Problem):
     def of_arrays(cls, shapes: Mapping[str, tuple[int, ...]], types: Mapping[str, str], **options: Any) -> Self:
         """Return the problem of a call on arrays of these shapes and types, by name.
 
-        Sizes are taken from some of the arrays; the caller compares the rest with ``operands``.
+        Sizes are derived from some of the arrays; the caller compares the others with ``operands``.
+
+        Args:
+            shapes: Shape of each array.
+            types: Type of each array, such as "bf16".
+            options: Keywords of the call.
+
+        Returns:
+            The problem.
 
         Raises:
-            ValueError: Shapes or types that no problem has.
+            ValueError: Unsupported shapes or types.
         """
 
     @abstractmethod
@@ -87,21 +95,21 @@ class TileOperator(Problem):
         """Return the size of each extent of the programs' arrays."""
 
     def options(self) -> Mapping[str, Any]:
-        """Return what a program gets as its options: all fields that are neither sizes nor scalars."""
+        """Return the options of the programs: all fields that are neither sizes nor scalars."""
         others = (*self.size_fields, *self.scalar_fields)
         fields = (f.name for f in dataclasses.fields(self) if f.name not in others)
         return {name: getattr(self, name) for name in fields}
 
     def reduced(self, turns: ReducedLoops) -> Self:
-        """Return a smaller problem with the same remainders for the emulator; the problem itself where none is."""
+        """Return a smaller problem with the same remainders for the emulator; by default the problem itself."""
         return self
 
     def grown(self) -> Iterator[tuple[str, Self]]:
-        """Yield larger problems, by name, which a full verification emulates, too: long loops and many tiles."""
+        """Yield larger problems by name (long loops, many tiles), which a full verification also emulates."""
         return iter(())
 
     def pack(self, weights: Array) -> Array:
-        """Return weights in the layout that kernels of this problem read. Raises ValueError where none are packed."""
+        """Return weights in the layout that kernels of this problem read. Raises ValueError if they pack none."""
         raise ValueError(f"kernels of {self.operator} take arrays as they are: pack none")
 
     @abstractmethod
@@ -116,19 +124,19 @@ class TileOperator(Problem):
     def interpreted(
         self, inputs: Mapping[str, Array], least: bool = False
     ) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-        """Return what the interpreter of tile programs gives, and its bound on rounding errors, by output.
+        """Return the results of the tile-program interpreter and its bounds on rounding errors, by output.
 
         Args:
             inputs: Arrays by name.
-            least: Whether the programs have the least of their tile sizes, or the largest.
+            least: Whether the programs use their smallest tile sizes instead of the largest.
         """
 
     @abstractmethod
     def edge_cases(self, inputs: Mapping[str, Array], seed: int) -> Iterator[StressInputs]:
-        """Yield inputs with edge cases in one array at a time, where the others are those of ``inputs``."""
+        """Yield inputs with edge cases in one array at a time; the other arrays are those of ``inputs``."""
 
     def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
-        """Yield inputs that this operator alone finds difficult, made from ``inputs``."""
+        """Yield difficult inputs specific to this operator, made from ``inputs``."""
         return iter(())
 
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
@@ -137,7 +145,7 @@ class TileOperator(Problem):
         return values, bounds
 
     def _bounded(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray], bool]:
-        """Return what ``expected`` does, and whether the interpreter gives the same, within the bound."""
+        """Return the values of ``expected``, and whether the interpreter agrees with the reference within the bound."""
         from search_spaces.programs.language.bounded import rounded
 
         interpreted, errors = self.interpreted(inputs)
@@ -153,13 +161,13 @@ class TileOperator(Problem):
         return values, bounds, alike
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Return the interpreter's bound on rounding errors."""
         return self.expected(inputs)[1]
 
     def stress_inputs(self, seed: int) -> Iterator[StressInputs]:
-        """Yield the edge cases of the program whose intermediate results f32 represents.
+        """Yield the edge cases whose intermediate results are representable in f32.
 
-        Where one overflows, or a number with weight zero is NaN, the program's arithmetic differs from that of the
-        reference.
+        If one overflows, or a number with weight zero is NaN, the program's arithmetic differs from the reference.
         """
         usual = self.random_inputs(seed)
         for given in itertools.chain(self.own_cases(self._shaped(usual)), self.edge_cases(usual, seed)):
@@ -177,7 +185,7 @@ class TileOperator(Problem):
 
     @property
     def multiplied_as(self) -> str:
-        """The type that the products multiply; "" without products."""
+        """Type of the operands of the matrix products; "" without products."""
         types = (program.multiplied_as for program in self.programs().values())
         return next((name for name in types if name), "")
 
@@ -207,24 +215,28 @@ class TileProblem(TileOperator):
         """
 
     def programs(self) -> Mapping[str, ProgramProblem]:
+        """Return the single program, named ""."""
         return {"": self.tile_problem()}
 
     def tile_problem(self) -> ProgramProblem:
-        """Return the same as a problem of the tile program. Raises ValueError for what the program refuses."""
+        """Return the problem of the tile program. Raises ValueError if the program rejects it."""
         return _tile_problem(self)
 
     def interpreted(
         self, inputs: Mapping[str, Array], least: bool = False
     ) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+        """Interpret the program with its smallest or largest tile sizes."""
         from search_spaces.programs.language.interpret import interpret
 
         own = self.tile_problem()
         return interpret(own.least_trace() if least else own.usual_trace(), inputs)
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
+        """Return the tile program's random inputs in the operands' shapes."""
         return self._shaped(self.tile_problem().random_inputs(seed))
 
     def edge_cases(self, inputs: Mapping[str, Array], seed: int) -> Iterator[StressInputs]:
+        """Yield the edge inputs of the tile program."""
         return self.tile_problem().edge_cases(seed, inputs)
 
 
@@ -258,17 +270,20 @@ def program_problem(
 
     Args:
         name: Name of the program.
-        summary: One line on it.
+        summary: One-line description.
         compute: Function of the builder, the options and the arrays by name that writes the program.
         operands: Arrays of the program in order.
         views: Extents of each array as the program sees it, by name.
         extents: Size of each extent.
-        options: What ``compute`` gets as its options.
-        scalars: Name, usual value and value of each f32 that a launch passes by value; ``compute`` gets them, too, as
+        options: Options that ``compute`` receives.
+        scalars: Name, default and value of each f32 that a launch passes by value; ``compute`` also receives them, as
             options that are tiles of one number.
 
+    Returns:
+        The problem with these sizes and values.
+
     Raises:
-        ValueError: The program refuses these, or a view has another number of elements than its operand.
+        ValueError: The program rejects the arguments, or a view and its operand have different numbers of elements.
     """
     from search_spaces.programs.problem import problem_type
 
@@ -292,7 +307,7 @@ def _program(
     options: tuple[tuple[str, Any], ...],
     scalars: tuple[tuple[str, float], ...],
 ) -> Program:
-    """Return the program of some options; the same object for the same ones."""
+    """Return the program of some options; equal options return the same object."""
     from search_spaces.programs.builder import Argument, Program, Scalar
 
     names = [argument for argument, *_ in arguments]

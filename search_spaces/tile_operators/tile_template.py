@@ -1,4 +1,4 @@
-"""From a problem that states its tile programs to a kernel template."""
+"""Kernel templates of problems that define their own tile programs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from search_spaces.tile_operators.tile_problem import ReducedLoops, TileOperator
 
 @cache
 def tile_template(problem: type[TileOperator]) -> KernelTemplate:
-    """Return the kernel template of a problem type: the schedules of its tile program, or of all that it has.
+    """Return the kernel template of a problem type: the schedules of its tile program or of all steps of its pipeline.
 
-    Its version covers the file that states the program.
+    The template's version covers the file that defines the program.
     """
     if issubclass(problem, TilePipeline):
         return Pipeline(
@@ -49,7 +49,7 @@ def _reduced(problem: TileProblem, schedule: Schedule) -> Problem:
 
 
 def _reduced_pipeline(problem: TilePipeline, schedules: Mapping[str, Schedule]) -> Problem:
-    """Reduce a problem such that every step has turns enough. Sizes that steps choose have names of their own."""
+    """Reduce a problem such that every step has enough iterations. Sizes that steps choose have distinct names."""
     count, chosen = 1, dict[str, int]()
     for step, own in problem.programs().items():
         count = max(count, enough_turns(own, schedules[step]))

@@ -1,7 +1,7 @@
 """Gradients of ``torch.ops.autosched.attention``.
 
-The forward pass also returns the logarithms of the sums. From these ``attention_backward`` computes the gradients of
-queries, keys and values, and torch those of sinks.
+The forward pass also returns the logarithms of the sums. ``attention_backward`` uses them to compute the gradients of
+queries, keys and values; torch computes the gradients of sinks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _backward = torch.ops.autosched.attention_backward
 
 
 def why_no_gradient(tensors: Mapping[str, Any]) -> str | None:
-    """Return why ``attention_backward`` does not compute the gradients of a call; None where it does."""
+    """Return why ``attention_backward`` cannot compute the gradients of a call; None if it can."""
     if "slopes" in tensors and tensors["slopes"].requires_grad:
         return "attention has no gradient for slopes: detach them"
     sizes = tensors["q"].shape[-1], tensors["v"].shape[-1]
@@ -35,7 +35,7 @@ def why_no_gradient(tensors: Mapping[str, Any]) -> str | None:
 
 
 def _of_sinks(sinks: Any, out: Any, sums: Any, gradient: Any, packed: bool) -> Any:
-    """Return the gradient of the sinks, each of which takes a share exp(sink - sum) of the weights of its head."""
+    """Return the gradient of the sinks. A sink has the weight exp(sink - sum) in each softmax of its head."""
     of_result = (out.float() * gradient.float()).sum(-1)  # (batch, heads, queries), packed (queries, heads)
     of_result = of_result.T if packed else of_result
     share = torch.exp(sinks[:, None] - sums) * of_result
@@ -43,10 +43,11 @@ def _of_sinks(sinks: Any, out: Any, sums: Any, gradient: Any, packed: bool) -> A
 
 
 class _DifferentiableAttention(torch.autograd.Function):  # type: ignore[misc]  # torch has no types here
-    """Attention that keeps what its backward pass needs."""
+    """Attention that saves the tensors of its backward pass."""
 
     @staticmethod
     def forward(context: Any, options: dict[str, Any], names: tuple[str, ...], *tensors: Any) -> Any:
+        """Compute attention, and save its inputs, results and options, or the reason why there is no gradient."""
         given = dict(zip(names, tensors, strict=True))
         context.reason, context.options, context.names = why_no_gradient(given), options, names
         if context.reason is not None:
@@ -58,6 +59,7 @@ class _DifferentiableAttention(torch.autograd.Function):  # type: ignore[misc]  
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, gradient: Any) -> Any:
+        """Compute the gradients. Raises RuntimeError with the reason saved by ``forward``."""
         if context.reason is not None:
             raise RuntimeError(context.reason)
         *tensors, out, sums = context.saved_tensors
@@ -75,7 +77,7 @@ class _DifferentiableAttention(torch.autograd.Function):  # type: ignore[misc]  
 
 
 def _with_gradient(*arguments: Any, **named: Any) -> Any:
-    """Call attention, differentiably where a gradient is wanted."""
+    """Call attention, with autograd if an argument requires a gradient."""
     tensors, options = tile_ops.bound(Attention, arguments, named)
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors.values()):
         return _DifferentiableAttention.apply(options, tuple(tensors), *tensors.values())

@@ -1,4 +1,4 @@
-"""The operators on CPU tensors: the formula in torch, or the chosen kernel in the emulator."""
+"""The operators on CPU tensors: torch's formula, or the selected kernel in the emulator."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from search_spaces.operators.problem import Problem
 
 @dataclass
 class _Emulated:
-    """Which kernels are emulated, those that were chosen so far, and for how long each may run."""
+    """Database and device of emulated kernels, the kernels selected so far, and their time limit in CPU seconds."""
 
     database: Database
     device: str
@@ -42,14 +42,17 @@ _stack: list[_Emulated] = []
 def emulated(database: Source, device: str = "h200", *, time_limit: float = 60.0) -> Iterator[None]:
     """Within this context, run operators on CPU tensors in the emulator, in all threads.
 
-    An operator runs the kernel that ``database`` gives for ``device``. It raises RuntimeError if the kernel has a
-    finding, crashes or does not finish, NoSchedule like ``Database.look_up``, and ValueError for a problem that no
-    kernel computes. If the winner is a call of the vendor's library, it runs the formula in torch.
+    An operator runs the kernel that ``database`` selects for ``device``. It raises RuntimeError if the kernel has a
+    finding, crashes or does not finish, NoSchedule like ``Database.look_up``, and ValueError for a problem without a
+    kernel. If the vendor's library won, it runs the formula in torch.
 
     Args:
         database: Database of tuned schedules.
         device: Name of the GPU.
         time_limit: CPU seconds that each launch may take.
+
+    Yields:
+        None.
     """
     opened = database if isinstance(database, Database) else Database(database)
     mine = _Emulated(opened, device, time_limit)
@@ -78,14 +81,19 @@ def compute(name: str, *arguments: Any) -> Any:
 
 
 def is_emulated() -> bool:
-    """Whether a context of ``emulated`` is open."""
+    """Return whether a context of ``emulated`` is active."""
     return bool(_stack)
 
 
 def emulated_kernel(problem: Problem) -> tuple[GeneratedKernel | None, float]:
-    """Return the kernel that the innermost ``emulated`` gives for a problem, and the CPU seconds of a launch.
+    """Return the kernel that the innermost ``emulated`` selects for a problem, and the time limit of a launch.
 
-    None outside of ``emulated``, and if a call of the vendor's library won.
+    Args:
+        problem: Problem of the call.
+
+    Returns:
+        The kernel, and CPU seconds per launch. The kernel is None outside ``emulated``, and if the vendor's library
+        won.
     """
     setting = _stack[-1] if _stack else None
     if setting is None:
@@ -99,7 +107,7 @@ def emulated_kernel(problem: Problem) -> tuple[GeneratedKernel | None, float]:
 
 
 def check_run(operator: str, done: Emulation) -> None:
-    """Raise RuntimeError for a run with a finding, and one that crashed or did not finish."""
+    """Raise RuntimeError for a run with a finding, and for one that crashed or did not finish."""
     if not done.ok:
         found = f": {done.findings[0].message}" if done.findings else ""
         raise RuntimeError(f"{operator} in the emulator: {done.status}{found} {done.reason}".rstrip())

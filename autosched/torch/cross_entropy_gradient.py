@@ -1,6 +1,6 @@
 """Gradients of ``torch.ops.autosched.cross_entropy`` and ``linear_cross_entropy``.
 
-Both forward passes give the logarithms of the sums, from which the gradients of logits follow.
+Both forward passes return the logarithms of the sums, from which the backward passes compute the gradients of logits.
 """
 
 from __future__ import annotations
@@ -17,20 +17,22 @@ from search_spaces.tile_operators.cross_entropy import CrossEntropy
 from search_spaces.tile_operators.linear_cross_entropy import LinearCrossEntropy
 from search_spaces.tile_operators.tile_problem import TileOperator
 
-BYTES = 2**28  # limit of the gradients of logits that a backward pass holds at a time
-LEAST_ROWS = 512  # but at least those of so many rows, so that the products are large
+BYTES = 2**28  # size limit of the gradients of logits that a backward pass stores at a time
+LEAST_ROWS = 512  # minimum number of rows at a time, so that the products are large enough to be efficient
 
 _ops = torch.ops.autosched
 
 
 def _of_losses(dloss: Any, dlse: Any) -> Any:
-    """Return the gradient of the losses. Raises RuntimeError where one of the logarithms is wanted."""
+    """Return the gradient of the losses. Raises RuntimeError if a gradient of the logarithms is requested."""
     if dlse is not None:
         raise RuntimeError("the logarithms of the sums have no gradient: use them within torch.no_grad()")
     return dloss.float().contiguous()
 
 
 class _DifferentiableCrossEntropy(torch.autograd.Function):  # type: ignore[misc]  # torch has no types here
+    """Cross entropy that saves the tensors of its backward pass."""
+
     @staticmethod
     def forward(context: Any, logits: Any, label: Any) -> Any:
         context.set_materialize_grads(False)
@@ -47,7 +49,7 @@ class _DifferentiableCrossEntropy(torch.autograd.Function):  # type: ignore[misc
 
 
 class _DifferentiableLinearCrossEntropy(torch.autograd.Function):  # type: ignore[misc]
-    """The backward pass has the gradients of some rows' logits at a time."""
+    """Linear cross entropy whose backward pass computes the gradients of logits for some rows at a time."""
 
     @staticmethod
     def forward(context: Any, x: Any, w: Any, label: Any) -> Any:

@@ -1,6 +1,6 @@
-"""The compiled part of this room: built on first use by the host's C++ compiler, and kept in the cache.
+"""The compiled extension of this room, built on first use by the host's C++ compiler and stored in the cache.
 
-It uses nothing of torch but its stable C interface, so it needs no CUDA headers; the build takes a few seconds.
+It uses only torch's stable C interface, so it needs no CUDA headers. The build takes a few seconds.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from measurements.files.cache_folder import CacheUnusable, cache_root, make_fold
 from measurements.files.file_lock import lock
 from measurements.files.work_folders import temporary_folder
 
-OLDEST_TORCH = (2, 10)  # whose stable interface has strings and `torch_call_dispatcher`
+OLDEST_TORCH = (2, 10)  # the first whose stable interface has strings and `torch_call_dispatcher`
 _SOURCES = Path(__file__).parent / "csrc"
 _MAIN = "host_path.cpp"
 _FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
-_SECONDS = 300.0  # for the compiler
+_SECONDS = 300.0  # time limit of the compiler
 
 
 class NotBuilt(RuntimeError):
@@ -30,7 +30,11 @@ class NotBuilt(RuntimeError):
 
 
 def extension() -> Path:
-    """Return the path of the compiled extension for this version of torch. Raises NotBuilt."""
+    """Return the path of the compiled extension for the installed torch, and build it if necessary.
+
+    Raises:
+        NotBuilt: Torch is too old, or there is no working compiler.
+    """
     version = tuple(int(part) for part in torch.__version__.split(".")[:2])
     if version < OLDEST_TORCH:
         raise NotBuilt(f"torch {torch.__version__} is older than {'.'.join(map(str, OLDEST_TORCH))}")

@@ -1,6 +1,6 @@
-"""What each operator computes, in torch: the reference on CPU tensors, and what gradients are taken of.
+"""Formula of each operator in torch: the reference on CPU tensors, and the function that gradients are taken of.
 
-Half types are computed in f32 and rounded once, as the kernels do; 8-bit integers are summed up in int32.
+Half-precision types are computed in f32 and rounded once, as in the kernels. 8-bit integers are accumulated in int32.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 
 
 def product_type(kind: Any) -> Any:
-    """Return the type of a product of matrices of this type: of 8-bit floats bf16, of int8 int32."""
+    """Return the result type of a matrix product: bf16 for 8-bit floats, int32 for int8, else the type itself."""
     return torch.bfloat16 if kind in _FLOAT8 else torch.int32 if kind is torch.int8 else kind
 
 
@@ -32,11 +32,11 @@ def matmul(a: Any, b: Any, bias: Any = None, activation: str = "none", precision
         a: (..., m, k).
         b: (k, n), or (..., k, n).
         bias: (n,); None for none.
-        activation: A key of the table of activations; "none" for nothing.
-        precision: Of f32; only kernels heed it.
+        activation: A key of the table of activations; "none" for none.
+        precision: Precision of f32 products, which only kernels use.
 
     Returns:
-        The product in the type that the operator gives; added up in f32, of int8 in int32.
+        The product in the operator's result type, accumulated in f32, for int8 in int32.
 
     Raises:
         ValueError: An unknown activation.
@@ -51,17 +51,17 @@ def matmul(a: Any, b: Any, bias: Any = None, activation: str = "none", precision
 
 
 def matvec(x: Any, w: Any) -> Any:
-    """``x @ w.T``."""
+    """Compute ``x @ w.T``."""
     return (x.float() @ w.float().T).to(x.dtype)
 
 
 def softmax(x: Any) -> Any:
-    """Along the last axis."""
+    """Compute the softmax along the last axis."""
     return torch.softmax(x.float(), -1).to(x.dtype)
 
 
 def rmsnorm(x: Any, weight: Any, eps: float = 1e-5) -> Any:
-    """``x / sqrt(mean(x^2) + eps) * weight`` along the last axis."""
+    """Compute ``x / sqrt(mean(x^2) + eps) * weight`` along the last axis."""
     return functional.rms_norm(x.float(), (x.shape[-1],), weight.float(), eps).to(x.dtype)
 
 
@@ -75,13 +75,13 @@ def layernorm(x: Any, weight: Any, bias: Any, eps: float = 1e-5) -> Any:
         eps: Added to the variance.
 
     Returns:
-        Shape and type of ``x``.
+        A tensor with the shape and type of ``x``.
     """
     return functional.layer_norm(x.float(), (x.shape[-1],), weight.float(), bias.float(), eps).to(x.dtype)
 
 
 def reduce(x: Any, kind: str = "sum", axis: int = -1) -> Any:
-    """``kind`` of x along an axis; ``argmax`` gives u32. Raises ValueError for an unknown kind."""
+    """Reduce x along an axis by ``kind``; ``argmax`` gives u32. Raises ValueError for an unknown kind."""
     if kind == "argmax":
         return x.argmax(axis).to(torch.uint32)
     wide = x.float()
@@ -94,5 +94,5 @@ def reduce(x: Any, kind: str = "sum", axis: int = -1) -> Any:
 
 
 def transpose(x: Any) -> Any:
-    """Return x with its last two axes exchanged, dense."""
+    """Return a dense copy of x with its last two axes exchanged."""
     return x.transpose(-1, -2).clone(memory_format=torch.contiguous_format)

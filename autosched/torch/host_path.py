@@ -1,9 +1,9 @@
 """Operators of ``torch.ops`` that launch from a table in C++ (``csrc/host_path.cpp``), without Python.
 
-The table leads from an operator, its options, and sizes, strides, types and device of its tensors to a launch. A call
-that it does not have runs in Python, as it does where there is no compiler, and leaves its launch there. The table is
-cleared when calls must choose again: when ``autosched.use`` sets another database, after ``functions.forget``, and
-when a call log is opened.
+The table maps an operator, its options, and the sizes, strides, types and device of its tensors to a launch. A call
+that is not in the table runs in Python, which adds its launch to the table. Without a compiler every call runs in
+Python. The table is cleared when kernels must be selected again: when ``autosched.use`` sets another database, after
+``functions.forget``, and when a call log is opened.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from measurements.runners.driver_steps import DriverParameter, DriverStep
 from search_spaces.operators.problem import Problem
 
 VARIABLE = "AUTOSCHED_HOST_PATH"
-PYTHON = "python"  # value of the variable that turns the table off
+PYTHON = "python"  # value of the environment variable that disables the table
 
 _DRIVER, _TORCH = "libcuda.so.1", "libtorch_cuda.so"
 _LAUNCH, _BY_STREAM, _IN_PYTHON = range(3)  # Entry::Kind
@@ -39,29 +39,29 @@ _ARGUMENT = re.compile(r"(Tensor\??|str|int|float|bool)(?:\([a-z]!\))? \w+(?:=(?
 
 
 class HostLaunchTableUnavailable(RuntimeError):
-    """Operators run in Python. The message is one line with the reason."""
+    """The table cannot be used, so operators run in Python. The message is one line with the reason."""
 
 
 class Called(NamedTuple):
-    """Problem of a call, and names of its arrays: those of its tensors in order, then those of its results."""
+    """Problem of a call, and the names of its arrays: first its tensors in order, then its results."""
 
     problem: Problem
     names: tuple[str, ...]
 
 
-Describe = Callable[..., Called]  # function of an operator's arguments
+Describe = Callable[..., Called]  # called with an operator's arguments
 
 
 class HostLaunchTable:
-    """The table from calls to launches, in the loaded extension.
+    """Table of launches by call, in the loaded extension.
 
     Args:
         path: The compiled extension.
         driver: Name or path of the CUDA driver's library.
-        torch_library: Name or path of torch's library that knows the current stream.
+        torch_library: Name or path of torch's library that returns the current stream.
 
     Raises:
-        HostLaunchTableUnavailable: One of the libraries, or a function of theirs, is missing.
+        HostLaunchTableUnavailable: A library, or one of its functions, is missing.
     """
 
     def __init__(self, path: Path, driver: str = _DRIVER, torch_library: str = _TORCH) -> None:
@@ -98,14 +98,14 @@ class HostLaunchTable:
 
         Args:
             library: Library of the operator.
-            name: The operator.
+            name: Name of the operator.
             schema: Its schema, without the name.
             key: Dispatch key, such as "CUDA".
-            in_python: Function that computes the operator, and launches as ``autosched.dispatch.functions`` does.
-            describe: Returns problem and arrays of a call of it.
+            in_python: Function that computes the operator, and launches like ``autosched.dispatch.functions``.
+            describe: Returns the problem and arrays of a call.
 
         Raises:
-            HostLaunchTableUnavailable: Torch refuses the operator, or its schema has other types than tensors, strings
+            HostLaunchTableUnavailable: Torch rejects the operator, or its schema has types other than tensors, strings
                 and numbers.
         """
         miss = f"_{name}_in_python"
@@ -118,7 +118,7 @@ class HostLaunchTable:
                 result = in_python(*given)
                 if fill:
                     self._fill(result if outputs > 1 else (result,), describe, given)
-            except Exception as error:  # C++ raises it again
+            except Exception as error:  # C++ re-raises it
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(error))
                 self._library.autosched_fail(id(type(error)), error, str(error).encode())
                 nothing = torch.empty(0)
@@ -134,7 +134,7 @@ class HostLaunchTable:
             raise HostLaunchTableUnavailable(f"torch refuses the operator {library.ns}::{name} for {key}")
 
     def _fill(self, results: Sequence[Any], describe: Describe, arguments: Sequence[Any]) -> None:
-        """Describe the launch of the call that this thread has just made, unless it must stay in Python."""
+        """Add the launch of the call that this thread has just made, unless such calls must run in Python."""
         if call_log.active():  # every call must be logged
             return
         tensors = [a for a in arguments if isinstance(a, torch.Tensor)]
@@ -161,14 +161,14 @@ class HostLaunchTable:
         return any(p.kind == "tensor_map" for step in steps for p in step.parameters)
 
     def clear(self) -> None:
-        """Empty the table. Returns when no thread launches any of its kernels any more."""
+        """Empty the table, and wait until no thread launches a kernel of it."""
         with self._lock:
             kernels, self._kernels = self._kernels, []
         self._library.autosched_clear()
-        del kernels  # only now may their modules be unloaded
+        del kernels  # their modules may be unloaded only after the table is empty
 
     def counts(self) -> tuple[int, int]:
-        """Return how many calls were launched from the table so far, and how many ran in Python."""
+        """Return the number of calls launched from the table so far, and the number of calls that ran in Python."""
         launched, in_python = ctypes.c_uint64(), ctypes.c_uint64()
         self._library.autosched_counts(ctypes.byref(launched), ctypes.byref(in_python))
         return launched.value, in_python.value
@@ -176,7 +176,7 @@ class HostLaunchTable:
 
 @cache
 def launch_table() -> HostLaunchTable | str:
-    """Return the table of this process, or one line on why operators run in Python. Decided once."""
+    """Return the table of this process, or one line on why operators run in Python. The result is cached."""
     if os.environ.get(VARIABLE) == PYTHON:
         return f"{VARIABLE} is {PYTHON}"
     if torch.version.cuda is None:
@@ -192,14 +192,14 @@ def launch_table() -> HostLaunchTable | str:
 def implement(
     library: torch.library.Library, name: str, schema: str, in_python: Callable[..., Any], describe: Describe
 ) -> None:
-    """Implement an operator on GPUs: from the table where that can be used here, else in Python.
+    """Implement an operator on GPUs: by the table if it is available, else in Python.
 
     Args:
-        library: Library that has defined the operator.
-        name: The operator.
+        library: Library that defines the operator.
+        name: Name of the operator.
         schema: Its schema, without the name.
         in_python: Function that computes it.
-        describe: Returns problem and arrays of a call of it.
+        describe: Returns the problem and arrays of a call.
     """
     table = launch_table()
     if not isinstance(table, str):
@@ -210,7 +210,7 @@ def implement(
 
 
 def _words(step: DriverStep) -> list[int]:
-    """Return a step as ``autosched_fill`` reads it."""
+    """Return a driver step encoded as integers, as ``autosched_fill`` decodes it."""
     words = [step.function, *step.grid, *step.block, step.shared_bytes, step.launches, *step.cluster]
     words += [int(step.cooperative), int(step.dependent), len(step.parameters)]
     for parameter in step.parameters:

@@ -1,8 +1,8 @@
-"""``torch.ops.autosched``: every operator by define and impl, which cost less a call than ``custom_op`` does.
+"""``torch.ops.autosched``: operators by define and impl, which have less overhead per call than ``custom_op``.
 
-The functions here are these operators with gradients: those of the formula, which the backward pass computes again.
-``torch.compile`` sees each operator as one opaque call. Before a CUDA graph captures a call, make it once: the first
-call compiles and loads its kernel.
+The functions of this module are these operators with gradients. The backward pass recomputes the formula and
+differentiates it. ``torch.compile`` treats each operator as one opaque call. Before a CUDA graph captures a call, make
+it once, because the first call compiles and loads its kernel.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ ON_GPU: dict[str, Callable[..., Any]] = {
 
 
 def called(name: str, *arguments: Any) -> host_path.Called:
-    """Return problem and arrays of a call of an operator."""
+    """Return the problem and arrays of a call of an operator."""
     plan = PLANS[name](*arguments)
     return host_path.Called(plan.problem, (*plan.operands, "out"))
 
@@ -84,16 +84,16 @@ for _name, _schema in SCHEMAS.items():
     torch.library.register_fake(f"autosched::{_name}", _FAKES[_name], lib=_library)
 
 
-# Overloads, which are called faster than the packets that they are in.
+# Overloads have less call overhead than the overload packets that contain them.
 _OVERLOADS = {name: getattr(torch.ops.autosched, name).default for name in OPERATORS}
 _MATMUL = _OVERLOADS["matmul"]
 _grad_enabled = torch.is_grad_enabled
 
 
 class _Differentiable(torch.autograd.Function):  # type: ignore[misc] # torch has no types here
-    """An operator whose gradient is that of its formula, computed again in the backward pass.
+    """An operator whose gradient is that of its formula, which the backward pass recomputes.
 
-    It stands outside of the operator: ``register_autograd`` costs every call more, those without gradients, too.
+    It wraps the operator, because ``register_autograd`` adds overhead to every call, even those without gradients.
     """
 
     @staticmethod
@@ -129,36 +129,38 @@ def matmul(a: Any, b: Any, bias: Any = None, *, activation: str = "none", precis
     """Compute ``activation(a @ b + bias)`` with a gradient: see ``autosched.matmul``.
 
     Args:
-        a: (..., m, k), of a type that ``autosched.matmul`` takes.
+        a: (..., m, k), of a type that ``autosched.matmul`` supports.
         b: (k, n), or (..., k, n), of a's type.
         bias: (n,); None for none.
-        activation: "none" or one of ``autosched.matmul``'s.
-        precision: Of f32: "tf32" or "ieee".
+        activation: "none" or an activation of ``autosched.matmul``.
+        precision: Precision of f32 products: "tf32" or "ieee".
 
     Returns:
-        A new tensor (..., m, n), of the type that ``autosched.matmul`` gives.
+        A new tensor (..., m, n), of the result type of ``autosched.matmul``.
 
     Raises:
-        ValueError: Shapes, types or an activation that no kernel takes.
+        ValueError: Unsupported shapes, types or activation.
     """
     plain = bias is None and activation == "none" and precision == "tf32"
     if plain and not (_grad_enabled() and (a.requires_grad or b.requires_grad)):
-        return _MATMUL(a, b)  # written out, because the dispatcher parses what is given and `_call` loops
+        return _MATMUL(
+            a, b
+        )  # special case for speed: the dispatcher parses only the given arguments, and `_call` has a loop
     return _call("matmul", (a, b, bias), activation, precision)
 
 
 def matvec(x: Any, w: Any) -> Any:
-    """``x @ w.T`` for x (k,) or (m, k), m up to 16, and w (n, k)."""
+    """Compute ``x @ w.T`` with a gradient, for x (k,) or (m, k) with m up to 16, and w (n, k)."""
     return _call("matvec", (x, w))
 
 
 def softmax(x: Any) -> Any:
-    """Return the softmax of x along its last axis."""
+    """Compute the softmax of x along its last axis, with a gradient."""
     return _call("softmax", (x,))
 
 
 def rmsnorm(x: Any, weight: Any, *, eps: float = 1e-5) -> Any:
-    """``x / sqrt(mean(x^2) + eps) * weight`` along the last axis."""
+    """Compute ``x / sqrt(mean(x^2) + eps) * weight`` along the last axis, with a gradient."""
     return _call("rmsnorm", (x, weight), eps)
 
 
@@ -175,16 +177,16 @@ def layernorm(x: Any, weight: Any, bias: Any, *, eps: float = 1e-5) -> Any:
         A new tensor of x's shape and type.
 
     Raises:
-        ValueError: Shapes or types that no kernel takes.
+        ValueError: Unsupported shapes or types.
     """
     return _call("layernorm", (x, weight, bias), eps)
 
 
 def reduce(x: Any, *, kind: str = "sum", axis: int = -1) -> Any:
-    """``kind`` (sum, max, mean, sumsq or argmax) of x along its last axis, or its first."""
+    """Reduce x along its last or first axis by ``kind``: sum, max, mean, sumsq or argmax."""
     return _call("reduce", (x,), kind, axis)
 
 
 def transpose(x: Any) -> Any:
-    """Return x with its last two axes exchanged, dense."""
+    """Return a dense copy of x with its last two axes exchanged, with a gradient."""
     return _call("transpose", (x,))

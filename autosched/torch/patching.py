@@ -1,4 +1,4 @@
-"""A model's own calls, sent to tuned kernels."""
+"""Redirection of a model's own torch calls to tuned kernels."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from search_spaces.operators.problem import Problem
 
 
 class _Unsupported(Exception):
-    """Why a call is none of our operators'."""
+    """The call cannot be expressed as an operator of autosched. The message is the reason."""
 
 
 @dataclass(frozen=True)
 class _Request:
-    """A call as one of our operators: its tensors, None where an optional one is left out, and its options."""
+    """A call expressed as an operator of autosched: its tensors (None for omitted optional ones) and its options."""
 
     operator: str
     tensors: tuple[Any, ...]
@@ -85,7 +85,7 @@ _REQUESTS: Mapping[Any, Callable[..., _Request]] = {
 
 
 class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
-    """The calls of one ``patch``: how many ran a tuned kernel, and how many did not and why.
+    """Calls within one ``patch``: how many ran a tuned kernel, and how many did not, with the reasons.
 
     ``hits`` counts by problem, ``misses`` by problem (or the function's name) and reason.
     """
@@ -98,7 +98,7 @@ class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
         self._device = device
         self._exact = exact
         self._lock = threading.Lock()
-        self._known: dict[tuple[Any, ...], tuple[Problem | str, str]] = {}  # a miss's reason, "" for a hit
+        self._known: dict[tuple[Any, ...], tuple[Problem | str, str]] = {}  # reason of a miss, "" for a hit
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
@@ -111,7 +111,7 @@ class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
             request = make(*args, **given)
             problem, why = self._decide(request)
         except (_Unsupported, TypeError, AttributeError) as error:
-            # not a plain call of tensors, but for example one with out=
+            # unsupported arguments, for example out=
             problem, why = name, str(error) if isinstance(error, _Unsupported) else "arguments of another kind"
         shown = problem if isinstance(problem, str) else problem.key()
         with self._lock:
@@ -119,7 +119,7 @@ class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
                 self.misses[shown, why] += 1
             else:
                 self.hits[shown] += 1
-        if why and not isinstance(problem, str):  # a hit is recorded where it is computed
+        if why and not isinstance(problem, str):  # the operator itself records hits
             call_log.add(problem)
         if why:
             return func(*args, **given)
@@ -128,7 +128,7 @@ class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
     def _decide(self, request: _Request) -> tuple[Problem | str, str]:
         """Return the problem of a call, or only its operator, and the reason for leaving the call to torch.
 
-        The reason is "" if autosched takes the call.
+        The reason is "" if autosched handles the call.
         """
         tensors = [t for t in request.tensors if t is not None]
         looks = tuple((t.shape, t.stride(), t.dtype, t.device) for t in tensors)
@@ -154,7 +154,7 @@ class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
         return problem, ""
 
     def summary(self) -> str:
-        """Hits and misses for people, most frequent first."""
+        """Return hits and misses as text, most frequent first."""
         hits, misses = sum(self.hits.values()), sum(self.misses.values())
         lines = [f"{hits:,} of {hits + misses:,} calls ran tuned kernels"]
         lines += [f"  hit {count:,} x {_shown(problem)}" for problem, count in self.hits.most_common()]
@@ -163,28 +163,28 @@ class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
 
 
 def _shown(problem: str) -> str:
-    """Return a problem's key as people write it, and a function's name as it is."""
+    """Return a problem's key in readable form, and a function's name unchanged."""
     return one_line(problem_of(problem)) if problem.startswith("{") else problem
 
 
 def patch(database: Source | None, device: str | None = None, *, exact: bool = True) -> Calls:
-    """Send the calls of mm, matmul, linear, softmax, rms_norm and layer_norm within a block to tuned kernels.
+    """Redirect calls of mm, matmul, linear, softmax, rms_norm and layer_norm within a block to tuned kernels.
 
     Use it as ``with patch(...) as calls:``. Every other call goes to torch as before, and is counted with the reason.
     On CPU tensors the operator computes its formula, or is emulated within ``emulated``. Code that ``torch.compile``
-    traces is left alone: call the functions of ``autosched.torch`` there.
+    traces is not redirected: call the functions of ``autosched.torch`` there.
 
     Args:
-        database: Database whose problems get their tuned kernels. None: no call is taken, and all can be recorded
-            (``autosched.log_calls``).
+        database: Database of tuned kernels. None redirects no call; use this to record calls with
+            ``autosched.log_calls``.
         device: Device of the trials. Default: this machine's GPU.
-        exact: Serve only problems of the database; if False, the nearest trial and the time model serve others.
+        exact: Serve only problems of the database; if False, others are served by the nearest trial or the time model.
 
     Returns:
         The context manager, which counts the calls.
 
     Raises:
-        StoreError: A ValueError; the database cannot be opened.
+        StoreError: The database cannot be opened (a ValueError).
     """
     if database is None:
         return Calls(None, device, exact)

@@ -1,4 +1,4 @@
-"""Which problem an operator's arguments are."""
+"""Plans of operator calls by their arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from autosched.dispatch.call_signature import ArraySpec, CallPlan, MatmulOptions
 
 
 def facts(tensor: Any) -> ArraySpec:
-    """Shape, strides and type of a tensor."""
+    """Return shape, strides and type of a tensor."""
     kind = str(tensor.dtype).removeprefix("torch.")
     return ArraySpec(tuple(tensor.shape), tuple(tensor.stride()), kind, int(tensor.element_size()))
 
@@ -35,4 +35,4 @@ PLANS: Mapping[str, Callable[..., CallPlan]] = {
     ),
     "transpose": lambda x: call_signature.transpose_plan(facts(x), out=None),
 }
-"""By operator: the plan of a call with these arguments. Raises ValueError for what no kernel computes."""
+"""Function per operator that returns the plan of a call. Raises ValueError for calls that no kernel supports."""

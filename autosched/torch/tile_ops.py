@@ -1,7 +1,7 @@
-"""Torch operators ``torch.ops.autosched`` of tile operators: schema, shapes and CPU kernels follow from the problem.
+"""Torch operators ``torch.ops.autosched`` of tile operators, with schema, shapes and CPU kernels from the problem.
 
-On CPU tensors they are the problem's reference, or within ``emulated`` the chosen kernel in the emulator. Those of
-``attention_gradient.py`` and ``cross_entropy_gradient.py`` have gradients.
+On CPU tensors they compute the problem's reference, or within ``emulated`` run the selected kernel in the emulator.
+The operators of ``attention_gradient.py`` and ``cross_entropy_gradient.py`` have gradients.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ library = torch.library.Library("autosched", "FRAGMENT")  # must live as long as
 def schema(problem: type[TileOperator], outputs: int = 0) -> str:
     """Return the schema of an operator: its inputs, optional inputs and options, and ``outputs`` results.
 
-    Inputs that the operator changes in place are marked. Default: as many results as the problem has.
+    Inputs that the operator changes in place are marked. By default ``outputs`` is the problem's number of results.
     """
     marks = dict(zip(problem.changed_inputs, ascii_lowercase, strict=False))
     parts = [f"Tensor({marks[n]}!) {n}" if n in marks else f"Tensor {n}" for n in problem.inputs]
@@ -51,12 +51,15 @@ def schema(problem: type[TileOperator], outputs: int = 0) -> str:
 def bound(
     problem: type[TileOperator], arguments: tuple[Any, ...], named: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the tensors of a call, and all options, by name.
+    """Return the tensors of a call, and all its options, by name.
 
     Args:
-        problem: What the operator computes.
+        problem: Problem type of the operator.
         arguments: Positional arguments of the call.
         named: Its keyword arguments.
+
+    Returns:
+        Tensors by name, and options by name including defaults.
     """
     names = (*problem.inputs, *problem.optional_inputs, *problem.call_options)
     given = {**dict(zip(names, arguments, strict=False)), **named}
@@ -86,14 +89,14 @@ def on_gpu(problem: type[TileOperator], *arguments: Any, fixed: Mapping[str, Any
     """Return the result of an operator on GPU tensors."""
     tensors, options = bound(problem, arguments, named)
     function: Callable[..., Any] = getattr(tile_functions, problem.operator)
-    inputs = [tensors.pop(name) for name in problem.inputs]  # before the call takes the rest
+    inputs = [tensors.pop(name) for name in problem.inputs]  # the call receives the remaining tensors by keyword
     return function(*inputs, **tensors, **options, **fixed)
 
 
 def called(
     problem: type[TileOperator], *arguments: Any, fixed: Mapping[str, Any] = NOTHING_FIXED, **named: Any
 ) -> host_path.Called:
-    """Return problem and arrays of a call of an operator."""
+    """Return the problem and arrays of a call of an operator."""
     tensors, options = bound(problem, arguments, named)
     made = _problem(problem, tensors, {**options, **fixed})
     return host_path.Called(made, (*tensors, *(o.name for o in _outputs(made))))
@@ -116,7 +119,7 @@ def _on_cpu(problem: type[TileOperator], fixed: Mapping[str, Any], *arguments: A
 
 
 def _emulated(made: TileOperator, inputs: Mapping[str, Array]) -> dict[str, Array] | None:
-    """Return what the chosen kernel writes in the emulator; None where a library is called."""
+    """Return the outputs of the selected kernel in the emulator; None if the vendor's library was selected."""
     kernel, time_limit = cpu.emulated_kernel(made)
     if kernel is None:
         return None
@@ -140,9 +143,9 @@ def _define(name: str, problem: type[TileOperator], outputs: int, **fixed: Any) 
 
     Args:
         name: Name of the operator.
-        problem: What it computes.
+        problem: Its problem type.
         outputs: Number of its results.
-        fixed: Options that a call does not choose.
+        fixed: Options that a call cannot set.
     """
     text = schema(problem, outputs)
     library.define(name + text)

@@ -1,4 +1,4 @@
-"""A user's tile program, from ``FILE`` or ``FILE:NAME``."""
+"""Loading of a user's tile program from ``FILE`` or ``FILE:NAME``."""
 
 from __future__ import annotations
 
@@ -18,19 +18,25 @@ from search_spaces.programs.template import operator, template
 from search_spaces.programs.text.program import parse
 
 TEXTS = (".mlir", ".txt")
-_MOST_BYTES = 1 << 22  # of a text
+_MOST_BYTES = 1 << 22  # maximum size of a text file
 
 
 def load(place: str) -> Program | Beside:
-    """As ``load_program``, or a program that stands beside the templates of an operator. Raises ProgramError."""
+    """Return a program like ``load_program``, or one that adds a template to an operator. Raises ProgramError."""
     return _load(place)
 
 
 def load_program(place: str) -> Program:
-    """Return a program of a Python file or of a text in the documents' language.
+    """Return a program of a Python file or of a text in the language of the documents.
 
-    Of a Python file, which is run, it is the program called NAME, or the only one. A text is named NAME, by default
-    like its file.
+    A Python file is executed; the result is its program called NAME, or its only one. A text has one program, whose
+    name is NAME, by default the name of the file.
+
+    Args:
+        place: ``FILE`` or ``FILE:NAME``.
+
+    Returns:
+        The program.
 
     Raises:
         ProgramError: There is no such program; the message is one line.
@@ -78,22 +84,31 @@ def _split(place: str) -> tuple[Path, str]:
 
 
 def register_program(program: Program) -> None:
-    """Make it known to the catalogue of this process, instead of an earlier one of its name.
+    """Add a program to the catalogue of this process, replacing an earlier one of its name.
 
-    Raises ValueError where an operator of ours has that name.
+    Raises ValueError if a built-in operator has that name.
     """
     register(operator(program), template(program), replace=True)
 
 
 def register_beside(beside: Beside) -> None:
-    """Make its template known to the catalogue of this process, instead of an earlier one of its name."""
+    """Add its template to the catalogue of this process, replacing an earlier one of its name."""
     register(beside.template(), replace=True)
 
 
 def register_place(place: str, reference: str = "") -> Program | Beside:
-    """Make what ``place`` names known to the catalogue of this process, with a reference, "" for none.
+    """Load the program at ``place`` and add it to the catalogue of this process.
 
-    Raises ProgramError as ``load`` and ``with_reference`` do, and ValueError as ``register_program``.
+    Args:
+        place: ``FILE`` or ``FILE:NAME``.
+        reference: ``FILE.py:FUNCTION`` that computes the expected outputs; "" for none.
+
+    Returns:
+        The registered program.
+
+    Raises:
+        ProgramError: The program or its reference cannot be loaded (``load``, ``with_reference``).
+        ValueError: A built-in operator has its name.
     """
     found = load(place)
     if reference and isinstance(found, Beside):
@@ -108,9 +123,9 @@ def register_place(place: str, reference: str = "") -> Program | Beside:
 
 
 def problem(program: Program, **sizes: int) -> ProgramProblem:
-    """Return the problem of these sizes, for ``tune``, ``Database.kernel`` and the rest. Registers the program.
+    """Return the problem with these sizes, for ``tune``, ``Database.kernel`` and others. Registers the program.
 
-    Raises ValueError for unknown or missing sizes, and where the program refuses them.
+    Raises ValueError for unknown or missing sizes, and for sizes that the program rejects.
     """
     register_program(program)
     return problem_type(program).from_json({**sizes, "computes": computes(program)})

@@ -1,4 +1,4 @@
-"""A user's own reference of a tile program, ``FILE.py:FUNCTION``: what its outputs must be, within the usual bounds."""
+"""A user's reference function of a tile program, ``FILE.py:FUNCTION``: the expected outputs, up to the usual bounds."""
 
 from __future__ import annotations
 
@@ -18,17 +18,24 @@ from search_spaces.programs.builder import Program
 from search_spaces.programs.language.ir import ProgramError
 from search_spaces.programs.language.parameters import Number
 
-_MOST_BYTES = 1 << 22  # of a file
+_MOST_BYTES = 1 << 22  # maximum size of the file
 
 
 def with_reference(program: Program, place: str) -> Program:
-    """Return a program whose results are compared with those of a function.
+    """Return a copy of the program whose results are compared with those of a function.
 
-    The function receives the sizes and arrays that its parameters name, and returns one array, or a dict of all
-    outputs. It runs in a process of its own.
+    The function receives the sizes and arrays named by its parameters, and returns one array, or a dict of all outputs.
+    It runs in a separate process.
+
+    Args:
+        program: The tile program.
+        place: ``FILE.py:FUNCTION``.
+
+    Returns:
+        The program with this reference.
 
     Raises:
-        ProgramError: The place does not name a function of a file.
+        ProgramError: ``place`` does not name a function in a file.
     """
     file, _, name = place.rpartition(":")
     if not file or not name.isidentifier():

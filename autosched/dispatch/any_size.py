@@ -1,4 +1,4 @@
-"""Tile programs called at any size: one kernel, with the nearest tuned schedule, serves every dynamic size."""
+"""Tile programs called at any size: one kernel per schedule, the nearest tuned one, serves all dynamic sizes."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class KernelOfAnySize:
         return {name: array for name, array in named.items() if name not in scalars}
 
     def _nothing(self, sizes: Mapping[str, int], given: Mapping[str, Any], out: Any) -> Any:
-        """Return the outputs of a call with a size of 0."""
+        """Return the outputs of a call in which a size is 0."""
         empty, known = next(name for name, size in sizes.items() if size == 0), {**self._sizes, **sizes}
         outputs = [(name, a) for name, a in self._program.arguments if a.role == "output"]
         if out is None and outputs:
@@ -109,14 +109,14 @@ class KernelOfAnySize:
 
 
 def _stride(name: str, array: Any) -> int:
-    """Return how many elements lie from one row of an array to the next. Raises ValueError as ``stride_of`` does."""
+    """Return the number of elements from one row of an array to the next. Raises ValueError like ``stride_of``."""
     if torch_of(array) is not None:
         return stride_of(name, tuple(array.shape), array.stride(), 1)
     return stride_of(name, array.shape, array.strides, array.dtype.itemsize)
 
 
 def _empty(like: Any, shape: tuple[int, ...], dtype: DType) -> Any:
-    """Return an array without elements of the library of ``like``."""
+    """Return an array without elements, of the same library as ``like``."""
     torch = torch_of(like)
     if torch is not None:
         return like.new_empty(shape, dtype=getattr(torch, torch_type(dtype)))

@@ -1,6 +1,6 @@
 """CSV file of the problems that an application computes: columns ``count`` and ``problem`` (the problem's key).
 
-An optional third column ``seconds`` holds the time of one call. It is read, but never written.
+An optional third column ``seconds`` contains the time of one call. It is read, but never written.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class CallLogError(ValueError):
 
 
 class CallLog:
-    """Counts of problems, to be added to those of a file. Thread-safe."""
+    """Counts of problems that are added to those of a file. Thread-safe."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -85,11 +85,18 @@ def add(problem: Problem) -> None:
 def log_calls(path: str | Path) -> Iterator[CallLog]:
     """Count the calls of autosched's functions and PyTorch operators in all threads, and add them to a CSV file.
 
-    The file at ``path`` is written at the end. Raises OSError if it cannot be written.
+    Args:
+        path: CSV file, written at the end of the block.
+
+    Yields:
+        The call log.
+
+    Raises:
+        OSError: The file cannot be written.
     """
     log = CallLog(path)
     _active.append(log)
-    launch_caches.clear()  # whose launches are not counted
+    launch_caches.clear()  # cached launches would not be counted
     try:
         yield log
     finally:

@@ -20,7 +20,7 @@ from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, So
 from search_spaces.operators.transpose import Transpose
 from search_spaces.tile_operators.tile_problem import TileOperator
 
-# Our types by numpy's and torch's names.
+# Types of autosched by their names in numpy and torch.
 TYPES = {"float16": "f16", "float32": "f32", "uint32": "u32", "int8": "i8", "int32": "i32"} | {
     theirs: ours for ours, theirs in NAMES.items()
 }
@@ -74,7 +74,7 @@ class CallPlan:
 
 @dataclass(frozen=True)
 class MatmulOptions:
-    """Options of a matmul besides its arrays, with the meanings of ``autosched.matmul``.
+    """Options of a matmul apart from its arrays, as in ``autosched.matmul``.
 
     Attributes:
         activation: Function applied to the result, or "none".

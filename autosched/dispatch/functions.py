@@ -1,4 +1,4 @@
-"""Tuned operators as functions of arrays: ``autosched.matmul(a, b)`` and the like, for cupy, torch and DLPack.
+"""Tuned operators as functions of arrays, such as ``autosched.matmul(a, b)``, for cupy, torch and DLPack.
 
 Each call looks up the kernel of its shapes, strides and types in a table of this process. The first call queries the
 database: the ``database`` argument, else that of ``use``, else that of AUTOSCHED_DB (read once), else the default
@@ -7,9 +7,9 @@ GPU and their neighbours. Kernels are those of ``Database.kernel``, with its war
 queued on cupy's current stream, or on torch's if the first array is a tensor; no call waits for it. All functions are
 thread-safe.
 
-All raise ValueError, in one line, for arrays that are not on one GPU, do not fit together, or are not dense (a matrix
-of ``matmul`` may also be column-major, such as ``b.T``), and for an ``out`` that overlaps an input. They raise
-RuntimeUnavailable and NoSchedule as ``Database.kernel`` does.
+All raise ValueError, in one line, for arrays that are not on one GPU, have inconsistent shapes, or are not dense (a
+matrix of ``matmul`` may also be column-major, such as ``b.T``), and for an ``out`` that overlaps an input. They raise
+RuntimeUnavailable and NoSchedule like ``Database.kernel``.
 """
 
 from __future__ import annotations
@@ -78,6 +78,13 @@ def matmul(
         acc: "f16" accumulates products of f16 in f16.
         dtype: Type of the result. Default: type of ``out`` or of a (8-bit floats: bf16; int8: int32, with scales bf16).
         database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
+
+    Returns:
+        ``out``, or the new array, of the library of a.
+
+    Raises:
+        ValueError: Arrays do not fit together, or are on several GPUs.
+        NoSchedule: No kernel can compute this.
     """
     options = ("matmul", activation, precision, acc, dtype, block_format, scale_order)
     if scale_a is scale_b is block_scale_a is block_scale_b is bias is None:
@@ -284,9 +291,9 @@ def awaited_database() -> str | None:
 
 @dataclass(frozen=True)
 class _LoadedCall:
-    """A loaded kernel with all that a call needs.
+    """A loaded kernel with everything that a call needs.
 
-    Holds the problem; names and byte sizes of the arrays of a call, out last, and their order in the kernel if
+    Contains the problem; names and byte sizes of the arrays of a call, out last, and their order in the kernel if
     different; shape, type and GPU of a new result; and the torch module if the first array is a tensor.
     """
 
@@ -302,6 +309,7 @@ class _LoadedCall:
 
     @classmethod
     def of(cls, kernel: LoadedKernel, plan: CallPlan, first: Any, gpu: int) -> _LoadedCall:
+        """Return the call of a loaded kernel by its plan."""
         sizes = {o.name: o.bytes for o in plan.problem.operands()}
         names = (*plan.operands, "out")
         order = tuple(names.index(o.name) for o in (*kernel.inputs, *kernel.outputs))
@@ -319,14 +327,14 @@ class _LoadedCall:
 
 
 class _Default:
-    """Default database, for calls that name none."""
+    """Default database, for calls without ``database``."""
 
     def __init__(self) -> None:
         self._database: Database | None = None
         self._asked = False
 
     def set(self, database: Database | None) -> bool:
-        """Set it, and return True unless it was the same before; None stands for that of the environment."""
+        """Set the database, or with None the one of the environment. Return False if it was set already."""
         changed = database is None or database is not self._database
         self._database, self._asked = database, False
         return changed

@@ -34,8 +34,8 @@ from search_spaces.arrays import Array
 from search_spaces.launches.launch import Launch, ScalarArgument
 from search_spaces.launches.operand import Operand, stride_of
 
-# Shapes and types of new outputs; after the arrays of a call were checked also the torch module, if the first array is
-# a tensor, and the outputs.
+# Shapes and types of new outputs; after the arrays of a call are checked, also the torch module if the first array
+# is a tensor, and the outputs.
 _ToMake = tuple[tuple[tuple[int, ...], Any], ...]
 _Accepted = tuple[Any, _ToMake]
 
@@ -53,11 +53,11 @@ class LoadedKernel(ABC):
     ``out``, written in place, or a new array of the first input's library (cupy by default). If the problem has several
     outputs, both are tuples. Arrays that a kernel reads and writes are inputs; without other outputs they are also the
     result. Types that numpy lacks (bfloat16, float8_e4m3fn and float8_e5m2) are those of torch or ml_dtypes, or
-    unsigned integers of the same bits. Scalars that a kernel takes by value are passed by name
-    (``kernel(x, eps=1e-6)``), and are those that it was tuned with if left out.
+    unsigned integers of the same bits. Scalars that a kernel receives by value are passed by name
+    (``kernel(x, eps=1e-6)``); omitted ones have the values that the kernel was tuned with.
 
     Work is queued on cupy's current stream, or on torch's if the first input is a tensor. No call waits for it. The
-    first call on a stream also makes the kernel's workspaces: call it once before a CUDA graph captures it.
+    first call on a stream also allocates the kernel's workspaces: call it once before a CUDA graph captures it.
     Thread-safe.
     """
 
@@ -91,9 +91,9 @@ class LoadedKernel(ABC):
         """Return ``_launch`` for these addresses, prepared as far as possible."""
 
     def _passed(self, named: dict[str, Any]) -> list[Array]:
-        """Take the scalars of a call out of its named arguments; return their values as the kernel gets them.
+        """Remove the scalars of a call from its named arguments, and return their values as kernel parameters.
 
-        Raises ValueError for a value of another type or outside of its range.
+        Raises ValueError for a value of another type or out of range.
         """
         return [(s.passing(named.pop(s.name)) if s.name in named else s).stored for s in self.scalars]
 
@@ -114,20 +114,20 @@ class LoadedKernel(ABC):
         """Return weights in the layout that this kernel reads. Pack once per layer, and pass the result to calls.
 
         Args:
-            w: Weights in rows, as ``quantized_matmul`` takes them: a numpy or cupy array, or a tensor.
+            w: Weights in rows, as ``quantized_matmul`` accepts them: a numpy or cupy array, or a tensor.
 
         Returns:
             The same weights, of the same type and library.
 
         Raises:
-            ValueError: The kernel takes all arrays as they are, or ``w`` has another shape.
+            ValueError: The kernel has no packed inputs, or ``w`` has another shape.
         """
         if self.packing is None:
             raise ValueError("this kernel takes all arrays as they are: pack none")
         return packed_array(self.packing, w)
 
     def launch_at(self, starts: Sequence[Any], torch: Any) -> None:
-        """Launch the kernel for arrays at these addresses, inputs then outputs, and perhaps scalars, without checks.
+        """Launch the kernel without checks on arrays at these addresses: inputs, outputs, and optionally scalars.
 
         Runs on the current stream of ``torch``, or of cupy if that is None.
         """
@@ -162,7 +162,19 @@ class LoadedKernel(ABC):
         """Return a function without arguments that launches the kernel on these arrays and returns the result.
 
         All checks of a call are made once, here, and scalars are fixed. The outputs may follow the inputs in order;
-        otherwise they are allocated here, and every call writes them. Raises ValueError and TypeError as a call does.
+        otherwise they are allocated here, and every call writes them.
+
+        Args:
+            arrays: Inputs, optionally followed by the outputs.
+            out: Outputs, as in a call.
+            named: Inputs and scalars by name.
+
+        Returns:
+            The bound kernel.
+
+        Raises:
+            ValueError: As in a call.
+            TypeError: As in a call.
         """
         count = len(self.inputs)
         if out is None and len(arrays) == count + len(self.outputs) > count:
@@ -310,6 +322,7 @@ class BoundKernel:
         self._arrays = arrays
 
     def __call__(self) -> Any:
+        """Launch the kernel on the current stream, and return the result."""
         if self._is_current():
             self._bound()
         else:
@@ -318,7 +331,7 @@ class BoundKernel:
 
 
 class CubinKernel(LoadedKernel):
-    """A generated or user's kernel, loaded from its cubin."""
+    """A generated kernel, or one of the user's, loaded from its cubin."""
 
     def __init__(self, cp: Any, launch: Launch, cubin: str, provenance: KernelProvenance) -> None:
         """Load a cubin on the current GPU.
@@ -358,7 +371,7 @@ class CubinKernel(LoadedKernel):
         return partial(self._run, self._parameters(self._with_scalars(starts)))
 
     def _with_scalars(self, starts: Sequence[Any]) -> Sequence[Any]:
-        """Return addresses of arrays followed by scalars, those of a call without any by default."""
+        """Return addresses of arrays followed by scalars; a call without scalars gets the default ones."""
         return [*starts, *self._usual] if self._usual and len(starts) == len(self._names) else starts
 
     @property
@@ -368,7 +381,7 @@ class CubinKernel(LoadedKernel):
 
     def driver_steps(self, names: Sequence[str], starts: Sequence[int], torch: Any) -> tuple[DriverStep, ...] | None:
         """Return the launches of a call; None if they need more than launches, such as constant memory."""
-        if set(names) != set(self._names):  # an array of the kernel is no array of the call
+        if set(names) != set(self._names):  # the kernel and the call have different arrays
             return None
         with self._context(torch):
             workspace = self._workspace() if self._wanted else []

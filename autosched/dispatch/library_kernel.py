@@ -1,4 +1,4 @@
-"""Kernel that calls the vendor's library, for problems where the library won."""
+"""Kernel that calls the vendor's library, for problems that the library won."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from search_spaces.operators.problem import Problem
 
 
 class LibraryKernel(LoadedKernel):
-    """cuBLAS behind the interface of a kernel: the same arrays, checks and streams."""
+    """Call of cuBLAS with the interface of a kernel: the same arrays, checks and streams."""
 
     def __init__(self, cp: Any, problem: Problem, provenance: KernelProvenance) -> None:
-        """Raise Unable if the library does not compute ``problem``."""
+        """Prepare the call. Raises Unable if the library cannot compute ``problem``."""
         super().__init__(cp, problem.operands(), provenance)
         self._gemm, names = library_product(problem)
         self._positions = [self._names.index(name) for name in names]

@@ -1,4 +1,4 @@
-"""Weights of any library in the layout that kernels read: packed once on the host, and brought back."""
+"""Packing of weights of any array library into the layout that kernels read, on the host."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from search_spaces.tile_operators.packed_weights import pack_fragments
 
 
 def pack_weights(w: Any) -> Any:
-    """Pack the weights of ``quantized_matmul`` such that each thread loads 16 bytes that hold its own numbers.
+    """Pack the weights of ``quantized_matmul`` so that each thread loads its own operands with 16-byte loads.
 
     Args:
         w: (n, k / 8) of int32 from ``pack_int4``, or (n, k) of int8 or e4m3: a numpy or cupy array, or a tensor.
 
     Returns:
-        The same weights of the same type and library: a row for each 16 columns of the result. Calls recognise them by
-        their shape.
+        The same weights, of the same type and library: one row per 16 columns of the result. Calls recognise packed
+        weights by their shape.
 
     Raises:
         ValueError: Weights of another shape or type.
@@ -29,11 +29,14 @@ def pack_weights(w: Any) -> Any:
 
 
 def packed_array(pack: Callable[[Array], Array], w: Any) -> Any:
-    """Return what ``pack`` makes of an array, in the library and on the device that it came from.
+    """Apply ``pack`` to an array, and return the result in its library and on its device.
 
     Args:
-        pack: Takes and gives numpy arrays of one type.
+        pack: Function of a numpy array that returns one of the same type.
         w: A numpy or cupy array, or a tensor.
+
+    Returns:
+        The packed array.
 
     Raises:
         ValueError: As ``pack`` does.

@@ -22,7 +22,7 @@ class Kind(StrEnum):
 
     EXACT = "exact"  # tuned for this problem on this device
     NEAREST = "nearest"  # tuned for another size, or for another device of the family
-    MODEL = "model"  # chosen by the time model, as no tuned kernel could be used
+    MODEL = "model"  # chosen by the time model, because no tuned kernel could be used
     LIBRARY = "library"  # the vendor's library won when this was tuned
 
 
@@ -30,9 +30,9 @@ class Kind(StrEnum):
 class Origin:
     """The trial that a kernel comes from.
 
-    ``database`` is the database that holds it, or the recordings that come with autosched. ``time`` is the provenance
-    of ``seconds``: measured, replayed or estimated. ``created`` is in ISO 8601. ``trial`` is the row in its database,
-    for display only: problem, device and schedule identify a trial.
+    ``database`` is the database that contains it, or the recordings that come with autosched. ``time`` is the
+    provenance of ``seconds``: measured, replayed or estimated. ``created`` is in ISO 8601. ``trial`` is the row in its
+    database, for display only: problem, device and schedule identify a trial.
     """
 
     database: str

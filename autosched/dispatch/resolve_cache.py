@@ -1,9 +1,10 @@
 """On-disk cache of look-ups, so that a new process loads a kernel without querying the database again.
 
-An entry holds all that loading needs: the launch, the digest of its cubin in the compile cache, and the provenance. Its
-key covers all inputs of the look-up: the current database file, the problem, the GPU with its driver and CUDA, the
-compiler, and the code of autosched that selects kernels. A change of any of these queries the database again. Only
-problems and templates of autosched itself have entries: other packages and kernel files may change unnoticed.
+An entry contains everything that loading needs: the launch, the digest of its cubin in the compile cache, and the
+provenance. Its key covers all inputs of the look-up: the current database file, the problem, the GPU with its driver
+and CUDA, the compiler, and the code of autosched that selects kernels. A change of any of these queries the database
+again. Only problems and templates of autosched itself are cached, because changes of other packages and kernel files
+are not detected.
 
 Unreadable or unwritable folders and damaged entries count as missing.
 """
@@ -31,7 +32,7 @@ from search_spaces.installed import metadata_folders
 from search_spaces.launches.launch import Launch, launch_from_json
 from search_spaces.operators.problem import Problem
 
-_MOST_BYTES = 1 << 20  # of an entry
+_MOST_BYTES = 1 << 20  # maximum size of an entry
 _FORMAT = 1
 _DIGEST = re.compile("[0-9a-f]{64}")
 _HEADER = 100  # bytes of an SQLite header, including the change counter
@@ -68,7 +69,7 @@ class ResolvedCache:
     @property
     def known(self) -> bool:
         """True if exactly this file was opened before and is a database."""
-        with suppress(OSError):  # the cache of another user
+        with suppress(OSError):  # the cache may belong to another user
             return self._folder is not None and self._folder.is_dir()
         return False
 

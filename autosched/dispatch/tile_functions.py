@@ -76,8 +76,8 @@ def quantized_matmul(
     Args:
         x: (m, k) of f16 or bf16.
         w: (n, k / 8) of int32 from ``pack_int4``, or (n, k) of int8 or e4m3; or either from ``pack_weights``.
-        scale: (groups, n) of x's type: for each row of w, one for each group of its columns. If it is e4m3, for groups
-            of 16, w has numbers of e2m1 (nvf4).
+        scale: (groups, n) of x's type: one per row of w and group of its columns. Scales of e4m3, one per 16 columns,
+            mean that w contains e2m1 codes (nvf4).
         out: Array for the result, (m, n). Default: a new one.
         zeros: (groups, n) of uint8, zero points of 4-bit weights. Default: 8.
         global_scale: (1,) of f32, the factor of all weights of nvf4.
@@ -108,17 +108,17 @@ def grouped_matmul(
     w_order: str = "row",
     database: Source | None = None,
 ) -> Any:
-    """Compute the rows of each group times the group's own matrix, with group sizes known only on the device.
+    """Multiply the rows of each group by the group's own matrix, with group sizes known only on the device.
 
     Args:
-        x: (m, k) of f16, bf16 or e4m3, sorted by groups; (groups, m, k) where ``rows`` is "masked"; or with ``token``
+        x: (m, k) of f16, bf16 or e4m3, sorted by groups; (groups, m, k) if ``rows`` is "masked"; or with ``token``
             (tokens, k) in any order.
         w: (groups, k, n), or with ``w_order="col"`` (groups, n, k); 2 n columns for "silu_up", gate before up.
         ends: (groups + 1,) of int32, ascending from 0 to m; or the counts (groups,) of masked rows.
         out: Array for the result, (m, n) or (groups, m, n), bf16 for e4m3. Default: a new one.
         token: (m,) of int32: row of x for each sorted row; -1 for a row of zeros.
-        x_scale: Of e4m3, (m, k / 128) of f32: a scale for each 128 columns of a row of x, of which it has the rows.
-        w_scale: Of e4m3, (groups, n / 128, k / 128) of f32: a scale for each 128 x 128 elements.
+        x_scale: f32 scales for e4m3, (m, k / 128): one per row of x and 128 columns.
+        w_scale: f32 scales for e4m3, (groups, n / 128, k / 128): one per 128 x 128 elements.
         rows: "contiguous" or "masked".
         activation: "none", or "silu_up" for ``silu(x @ gate) * (x @ up)``.
         w_order: "row" or "col".
@@ -198,29 +198,29 @@ def attention_backward(
     scale: float = 0.0,
     database: Source | None = None,
 ) -> Any:
-    """Compute the gradients of attention by its queries, keys and values.
+    """Compute the gradients of attention with respect to queries, keys and values.
 
-    Each sum is added up by one block, so that results are the same in every run.
+    One block computes each sum, so results are reproducible.
 
     Args:
         q: (batch, heads, queries, head_size) of f16 or bf16, head sizes up to 128.
         k: (batch, kv_heads, keys, head_size).
-        v: Of the shape of ``k``.
+        v: Values, of the shape of ``k``.
         o: Result of ``attention``, of the shape of ``q``.
         lse: Its second result with ``log_sum_exp``: (batch, heads, queries) of f32.
         do: Gradient of ``o``.
         out: Arrays for the results. Default: new ones.
-        offsets: As of ``attention``; all arrays then have its packed shapes, and ``lse`` is (heads, total).
-        slopes: As of ``attention``.
-        causal: As of ``attention``.
-        window: As of ``attention``.
-        soft_cap: As of ``attention``.
-        scale: As of ``attention``.
+        offsets: As in ``attention``; all arrays then have its packed shapes, and ``lse`` is (heads, total).
+        slopes: As in ``attention``.
+        causal: As in ``attention``.
+        window: As in ``attention``.
+        soft_cap: As in ``attention``.
+        scale: As in ``attention``.
         database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
 
     Returns:
-        Gradients dq, dk and dv, of the shapes of ``q``, ``k`` and ``v``. Those of keys and values are sums over the
-        query heads that share them.
+        Gradients dq, dk and dv, of the shapes of ``q``, ``k`` and ``v``. Gradients of keys and values are summed over
+        the query heads that share them.
 
     Raises:
         ValueError: Arrays do not fit together, or are on several GPUs.
@@ -307,7 +307,9 @@ def qk_norm_rope_append(
     order: str = "positions",
     database: Source | None = None,
 ) -> Any:
-    """Normalise queries and keys, turn them by their positions, and append keys and values to a paged cache in place.
+    """Normalise and rotate queries and keys by their positions, and store keys and values in a paged cache in place.
+
+    No two tokens may have the same slot.
 
     Args:
         qkv: (tokens, heads + 2 kv_heads, head_size) of f16 or bf16: the heads of queries, keys and values.
@@ -317,19 +319,19 @@ def qk_norm_rope_append(
             from 16 to 1024.
         v: The same shapes and types as ``k``, changed in place.
         out: Array for the queries. Default: a new one.
-        slots: (tokens,) of int32: where each token is stored, counted over the positions of all pages; -1 for nowhere.
-        block_table: (sequences, entries) of int32, the pages of each sequence, in place of ``slots``.
+        slots: (tokens,) of int32: index of each token into the positions of all pages; -1 is not stored.
+        block_table: (sequences, entries) of int32, the pages of each sequence; replaces ``slots``.
         sequence: (tokens,) of int32: row of ``block_table`` of each token; -1 for none.
         q_weight: (head_size,) of qkv's type, weight of the queries' RMS norm. Default: no norm.
         k_weight: The same for keys.
-        k_scale: (kv_heads,) of f32, which divide keys stored as e4m3.
+        k_scale: (kv_heads,) of f32, divisors of keys stored as e4m3.
         v_scale: The same for values.
         eps: Added to the mean of the squares.
         order: "positions" for the shape of k above, "heads" for (pages, kv_heads, page, head_size).
         database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
 
     Returns:
-        The queries (tokens, heads, head_size): ``out``, or the new array. No two tokens may be stored in one place.
+        The queries (tokens, heads, head_size): ``out``, or the new array.
 
     Raises:
         ValueError: Arrays do not fit together, or are on several GPUs.
@@ -388,7 +390,7 @@ def cross_entropy(logits: Any, label: Any, out: Any = None, *, database: Source 
 def cross_entropy_backward(
     logits: Any, label: Any, lse: Any, dloss: Any, out: Any = None, *, database: Source | None = None
 ) -> Any:
-    """Compute the gradients of logits from those of the losses.
+    """Compute the gradients of logits from the gradients of the losses.
 
     Args:
         logits: (rows, columns) of f32, f16 or bf16.
@@ -410,11 +412,11 @@ def cross_entropy_backward(
 
 
 def linear_cross_entropy(x: Any, w: Any, label: Any, out: Any = None, *, database: Source | None = None) -> Any:
-    """Compute what ``cross_entropy`` does of ``x @ w.T``, without these logits in memory.
+    """Compute ``cross_entropy`` of ``x @ w.T``, without these logits in memory.
 
     Args:
         x: (rows, k) of f16 or bf16.
-        w: (columns, k) of x's type, as a linear layer has it.
+        w: (columns, k) of x's type, as in a linear layer.
         label: (rows,) of int32; labels out of range give a loss of 0.
         out: Arrays for the results. Default: new ones.
         database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
@@ -434,8 +436,8 @@ def linear_cross_entropy_dlogits(
 ) -> Any:
     """Compute the gradients of the logits of ``linear_cross_entropy``.
 
-    The result g has all of these rows in memory: call this for some rows at a time, and add up ``g @ w`` and
-    ``g.T @ x``, as the gradient of ``torch.ops.autosched.linear_cross_entropy`` does.
+    The result g has ``rows * columns`` elements. To limit it, call this for some rows at a time, and accumulate ``g @
+    w`` and ``g.T @ x``, like the gradient of ``torch.ops.autosched.linear_cross_entropy``.
 
     Args:
         x: (rows, k) of f16 or bf16.

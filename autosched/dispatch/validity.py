@@ -1,4 +1,4 @@
-"""Validity of a trial's schedule for the current template: it may be edited, or from another version."""
+"""Validity of a trial's schedule for the current template; it may have been edited, or come from another version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Start of a program whose launches are emulated."""
+"""Execution of a program whose launches are emulated."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from measurements.emulator.host.build import runner
 from measurements.files.bounded import open_readable
 from measurements.files.work_folders import temporary_folder
 
-_DEPENDENT_SINCE = 90  # compute capability of programmatic dependent launch
+_DEPENDENT_SINCE = 90  # lowest compute capability with programmatic dependent launch
 _LAUNCH_WITH_ATTRIBUTES = b"LaunchKernelEx"
 
 
@@ -49,7 +49,7 @@ def run_executable(
 
     Args:
         command: The program and its arguments.
-        options: Device, and what holds for all launches.
+        options: Device, and options of all launches.
         verify: Called with each launch; makes its runs. The program continues with the memory of the last one.
         on_finding: Called immediately with each finding, once for each kernel, kind and line, and with a sentence for
             each feature that is not emulated.
@@ -58,7 +58,7 @@ def run_executable(
         The program's exit status, and all findings.
 
     Raises:
-        ExecutableRefused: It is not a program linked with the shared runtime.
+        ExecutableRefused: The file is not an executable linked with the shared runtime.
         HostFailure: This machine cannot compile or run the emulator.
     """
     program = _executable_file(command[0])
@@ -110,7 +110,7 @@ def run_executable(
 
 
 def _executable_file(name: str) -> Path:
-    """Return the file of a program. Raises ExecutableRefused."""
+    """Return the path of an executable. Raises ExecutableRefused."""
     path = Path(name)
     if "/" not in name and not path.exists():
         on_path = shutil.which(name)
@@ -126,4 +126,6 @@ def _executable_file(name: str) -> Path:
         raise ExecutableRefused(
             f"{name} is not a program of this machine (an ELF file): 'autosched verify' takes sources"
         )
-    return path.absolute()  # a link is not resolved: Python finds its environment by its own name
+    return (
+        path.absolute()
+    )  # symbolic links are kept: Python finds its virtual environment by the path of its executable

@@ -1,4 +1,4 @@
-"""One launch of a program: its emulations from the same memory, of which the program continues with one.
+"""One launch of a program: emulations from the same memory, one of which determines how the program continues.
 
 The caller chooses the runs (``autosched.verify.executables`` has their plan); this module makes each.
 """
@@ -42,9 +42,9 @@ class LaunchState:
 
     Attributes:
         work: Folder of the runner's files.
-        arena: Path of the program's device memory.
+        arena: Path of the file with the program's device memory.
         may_overlap: True if the program may launch kernels that begin before others end.
-        heap_was_used: True once a kernel that uses the device's heap was launched.
+        heap_was_used: True after a launch of a kernel that uses the device's heap.
         unfinished: By stream, memory that kernels write, and memory that they read, while a dependent launch may
             overlap with them.
     """
@@ -58,7 +58,7 @@ class LaunchState:
 
 @dataclass(eq=False)
 class _Doubt:
-    """Faults of undefined values, and the memory that alone depends on them."""
+    """Faults that undefined values cause, and the memory that depends on these values."""
 
     findings: list[KeyedFinding] = field(default_factory=list)
     memory: list[Stretch] = field(default_factory=list)
@@ -195,7 +195,7 @@ class ExecutableLaunch:
     def _left_differently(
         self, done: Emulation, writes: Writes, order: Order, launches: int, perturb: bool, time_limit: float
     ) -> list[Stretch] | None:
-        """Return the memory that depends on undefined values; None if the way the launch ends depends on them."""
+        """Return the memory that depends on undefined values; None if the outcome of the launch depends on them."""
         differ = np.zeros(0, np.uint64)
         limit = time_limit_of(done, time_limit)
         for garbage in KINDS_OF_GARBAGE:
@@ -214,7 +214,7 @@ class ExecutableLaunch:
 
 
 def joined(parts: Iterable[Stretch]) -> list[Stretch]:
-    """Return stretches as ones that neither overlap nor touch, in ascending order."""
+    """Return the union of stretches as disjoint, non-adjacent stretches in ascending order."""
     merged: list[Stretch] = []
     for address, count in sorted(parts):
         if merged and address <= sum(merged[-1]):
@@ -226,7 +226,7 @@ def joined(parts: Iterable[Stretch]) -> list[Stretch]:
 
 
 def error_of(done: Emulation) -> tuple[int, bool]:
-    """Return the CUDA error of a launch, and whether it is sticky: True for launches that did not finish."""
+    """Return the CUDA error of a launch, and whether it is sticky, as it is for launches that did not finish."""
     if done.status in ("unsupported", "compile_error"):
         return NOT_SUPPORTED, False
     if done.status == "timeout":

@@ -1,6 +1,6 @@
-"""The PTX in a fat binary, as nvcc puts it into a program.
+"""Extraction of the PTX in a fat binary, as nvcc embeds it in a program.
 
-Magic numbers are those of fatbinary_section.h; entries lie as nvcc 11 to 13 write them.
+Magic numbers are those of fatbinary_section.h; the layout of entries is that of nvcc 11 to 13.
 """
 
 from __future__ import annotations
@@ -17,13 +17,19 @@ _LZ4, _ZSTD = 0x2000, 0x8000
 
 
 class FatBinaryError(ValueError):
-    """No fat binary, or one whose PTX cannot be read here. The message is one line that says what to do."""
+    """The image is not a fat binary, or its PTX cannot be read here. The message is one line with the remedy."""
 
 
 def ptx_texts(image: bytes) -> list[dict[int, str]]:
     """Return the PTX texts of each container by architecture (90 for compute_90).
 
-    Files that were compiled separately follow one another. A PTX text stands for itself.
+    The containers of separately compiled files follow one another. A plain PTX text counts as one container.
+
+    Args:
+        image: A fat binary, or PTX.
+
+    Returns:
+        One dict per container.
 
     Raises:
         FatBinaryError: The image is malformed.

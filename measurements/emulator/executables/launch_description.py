@@ -1,4 +1,4 @@
-"""A launch of a program, between its stand-in of CUDA's libraries and the runner."""
+"""Description of a program's launch, as the replacement of CUDA's libraries sends it and the runner reads it."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from measurements.emulator.host_order import LEGACY
 from measurements.emulator.order import Order
 from measurements.files.demangle import demangled
 
-ARENA_BASE, ARENA_BYTES = 0x3000_0000_0000, 2**43  # addresses that neither Linux nor the sanitizers give out
-HEAP_BYTES = 2**40  # at its end: the heap of device code and the books of it (runtime/memory/global/heap.cpp)
-_MOST_WATCHED = 256 * 2**20  # bytes of an allocation in which each byte's value may be unknown
+ARENA_BASE, ARENA_BYTES = 0x3000_0000_0000, 2**43  # addresses that neither Linux nor the sanitizers allocate
+HEAP_BYTES = 2**40  # end of the arena: the device heap and its bookkeeping (runtime/memory/global/heap.cpp)
+_MOST_WATCHED = 256 * 2**20  # largest allocation, in bytes, in which undefined bytes are tracked one by one
 
 
 @dataclass(eq=False)
 class LaunchDescription:
-    """One launch as the program's stand-in of CUDA's libraries describes it, and as the runner reads it."""
+    """One launch, as the program's replacement of CUDA's libraries describes it, and as the runner reads it."""
 
     module: int = 0
     kernel: str = ""
     grid: tuple[int, ...] = ()
     block: tuple[int, ...] = ()
-    cluster: tuple[int, ...] = ()  # where the launch names one
+    cluster: tuple[int, ...] = ()  # empty if the launch has none
     shared: int = 0
     arguments: list[str] = field(default_factory=list)
     buffers: list[tuple[str, str, int, int, bool]] = field(default_factory=list)  # name, role, address, bytes, unset
     symbols: list[tuple[str, int]] = field(default_factory=list)
-    textures: list[tuple[str, int, str]] = field(default_factory=list)  # handle, address, the rest
-    on_device: list[Stretch] = field(default_factory=list)  # allocations that the host has no access to
-    unknown: list[Stretch] = field(default_factory=list)  # that hold no value
+    textures: list[tuple[str, int, str]] = field(default_factory=list)  # handle, address, other fields
+    on_device: list[Stretch] = field(default_factory=list)  # allocations that the host cannot access
+    unknown: list[Stretch] = field(default_factory=list)  # memory without defined values
     cooperative: bool = False
     stream: int = 0
-    dependent: bool = False  # it may begin before the kernel in front of it in the stream has ended
-    unfinished: tuple[Stretch, ...] = ()  # what such kernels write
-    unfinished_reads: tuple[Stretch, ...] = ()  # what they read and do not write
-    timeline: int = LEGACY  # of its stream, as order.ExecutableOrder has it
-    frames: tuple[int, ...] = ()  # where the program calls it (order.CallSite)
-    heap: tuple[int, int] = (8 << 20, 0)  # bytes of it that may be allotted, how often it was reset
+    dependent: bool = False  # it may begin before its predecessor in the stream has ended
+    unfinished: tuple[Stretch, ...] = ()  # memory that unfinished predecessors write
+    unfinished_reads: tuple[Stretch, ...] = ()  # memory that they read but do not write
+    timeline: int = LEGACY  # timeline of its stream in order.ExecutableOrder
+    frames: tuple[int, ...] = ()  # call stack of the launch (order.CallSite)
+    heap: tuple[int, int] = (8 << 20, 0)  # bytes that may be allocated, number of resets
 
     @classmethod
     def read(cls, text: str) -> LaunchDescription:
-        """From the lines of a message (core.cpp, run)."""
+        """Parse the lines of a message (core.cpp, run)."""
         it = cls()
         for line in text.splitlines():
             key, _, rest = line.strip().partition(" ")
@@ -84,7 +84,7 @@ class LaunchDescription:
         return it
 
     def is_on_device(self, stretch: Stretch) -> bool:
-        """Whether bytes lie in one allocation of which the host sees what it copies."""
+        """Return whether bytes are in one allocation that the host cannot access directly."""
         first, count = stretch
         return any(begin <= first and first + count <= begin + size for begin, size in self.on_device)
 
@@ -93,11 +93,14 @@ class LaunchDescription:
 
         Args:
             order: Order of blocks and threads.
-            arena: Path of the program's device memory.
+            arena: Path of the file with the program's device memory.
             launches: Number of back-to-back launches on the same memory.
             perturb: If True, approximate instructions have the largest error that the PTX ISA allows.
             copied: If True, the runner writes to a copy of the memory.
-            kept: If True, it returns what it has written there.
+            kept: If True, it returns the bytes written to the copy.
+
+        Returns:
+            The text of the job.
         """
 
         def numbers(values: Sequence[int]) -> str:

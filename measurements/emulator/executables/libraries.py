@@ -1,4 +1,4 @@
-"""Compiles the libraries that stand in for CUDA's, once for each version of their sources, and looks into programs."""
+"""Libraries that replace CUDA's, compiled once per version of their sources, and inspection of executables."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from measurements.files.work_folders import temporary_folder
 
 _SOURCES = Path(__file__).parent / "library"
 _RUNNER = Path(__file__).parents[1] / "runtime"
-# Of libcudart: what is the same in each of its versions, and what has VERSION in it.
+# Parts of libcudart: the ones that all its versions share, and the ones that depend on VERSION.
 _NAMES = ("arrays", "launches", "memory", "per_thread", "registration", "streams")
 _OF_ALL_VERSIONS = tuple(f"cudart/{name}.cpp" for name in _NAMES)
 _OF_A_VERSION = ("cudart/devices.cpp", "cudart/graphs.cpp")
-_SHARED = ("isa/access/reduction.hpp", "isa/async/tensor_map.hpp")  # headers of the runner's that the libraries include
+_SHARED = ("isa/access/reduction.hpp", "isa/async/tensor_map.hpp")  # headers of the runner that the libraries include
 _FLAGS = ("-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=default")
 # soname: major release of CUDA
 RUNTIMES = {"libcudart.so.11.0": 11, "libcudart.so.12": 12, "libcudart.so.13": 13}
 DRIVER = "libcuda.so.1"
 _CORE = "libautosched_program.so"
 _OF_CORE = ("core.cpp", "call_site.cpp", "guards.cpp", "host_threads.cpp", "order.cpp", "work.cpp")
-_MOST_SEARCHED = 1 << 31  # bytes
+_MOST_SEARCHED = 1 << 31  # bytes of a file that are searched
 _FUNCTION = re.compile(r"(?:__)?cu(?:da)?[A-Z_]\w*")
 _NEEDED = re.compile(r"\(NEEDED\)\s+Shared library: \[([^\]]+)\]")
-# Of NVIDIA, and not emulated. NVRTC compiles without a GPU, too.
+# NVIDIA's libraries that are not emulated. NVRTC is not among them, because it compiles without a GPU.
 _FOREIGN = re.compile(r"lib(cublas|cublasLt|cufft|curand|cusparse|cusolver|cudnn|nccl|nvjpeg|npp\w*|cutensor|cufile)\b")
 
 
 def library_folder() -> Path:
-    """Where the libraries lie, compiled if they are not there. Raises HostFailure."""
+    """Return the folder of the libraries, and compile them if necessary. Raises HostFailure."""
     compiler = host_compiler()
     h = hashlib.sha256(compiler.identity.encode())
     sources = sorted(path for path in _SOURCES.rglob("*") if path.is_file())
@@ -90,7 +90,7 @@ def _compile(
     compiler: HostCompiler, to: Path, files: Iterable[str], flags: Iterable[str], soname: str, version: str
 ) -> None:
     extra = [f"-Wl,-soname,{soname}"]
-    if version:  # programs ask for symbols of a version that is called as the library
+    if version:  # programs request versioned symbols, whose version has the name of the library
         script = to.with_name(f"{to.name}.map")
         script.write_text(f"{version} {{ global: cuda*; __cuda*; local: *; }};\n")
         extra.append(f"-Wl,--version-script={script}")
@@ -105,9 +105,20 @@ def _run(compiler: HostCompiler, *arguments: str) -> None:
 
 
 def missing_functions(program: Path, folder: Path, work: Path) -> tuple[Path | None, tuple[str, ...]]:
-    """Return a library of the functions of CUDA's runtime and driver that the program calls and the stand-ins lack.
+    """Build a library of the CUDA functions that the program calls and the replacements lack.
 
-    Each reports its name and returns cudaErrorNotSupported. None if there are no such functions.
+    Each function reports its name and returns cudaErrorNotSupported.
+
+    Args:
+        program: The executable.
+        folder: Folder of the replacements.
+        work: Folder for the new library.
+
+    Returns:
+        Path of the library and the names of its functions; None if no functions are missing.
+
+    Raises:
+        HostFailure: The library cannot be compiled.
     """
     wanted = {name for name in _symbols(program, "--undefined-only") if _FUNCTION.fullmatch(name)}
     have = {n for library in (*RUNTIMES, DRIVER) for n in _symbols(folder / library, "--defined-only")}
@@ -130,30 +141,30 @@ def missing_functions(program: Path, folder: Path, work: Path) -> tuple[Path | N
 
 
 def needed_libraries(program: Path) -> tuple[str, ...]:
-    """Sonames that a program names. Raises HostFailure without binutils."""
+    """Return the sonames that a program needs. Raises HostFailure without binutils."""
     return tuple(_NEEDED.findall(_binutil("readelf", "-d", str(program))))
 
 
 def opens_driver(program: Path) -> bool:
     """Return whether a program opens the driver's library itself at run time, since it contains its name.
 
-    This is also true of a program that is linked with the static runtime, and asks for functions by cuGetProcAddress,
-    which has no stand-in.
+    This is also true of a program that is linked with the static runtime and looks up functions by cuGetProcAddress,
+    which has no replacement.
     """
-    if not needed_libraries(program):  # static, or not a program: nothing can be put in front of its libraries
+    if not needed_libraries(program):  # static, or not an executable: its libraries cannot be replaced
         return False
     return has_text(program, DRIVER.encode()) and not has_text(program, b"cuGetProcAddress")
 
 
 def has_text(program: Path, text: bytes) -> bool:
-    """Return whether a program has ``text`` in its first 2 GiB, within which compilers place what code refers to."""
+    """Return whether a program has ``text`` in its first 2 GiB, where compilers place data that code refers to."""
     size = min(program.stat().st_size, _MOST_SEARCHED)
     with program.open("rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as content:
         return content.find(text) >= 0
 
 
 def foreign_libraries(needed: Iterable[str]) -> tuple[str, ...]:
-    """Those of NVIDIA that nothing stands in for."""
+    """Return the libraries of NVIDIA that have no replacement."""
     return tuple(n for n in needed if _FOREIGN.match(n))
 
 

@@ -1,4 +1,4 @@
-"""Joins the PTX of files that were compiled apart (nvcc -rdc=true) into the text of one module, as nvlink does."""
+"""Linking of separately compiled PTX files (nvcc -rdc=true) into the text of one module, like nvlink."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TOKEN = re.compile(r'[{};]|"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
 @dataclass(frozen=True)
 class _ModuleStatement:
-    """One at the level of the module. ``linkage``: extern, weak, visible, common; empty for what is the file's own."""
+    """A statement at module level. ``linkage`` is extern, weak, visible or common, and empty for local names."""
 
     text: str
     name: str
@@ -31,10 +31,16 @@ class _ModuleStatement:
 
 
 def link(texts: Sequence[str]) -> str:
-    """Return one module made of several PTX texts.
+    """Link several PTX texts into one module.
 
-    An ``.extern`` declaration refers to the definition in another text; of several ``.weak`` definitions the first is
-    used; names local to a text are renamed if another text uses them. A single text is returned unchanged.
+    An ``.extern`` declaration refers to the definition in another text. Of several ``.weak`` definitions the first is
+    used. Local names are renamed if another text uses them. A single text is returned unchanged.
+
+    Args:
+        texts: PTX texts of separately compiled files.
+
+    Returns:
+        The text of the module.
     """
     if len(texts) == 1:
         return texts[0]
@@ -74,7 +80,7 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 def _renumbered(text: str, number: int) -> tuple[list[str], str]:
-    """Return the lines that name files, and the rest without header and debug sections.
+    """Return the ``.file`` lines, and the remaining text without header and debug sections.
 
     File numbers are changed to differ from those of other texts.
     """

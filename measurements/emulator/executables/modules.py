@@ -1,4 +1,4 @@
-"""Modules of a program: their PTX, variables and kernels, as its replacement of CUDA's libraries asks for them."""
+"""Modules of a program: their PTX, variables and kernels, as the replacement of CUDA's libraries requests them."""
 
 from __future__ import annotations
 
@@ -42,6 +42,13 @@ class PtxModule:
     def from_image(cls, image: bytes, device: Device) -> Self:
         """Return the module in a fat binary.
 
+        Args:
+            image: A fat binary, or PTX.
+            device: Emulated GPU, which determines the PTX that is used.
+
+        Returns:
+            The module.
+
         Raises:
             FatBinaryError: The image has no PTX for the device.
             PtxError: The PTX is invalid.
@@ -50,7 +57,7 @@ class PtxModule:
         return cls(text, parse(text))
 
     def variable_lines(self) -> list[str]:
-        """Return the global and constant variables, and the addresses in them, a line each (library/core.cpp)."""
+        """Return the global and constant variables, and the addresses in them, one per line (library/core.cpp)."""
         lines = []
         numbers = {name: FUNCTION_BASE + number for number, name in enumerate(self.module.functions)}
         for v in self.module.variables:
@@ -64,7 +71,7 @@ class PtxModule:
             }
             for k, address in functions.items():
                 data[k * 8 : k * 8 + 8] = address.to_bytes(8, "little")
-            # The host registers no table of a class's virtual functions; objects of later launches point to it as well.
+            # The host does not register virtual function tables, and objects of later launches also point to them.
             kind = "table" if functions else "variable"
             lines.append(f"{kind} {v.name} {v.bytes} {data.hex() if v.initial else '-'}")
             for k, initial in enumerate(v.initial):
@@ -85,8 +92,8 @@ class PtxModule:
             device: Emulated GPU.
 
         Returns:
-            Threads of a block at most, bytes of static shared memory, bytes of local memory, 1 if it uses the heap,
-            compute capability it is compiled for, and the bytes of each parameter.
+            Maximum number of threads per block, bytes of static shared memory, bytes of local memory, 1 if it uses the
+            heap, compute capability it is compiled for, and the bytes of each parameter.
 
         Raises:
             KernelCompileError: It cannot be emulated.
@@ -107,7 +114,7 @@ class PtxModule:
 
 
 def _initial_bytes(v: Variable) -> bytearray:
-    """Return the bytes that a variable starts with; zeros where it has addresses."""
+    """Return the initial bytes of a variable; zeros at addresses."""
     data = bytearray(v.bytes)
     for k, initial in enumerate(v.initial):
         if not isinstance(initial, Number):
@@ -123,7 +130,14 @@ def _initial_bytes(v: Variable) -> bytearray:
 def _fitting(containers: Sequence[Mapping[int, str]], device: Device) -> list[str]:
     """Return the PTX of each container for the newest architecture that the device can execute.
 
-    Containers without one are left out as long as another has some: libcudadevrt has PTX for the newest GPUs only.
+    Containers without such PTX are skipped if others have it: libcudadevrt has PTX for the newest GPUs only.
+
+    Args:
+        containers: PTX texts by architecture.
+        device: Emulated GPU.
+
+    Returns:
+        One text per remaining container.
 
     Raises:
         FatBinaryError: No container has PTX for the device.

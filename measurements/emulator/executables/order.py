@@ -1,4 +1,4 @@
-"""The order of a program's streams and host, from what its stand-in of CUDA's libraries tells (library/)."""
+"""Order of a program's streams and host, from the events that the replacement of CUDA's libraries reports."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from measurements.emulator.host_order import HOST, LEGACY, Clock, HostAccess, Ho
 from measurements.files.demangle import demangled
 
 _KINDS_OF_HOST = (1, 2)  # library/core.hpp: pinned, managed
-# CUDA's own files, and those that nvcc generates: of a template it loses the program's line.
+# CUDA's own files, and files that nvcc generates, in which templates lose the lines of the program.
 _HEADERS = ("cuda_runtime.h", "cuda_runtime_api.h", "/crt/", "cooperative_groups", ".cudafe1.")
-_MOST_RANGES = 4096  # of one copy with rows
+_MOST_RANGES = 4096  # maximum number of rows of a copy that are tracked one by one
 
 UsedStretch = tuple[int, int, int]  # address, bytes, use (host_order.Use)
 
 
 @dataclass(frozen=True)
 class CallSite:
-    """Who uses memory, and where the program calls it.
+    """Operation that uses memory, and its call in the program.
 
     Attributes:
-        what: "cudaMemcpyAsync", "kernel fill(int*)", "the host".
-        frames: Addresses of calls in the program's file, the nearest first.
-        kernel: Name of the kernel, as demangled; "" for other work.
-        node: Of a node of a graph, the number of the graph's run and the frames where the program has made the node.
+        what: The operation: "cudaMemcpyAsync", "kernel fill(int*)", "the host".
+        frames: Addresses of calls in the program's file, innermost first.
+        kernel: Demangled name of the kernel; "" for other operations.
+        node: For a node of a graph, the number of the graph's run and the frames where the program created the node.
     """
 
     what: str
@@ -46,21 +46,21 @@ class _Allocation:
 
 
 class CallSites:
-    """Where in a program's source its calls are, by binutils' addr2line."""
+    """Source locations of a program's calls, from binutils' addr2line."""
 
     def __init__(self, program: Path) -> None:
         self._program = program
         self._known: dict[tuple[int, ...], list[tuple[str, str, int]]] = {}
 
     def place(self, frames: tuple[int, ...], kernel: str = "") -> tuple[str, str, int]:
-        """Return function, file and line of the nearest call that is the program's own.
+        """Return function, file and line of the innermost call in the program's own code.
 
         Args:
-            frames: As of ``CallSite``.
-            kernel: The stub of this kernel's launch is left out.
+            frames: Frames of a ``CallSite``.
+            kernel: Kernel whose launch stub is skipped.
 
         Returns:
-            Empty, and line 0, where they are not known.
+            Function, file and line; empty strings and line 0 if unknown.
         """
         if frames not in self._known:
             self._known[frames] = list(self._places(frames))
@@ -76,7 +76,7 @@ class CallSites:
         return "", "", 0
 
     def called_at(self, frames: tuple[int, ...], kernel: str = "") -> str:
-        """Return the place of the nearest call that is the program's own, in words; "" where it is unknown."""
+        """Return the innermost call in the program's own code as text; "" if unknown."""
         return ", ".join(_words(*self.place(frames, kernel)))
 
     def _places(self, frames: tuple[int, ...]) -> Iterator[tuple[str, str, int]]:
@@ -95,21 +95,21 @@ class CallSites:
 
 @dataclass(eq=False)
 class _Node:
-    """A node of a graph that runs, on a timeline that may have nodes before it and behind it."""
+    """A node of a running graph, on a timeline that it may share with earlier and later nodes."""
 
     timeline: int
     run: int
     frames: tuple[int, ...]
-    after: Clock | None = None  # what comes behind it comes after this; None until the node has ended
+    after: Clock | None = None  # clock that its successors begin with; None until the node has ended
 
 
 class _Graphs:
-    """Timelines of the nodes of graphs that run: as many as their edges leave side by side."""
+    """Timelines of the nodes of running graphs: as many as there are nodes that may run concurrently."""
 
     def __init__(self, order: HostOrder) -> None:
         self._order = order
-        self._free: dict[int, list[int]] = {}  # by the timeline of the stream, or of the node whose child the graph is
-        self._begun: dict[int, tuple[int, Clock]] = {}  # graphs: by the same, number and clock
+        self._free: dict[int, list[int]] = {}  # by the timeline of the stream, or of the graph's parent node
+        self._begun: dict[int, tuple[int, Clock]] = {}  # number and clock of each graph, by the same
         self._last: dict[int, int] = {}  # by timeline: the last node
         self._runs = 0
         self.nodes: dict[int, _Node] = {}
@@ -120,12 +120,12 @@ class _Graphs:
 
         Args:
             number: Number of the node.
-            parent: Timeline of the stream, or of the node whose child the graph is.
-            after: Numbers of the nodes that it comes after.
-            frames: Where the program has made it.
+            parent: Timeline of the stream, or of the graph's parent node.
+            after: Numbers of its predecessors.
+            frames: Frames where the program created it.
         """
         if parent not in self._begun:
-            outer = self.nodes.get(self._last.get(parent, 0))  # the graph is a child of this one's
+            outer = self.nodes.get(self._last.get(parent, 0))  # the graph is a child of this node's graph
             self._runs += outer is None
             self._order.begin(parent)
             self._begun[parent] = (outer.run if outer is not None else self._runs, self._order.clock(parent))
@@ -144,11 +144,11 @@ class _Graphs:
         return timeline
 
     def end(self, number: int) -> None:
-        """End a node: others may come after it."""
+        """End a node, so that its successors may begin."""
         self.nodes[number].after = self._order.clock(self.nodes[number].timeline)
 
     def join(self, parent: int, numbers: Sequence[int]) -> None:
-        """End a graph: what its stream, or parent, does next comes after all nodes."""
+        """End a graph: later operations of its stream or parent come after all its nodes."""
         nodes = [self.nodes.pop(n) for n in numbers]
         for node in nodes:
             if node.after is not None:
@@ -161,11 +161,11 @@ class _Graphs:
 
 
 class ExecutableOrder:
-    """Follows the streams of a program, and makes findings of uses of memory that nothing orders.
+    """Follows the streams of a program, and reports uses of memory that are not ordered.
 
     Args:
-        program: Its file.
-        found: Gets each finding, with the kernel's name and a key that is the same for the same two places.
+        program: Path of the executable.
+        found: Called with each finding, the kernel's name, and a key that is equal for the same two locations.
     """
 
     def __init__(self, program: Path, found: Callable[[Finding, str, tuple[object, ...]], None]) -> None:
@@ -178,7 +178,7 @@ class ExecutableOrder:
         self._blocks: dict[int, _Allocation] = {}
 
     def follow(self, lines: Iterable[str]) -> None:
-        """Take what the program has done since the last call, one thing a line."""
+        """Process the program's operations since the last call, one per line."""
         for line in lines:
             what, *rest = line.split(" ")
             match what:
@@ -232,13 +232,13 @@ class ExecutableOrder:
             self.order.synchronize(stream)
 
     def launch(self, stream: int, kernel: str, frames: tuple[int, ...], uses: Iterable[UsedStretch]) -> None:
-        """Take a launch that has run.
+        """Process a completed launch.
 
         Args:
-            stream: Its number.
-            kernel: Its name, demangled.
-            frames: As of ``CallSite``.
-            uses: What it has used.
+            stream: Timeline of its stream.
+            kernel: Demangled name of the kernel.
+            frames: Frames of its ``CallSite``.
+            uses: Memory that it used.
         """
         number, by = self._streams[stream], CallSite(f"kernel {kernel}", frames, kernel, self._node(stream))
         self.order.begin(number)
@@ -256,17 +256,23 @@ class ExecutableOrder:
         return (node.run, node.frames) if node is not None else None
 
     def touch(self, block: int, address: int, use: int, frames: tuple[int, ...]) -> bool:
-        """Take a use of memory by the host.
+        """Process an access of the host.
+
+        Args:
+            block: Address of the allocation.
+            address: Address of the access.
+            use: Kind of access (``host_order.Use``).
+            frames: Frames of its ``CallSite``.
 
         Returns:
-            Whether other work may still use the memory, none of which this use races with.
+            Whether other operations may still use the memory, without a race with this access.
         """
         ranges = np.array([[address, address + 1]], np.int64)
         raced = self._judge(HOST, block, Use(use), ranges, CallSite("the host", frames))
         return not raced and bool(self.order.pending(block))
 
     def pending(self) -> Iterator[UsedStretch]:
-        """Yield the memory that the host can touch, and that work which it has not waited for uses."""
+        """Yield the memory that the host can access and that operations use for which it has not waited."""
         for block in self.order.pending_blocks():
             known = self._blocks.get(block)
             for access in self.order.pending(block) if known is not None and known.seen_by_host else ():
@@ -279,7 +285,7 @@ class ExecutableOrder:
             return False
         uses: tuple[CallSite, CallSite] = (race.earlier.by, race.later.by)
         in_graph = uses[0].node is not None and uses[1].node is not None and uses[0].node[0] == uses[1].node[0]
-        # Nodes of one graph have been launched by one call.
+        # All nodes of a graph are launched by the same call.
         earlier, later = (
             self.sites.place(use.node[1] if in_graph and use.node is not None else use.frames, use.kernel)
             for use in uses
@@ -323,7 +329,7 @@ class ExecutableOrder:
 
 
 def where(function: str, file: str, line: int) -> str:
-    """Return the words for a place in the program's source, in brackets; "" where it is unknown."""
+    """Return the text of a source location in brackets; "" if it is unknown."""
     words = _words(function, file, line)
     return f" ({', '.join(words)})" if words else ""
 
@@ -334,7 +340,7 @@ def _words(function: str, file: str, line: int) -> list[str]:
 
 
 def frames_of(text: str) -> tuple[int, ...]:
-    """Return addresses as the library sends them: hexadecimal, with commas; "-" for none."""
+    """Return the addresses in a message of the library: hexadecimal, separated by commas; "-" for none."""
     return () if text == "-" else tuple(int(part, 16) for part in text.split(","))
 
 

@@ -10,7 +10,7 @@ from measurements.emulator.executables.result import ExecutableResult, LaunchFin
 from measurements.emulator.findings import Finding, FindingKind
 from measurements.emulator.suppression import Suppression
 
-Key = tuple[object, ...]  # findings with the same key are one
+Key = tuple[object, ...]  # findings with equal keys are reported once
 KeyedFinding = tuple[LaunchFinding, Key]
 
 
@@ -33,14 +33,14 @@ class ReportedFindings:
     unread: list[KeyedFinding] = field(default_factory=list)
 
     def add(self, finding: LaunchFinding, key: Key) -> None:
-        """Report a finding, unless its key was reported."""
+        """Report a finding, unless one with the same key was reported."""
         if key not in self.seen:
             self.seen.add(key)
             self.result.findings.append(finding)
             self.on_finding(finding)
 
     def add_of_host(self, finding: Finding, kernel: str, key: Key) -> None:
-        """Report a finding between launches, unless it is expected."""
+        """Report a finding between launches, unless it is suppressed."""
         if not any(s.matches(finding) for s in self.suppressions):
             self.add(LaunchFinding(str(finding.kind), finding.message, finding, kernel), key)
 

@@ -1,4 +1,4 @@
-"""Options and result of an executed program."""
+"""Options and result of an emulated program."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from search_spaces.hardware.devices import Device
 
 
 class ExecutableRefused(ValueError):
-    """A program that cannot be run so. The message is one line that says what to do."""
+    """The program cannot be emulated. The message is one line with the remedy."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class ExecutableOptions:
 class LaunchFinding:
     """A finding of launch number ``launch`` (from 1) of ``kernel``, which the program calls at ``called_at``.
 
-    Without these: a misuse of the interface, or what the host does in no order.
+    Without these fields it is a misuse of the CUDA interface, or unordered work of the host.
     """
 
     kind: str
@@ -48,6 +48,7 @@ class LaunchFinding:
 
     @property
     def is_fault(self) -> bool:
+        """True for faults, and for findings of the CUDA interface; False for notes."""
         return self.finding is None or self.finding.is_fault
 
 
@@ -55,8 +56,8 @@ class LaunchFinding:
 class ExecutableResult:
     """Result of a program.
 
-    ``status`` is its exit status, negative for a signal. ``lacking`` are the functions that the stand-in does not
-    support, in the order of the first calls; they returned cudaErrorNotSupported.
+    ``status`` is its exit status, negative for a signal. ``lacking`` are the functions that the replacement does not
+    support, in the order of first calls; they returned cudaErrorNotSupported.
     """
 
     status: int = 0
@@ -68,11 +69,12 @@ class ExecutableResult:
 
     @property
     def ended(self) -> str:
-        """How the program ended, in one line; "" if its exit status is 0."""
+        """Reason of a failed end of the program, in one line; "" if its exit status is 0."""
         if self.status < 0:
             return f"the program was ended by {signal.Signals(-self.status).name}"
         return f"the program ended with status {self.status}" if self.status else ""
 
     @property
     def faults(self) -> int:
+        """Number of findings that are faults."""
         return sum(f.is_fault for f in self.findings)

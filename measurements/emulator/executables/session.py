@@ -1,7 +1,7 @@
-"""Answers to a program whose launches are emulated: its replacement of libcudart asks (library/core.cpp).
+"""Answers to a program whose launches are emulated; its replacement of libcudart sends the requests (library/core.cpp).
 
-A message is two lengths, a text and bytes; an answer is a length and a text. Device memory is one file that the program
-and each launch map at the same addresses: pointers mean the same wherever they are stored, and nothing is copied.
+A message consists of two lengths, a text and bytes; an answer consists of a length and a text. Device memory is one
+file that the program and each launch map at the same addresses, so pointers are valid in both and nothing is copied.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MANGLED = re.compile(r"\b_Z\w+")
 
 
 class ExecutableSession:
-    """A running program, its modules and its launches."""
+    """Session of a running program: its modules and launches."""
 
     def __init__(
         self,
@@ -69,14 +69,14 @@ class ExecutableSession:
         self.refused_cubin = False
 
     def serve(self, connection: socket.socket) -> None:
-        """Answer until the program ends."""
+        """Answer requests until the program ends."""
         self.answer_all(connection)
         self.report.was_never_read()
         if self.refused_cubin:
             self.report.complain("a cubin is machine code alone, and PTX is emulated: have PTX beside it")
 
     def end(self, status: int) -> None:
-        """Take the program's exit status: if it fails, its copies of undefined memory are faults."""
+        """Process the program's exit status: if it failed, its copies of undefined memory are faults."""
         if status:
             self.report.has_failed()
 
@@ -115,7 +115,7 @@ class ExecutableSession:
         return "\n".join(f"{name} {value}" for name, value in facts.items())
 
     def load(self, rest: str, image: bytes) -> str:
-        """Load a module: an error, and its variables."""
+        """Load a module, and return an error and its variables."""
         try:
             loaded = PtxModule.from_image(image, self.options.device)
         except (FatBinaryError, PtxError) as error:
@@ -127,7 +127,7 @@ class ExecutableSession:
         return "\n".join(["0", *loaded.variable_lines()])
 
     def kernel(self, rest: str, _: bytes) -> str:
-        """Look up a kernel of a module: an error, and its facts."""
+        """Look up a kernel of a module, and return an error and its facts."""
         number, name = rest.split()
         loaded = self.modules[int(number)]
         if not loaded.has_kernel(name):
@@ -152,7 +152,7 @@ class ExecutableSession:
         return ""
 
     def machine_code(self, _: str, __: bytes) -> str:
-        """Remember that a cubin was refused."""
+        """Record that a cubin was rejected."""
         self.refused_cubin = True
         return ""
 
@@ -179,21 +179,21 @@ class ExecutableSession:
         return ""
 
     def follow(self, rest: str, _: bytes) -> str:
-        """Follow work that the program gives to streams."""
+        """Process operations that the program submits to streams."""
         self.order.follow(rest.split("\n")[1:])
         return ""
 
     def touch(self, rest: str, _: bytes) -> str:
-        """Judge an access of the host."""
+        """Check an access of the host."""
         block, address, use, frames = rest.split()
         return "pending" if self.order.touch(int(block), int(address), int(use), frames_of(frames)) else ""
 
     def pending(self, _: str, __: bytes) -> str:
-        """List the memory of which the host has to report accesses."""
+        """Return the memory for which the host must report accesses."""
         return _lines_of(self.order.pending())
 
     def launch(self, rest: str, _: bytes) -> str:
-        """Make the runs of a launch: an error, memory without values, memory to watch, and its output."""
+        """Make the runs of a launch, and return an error, undefined memory, memory to watch, and printed output."""
         result = self.report.result
         result.launches += 1
         described = LaunchDescription.read(rest)
@@ -215,7 +215,7 @@ def _lines_of(stretches: Iterable[tuple[int, ...]]) -> str:
 
 
 def _received(connection: socket.socket, count: int) -> bytes | None:
-    """Return so many bytes; None if the program has ended."""
+    """Return ``count`` bytes; None if the program has ended."""
     data = bytearray()
     while len(data) < count:
         try:

@@ -1,4 +1,4 @@
-"""What a launch of a program has written in its copy of device memory, as the runner lists it (list_writes)."""
+"""Writes of a launch to its copy of device memory, as the runner lists them (list_writes)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Stretch = tuple[int, int]  # address, bytes
 
 @dataclass(frozen=True, eq=False)
 class Writes:
-    """``pieces`` are the addresses and lengths of what was written, ``data`` the bytes of all of them."""
+    """``pieces`` are the addresses and lengths of the written memory, ``data`` its bytes."""
 
     pieces: tuple[Stretch, ...]
     data: npt.NDArray[np.uint8]
 
     @classmethod
     def read(cls, path: Path) -> Writes:
-        """Read a list of the runner; an empty one where it has not made any."""
+        """Read a list of the runner; an empty one if the file does not exist."""
         content = path.read_bytes()
         pieces, parts, at = [], [], 0
         while at < len(content):
@@ -47,7 +47,7 @@ class Writes:
         return np.concatenate(each) if each else np.zeros(0, np.uint64)
 
     def difference(self, other: Writes) -> npt.NDArray[np.uint64]:
-        """Return the addresses of bytes that only one of the two has, or that differ, ascending."""
+        """Return, in ascending order, the addresses of bytes that differ, or that only one of the two contains."""
         if self.pieces == other.pieces:
             if np.array_equal(self.data, other.data):
                 return np.zeros(0, np.uint64)
@@ -59,7 +59,7 @@ class Writes:
 
 
 def stretches(addresses: npt.NDArray[np.uint64]) -> list[Stretch]:
-    """Return ascending addresses as stretches of bytes side by side."""
+    """Return ascending addresses as contiguous stretches."""
     if addresses.size == 0:
         return []
     breaks = np.flatnonzero(np.diff(addresses) != 1) + 1

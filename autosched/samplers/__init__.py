@@ -114,7 +114,7 @@ def sampler(
 
 
 def check(name: str, seed: int) -> None:
-    """Raise ValueError, in one line, for what ``sampler`` would refuse."""
+    """Raise ValueError, in one line, for a name or seed that ``sampler`` rejects."""
     if name not in samplers():
         raise ValueError(f"unknown sampler {name!r}: use one of {', '.join(samplers())}")
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**31:

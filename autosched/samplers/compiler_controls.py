@@ -66,16 +66,20 @@ class ControlsSampler(Sampler):
 
     @property
     def num_guessed(self) -> int:
+        """Number of schedules that the wrapped sampler estimated."""
         return self._sampler.num_guessed
 
     @property
     def batch(self) -> int:
+        """Batch size of the wrapped sampler."""
         return self._sampler.batch
 
     def proposer(self, schedule: Schedule) -> str:
+        """Return ADVISER for schedules with compiler controls, else the wrapped sampler's answer."""
         return ADVISER if has_controls(schedule) else self._sampler.proposer(schedule)
 
     def ask(self, n: int) -> list[Schedule]:
+        """Return proposals of the wrapped sampler, then the fastest schedules with other controls."""
         first = self._own(n if n < 0 else min(n, self._own_remaining))
         varied = self._varied(n - len(first))
         self._last_varied = bool(varied)
@@ -118,6 +122,7 @@ class ControlsSampler(Sampler):
         return register_caps(kernel, resources.registers, shared, task.device)
 
     def tell(self, schedule: Schedule, measurement: Measurement) -> None:
+        """Record the result; only schedules without controls are reported to the wrapped sampler."""
         self._measurements[schedule] = measurement
         if has_controls(schedule):
             self._seen.add(schedule)

@@ -36,7 +36,7 @@ _FEWEST_ROWS = 2  # minimum for training a model
 
 
 class Model(Protocol):
-    """A fitted model that predicts times."""
+    """A trained model that predicts times."""
 
     def predict(self, X: Matrix) -> FloatArray:
         """Return the logarithm of the time of each row of X [n, d], up to a constant, [n]."""
@@ -111,12 +111,14 @@ class EvolutionSampler(Sampler):
         self._trained = 0
 
     def tell(self, schedule: Schedule, measurement: Measurement) -> None:
+        """Record the time or failure."""
         self._unseen.remove(schedule)
         times = self._times.setdefault(schedule, [])
         if measurement.timing is not None:
             times.append(measurement.timing.median)
 
     def ask(self, n: int) -> list[Schedule]:
+        """Return the best predictions of an evolved population, then random schedules."""
         rng = np.random.default_rng([self._seed, self._unseen.seen])
         self._train()
         guided = int(max(n, 0) * self._guided_share + rng.random())  # exactly that share on average
@@ -204,6 +206,6 @@ class EvolutionSampler(Sampler):
 
 
 def boosted_trees(seed: int, threads: int) -> Fit:
-    """Training of XGBoost trees, the same on every call with the same rows."""
+    """Return a function that trains XGBoost trees; equal rows give equal trees."""
     settings = TreeSettings(seed=seed % 2**30, threads=threads)
     return lambda rows, seconds: BoostedModel.fit(rows, seconds, settings=settings)

@@ -43,13 +43,16 @@ class ModelSampler(Sampler):
 
     @property
     def expected_gain(self) -> float:
+        """Expected relative improvement of the last proposals by their estimates."""
         return self._gain
 
     @property
     def num_guessed(self) -> int:
+        """Number of schedules that were estimated."""
         return self._num_estimated
 
     def ask(self, n: int) -> list[Schedule]:
+        """Return the smallest estimates in order, then random schedules."""
         self._unseen.check(n)
         proposals: list[Schedule] = []
         while len(proposals) < n and (schedule := self._next()) is not None:
@@ -60,6 +63,7 @@ class ModelSampler(Sampler):
         return [*proposals, *random]
 
     def tell(self, schedule: Schedule, measurement: Measurement) -> None:
+        """Record the best time; results do not change the order of proposals."""
         self._unseen.remove(schedule)
         if measurement.timing is not None:
             self._best = min(self._best, math.log(measurement.timing.median))

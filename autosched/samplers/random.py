@@ -22,7 +22,9 @@ class RandomSampler(Sampler):
         self._unseen = UnvisitedPool(space, seed)
 
     def ask(self, n: int) -> list[Schedule]:
+        """Return the next schedules of the random order."""
         return self._unseen.draw(n)
 
     def tell(self, schedule: Schedule, measurement: Measurement) -> None:
+        """Mark the schedule as seen; the result itself is ignored."""
         self._unseen.remove(schedule)

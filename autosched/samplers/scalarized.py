@@ -1,8 +1,8 @@
-"""A search for other objectives than the time: samplers of weighted sums of the objectives' logarithms.
+"""Search for objectives other than time: one sampler per weighted sum of the objectives' logarithms.
 
-A weighted sum of logarithms needs no scales: the units of an objective change it by a constant. With several weights,
-one sampler each, the search walks along the Pareto front (its convex part in logarithms). Every sampler learns from
-every trial.
+A weighted sum of logarithms needs no scaling, because the unit of an objective only adds a constant. With several
+weights, one sampler each, the search moves along the Pareto front (its convex part in logarithms). Every sampler learns
+from every trial.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Costs = Callable[[Schedule, Measurement], tuple[float, ...] | None]
 
 
 class ScalarizedSampler(Sampler):
-    """Lets several samplers propose in turns, each for one weighting of the objectives.
+    """Lets several samplers propose in turn, each for one weighting of the objectives.
 
     Args:
         samplers: One sampler for each of ``weights``.
@@ -37,9 +37,11 @@ class ScalarizedSampler(Sampler):
 
     @property
     def batch(self) -> int:
+        """Batch size of the first sampler; all are of the same kind."""
         return self._samplers[0].batch
 
     def ask(self, n: int) -> list[Schedule]:
+        """Return equal shares of proposals of each sampler, in turn."""
         proposals: list[Schedule] = []
         while len(proposals) < n:
             share = math.ceil((n - len(proposals)) / len(self._samplers))
@@ -56,6 +58,7 @@ class ScalarizedSampler(Sampler):
         return proposals
 
     def tell(self, schedule: Schedule, measurement: Measurement) -> None:
+        """Report the result to every sampler, with its weighted objective in place of the time."""
         self._pending.discard(schedule)
         costs = self._costs(schedule, measurement)
         for member, weights in zip(self._samplers, self._weights, strict=True):

@@ -1,4 +1,4 @@
-"""Sampler that also tries the proposals of an adviser: its own first proposal, the advice, then its own again."""
+"""Sampler that also tries the proposals of an adviser: first its own first proposal, then the advice, then its own."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from search_spaces.spaces.schedule import Schedule
 
 
 class SeededSampler(Sampler):
-    """Put the schedules of an adviser among the first proposals of a sampler, which learns from them as from its own.
+    """Inserts the schedules of an adviser among the first proposals of a sampler, which learns from their results.
 
     Args:
-        sampler: Proposes everything else.
+        sampler: Proposes all other schedules.
         advice: Schedules of its space, the best first; each is proposed once.
-        adviser: Name of the adviser that these trials keep.
-        own_first: Whether the sampler's own first proposal comes before them.
-        enough: Number of results from which on the sampler proposes, and remaining advice is dropped. Default: never.
+        adviser: Name of the adviser, stored in these trials.
+        own_first: Whether the sampler's own first proposal comes before the advice.
+        enough: Number of results after which the remaining advice is dropped. Default: never.
     """
 
     def __init__(
@@ -41,26 +41,33 @@ class SeededSampler(Sampler):
 
     @property
     def expected_gain(self) -> float:
+        """Expected gain of the wrapped sampler; infinite while advice remains."""
         return super().expected_gain if self._advice else self._sampler.expected_gain
 
     @property
     def num_guessed(self) -> int:
+        """Number of schedules that the wrapped sampler estimated."""
         return self._sampler.num_guessed
 
     @property
     def batch(self) -> int:
+        """Batch size of the wrapped sampler."""
         return self._sampler.batch
 
     def consider(self, schedules: Sequence[Schedule]) -> None:
+        """Pass the schedules to the wrapped sampler."""
         self._sampler.consider(schedules)
 
     def prepare(self) -> None:
+        """Prepare the wrapped sampler."""
         self._sampler.prepare()
 
     def proposer(self, schedule: Schedule) -> str:
+        """Return the adviser's name for its proposals, else this sampler's."""
         return self._adviser if schedule in self._advised else self.name
 
     def ask(self, n: int) -> list[Schedule]:
+        """Return the wrapped sampler's first proposal, then the advice, then further proposals of the sampler."""
         proposals = self._own(n if n < 0 or not self._advice else min(n, 0 if self._started else 1))
         self._started = self._started or n > 0
         self._advice = [schedule for schedule in self._advice if schedule not in proposals]
@@ -70,7 +77,7 @@ class SeededSampler(Sampler):
         return [*proposals, *self._own(n - len(proposals))] if len(proposals) < n else proposals
 
     def _own(self, n: int) -> list[Schedule]:
-        """Return proposals of the sampler, without pending advice, of which it does not know."""
+        """Return proposals of the wrapped sampler except pending advice, of which it is unaware."""
         own = self._sampler.ask(n)
         while any(schedule in self._advised for schedule in own):
             own = [schedule for schedule in own if schedule not in self._advised]
@@ -78,6 +85,7 @@ class SeededSampler(Sampler):
         return own
 
     def tell(self, schedule: Schedule, measurement: Measurement) -> None:
+        """Report the result to the wrapped sampler, and drop the schedule from the advice."""
         self._started = True
         self._num_reported += 1
         enough = self._num_reported >= self._enough

@@ -61,6 +61,7 @@ class OptunaSampler(Sampler):
         self._repairs = 0
 
     def ask(self, n: int) -> list[Schedule]:
+        """Return Optuna's suggestions, repaired if they are not legal and new."""
         self._unseen.check(n)
         proposals: list[Schedule] = []
         while len(proposals) < n:
@@ -71,6 +72,7 @@ class OptunaSampler(Sampler):
         return proposals
 
     def tell(self, schedule: Schedule, measurement: Measurement) -> None:
+        """Report log(seconds) to Optuna's study, or a failure as a pruned trial."""
         self._unseen.remove(schedule)
         value = math.log(measurement.timing.median) if measurement.timing is not None else None
         state = TrialState.PRUNED if value is None else TrialState.COMPLETE

@@ -1,4 +1,4 @@
-"""Acquisition functions: the worth of a trial before it is made."""
+"""Acquisition functions, which rank schedules before they are tried."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ from cost_models.covariance import Columns
 from cost_models.gaussian_process import IncrementalPosterior, Prediction
 from search_spaces.arrays import BoolArray, FloatArray
 
-LEAST_GAIN, MOST_GAIN, RESOLUTION = 0.05, 8.0, 0.01  # in deviations of the values
+LEAST_GAIN, MOST_GAIN, RESOLUTION = 0.05, 8.0, 0.01  # in standard deviations of the values
 
 
 def expected_improvement(predicted: Prediction, best: float) -> FloatArray:
-    """Return the expected improvement of each value over ``best``, [n] (Jones, Schonlau and Welch, 1998)."""
+    """Return the expected improvement of each value over ``best``, [n] (Jones, Schonlau and Welch, 1998).
+
+    Args:
+        predicted: Prediction of n values, in standard deviations.
+        best: Best value so far, in the same units.
+    """
     deviation = np.maximum(predicted.deviation, 1e-12)
     ahead = (predicted.mean - best) / deviation
     density = np.exp(-0.5 * ahead * ahead) / math.sqrt(2 * math.pi)
@@ -25,10 +30,15 @@ def expected_improvement(predicted: Prediction, best: float) -> FloatArray:
 
 
 def likely_optimum(predicted: Prediction, best: float, works: FloatArray) -> float:
-    """Return the median of the largest value, at least ``best`` plus ``LEAST_GAIN``.
+    """Return the median of the maximum of all values, at least ``best`` plus ``LEAST_GAIN``.
 
-    Values count as independent, as in Wang, Zhou and Jegelka, Optimization as Estimation with Gaussian Processes in
-    Bandit Settings (2016), each weighted by the probability ``works`` [n] that its schedule works.
+    Values are treated as independent, as in Wang, Zhou and Jegelka, Optimization as Estimation with Gaussian Processes
+    in Bandit Settings (2016). Each is weighted by the probability that its schedule works.
+
+    Args:
+        predicted: Prediction of n values, in standard deviations.
+        best: Best value so far, in the same units.
+        works: Probability that each schedule works, [n].
     """
     deviation = np.maximum(predicted.deviation, 1e-12)
     low, high = best + LEAST_GAIN, best + MOST_GAIN
@@ -48,7 +58,7 @@ def log_probability_to_reach(value: float, predicted: Prediction) -> FloatArray:
 
 @dataclass(frozen=True)
 class AcquisitionState:
-    """The acquisition function over a pool.
+    """Acquisition function over a pool.
 
     Attributes:
         predicted: Prediction at each position, in standard deviations of the values.
@@ -56,7 +66,7 @@ class AcquisitionState:
         probable: Probability at each position that the schedule works.
         aim: Value to reach; None for the expected improvement beyond ``best`` and the margin.
         margin: Margin of the expected improvement.
-        part: Worth of one deviation, in parts of the best value.
+        part: Size of one standard deviation, as a fraction of the best value.
         model: Posterior that predicts.
     """
 
@@ -69,7 +79,12 @@ class AcquisitionState:
     model: IncrementalPosterior
 
     def worth(self, seen: BoolArray, part: float = 1.0) -> FloatArray:
-        """Return the acquisition at each position, with a part of the margin; minus infinity for seen schedules."""
+        """Return the acquisition at each position; minus infinity for seen schedules.
+
+        Args:
+            seen: Schedules that were proposed or reported.
+            part: Factor of the margin.
+        """
         if self.aim is None:
             worth = expected_improvement(self.predicted, self.best + part * self.margin) * self.probable
         else:
@@ -79,7 +94,7 @@ class AcquisitionState:
         return worth
 
     def observing(self, columns: Columns) -> AcquisitionState:
-        """Return the state after observing the predicted mean at a point, which leaves every mean as it is."""
+        """Return the state after observing the predicted mean at a point, which changes no predicted mean."""
         before = self.model.variance
         self.model.observe(columns)
         variance = self.predicted.deviation**2 - (before - self.model.variance)
@@ -87,7 +102,7 @@ class AcquisitionState:
         return replace(self, predicted=predicted)
 
     def gain(self, position: int) -> float:
-        """Return the expected improvement at one position, without a margin, in parts of the best value."""
+        """Return the expected improvement at one position, without a margin, as a fraction of the best value."""
         at = slice(position, position + 1)
         there = Prediction(self.predicted.mean[at], self.predicted.deviation[at])
         return float((expected_improvement(there, self.best) * self.part * self.probable[at])[0])

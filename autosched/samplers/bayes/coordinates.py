@@ -13,7 +13,7 @@ from search_spaces.spaces.parameters import Parameter, Value
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
-LEAST_SIZE = 32  # parameters that reach it count threads or elements
+LEAST_SIZE = 32  # a parameter with a value this large counts threads or elements
 
 _Places = dict[Value, float]  # the coordinate of each value
 
@@ -21,11 +21,11 @@ _Places = dict[Value, float]  # the coordinate of each value
 class SpaceCoordinates:
     """Columns of a space, as coordinates of the surrogate model.
 
-    An ordinal parameter has values from 0 to 1: by log2(1 + value) if it is a count, else by its position. A
-    categorical one has a whole number for each value. Templates share the columns of parameters of one name. A
-    parameter with a single value has no column. Sizes that are not all powers of two have a second column: how often
-    two divides them, from 0 to 1. Blocks of 64 and 128 threads may be more alike than 64 and 80, because alignment,
-    coalescing and division without a remainder follow from it.
+    An ordinal parameter has coordinates from 0 to 1: by log2(1 + value) if it is a count, else by position. A
+    categorical parameter has an integer for each value. Templates share the columns of parameters with equal names. A
+    parameter with a single value has no column. Sizes that are not all powers of two have a second column: the number
+    of factors of two, scaled to 0 to 1. Blocks of 64 and 128 threads may be more alike than 64 and 80, because
+    alignment, coalescing and division without a remainder depend on these factors.
     """
 
     def __init__(self, space: SearchSpace) -> None:
@@ -34,7 +34,7 @@ class SpaceCoordinates:
         for member in members.values():
             for parameter in member.parameters:
                 by_name.setdefault(parameter.name, []).append(parameter)
-        columns: dict[str, list[_Places]] = {}  # of each name
+        columns: dict[str, list[_Places]] = {}  # columns of each name
         for name, parameters in by_name.items():
             places = _places(parameters)
             if len(places) > 1 or 1 < len(members) != len(parameters):
@@ -59,7 +59,7 @@ class SpaceCoordinates:
         }
 
     def of(self, schedules: Sequence[Schedule]) -> npt.NDArray[np.float32]:
-        """One row per schedule, float32 [n, len(names)]; NaN where its template has no such parameter."""
+        """Return one row per schedule, float32 [n, len(names)]; NaN if its template lacks the parameter."""
         rows = np.full((len(schedules), len(self.names)), np.nan, dtype=np.float32)
         for template, code in self._templates.items():
             own = [i for i, s in enumerate(schedules) if s.template == template]
@@ -73,7 +73,7 @@ class SpaceCoordinates:
 
 
 def _places(parameters: Sequence[Parameter]) -> _Places:
-    """Return the coordinate of each value that one of the parameters, all of one name, may take."""
+    """Return the coordinate of each value of the parameters, which share a name."""
     values = list(dict.fromkeys(value for p in parameters for value in p.values))
     numbers = [v for v in values if isinstance(v, int)]
     ordered = all(p.kind == "ordinal" for p in parameters)
@@ -89,9 +89,9 @@ def _places(parameters: Sequence[Parameter]) -> _Places:
 
 
 def _factors_of_two(parameters: Sequence[Parameter]) -> list[_Places]:
-    """Return how often two divides each value of the parameters, all of one name, from 0 to 1.
+    """Return the number of factors of two of each value of the parameters, which share a name, scaled to 0 to 1.
 
-    The list is empty if they are not sizes, or if their sizes say as much.
+    The list is empty if they are not sizes, or if the sizes already determine these numbers.
     """
     values = dict.fromkeys(value for p in parameters for value in p.values)
     sizes = [v for v in values if isinstance(v, int) and v > 0]

@@ -15,12 +15,12 @@ from search_spaces.spaces.search_space import SearchSpace
 class CompiledModules:
     """Numbers of modules, and the best time of each.
 
-    Schedules that differ only in parameters which the launch carries (``Parameter.at_launch``) share a module. Once one
-    of them has a time, the others cost no compilation.
+    Schedules that differ only in launch parameters (``Parameter.at_launch``) share a module. Once one of them has a
+    time, the others need no compilation.
 
     Args:
         space: Schedules of the modules.
-        near: Times the best time, within which a module is fast.
+        near: Ratio to the best time up to which a module is fast.
     """
 
     def __init__(self, space: SearchSpace, near: float) -> None:
@@ -35,7 +35,7 @@ class CompiledModules:
         self._swept: set[int] = set()  # modules whose schedules ``siblings`` has returned
 
     def number(self, schedule: Schedule) -> int:
-        """Return a number that schedules of one module share."""
+        """Return the number of a schedule's module."""
         items = schedule.items
         key = (schedule.template, *(items[i][1] for i in self._coded[schedule.template]))
         return self._numbers.setdefault(key, len(self._numbers))
@@ -53,14 +53,14 @@ class CompiledModules:
         return [module for _, module in sorted((s, m) for m, (s, _) in self._best.items() if s <= bound)]
 
     def are_fast(self, modules: IntArray) -> BoolArray:
-        """Return which of these numbers are of fast modules."""
+        """Return which of these module numbers belong to fast modules."""
         fast = np.zeros(len(self._numbers), dtype=np.bool_)
         fast[self._fast()] = True
         found: BoolArray = fast[modules]
         return found
 
     def siblings(self, n: int) -> Sequence[Schedule]:
-        """Return the other schedules of the n fastest modules for which that was not done before."""
+        """Return the other schedules of the n fastest modules that were not returned before."""
         found: list[Schedule] = []
         for module in [module for module in self._fast() if module not in self._swept][:n]:
             self._swept.add(module)

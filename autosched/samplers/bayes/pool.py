@@ -1,4 +1,4 @@
-"""The candidates of an acquisition function: a whole small space, or a living part of a large one."""
+"""Candidates of an acquisition function: the whole of a small space, or a changing sample of a large one."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Pool:
 
     Args:
         schedules: Schedules of the pool.
-        whole: Whether they are all of the space.
+        whole: Whether they are the whole space.
         places: Computes coordinates, float32 [d, n].
 
     Attributes:
         places: Coordinates of the schedules, float32 [d, n].
         grid: The same as a grid, for a whole space.
-        seen: Which schedules were proposed or reported.
+        seen: Whether each schedule was proposed or reported, [n].
         modules: Number of each schedule's compiled module, [n].
     """
 
@@ -43,18 +43,18 @@ class Pool:
         self._position = {schedule: i for i, schedule in enumerate(self.schedules)}
 
     def see(self, schedules: Iterable[Schedule]) -> None:
-        """Mark those of ``schedules`` that the pool has as seen."""
+        """Mark schedules of the pool as seen; others are ignored."""
         for schedule in schedules:
             position = self._position.get(schedule)
             if position is not None:
                 self.seen[position] = True
 
     def missing(self, schedules: Iterable[Schedule]) -> list[Schedule]:
-        """Return those of ``schedules`` that the pool lacks, each once."""
+        """Return the distinct schedules that are not in the pool."""
         return [s for s in dict.fromkeys(schedules) if s not in self._position]
 
     def put(self, positions: IntArray, schedules: Sequence[Schedule]) -> Columns:
-        """Replace the schedules at ``positions`` by ones that the pool lacks; return their coordinates, [d, k]."""
+        """Replace the schedules at ``positions`` by new ones; return their coordinates, [d, k]."""
         for position, schedule in zip(positions.tolist(), schedules, strict=True):
             del self._position[self.schedules[position]]
             self.schedules[position] = schedule

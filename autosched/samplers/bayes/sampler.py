@@ -1,20 +1,21 @@
 """Bayesian optimisation with a Gaussian process.
 
-Without estimated times, the value of a schedule is the best time so far over its time, so that the model spends itself
-on fast schedules. After a few random trials, each proposal is the schedule that most probably reaches the optimum that
-the model expects (``acquisition.likely_optimum``), over the whole space if that is small, else over a living pool.
-Aiming at the optimum, instead of at any improvement, keeps the search from trying the neighbours of a good schedule
-one by one. Pending and failed trials are imputed with their predicted mean (kriging believer), so that proposals in
-flight differ. A proposal is weighted by the probability that the schedule works (``cost_models/feasibility.py``).
+Without estimated times, the value of a schedule is the ratio of the best time so far to its time, which concentrates
+the model on fast schedules. After a few random trials, each proposal is the schedule with the highest probability to
+reach the optimum that the model expects (``acquisition.likely_optimum``), over the whole of a small space or a changing
+sample of a large one. Aiming at the optimum, instead of at any improvement, prevents the search from trying the
+neighbours of a good schedule one by one. Pending and failed trials are imputed with their predicted mean (kriging
+believer), so that proposals in flight differ. A proposal is weighted by the probability that the schedule works
+(``cost_models/feasibility.py``).
 
-With estimated times, values are their logarithms, because estimates err by factors, and the estimate is one more
-coordinate (``Guesses``). A second Gaussian process models the residuals of a line along the estimate, whose slope is
-learned (``Trend``). Estimates may be right about nearly all schedules and wrong about the fastest, which the likelihood
-hardly shows. So after ``patience`` trials without improvement, three of four proposals come from the model without the
-line (two of four if that model found the best), until one of the two models finds an improvement. Observed trials are
-biased towards fast schedules, so both models treat the prior mean as unknown (``Hyperparameters.offset``). A proposal
-then maximises the expected improvement (Jones, Schonlau and Welch, Efficient Global Optimization of Expensive Black-Box
-Functions, 1998) beyond a margin.
+With estimated times, values are their logarithms, because estimates have relative errors, and the estimate is an
+additional coordinate (``Guesses``). A second Gaussian process models the residuals of a linear trend in the estimate,
+whose slope is learned (``Trend``). Estimates may be right about nearly all schedules and wrong about the fastest, which
+the likelihood hardly shows. So after ``patience`` trials without improvement, three of four proposals come from the
+model without the trend (two of four if that model found the best), until one of the two models finds an improvement.
+Observed trials are biased towards fast schedules, so both models treat the prior mean as unknown
+(``Hyperparameters.offset``). A proposal then maximises the expected improvement (Jones, Schonlau and Welch, Efficient
+Global Optimization of Expensive Black-Box Functions, 1998) beyond a margin.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ from search_spaces.spaces.search_space import SearchSpace
 
 
 class BayesSampler(Sampler):
-    """Proposes by expected improvement, or by the probability to reach the optimum.
+    """Proposes schedules by expected improvement, or by the probability to reach the optimum.
 
     Args:
         space: Schedules to propose.
         seed: Random seed.
-        estimates: Estimated times, which lead the search as far as they turn out right. Default: none.
+        estimates: Estimated times, which guide the search as long as they are accurate. Default: none.
         settings: Constants of the search. Default: ``BayesSettings()``.
     """
 
@@ -73,21 +74,21 @@ class BayesSampler(Sampler):
         self._unseen = UnvisitedPool(space, seed)
         self._columns = SpaceCoordinates(space)
         self._times: dict[Schedule, list[float] | None] = {}  # in the order seen; None while pending
-        self._medians: dict[Schedule, float] = {}  # of schedules with a time
-        self._best: float | None = None  # the least median; None if unknown
+        self._medians: dict[Schedule, float] = {}  # median time of each schedule that has one
+        self._best: float | None = None  # smallest median; None if unknown
         self._reported: list[Schedule] = []
         self._pool: Pool | None = None
         self._by_guess: list[Schedule] | None = None  # random schedules and ends of descents, the best estimate last
         self._guesses: Guesses | None = None
         self._of_pool = np.zeros(0)  # estimated values of the pool
-        self._goal = math.inf  # a time below it is an improvement
+        self._goal = math.inf  # a time below this is an improvement
         self._stale_trials = 0  # trials reported since the last improvement
-        self._guided = True  # whether the model with the line found the best so far
-        self._guided_to: dict[Schedule, bool] = {}  # for each pending proposal, whether that model made it
-        self._models: dict[str, IncrementalPosterior] = {}  # "plain", "guided" by the line, "works"
-        self._observed: list[Schedule] = []  # by each model
+        self._guided = True  # whether the model with the trend found the best so far
+        self._guided_to: dict[Schedule, bool] = {}  # whether that model made each pending proposal
+        self._models: dict[str, IncrementalPosterior] = {}  # "plain", "guided" (with the trend), "works"
+        self._observed: list[Schedule] = []  # schedules that each model has observed
         self._observed_guesses: list[float] = []  # estimated values of the observed schedules
-        self._count = 0  # seen schedules that were offered to the models
+        self._count = 0  # number of seen schedules passed to the models
         self._fitted = 0
         self._gain = math.inf
         self._num_batches = 0
@@ -96,20 +97,25 @@ class BayesSampler(Sampler):
 
     @property
     def expected_gain(self) -> float:
+        """Expected relative improvement of the last proposal."""
         return self._gain
 
     @property
     def batch(self) -> int:
+        """Size of a batch over a changing pool; 1 over a whole space, where each proposal updates the model."""
         return 1 if self._pool is None or self._pool.whole else self._settings.batches.size
 
     def consider(self, schedules: Sequence[Schedule]) -> None:
+        """Keep the schedules as candidates of the first pool."""
         self._considered = list(schedules)
 
     def prepare(self) -> None:
+        """Create the pool once the initial trials are proposed."""
         if self._unseen.seen >= self._settings.first:
             self._made_pool()
 
     def tell(self, schedule: Schedule, measurement: Measurement) -> None:
+        """Record the time or failure, and whether it is an improvement."""
         self._unseen.remove(schedule)
         times = self._times.get(schedule)
         if times is None:
@@ -133,6 +139,7 @@ class BayesSampler(Sampler):
 
     @blas.single_thread()
     def ask(self, n: int) -> list[Schedule]:
+        """Return initial trials first, then maxima of the acquisition function."""
         self._unseen.check(n)
         rng = np.random.default_rng([self._seed, self._unseen.seen])
         proposals: list[Schedule] = []
@@ -144,10 +151,10 @@ class BayesSampler(Sampler):
         return proposals
 
     def _proposed(self, rng: np.random.Generator, n: int) -> list[Schedule]:
-        """Return the next trials, 1 to n; none if none remains."""
+        """Return the next trials, 1 to n; an empty list if none remains."""
         self._gain = math.inf
         if self._unseen.seen < self._settings.first or not self._medians:
-            # every other one is random, in case estimates mislead
+            # every second one is random, in case estimates are misleading
             guessed = self._guessed() if self._unseen.seen % 2 == 0 else None
             return self._taken(guessed or next(iter(self._unseen.draw(1)), None))
         pool = self._made_pool()
@@ -164,9 +171,9 @@ class BayesSampler(Sampler):
         return self._batch(pool, state, guided, 1 if pool.whole else min(n, self._settings.batches.size))
 
     def _batch(self, pool: Pool, state: AcquisitionState, guided: bool, n: int) -> list[Schedule]:
-        """Return the n best of the pool, each as if the value of those before were known to be the predicted one.
+        """Return the n best of the pool, each chosen as if the predicted values of the previous ones were observed.
 
-        Every other one is of a compiled module with a fast schedule, as long as there is any.
+        Every second one has a compiled module with a fast schedule, while there are any.
         """
         self._num_batches += 1
         batches, compiled, free = self._settings.batches, self._modules.are_fast(pool.modules), 0
@@ -178,7 +185,7 @@ class BayesSampler(Sampler):
                 worth = state.worth(pool.seen, batches.margins[free % len(batches.margins)])
                 free += 1
             best = int(worth.argmax())
-            if worth[best] == -math.inf:  # all of a living pool is seen, perhaps not all of the space
+            if worth[best] == -math.inf:  # the whole pool is seen, but perhaps not the whole space
                 return chosen or self._taken(next(iter(self._unseen.draw(1)), None))
             if not chosen:
                 self._gain = state.gain(best)
@@ -190,7 +197,7 @@ class BayesSampler(Sampler):
         return chosen
 
     def _taken(self, proposal: Schedule | None) -> list[Schedule]:
-        """Mark a proposal as pending; return it, if there is any."""
+        """Mark a proposal as pending, and return it as a list; an empty list for None."""
         if proposal is None:
             return []
         self._unseen.remove(proposal)
@@ -200,7 +207,7 @@ class BayesSampler(Sampler):
         return [proposal]
 
     def _follows_guess(self, n: int) -> bool:
-        """Return whether the model with a line along the estimates makes the next n proposals."""
+        """Return whether the model with the trend makes the next n proposals."""
         if self._stale_trials < self._settings.trust.patience:
             return self._guided
         if n > 1:
@@ -230,7 +237,7 @@ class BayesSampler(Sampler):
         return columns if self._guesses is None else np.concatenate([columns, self._guesses.coordinate(schedules)])
 
     def _update(self, pool: Pool) -> None:
-        """Fit hyperparameters if enough results were reported since the last time, and observe new schedules."""
+        """Fit hyperparameters if enough results were reported since the last fit, and observe new schedules."""
         refits = self._settings.refits
         size = step = self._settings.first
         while step <= len(self._reported):
@@ -244,11 +251,11 @@ class BayesSampler(Sampler):
             given = {name: model.hyperparameters for name, model in self._models.items()}
         new = list(islice(self._times, self._count, None))
         if refitted or len(self._observed) + len(new) > refits.most * 5 // 4:
-            grid = pool.grid or Grid(pool.places)  # of a living pool until it changes
+            grid = pool.grid or Grid(pool.places)  # for a changing pool, valid until it changes
             self._models = {name: IncrementalPosterior(pool.places, found, grid) for name, found in given.items()}
             self._observed, self._observed_guesses, new = [], [], self._remembered()
         self._note_observed(new)
-        for model in self._models.values():  # one of them has observed the proposals of the last batch
+        for model in self._models.values():  # one of them also contains the imputed proposals of the last batch
             if model.count < len(self._observed):
                 model.observe(self._places(self._observed[model.count :]))
 
@@ -259,7 +266,7 @@ class BayesSampler(Sampler):
             self._observed_guesses += self._guesses.values(schedules).tolist()
 
     def _remembered(self) -> list[Schedule]:
-        """Return the observed schedules: all, or the fastest half of ``most`` and the newest others."""
+        """Return the observed schedules; of more than ``most``, the fastest half of ``most`` and the newest others."""
         most = self._settings.refits.most
         if len(self._times) <= most:
             return list(self._times)
@@ -279,7 +286,7 @@ class BayesSampler(Sampler):
         if (works == 0).any():
             found["works"] = feasibility.hyperparameters(columns, works, begin.get("works"))
         known = ~np.isnan(values)
-        if not known.any():  # all failed; later results count from the next fit on
+        if not known.any():  # all failed; later results are used from the next fit on
             return {"plain": settings.mode(len(columns)), **found}
         columns, values = columns[:, known], values[known]
         scaled = Scale.of(values).down(values)
@@ -293,7 +300,7 @@ class BayesSampler(Sampler):
         return found
 
     def _values(self, schedules: Sequence[Schedule]) -> FloatArray:
-        """Return the best time over each time, or its logarithm with estimates; NaN for failures and pending trials."""
+        """Return best time / time, or its logarithm with estimates; NaN for failures and pending trials."""
         if self._best is None:
             self._best = min(self._medians.values(), default=1.0)
         values = self._best / np.array([self._medians.get(s, math.nan) for s in schedules], dtype=np.float64)
@@ -354,10 +361,10 @@ class BayesSampler(Sampler):
         scale = Scale.of(observed)
         return Trend(scale.down(observed), scale.down(self._of_pool))
 
-    # -- a living pool -------------------------------------------------------------------------------------------
+    # -- a changing pool -----------------------------------------------------------------------------------------
 
     def _fresh(self, rng: np.random.Generator) -> list[Schedule]:
-        """Return neighbours and mutants of the fastest, and random schedules."""
+        """Return neighbours and mutants of the fastest schedules, and random schedules."""
         fastest = heapq.nsmallest(self._settings.candidates.elite, self._medians, key=self._medians.__getitem__)
         parents = [fastest[i] for i in rng.integers(len(fastest), size=self._settings.candidates.moves)]
         near = self._space.neighbours(parents[0], self._settings.candidates.moves)
@@ -370,7 +377,7 @@ class BayesSampler(Sampler):
         ]
 
     def _refresh(self, pool: Pool, schedules: Sequence[Schedule], state: AcquisitionState) -> None:
-        """Put schedules into the pool in place of the worst."""
+        """Replace the worst schedules of the pool."""
         new = pool.missing(s for s in schedules if s in self._unseen)
         if not new:
             return

@@ -1,4 +1,4 @@
-"""The constants of Bayesian optimisation."""
+"""Constants of Bayesian optimisation."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class GuessTrust:
     """Trust in estimated times.
 
     Attributes:
-        guessed: Number of random schedules from whose best estimates descents start.
+        guessed: Number of random schedules, the best estimates of which start descents.
         patience: Trials without improvement after which the estimates are down-weighted.
-        progress: Fraction by which the best time must shorten to count as an improvement.
+        progress: Fraction by which the best time must decrease to count as an improvement.
         margin: Margin of the expected improvement, in standard deviations of the observed values.
     """
 
@@ -35,7 +35,7 @@ class Refits:
         growth: Refit when the number of results has grown by this factor.
         later: The factor from ``many`` results on, where a fit costs more and changes less.
         many: Number of results from which ``later`` applies.
-        most: Maximum number of observations of the model: the fastest half of them, and the newest others.
+        most: Maximum number of observations of the model: half of them the fastest, the others the newest.
     """
 
     growth: float = 1.25
@@ -49,11 +49,11 @@ class CandidatePool:
     """Schedules among which the acquisition function is maximised.
 
     Attributes:
-        whole: Largest space that is searched as a whole; of a larger one, a living pool is.
-        living: Number of schedules in a living pool.
+        whole: Size of the largest space that is searched as a whole; a larger one is searched by a changing pool.
+        living: Number of schedules in a changing pool.
         elite: Number of best schedules whose neighbours enter the pool.
-        moves: Number of schedules that replace the worst of the pool before each proposal: so many neighbours of one of
-            the elite, so many mutants of the elite, and so many random ones.
+        moves: Number of schedules of each kind that replace the worst of the pool before each proposal: neighbours of
+            one of the elite, mutants of the elite, and random ones.
         rounds: Number of steps in which neighbours of the maximum enter the pool.
     """
 
@@ -66,14 +66,14 @@ class CandidatePool:
 
 @dataclass(frozen=True)
 class Batches:
-    """Proposals that share one look at the pool. A space that is searched as a whole has none.
+    """Batches of proposals from one evaluation of a changing pool. A space that is searched as a whole has none.
 
     Attributes:
-        size: Number of proposals that are worth it, if so many trials may be in flight.
-        share: One of so many proposals is free. The others are schedules of compiled modules, as long as there are any.
-        near: Times the best time, within which further schedules of a compiled module are tried.
-        margins: Margins of the expected improvement of the first free proposal, of the second and so on, in turns, as
-            parts of ``GuessTrust.margin``: of many proposals, some may exploit what is known.
+        size: Number of proposals in a batch, if as many trials may be in flight.
+        share: One of ``share`` proposals is free. The others have compiled modules, while there are any.
+        near: Ratio to the best time up to which further schedules of a compiled module are tried.
+        margins: Margins of the expected improvement of consecutive free proposals, cyclically, as fractions of
+            ``GuessTrust.margin``: in a large batch, some proposals may exploit known results.
         swept: Number of modules whose schedules enter the pool at a time.
     """
 
@@ -89,11 +89,11 @@ class BayesSettings:
     """Constants of the search.
 
     Attributes:
-        first: Number of initial trials. They are random; with estimated times, every other one has the best estimate.
-        trust: How far estimated times are followed.
+        first: Number of initial trials. They are random; with estimated times, every second one has the best estimate.
+        trust: Trust in estimated times.
         refits: When hyperparameters are fitted again.
         candidates: Schedules among which the acquisition function is maximised.
-        batches: Proposals that share one look at the pool.
+        batches: Batches of proposals.
         model: Gaussian process without estimated times.
         guided: Gaussian process with estimated times.
     """

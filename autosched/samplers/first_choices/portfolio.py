@@ -1,7 +1,7 @@
-"""The first trials of a search: winners of near problems, and schedules of different structures that the model likes.
+"""First trials of a search: winners of similar problems, and schedules of different structures with small estimates.
 
-Nothing is random before results are known. Neighbours of one good schedule would teach little about the others: the
-model may be wrong about all of them alike.
+None of them is random. Neighbours of one good schedule would teach little about other structures, because the model
+may be wrong about all neighbours in the same way.
 """
 
 from __future__ import annotations
@@ -19,11 +19,9 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
 NAME = "portfolio"
-SAMPLER = "bayes"  # the sampler whose search begins so; others keep their own first proposals
+SAMPLER = "bayes"  # only this sampler begins with a portfolio; others keep their own first proposals
 SIZE = 32  # schedules
-ENOUGH = (
-    16  # results from which the sampler learns more by its own proposals; until then others of the portfolio follow
-)
+ENOUGH = 16  # number of results from which the sampler's own proposals are more informative than the portfolio
 WINNERS = 16  # at most
 _DISTANCE = 3  # parameters in which the model's schedules differ where possible
 _SLOWEST = 1.25  # times the best estimate
@@ -32,13 +30,16 @@ _SLOWEST = 1.25  # times the best estimate
 def first_tried(
     sampler: Sampler, space: SearchSpace, estimates: Estimates, winners: Callable[[], Sequence[Schedule]]
 ) -> Sampler:
-    """Return a sampler that begins with a portfolio; ``sampler`` itself without estimated times, or if it is another.
+    """Return a sampler that begins with a portfolio.
 
     Args:
         sampler: Proposes once ENOUGH results are known. Only SAMPLER begins with a portfolio.
         space: Its space.
         estimates: Estimates before the first trial.
         winners: Returns winners as in ``portfolio``.
+
+    Returns:
+        The new sampler; ``sampler`` itself without estimated times, or if it is not SAMPLER.
     """
     if sampler.name != SAMPLER or not estimates.has_times:
         return sampler
@@ -58,14 +59,14 @@ def portfolio(space: SearchSpace, estimates: Estimates, winners: Sequence[Schedu
             skipped.
 
     Returns:
-        Up to SIZE different schedules, the model's and the winners in turns, the model's best first. None without
-        estimated times.
+        Up to SIZE different schedules, alternating between the model's choices and winners, the model's best first; an
+        empty list without estimated times.
     """
     return _in_turns(space, _best_of_model(space, estimates), winners) if estimates.has_times else []
 
 
 def _in_turns(space: SearchSpace, model: Sequence[Schedule], winners: Sequence[Schedule]) -> list[Schedule]:
-    """Return the portfolio of the model's schedules, the best first, and of winners."""
+    """Return the model's schedules and the winners alternately, the model's best first."""
     usable = [winner for winner in dict.fromkeys(winners) if winner in space][:WINNERS]
     model = spread_out(model, SIZE, _DISTANCE)
     turns = [schedule for pair in zip(model, usable, strict=False) for schedule in pair]
@@ -73,7 +74,7 @@ def _in_turns(space: SearchSpace, model: Sequence[Schedule], winners: Sequence[S
 
 
 def _best_of_model(space: SearchSpace, estimates: Estimates) -> list[Schedule]:
-    """Return all schedules with small estimates in a sample and in all that descents from it look at.
+    """Return all schedules with small estimates in a sample and in the descents from it.
 
     The best of each structure come first.
     """
@@ -82,10 +83,10 @@ def _best_of_model(space: SearchSpace, estimates: Estimates) -> list[Schedule]:
     bound = min(seen.known.values(), default=math.inf) + math.log(_SLOWEST)
     fast = [schedule for schedule, value in seen.known.items() if value <= bound and math.isfinite(value)]
     fast.sort(key=seen.known.__getitem__)
-    leaders = {_structure(schedule): schedule for schedule in reversed(fast)}  # the fastest is put in last
+    leaders = {_structure(schedule): schedule for schedule in reversed(fast)}  # the fastest overwrites slower ones
     return list(dict.fromkeys([*sorted(leaders.values(), key=seen.known.__getitem__), *fast]))
 
 
 def _structure(schedule: Schedule) -> tuple[str, tuple[tuple[str, Value], ...]]:
-    """Return the template and the sizes of tiles, which decide most about a kernel."""
+    """Return the template and the tile sizes, which determine most properties of a kernel."""
     return schedule.template, tuple(item for item in schedule.items if item[0].startswith("tile_"))

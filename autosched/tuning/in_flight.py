@@ -2,9 +2,9 @@
 
 A high limit keeps compilers and GPUs busy. A low limit lets a sampler learn from each trial before it proposes the
 next, which matters most at the start. Therefore a quarter of the reported trials may be in flight, but no more than
-keep the machine busy. If a GPU measures faster than one compiler compiles, the limit is what the compilers, the GPU and
-the sampler keep up with, from the start. Trials whose module is compiled already keep no compiler busy, so the limit
-grows with their share. A sampler that proposes in batches has one batch more.
+keep the machine busy. If a GPU measures faster than one compiler compiles, the limit is from the start the number with
+which the compilers, the GPU and the sampler keep pace. Trials with a compiled module need no compiler, so the limit
+grows with their share. For a sampler that proposes in batches the limit is larger by one batch.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import statistics
 from collections import deque
 from collections.abc import Sequence
 
-MIN_IN_FLIGHT = 4  # at the start; on recorded spaces this costs no evaluations
-MAX_IN_FLIGHT = 16  # if costs are unknown
+MIN_IN_FLIGHT = 4  # limit at the start; on recorded spaces a search needs no more trials because of it
+MAX_IN_FLIGHT = 16  # limit if costs are unknown
 PER_GPU = 8  # minimum for several GPUs
 OBSERVED_PER_SLOT = 4  # reported trials per additional trial in flight
-_REMEMBERED = 32  # costs of each kind
+_REMEMBERED = 32  # number of recent costs of each kind
 
 
 class InFlightLimit:
@@ -27,7 +27,7 @@ class InFlightLimit:
     Args:
         most: Limit if costs are not recorded, which makes proposals independent of clocks.
         gpus: Number of GPUs that measure.
-        compilers: Number of compilers for a limit from recorded costs. Default: costs are not recorded.
+        compilers: Number of compilers, for a limit from recorded costs. Default: costs are not recorded.
     """
 
     def __init__(self, *, most: int = MAX_IN_FLIGHT, gpus: int = 1, compilers: int | None = None) -> None:
@@ -45,12 +45,15 @@ class InFlightLimit:
         return max(min(busy, max(least, num_reported // OBSERVED_PER_SLOT)), 1)
 
     def room(self, num_reported: int, in_flight: int, batch: int) -> tuple[int, int]:
-        """Return the number of trials that may be proposed, and for how many a proposal is worth its cost.
+        """Return the number of trials that may be proposed, and the minimum that makes a proposal worth its cost.
 
         Args:
             num_reported: Trials reported so far.
             in_flight: Trials that are proposed but not yet reported.
             batch: Number of proposals that together cost about as much as one.
+
+        Returns:
+            Both numbers.
         """
         size = self.size(num_reported)
         if self._compilers is None:
@@ -63,9 +66,11 @@ class InFlightLimit:
         return self._compilers is None
 
     def note(self, kind: str, seconds: Sequence[float]) -> None:
-        """Record the cost of a candidate: "compile", "measure" or "propose", in seconds.
+        """Record the cost of a candidate.
 
-        A candidate whose module is compiled already has a "compile" of 0.
+        Args:
+            kind: "compile", "measure" or "propose".
+            seconds: Costs in seconds; "compile" is 0 for a candidate whose module is compiled already.
         """
         self._seconds[kind].extend(seconds)
 

@@ -66,15 +66,22 @@ class Trials(Protocol):
     """The tuner's interface of a store; ``measurements.store.store.Store`` documents each method."""
 
     @property
-    def name(self) -> str: ...
-    def append(self, trial: Trial) -> Trial: ...
-    def set_verification(self, trial: Trial, verification: str) -> None: ...
+    def name(self) -> str:
+        """Name of the store, for messages."""
+
+    def append(self, trial: Trial) -> Trial:
+        """Append a trial, and return it with its id."""
+
+    def set_verification(self, trial: Trial, verification: str) -> None:
+        """Replace the stored verification of a trial."""
+
     def trials(
         self, problem: Problem, device: str, provenance: Provenance, *, policy: str | None = None
-    ) -> Sequence[Trial]: ...
-    def best(
-        self, problem: Problem, device: str, provenance: Provenance, policy: str | None = None
-    ) -> Trial | None: ...
+    ) -> Sequence[Trial]:
+        """Return the trials of a problem, device and provenance."""
+
+    def best(self, problem: Problem, device: str, provenance: Provenance, policy: str | None = None) -> Trial | None:
+        """Return the best trial; None if there is none."""
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,12 @@
-"""The loop of ``tune``: propose, generate, measure, store and report trials until the limit is reached.
+"""Main loop of ``tune``: propose, generate, measure, store and report trials until the limit is reached.
 
 Several trials are in flight (``in_flight``). When one completes, its result is reported to the sampler, which proposes
-the next, while compilers and GPUs work on the others. On a GPU results are taken as they come; elsewhere in the order
-of proposals, so that a seed gives the same result on every machine.
+the next, while compilers and GPUs work on the others. On a GPU results are processed in the order of completion,
+elsewhere in the order of proposals, so that a seed gives the same result on every machine.
 
-Each result is stored before the next step, so stopping at any moment loses at most the trials in flight. Tuning into
-the same store continues from there: all earlier trials of the same problem, device, provenance and space are reported
-to the sampler first.
+Each result is stored before the next step, so an interruption loses at most the trials in flight. Tuning into the same
+store resumes the search: all earlier trials of the same problem, device, provenance and space are reported to the
+sampler first.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class TunerParts:
         sampler: Proposes schedules; results reported to it are by the same ``objectives``.
         generate: Generates a kernel; raises ValueError for a schedule without one.
         verifiers: Verify new bests and the winner. Default: no verification.
-        complexity: Decides between finalists that are equally fast.
+        complexity: Ranks finalists that are equally fast.
         default: Returns the schedule of untuned problems, which takes part in every paired timing.
         lines: Messages about the run.
         observer: Observer to which every trial is reported.
@@ -79,7 +79,7 @@ class TunerParts:
 
 
 class Tuner:
-    """The loop over the given parts, which the caller closes."""
+    """Search with the given parts, which the caller closes."""
 
     def __init__(self, parts: TunerParts) -> None:
         self._parts = parts
@@ -95,14 +95,14 @@ class Tuner:
         self._plan = SearchPlan()
         self._num_proposed = self._num_reported = 0
         self._pending: dict[Schedule, Measurement | None] = {}  # proposed and not reported, in order of proposal
-        self._in_flight: dict[str, list[Schedule]] = {}  # schedules of each kernel that is measured, by its digest
+        self._in_flight: dict[str, list[Schedule]] = {}  # schedules of each kernel in flight, by its digest
         self._order: list[str] = []  # digests of kernels, in the order of submission
-        self._num_unpromising = 0  # proposals in a row with too small an expected gain
+        self._num_unpromising = 0  # consecutive proposals with too small an expected gain
         self._trials: list[Trial] = []
         self._failures: Counter[str] = Counter()
-        self._any_worked = False  # a trial of this run or an earlier one
+        self._any_worked = False  # whether any trial of this or an earlier run worked
         self._common_failure = ""
-        self._num_expected = 0  # trials to show: no more than the space has
+        self._num_expected = 0  # number of trials to display, at most the size of the space
         self._started = 0.0
 
     def run(self, plan: SearchPlan, earlier: Sequence[Trial] | None = None) -> TuneResult:
@@ -110,20 +110,20 @@ class Tuner:
 
         Args:
             plan: Limits of the run.
-            earlier: Trials that the store holds of this problem, device and provenance. Default: read them.
+            earlier: Stored trials of this problem, device and provenance. Default: read them from the store.
 
         Returns:
             The result, also if Ctrl-C or the backend ended the search: all completed trials are stored. A search ends
-            early if its first configurations fail for one reason (``common_failure``).
+            early if its first configurations fail for the same reason (``common_failure``).
 
         Raises:
-            StoreError: The database refuses a trial.
+            StoreError: The database rejects a trial.
         """
         ledger = self._ledger
         self._started, self._plan, self._num_unpromising = time.monotonic(), plan, 0
         self._trials, self._failures, self._common_failure = [], Counter(), ""
         earlier = ledger.open(Budget(plan.trials, plan.seconds if math.isfinite(plan.seconds) else None), earlier)
-        # neither re-measuring nor the library is a trial
+        # repeated measurements and the library are not trials
         self._any_worked = any(trial.ok for trial in earlier)
         tried = len({trial.schedule for trial in earlier if not is_library(trial.schedule)})
         trials = f"{tried} {'trial' if tried == 1 else 'trials'}"
@@ -186,15 +186,15 @@ class Tuner:
         )
 
     def _restore(self, earlier: Sequence[Trial]) -> None:
-        """Report earlier results to the sampler, and reuse what the same tools measured of the same kernels.
+        """Report earlier results to the sampler, and reuse measurements of the same kernels by the same tools.
 
-        The time of a wrong kernel is not reported: a sampler would look for more like it. Unverified trials are not
-        reported at all, so that they may be tried again.
+        The time of a wrong kernel is not reported, because a sampler would look for similar ones. Unverified trials are
+        not reported at all, so that they may be tried again.
         """
         ledger = self._ledger
         fingerprint = canonical_json(ledger.fingerprint)
         for trial in earlier:
-            if trial.status is Status.UNVERIFIED:  # its kernel must also be tried again
+            if trial.status is Status.UNVERIFIED:  # its kernel must be measured and verified again
                 ledger.known.pop(trial.kernel_digest or "", None)
             elif trial.kernel_digest is not None and trial.fingerprint == fingerprint and ledger.is_complete(trial):
                 ledger.known[trial.kernel_digest] = trial.measurement
@@ -211,12 +211,12 @@ class Tuner:
         for trial in [*counts, *wrong_bests.values()]:
             if has_controls(trial.schedule) and not self._sampler.has_controls:
                 continue
-            if ledger.is_of_this_code(trial):  # otherwise it is tried again
+            if ledger.is_of_this_code(trial):  # otherwise the schedule is tried again
                 self._sampler.tell(trial.schedule, trial.measurement)
                 self._num_reported += 1
 
     def _wrong_bests(self) -> dict[Schedule, Trial]:
-        """Re-verify the stored best; on failure try the next. Return the failures."""
+        """Verify the stored best again; on failure, verify the next. Return the failures."""
         ledger, failures = self._ledger, dict[Schedule, Trial]()
         verifier = self._parts.verifiers.new_best
         while verifier is not None and ledger.best is not None and ledger.best.measurement.error is None:
@@ -239,7 +239,9 @@ class Tuner:
             stream = InOrder(opened) if self._in_flight_limit.in_order else opened
             while True:
                 reported = self._report()
-                exhausted = exhausted and not (reported and self._sampler.has_controls)  # results give new controls
+                exhausted = exhausted and not (
+                    reported and self._sampler.has_controls
+                )  # results make new controls possible
                 late = self._num_proposed > 0 and self._is_late
                 room, least = self._room()
                 ended = exhausted or late or self._num_unpromising >= UNPROMISING or bool(self._common_failure)
@@ -328,7 +330,7 @@ class Tuner:
         return measured.status is Status.UNRANKED or self._ledger.is_new_on_front(schedule, measured)
 
     def _at_most(self, trials: int, tried: int) -> int:
-        """Return the maximum number of trials; a space is counted only for a very large number of requested trials."""
+        """Return the maximum number of trials. A space is counted only if very many trials are requested."""
         if trials <= _UNCOUNTED or self._parts.count is None:
             return trials
         try:

@@ -70,6 +70,7 @@ class PlainLines(threading.Thread):
         self._state = _summary(progress)
 
     def run(self) -> None:
+        """Print the state at each interval until the work is over."""
         while not self._over.wait(self._seconds):
             line = f"{self._task}: {self._state}, {time.monotonic() - self._began:.0f} s"
             try:

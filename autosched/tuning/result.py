@@ -276,11 +276,13 @@ class SoFar:
     trials: list[Trial] = field(default_factory=list)
 
     def started(self, start: Start) -> None:
+        """Record the start, and forward it to the next observer."""
         self.start = start
         if self.then is not None:
             self.then.started(start)
 
     def trial(self, progress: Progress) -> None:
+        """Record the progress, and forward it to the next observer."""
         self.now = progress
         self.trials.append(progress.trial)
         if self.then is not None:

@@ -20,6 +20,7 @@ class Copy(ArrayMove):
 
     @property
     def out_shape(self) -> tuple[int, int, int]:
+        """Shape of x: (matrices, rows, columns)."""
         return self.batch, self.rows, self.columns
 
     @property
@@ -28,7 +29,9 @@ class Copy(ArrayMove):
         return self.elements * self.element_bytes
 
     def source_of(self, elements: Indices) -> Indices:
+        """Return the same positions."""
         return elements
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Return x."""
         return {"out": self.word.load(inputs["x"])}

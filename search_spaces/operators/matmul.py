@@ -111,6 +111,7 @@ class Matmul(Problem):
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:
+        """Rows of a are independent."""
         return {"m": 4096}
 
     def __post_init__(self, dtype_: str) -> None:
@@ -250,6 +251,7 @@ class Matmul(Problem):
 
     @property
     def flops(self) -> float:
+        """Operations of the product: 2 m n k per matrix."""
         return 2.0 * self.batch * self.m * self.n * self.k
 
     def operands(self) -> tuple[Operand, ...]:
@@ -337,6 +339,7 @@ class Matmul(Problem):
         return (*lines, cases.HUGE, *(() if rounded else (cases.SUBNORMAL,)))
 
     def stress_inputs(self, seed: int) -> Iterator[cases.StressInputs]:
+        """Yield products in which one operand has the input cases and the other one small integers."""
         rng = np.random.default_rng((seed, 1))
         dtype, columns = self.input_dtype, self.reduced_axis == -2
         kept, other = (self.n, self.m) if columns else (self.m, self.n)
@@ -517,6 +520,7 @@ class Matmul(Problem):
             return self._results(product, bias, scale), self._tolerance(a, b, bias, scale, product)
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Return the scaled and activated product in float64."""
         a, b, bias, scale = self._values(inputs)
         with np.errstate(invalid="ignore"):  # infinities of both signs are NaN
             return self._results(a @ b, bias, scale)

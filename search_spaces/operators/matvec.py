@@ -41,6 +41,7 @@ class Matvec(Problem):
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:
+        """Rows of x are independent, up to 16."""
         return {"m": 16}
 
     def __post_init__(self, dtype_: str) -> None:
@@ -73,6 +74,7 @@ class Matvec(Problem):
 
     @property
     def flops(self) -> float:
+        """Operations of the product: 2 m n k."""
         return 2.0 * self.m * self.n * self.k
 
     def operands(self) -> tuple[Operand, ...]:
@@ -89,6 +91,7 @@ class Matvec(Problem):
         return (*lines, cases.SUBNORMAL)
 
     def stress_inputs(self, seed: int) -> Iterator[cases.StressInputs]:
+        """Yield weights with the input cases, and small integers in x."""
         rng = np.random.default_rng((seed, 1))
         for names, lines in cases.mixed(self.input_cases(), rng, self.n, self.k, self.input_dtype):
             x = rng.integers(1, 4, (self.m, self.k)).astype(np.float64)
@@ -109,6 +112,7 @@ class Matvec(Problem):
         return self.input_dtype.load(inputs["x"]), self.input_dtype.load(inputs["w"])
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Return ``x @ w.T`` in float64."""
         x, w = self._values(inputs)
         with np.errstate(invalid="ignore"):  # infinities of both signs are NaN
             return {"out": x @ w.T}

@@ -45,6 +45,7 @@ class RowProblem(Problem):
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:
+        """Rows are independent."""
         return {"rows": 4096}
 
     def __post_init__(self) -> None:
@@ -128,9 +129,11 @@ class RowProblem(Problem):
 
     @property
     def flops(self) -> float:
+        """``flops_per_element`` for each element of x."""
         return self.flops_per_element * self.rows * self.columns
 
     def operands(self) -> tuple[Operand, ...]:
+        """Return x and the optional weight and bias, then out of x's shape."""
         extra = tuple(
             Operand(name, "input", self.input_dtype, (self.columns,))
             for name, there in (("weight", self.has_weight), ("bias", self.has_bias))
@@ -143,6 +146,7 @@ class RowProblem(Problem):
         )
 
     def stress_inputs(self, seed: int) -> Iterator[cases.StressInputs]:
+        """Yield x with the input cases in each reduction, and standard normal weights and biases."""
         rng = np.random.default_rng((seed, 1))
         count = self.rows * self.columns // self.length
         others = {o.name: o for o in self.operands() if o.role == "input" and o.name != "x"}
@@ -165,9 +169,11 @@ class RowProblem(Problem):
             yield ProblemPart(replace(self, rows=some.size), {"x": x, **extra}, {"out": x})
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Return the error bound, which needs the reference."""
         return self.expected(inputs)[1]
 
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+        """Return the reference, and the error bound computed from it."""
         reference = self.reference(inputs)
         return reference, {"out": self._allowed(inputs, reference["out"])}
 
@@ -232,6 +238,7 @@ class Reduce(RowProblem):
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:
+        """Rows are independent if rows are reduced, else columns."""
         return {"rows": 4096} if self.axis == "row" else {"columns": 4096}
 
     @property
@@ -240,29 +247,36 @@ class Reduce(RowProblem):
 
     @property
     def length(self) -> int:
+        """Number of elements that are reduced to one."""
         return self.reduction_size or self._reduced_extent
 
     @property
     def reduces_contiguous(self) -> bool:
+        """True for reductions of rows."""
         return self.axis == "row"
 
     @property
     def outer(self) -> int:
+        """Number of groups of rows that are reduced separately."""
         return 1 if self.reduces_contiguous else self.rows // self.length
 
     @property
     def inner(self) -> int:
+        """Number of columns if columns are reduced, else 1."""
         return 1 if self.reduces_contiguous else self.columns
 
     @property
     def parallel_extent(self) -> int:
+        """Number of reductions for each outer index."""
         return self.rows * self.columns // self.length if self.reduces_contiguous else self.columns
 
     @property
     def out_dtype(self) -> DType:
+        """u32 for argmax, else the type ``out``."""
         return U32 if self.kind == "argmax" else FLOAT_DTYPES[self.out]
 
     def functor(self, passes: str) -> str:
+        """Return the C++ type for the kind of reduction."""
         return {
             "sum": "ReduceSum<false, false>",
             "mean": "ReduceSum<false, true>",
@@ -272,10 +286,12 @@ class Reduce(RowProblem):
         }[self.kind]
 
     def state_words(self, passes: str) -> tuple[int, ...]:
+        """Return two words for argmax (value and index), else one."""
         return (2 if self.kind == "argmax" else 1,)
 
     @property
     def flops_per_element(self) -> float:
+        """Two for sums of squares and argmax, else one."""
         return 2.0 if self.kind in ("sumsq", "argmax") else 1.0
 
     @property
@@ -300,6 +316,7 @@ class Reduce(RowProblem):
         return {"x": standard_normal(rng, (self.rows, self.columns), self.input_dtype, scale)}
 
     def input_cases(self) -> tuple[cases.InputCase, ...]:
+        """Return cases for comparisons (max, argmax) or sums, the likeliest faults first."""
         if self.kind in ("max", "argmax"):
             first = (cases.NEGATIVE, cases.TIES, cases.MINUS_INFINITY, cases.ONE_FINITE, cases.NAN, cases.LARGEST)
             return (*first, cases.INFINITY, cases.ZERO, cases.SUBNORMAL)
@@ -320,6 +337,7 @@ class Reduce(RowProblem):
         return x.reshape(self.outer, self.length, self.inner).swapaxes(1, 2)
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Return the reduction in float64, for argmax the position."""
         x = self._view(inputs)
         with np.errstate(invalid="ignore"):
             result = {
@@ -373,20 +391,25 @@ class Softmax(RowProblem):
     passes: ClassVar[tuple[str, ...]] = PASSES
 
     def functor(self, passes: str) -> str:
+        """Return the C++ type for one or two passes."""
         return "SoftmaxOnePass" if passes == "one" else "SoftmaxTwoPasses"
 
     def state_words(self, passes: str) -> tuple[int, ...]:
+        """Return the words of maximum and sum, together or in two passes."""
         return (2,) if passes == "one" else (1, 1)
 
     def input_cases(self) -> tuple[cases.InputCase, ...]:
+        """Return cases for shifts, infinities and overflow of the exponential."""
         first = (cases.SHIFTED, cases.MINUS_INFINITY, cases.ONE_FINITE, cases.RISING, cases.NAN, cases.LARGEST)
         return (*first, cases.INFINITY, cases.HUGE, cases.ZERO, cases.APART)
 
     @property
     def flops_per_element(self) -> float:
+        """Operations of maximum, difference, exponential, sum and quotient."""
         return 5.0  # maximum; difference, exponential, sum; quotient
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Return the softmax of each row in float64."""
         x = self._load(inputs, "x")
         with np.errstate(invalid="ignore"):
             e = np.exp(x - x.max(-1, keepdims=True))
@@ -444,16 +467,20 @@ class RmsNorm(_Norm):
     summary: ClassVar[str] = "rows over their root mean square, times a weight"
 
     def functor(self, passes: str) -> str:
+        """Return the C++ type, which has one pass."""
         return "RmsNorm"
 
     def state_words(self, passes: str) -> tuple[int, ...]:
+        """Return one word, the sum of squares."""
         return (1,)
 
     @property
     def flops_per_element(self) -> float:
+        """Operations of square, sum and two products."""
         return 4.0
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Return the norm of each row in float64."""
         x = self._load(inputs, "x")
         with np.errstate(invalid="ignore", divide="ignore"):
             scale = 1.0 / np.sqrt(np.square(x).mean(-1, keepdims=True) + self.eps)
@@ -511,19 +538,24 @@ class LayerNorm(_Norm):
             raise ValueError("eps must be positive where a row has one column: its variance is 0")
 
     def functor(self, passes: str) -> str:
+        """Return the C++ type for one or two passes."""
         return "LayerNormOnePass" if passes == "one" else "LayerNormTwoPasses"
 
     def state_words(self, passes: str) -> tuple[int, ...]:
+        """Return three words in one pass (count, mean, squared deviations), else one word for each of two passes."""
         return (3,) if passes == "one" else (1, 1)
 
     @property
     def flops_per_element(self) -> float:
+        """Operations of mean, variance, scale and shift."""
         return 7.0
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Return the norm of each row in float64."""
         return {"out": self._normalized(inputs, self._moments(inputs))}
 
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+        """Return reference and error bound, which share the moments of the rows."""
         moments = self._moments(inputs)
         reference = self._normalized(inputs, moments)
         return {"out": reference}, {"out": self._allowed(inputs, reference, moments)}

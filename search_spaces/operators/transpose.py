@@ -59,6 +59,7 @@ class ArrayMove(Problem):
 
     @property
     def flops(self) -> float:
+        """0: elements are only moved."""
         return 0.0
 
     @property
@@ -110,12 +111,15 @@ class Transpose(ArrayMove):
 
     @property
     def out_shape(self) -> tuple[int, int, int]:
+        """Shape of x with rows and columns exchanged."""
         return self.batch, self.columns, self.rows
 
     def source_of(self, elements: Indices) -> Indices:
+        """Return the positions of the transposed elements."""
         matrix, inside = np.divmod(elements, self.rows * self.columns)
         column, row = np.divmod(inside, self.rows)
         return np.asarray(matrix * (self.rows * self.columns) + row * self.columns + column, dtype=np.int64)
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Return x with its last two axes exchanged."""
         return {"out": self.word.load(inputs["x"].swapaxes(1, 2))}

@@ -274,7 +274,7 @@ class _Sequence:
 
     @property
     def below(self) -> dict[str, Any]:
-        """Return the keywords that limit the rows that a block stores."""
+        """Keywords that limit the rows that a block stores."""
         return {"rows_below": self.last} if self.packed else {}
 
 

@@ -51,10 +51,12 @@ class RecordedSpace(Space):
         return f"RecordedSpace({self.name}: {len(self._rows)} schedules)"
 
     def count(self) -> int:
+        """Return the number of recorded schedules."""
         return len(self._rows)
 
     @cached_property
     def strata(self) -> tuple[Stratum, ...]:
+        """Parts of the recording with equal values of ``stratifying``."""
         if not self.stratifying:
             return super().strata
         columns = self._columns_of_strata
@@ -75,29 +77,35 @@ class RecordedSpace(Space):
         return [names.index(name) for name in self.stratifying]
 
     def sample(self, n: int, seed: int, replace: bool = False) -> list[Schedule]:
+        """Return random recorded schedules. Raises ValueError for a negative number."""
         if n < 0:
             raise ValueError(f"cannot draw {n} schedules: use 0 or more")
         rng, total = np.random.default_rng(seed), len(self._rows)
         return self._at(rng.integers(total, size=n) if replace else rng.permutation(total)[:n])
 
     def unrank(self, ranks: Sequence[int] | npt.NDArray[Any]) -> Columns:
+        """Return the recorded schedules at these ranks. Raises ValueError for a rank out of range."""
         wanted = np.asarray(ranks, dtype=np.int64)
         if len(wanted) and (wanted.min() < 0 or wanted.max() >= len(self._rows)):
             raise ValueError(f"ranks go from 0 to {len(self._rows) - 1}")
         return self._from_codes(self._rows[wanted])
 
     def allowed(self, columns: Columns) -> BoolArray:
+        """Return which rows are recorded."""
         return np.array([row.tobytes() in self._keys for row in self._values(columns)], dtype=np.bool_)
 
     def neighbours(self, schedule: Schedule | Mapping[str, Value], limit: int | None = None) -> list[Schedule]:
+        """Return the other recorded schedules, those that differ in the fewest parameters first."""
         order = self._by_distance(self._codes_of(schedule))
         return self._at(order if limit is None else order[:limit])
 
     def mutate(self, schedules: Sequence[Schedule], rng: np.random.Generator, rate: float = 0.15) -> list[Schedule]:
+        """Return a recorded schedule near each of the given ones."""
         neighbourhood.check_rate(rate)
         return self._moved(self._matrix(schedules), schedules, rng)
 
     def crossover(self, a: Sequence[Schedule], b: Sequence[Schedule], rng: np.random.Generator) -> list[Schedule]:
+        """Return recorded schedules near random mixtures of each pair."""
         neighbourhood.check_pairs(a, b)
         first, second = self._matrix(a), self._matrix(b)
         return self._moved(np.where(rng.random(first.shape) < 0.5, first, second), a, rng)

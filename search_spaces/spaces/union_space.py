@@ -48,9 +48,11 @@ class UnionSpace:
 
     @cached_property
     def strata(self) -> tuple[Stratum, ...]:
+        """Strata of all members."""
         return tuple(stratum for member in self.members.values() for stratum in member.strata)
 
     def count(self) -> int:
+        """Return the number of schedules of all members."""
         return sum(stratum.count for stratum in self.strata)
 
     def sample(self, n: int, seed: int, replace: bool = False) -> list[Schedule]:
@@ -132,6 +134,7 @@ class UnionSpace:
         return isinstance(schedule, Schedule) and schedule in self.members.get(schedule.template, ())
 
     def explain(self, schedule: Schedule) -> list[Violation]:
+        """Return the rules that the schedule breaks in the space of its template."""
         return self._member(schedule).explain(schedule)
 
     # -- moves ---------------------------------------------------------------------------------------------------

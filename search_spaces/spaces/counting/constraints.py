@@ -130,6 +130,7 @@ class Constraints:
     # -- estimates for planning: variables as bits of an int, in the order of ``index`` -----------------------------
 
     def mask(self, names: Iterable[str]) -> int:
+        """Return the bit mask of parameters by name."""
         mask = 0
         for name in names:
             mask |= 1 << self.index[name]

@@ -42,6 +42,7 @@ class EstimateRunner(PoolRunner):
         self._closed = False
 
     def describe(self) -> str:
+        """Return one line on the device, the compiler and the time model, and why nothing is measured."""
         because = f": {self._why}" if self._why else ""
         target = ", ".join(text for text in (self._device.arch, self._device.note) if text)
         return (
@@ -50,6 +51,7 @@ class EstimateRunner(PoolRunner):
         )
 
     def fingerprint(self) -> dict[str, str]:
+        """Return the device, the compiler and the time model."""
         return {
             "device": self._device.name,
             **({"derived": self._device.note} if self._device.derived else {}),
@@ -71,6 +73,7 @@ class EstimateRunner(PoolRunner):
         )
 
     def close(self) -> None:
+        """Mark the runner as closed; its pool belongs to the caller."""
         self._closed = True
 
     def _predicted(

@@ -36,6 +36,7 @@ class ReplayRunner:
         return tuple(trial.schedule for trial in self._newest.values())
 
     def describe(self) -> str:
+        """Return one line on the recording: its device, date, version and number of schedules."""
         recording, newest = self._recording, self._recording.trials[-1]
         because = f": {self._why}" if self._why else ""
         return (
@@ -59,6 +60,7 @@ class ReplayRunner:
             yield position, self._measurement(candidate)
 
     def close(self) -> None:
+        """Mark the runner as closed; it has no processes."""
         self._closed = True
 
     def _measurement(self, candidate: Candidate) -> Measurement:
@@ -89,12 +91,14 @@ class TableReplayRunner:
         return tuple(self._measurements)
 
     def describe(self) -> str:
+        """Return one line on the table: its origin and number of schedules."""
         return (
             f"backend replay; times are REPLAYED from {self._origin}; {len(self._measurements)} schedules are "
             "recorded, and no other is tried"
         )
 
     def fingerprint(self) -> dict[str, str]:
+        """Return the origin and the digest of the table."""
         return {"recorded": self._origin, "recording": self._digest}
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
@@ -107,6 +111,7 @@ class TableReplayRunner:
             yield position, self._measurements.get(candidate.schedule, _UNRECORDED)
 
     def close(self) -> None:
+        """Mark the runner as closed; it has no processes."""
         self._closed = True
 
 

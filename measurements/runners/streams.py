@@ -67,6 +67,7 @@ class PoolStream(Call):
             future.add_done_callback(partial(self._compiled, position, candidate))
 
     def ready(self) -> bool:
+        """Return True if a result is in the queue."""
         return not self.results.empty()
 
     def __iter__(self) -> Iterator[tuple[int, Measurement]]:
@@ -91,6 +92,7 @@ class PoolStream(Call):
         return position, measurement
 
     def close(self) -> None:
+        """Close the stream, and cancel compilations that have not started."""
         self.over = True
         for future in self._futures.values():
             future.cancel()
@@ -132,6 +134,7 @@ class InOrder:
         self.seconds = 0.0
 
     def add(self, candidates: Sequence[Candidate]) -> None:
+        """Add candidates to the wrapped stream."""
         self._stream.add(candidates)
 
     def ready(self) -> bool:
@@ -150,6 +153,7 @@ class InOrder:
         return self._next - 1, measurement
 
     def close(self) -> None:
+        """Close the wrapped stream."""
         self._stream.close()
 
 

@@ -105,6 +105,7 @@ class CoreDevice:
 
     @property
     def attributes(self) -> dict[str, int]:
+        """Attributes of the device by cupy's names."""
         driver = self._gpu.driver
         found = {}
         for name, theirs in _ATTRIBUTES.items():
@@ -150,23 +151,28 @@ class CoreRuntime:
         self._gpu = gpu
 
     def getDevice(self) -> int:
+        """Return the number of the current device."""
         return int(self._gpu.core.Device().device_id)
 
     def getDeviceProperties(self, number: int) -> dict[str, Any]:
+        """Return name, memory in bytes and compute capability of a device."""
         device, driver = self._gpu.core.Device(number), self._gpu.driver
         major, minor = device.compute_capability
         memory = int(self._gpu.checked(driver.cuDeviceTotalMem(number)))
         return {"name": device.name.encode(), "totalGlobalMem": memory, "major": major, "minor": minor}
 
     def runtimeGetVersion(self) -> int:
+        """Return the version of the CUDA runtime."""
         from cuda.bindings import runtime
 
         return int(self._gpu.checked(runtime.cudaRuntimeGetVersion()))
 
     def pointerGetAttributes(self, address: int) -> Any:
+        """Raise ValueError, because arrays of other libraries need cupy."""
         raise ValueError(_NEEDS_CUPY)
 
     def memcpyAsync(self, to: int, start: int, size: int, kind: int, stream: int) -> None:
+        """Copy ``size`` bytes between device addresses on a stream."""
         self._gpu.checked(self._gpu.driver.cuMemcpyDtoDAsync(to, start, size, stream))
 
 
@@ -213,6 +219,7 @@ class CoreFunction:
 
     @property
     def max_dynamic_shared_size_bytes(self) -> int:
+        """Limit of dynamic shared memory of the function, in bytes."""
         attributes = self._gpu.driver.CUfunction_attribute
         which = attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         return int(self._gpu.checked(self._gpu.driver.cuFuncGetAttribute(which, self.kernel.ptr)))
@@ -224,6 +231,7 @@ class CoreFunction:
         self._gpu.checked(self._gpu.driver.cuFuncSetAttribute(self.kernel.ptr, which, size))
 
     def __call__(self, grid: Size3, block: Size3, parameters: Any, *, shared_mem: int = 0) -> None:
+        """Launch the function on the current stream."""
         launch = self._launches.get((block, shared_mem))
         if launch is None:
             described = Launch(entry="", arguments=(), grid=(1, 1, 1), block=block, dynamic_shared_bytes=shared_mem)

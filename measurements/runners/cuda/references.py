@@ -28,6 +28,7 @@ class DataSet:
 
     @property
     def key(self) -> str:
+        """Text of problem, seed and ``cold_bytes``."""
         return f"{self.problem.key()} seed {self.seed} cold {self.cold_bytes}"
 
 

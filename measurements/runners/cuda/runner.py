@@ -136,6 +136,7 @@ class CudaRunner(PoolRunner):
         self._checks: Future[Compiled | CompileFailure] | None = None
 
     def describe(self) -> str:
+        """Return one line on the GPUs, the timing policy and the compiler."""
         count = f"{len(self._gpus)} x {self.device.name}" if len(self._gpus) > 1 else self.device.name
         row = f"; its row is {self.device.note}" if self.device.derived else ""
         timed = f"candidates are run, verified and timed {described(self.options.policy)} on {count}"

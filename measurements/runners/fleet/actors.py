@@ -95,28 +95,36 @@ class SentProblem(Problem):
 
     @classmethod
     def of(cls, problem: Problem) -> SentProblem:
+        """Return the parts of a problem to send."""
         return cls(problem.to_json(), problem.key(), problem.operands())
 
     def key(self) -> str:
+        """Return the original problem's key."""
         return self.text
 
     def to_json(self) -> dict[str, Any]:
+        """Return the original problem's JSON."""
         return dict(self.json)
 
     def operands(self) -> tuple[Operand, ...]:
+        """Return the original problem's operands."""
         return self.arrays
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
+        """Raise TypeError: the tuning process draws the inputs and sends them."""
         raise TypeError("its inputs are drawn where it is tuned")
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Raise TypeError: the tuning process computes the reference and sends it."""
         raise TypeError("its reference is computed where it is tuned")
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Raise TypeError: the tuning process computes the tolerance and sends it."""
         raise TypeError("its tolerance is computed where it is tuned")
 
     @property
     def flops(self) -> float:
+        """0: an actor does not need the operations."""
         return 0.0
 
 
@@ -128,11 +136,13 @@ class SentModule(Compiled):
 
     @classmethod
     def of(cls, compiled: Compiled) -> SentModule:
+        """Return a compiled kernel with the bytes of its cubin."""
         values = {f.name: getattr(compiled, f.name) for f in dataclasses.fields(Compiled)}
         return cls(**values, content=compiled.cubin)
 
     @property
     def cubin(self) -> bytes:
+        """Bytes of the cubin."""
         return self.content
 
 
@@ -153,6 +163,7 @@ class CandidateWork:
 
     @property
     def candidate(self) -> Candidate:
+        """Candidate whose kernel is the sent module."""
         launch = {f.name: getattr(self.launch, f.name) for f in dataclasses.fields(Launch)}
         kernel = _SentKernel(source=self.module.digest, module=self.module, **launch)
         return Candidate(self.problem, Schedule("sent", ()), kernel)
@@ -286,6 +297,7 @@ class GpuActor:
             return missing
 
     def fingerprint(self, device: Device, checks: SentModule) -> dict[str, str]:
+        """Return the fingerprint of this machine's runner."""
         return self._equipped(device, checks, None).fingerprint()
 
     def _equipped(self, device: Device, checks: SentModule, arrays: Arrays | None) -> CudaRunner:

@@ -113,6 +113,7 @@ class Fleet:
 
     @property
     def compilers(self) -> Dispatcher:
+        """Dispatcher of compile jobs."""
         return self._compilers
 
     def put(self, value: Any) -> Any:

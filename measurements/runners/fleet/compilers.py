@@ -38,6 +38,7 @@ class FleetCompilers(CompilePool):
         fleet.require_toolchain(toolchain_of(()))
 
     def submit(self, kernel: GeneratedKernel, arch: str) -> Future[Compiled | CompileFailure]:
+        """Return the cached kernel, or have it compiled by a member of the cluster."""
         result: Future[Compiled | CompileFailure] = Future()
         key = CompileCache.key(kernel, arch, (*OPTIONS, *kernel.compile_options), toolchain_of(kernel.compile_options))
         known = self.cache.load(key)

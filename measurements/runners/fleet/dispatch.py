@@ -31,7 +31,8 @@ class JobLost(Exception):
 class Pending(Protocol):
     """Future result of a member's job."""
 
-    def future(self) -> Future[Any]: ...
+    def future(self) -> Future[Any]:
+        """Return the future result."""
 
 
 @dataclass(eq=False)

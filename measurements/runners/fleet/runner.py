@@ -55,6 +55,7 @@ class FleetRunner(PoolRunner):
         return self._gpus.members
 
     def describe(self) -> str:
+        """Return one line on the cluster's GPUs, the timing policy and the compiler."""
         how = described(self._fleet.options.cuda.policy)
         where = f"{self.gpus} x {self.device.name} of the Ray cluster at {self._fleet.address}"
         return (

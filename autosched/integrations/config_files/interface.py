@@ -37,15 +37,19 @@ class MoeConfigFiles:
     batch_sizes: Sequence[int] = BATCH_SIZES
 
     def fits(self, folder: Path) -> bool:
+        """Return whether the folder's files may have this project's format."""
         return fits(folder, self.format)
 
     def entries(self, folder: Path, check: ConfigCheck) -> tuple[list[FileEntry], list[str]]:
+        """Return the entries of the folder's files, and a line for each unreadable file."""
         return config_entries(folder, self.format, check)
 
     def verifier(self, check: ConfigCheck, workers: int | None = None) -> ProcessConfigVerifier:
+        """Return a verifier that runs in processes of its own."""
         return ProcessConfigVerifier(self.format, check, workers)
 
     def check(self, folder: Path, check: ConfigCheck, on_entry: Callable[[str], None]) -> CheckReport:
+        """Verify all entries of the folder, and return the report."""
         return check_configs(folder, self.format, check, on_entry)
 
     def tune(
@@ -60,6 +64,7 @@ class MoeConfigFiles:
         measure: bool,
         on_batch_size: Callable[[str], None],
     ) -> TunedLayer:
+        """Tune the MoE layer of the model for each number of rows."""
         layer = layer_of_model(model, ranks=ranks, dtype=dtype)
         refuse_without_kernel(layer, device)
         import torch  # noqa: F401
@@ -82,20 +87,25 @@ class MoeConfigFiles:
             )
 
     def expert_products(self, model: Path, *, rows: Sequence[int], ranks: int, dtype: str) -> list[ExpertProduct]:
+        """Return the experts' matrix products of the model; an empty list for types without block scales."""
         layer = layer_of_model(model, ranks=ranks, dtype=dtype)
         return expert_products(layer, rows) if layer.block_type else []
 
     def write(self, folder: Path, tuned: TunedLayer) -> Path:
+        """Write the layer as a file of this project's format, and return its path."""
         return write_tuned(folder, self.format, tuned)
 
     def read(self, paths: Iterable[Path], model: Path | None) -> list[tuple[Path, TunedLayer]]:
+        """Read files of this project's format, with the layer of a model if given."""
         layer = layer_of_model(model) if model is not None else None
         return [(file.path, read_tuned(file, layer)) for path in paths for file in read_folder(path, self.format)[0]]
 
     def trials(self, tuned: TunedLayer) -> Iterator[Trial]:
+        """Yield a trial for each configuration of the layer."""
         return trials_of(tuned)
 
     def stored(self, store: Store, device: str | None) -> list[TunedLayer]:
+        """Return the tuned layers in the store, of one device if given."""
         return tuned_layers(store, self.format, device)
 
 

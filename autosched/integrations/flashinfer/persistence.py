@@ -50,16 +50,20 @@ class FlashInferEnvironment(Problem):
     environment: str = option("Versions of FlashInfer and its libraries, and the GPU, as a digest.")
 
     def operands(self) -> tuple[Operand, ...]:
+        """Return no operands, because FlashInfer owns the arrays."""
         return ()
 
     @property
     def flops(self) -> float:
+        """0: the operations are unknown."""
         return 0.0
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Raise ValueError, because there is no reference."""
         raise ValueError("FlashInfer's kernels have no reference here")
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Raise ValueError, because there is no reference."""
         raise ValueError("FlashInfer's kernels have no reference here")
 
 

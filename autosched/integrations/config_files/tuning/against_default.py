@@ -40,6 +40,7 @@ class TimedConfig:
         return None if self.timing is None else self.timing.median
 
     def document(self) -> dict[str, Any]:
+        """Return the configuration and its time as JSON."""
         t = self.timing
         return {
             "config": dict(self.config),
@@ -86,6 +87,7 @@ class DefaultComparison:
         return self.tuned if self.word == "tuned" else self.default
 
     def document(self) -> dict[str, Any]:
+        """Return the comparison as JSON."""
         return {
             "word": self.word,
             "ratio": self.ratio,

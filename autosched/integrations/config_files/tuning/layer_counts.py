@@ -61,6 +61,7 @@ class ConfigColumns:
 
     @classmethod
     def of(cls, configs: list[dict[str, int]]) -> ConfigColumns:
+        """Return one row per configuration; missing parameters have their usual values."""
         table = np.array([[c.get(name, _USUAL.get(name, 0)) for name in _NAMES] for c in configs], dtype=np.float64)
         return cls(*table.reshape(-1, len(_NAMES)).T)
 

@@ -58,6 +58,7 @@ class TunedLayer:
 
     @property
     def summary(self) -> str:
+        """The layer's sizes and the device, in one line."""
         layer = self.layer
         return (
             f"{layer.experts} experts of {layer.intermediate}, hidden {layer.hidden}, {layer.top_k} a token, "
@@ -65,6 +66,7 @@ class TunedLayer:
         )
 
     def document(self) -> dict[str, Any]:
+        """Return the layer as JSON; it is measured if any of its choices is."""
         measured = any(choice.provenance == "measured" for choice in self.choices)
         return {
             "device": self.device.name,

@@ -165,6 +165,7 @@ class DeviceNumber(int):
     device: str
 
     def __new__(cls, device: str) -> DeviceNumber:
+        """Create the number 0, with the device's name as an attribute."""
         number = super().__new__(cls, 0)
         number.device = device
         return number
@@ -189,27 +190,35 @@ class EmulatedDriver:
         self._number = DeviceNumber(launcher.device.name)
 
     def get_current_target(self) -> GPUTarget:
+        """Return the compute capability of the emulated device, with warps of 32 threads."""
         return GPUTarget("cuda", self.launcher.device.sm, 32)
 
     def get_current_device(self) -> int:
+        """Return the number of the only device."""
         return self._number
 
     def set_current_device(self, _device: int) -> None:
+        """Ignore the call: there is only one device."""
         pass
 
     def get_current_stream(self, _device: int | None = None) -> int:
+        """Return the default stream."""
         return 0
 
     def get_device_capability(self, _device: int | None = None) -> tuple[int, int]:
+        """Return the compute capability of the emulated device."""
         return divmod(self.launcher.device.sm, 10)
 
     def get_active_torch_device(self) -> Any:
+        """Return the launcher's torch device."""
         return self.launcher.torch_device()
 
     def get_device_interface(self) -> Any:
+        """Return the launcher's replacement of ``torch.cuda``."""
         return self.launcher.device_interface()
 
     def get_benchmarker(self) -> Any:
+        """Return the function that times calls."""
         return self.do_bench
 
     def do_bench(self, fn: Callable[[], Any], *_: Any, quantiles: Sequence[float] | None = None, **more: Any) -> Any:
@@ -227,21 +236,26 @@ class EmulatedDriver:
         return [milliseconds] if more.get("return_mode") == "all" else milliseconds
 
     def get_empty_cache_for_benchmark(self) -> Any:
+        """Return a tensor of one element, because the emulator has no L2 cache to flush."""
         import torch
 
         return torch.zeros(1, dtype=torch.int32)
 
     def clear_cache(self, _cache: Any) -> None:
+        """Ignore the call: there is no L2 cache to flush."""
         pass
 
     def map_python_to_cpp_type(self, kind: str) -> str:
+        """Return the type unchanged: no C++ is generated."""
         return kind
 
     def assemble_tensormap_to_arg(self, _tensormaps_info: Any, args: Any) -> Any:
+        """Return the arguments unchanged: tensor maps are made at the launch."""
         return args
 
     @classmethod
     def is_active(cls) -> bool:
+        """Return True, since the emulated device is always available."""
         return True
 
 

@@ -34,31 +34,37 @@ class TritonEmulation:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_ignore_collect(self, collection_path: Path, config: pytest.Config) -> Generator[None, Any, Any]:
+        """Record test files that a conftest.py or --ignore leaves out."""
         ignored = yield
         if ignored and any(fnmatch(collection_path.name, pattern) for pattern in config.getini("python_files")):
             self._ignored.append(collection_path.name)
         return ignored
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Record the number of collected tests."""
         self._collected = len(session.items)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Iterator[Any]:
+        """Fail the setup if its launches have faults."""
         __tracebackhide__ = True
         return (yield from self._watched())
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[Any]:
+        """Fail the test if its launches have faults."""
         __tracebackhide__ = True
         return (yield from self._watched())
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Iterator[Any]:
+        """Fail the teardown if its launches have faults."""
         __tracebackhide__ = True
         return (yield from self._watched())
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(self, collector: pytest.Collector) -> Generator[None, Any, Any]:
+        """Fail the collection of a file whose launches have faults."""
         report = yield
         lines = self._faults()
         if lines and report.outcome == "passed":
@@ -91,9 +97,11 @@ class TritonEmulation:
         return lines
 
     def pytest_unconfigure(self) -> None:
+        """Close the emulation."""
         self._stack.close()
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Write lines on ignored files and on the emulation."""
         if self._ignored:
             names = ", ".join(self._ignored[:3]) + ("" if len(self._ignored) <= 3 else ", ...")
             terminalreporter.write_line(

@@ -32,10 +32,12 @@ class ScriptReport:
 
     @property
     def ok(self) -> bool:
+        """True if the script succeeded and all its launches, at least one, are correct."""
         return self.session.ok and not self.failure and bool(self.session.launches)
 
     @property
     def fidelity(self) -> Fidelity:
+        """Fidelity of the session's launches."""
         return fidelity_of(self.session)
 
     def document(self) -> dict[str, Any]:

@@ -131,6 +131,7 @@ class Session:
 
     @property
     def ok(self) -> bool:
+        """True if no finding is a fault."""
         return not any(f.is_fault for f in self.findings)
 
     def verdict(self, output: Comparison | None = None) -> Verdict:
@@ -301,11 +302,13 @@ class Session:
         return max(taken, 1e-6)
 
     def torch_device(self) -> Any:
+        """Return "cuda:0" if CUDA tensors are simulated, else "cpu"."""
         import torch
 
         return torch.device("cuda", 0) if self._simulated is not None else torch.device("cpu")
 
     def device_interface(self) -> Any:
+        """Return ``torch.cuda`` if CUDA tensors are simulated, else ``torch.cpu``."""
         import torch
 
         return torch.cuda if self._simulated is not None else torch.cpu

@@ -161,6 +161,7 @@ class Storages:
             return found[1]
 
     def set_defined(self, storage: torch.UntypedStorage, now: Flags) -> None:
+        """Set which bytes of a storage are defined, if the storage is tracked."""
         flags = self.defined(storage)
         if flags is not None:
             flags[:] = now

@@ -78,6 +78,7 @@ class Persistence:
 
     @property
     def turns(self) -> Turns:
+        """Locks by name, which processes with the same database share; created on first use."""
         from autosched.triton.persistence.turns import Turns
 
         with self._guard:

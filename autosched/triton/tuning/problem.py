@@ -36,6 +36,7 @@ class TritonProblem(Problem):
 
     @property
     def described(self) -> str:
+        """Name of the kernel and its arguments."""
         return f"{self.operator} {self.arguments}"
 
     def operands(self) -> tuple[Operand, ...]:
@@ -65,12 +66,15 @@ class TritonProblem(Problem):
 
     @property
     def flops(self) -> float:
+        """0: the operations are unknown."""
         return 0.0
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Raise ValueError, because only the judge has the reference."""
         raise ValueError("the reference of a Triton kernel is its default configuration, or a function of the user's")
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
+        """Raise ValueError, because only the judge has the tolerance."""
         raise ValueError("the tolerance of a Triton kernel is known to its judge")
 
 

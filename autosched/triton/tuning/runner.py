@@ -35,6 +35,7 @@ class TritonEstimateRunner:
     _closed: bool = False
 
     def describe(self) -> str:
+        """Return one line on the device, Triton's version and the time model."""
         return (
             f"candidates are compiled for {self.device.name} ({self.device.arch}) by Triton {triton.__version__}, and "
             f"their times are ESTIMATED by the analytic model of autosched {VERSION} from what some of their blocks do "
@@ -42,6 +43,7 @@ class TritonEstimateRunner:
         )
 
     def fingerprint(self) -> dict[str, str]:
+        """Return the device, Triton's version and the time model."""
         return {
             "device": self.device.name,
             "sm": self.device.arch,
@@ -60,6 +62,7 @@ class TritonEstimateRunner:
             yield position, self._measurement(candidate.schedule)
 
     def close(self) -> None:
+        """Mark the runner as closed; it has no processes."""
         self._closed = True
 
     def _measurement(self, schedule: Schedule) -> Measurement:

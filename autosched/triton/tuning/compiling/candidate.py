@@ -41,17 +41,21 @@ class Capture:
     launches: list[TritonLaunch]
 
     def launch(self, launch: TritonLaunch) -> None:
+        """Record the launch without running it."""
         self.launches.append(launch)
 
     def benchmark(self, call: Callable[[], Any]) -> float:
+        """Raise RuntimeError, because nothing is timed during compilation."""
         raise RuntimeError("a kernel that is being compiled is not timed")
 
     def torch_device(self) -> Any:
+        """Return the CPU."""
         import torch
 
         return torch.device("cpu")
 
     def device_interface(self) -> Any:
+        """Return ``torch.cpu``."""
         import torch
 
         return torch.cpu

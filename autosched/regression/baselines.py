@@ -39,6 +39,7 @@ class RecordedBaseline:
     """The kernel that was recorded, which today's code can only make where it still makes the same one."""
 
     def __call__(self, entry: CheckedEntry, candidate: Candidate) -> Baseline | str:
+        """Return the candidate itself if its kernel is the recorded one, else the remedy."""
         if candidate.kernel.digest == entry.trial.kernel_digest:
             return Baseline(candidate, "")
         return (
@@ -54,6 +55,7 @@ class DatabaseBaseline:
         self._store = store
 
     def __call__(self, entry: CheckedEntry, candidate: Candidate) -> Baseline | str:
+        """Return the best schedule of the other database, or the reason why there is none."""
         trial = self._store.best(entry.problem, entry.device.name)
         if trial is None or is_library(trial.schedule):
             return f"{self._store.name} has no schedule for it"
@@ -79,6 +81,7 @@ class KnownPrograms(CompilePool):
         self._known[kernel.digest] = compiled
 
     def submit(self, kernel: GeneratedKernel, arch: str) -> Future[Compiled | CompileFailure]:
+        """Return the known program of a kernel, or compile it."""
         known = self._known.get(kernel.digest)
         if known is None or known.arch != arch:
             return super().submit(kernel, arch)
@@ -116,6 +119,7 @@ class EnvironmentBaseline:
         self._places = {entry.position: i for i, entry in enumerate(entries)}
 
     def __call__(self, entry: CheckedEntry, candidate: Candidate) -> Baseline | str:
+        """Return the kernel that the baseline environment generated, or the reason why there is none."""
         answer = self._answers[self._places[entry.position]]
         if "error" in answer:
             return f"the baseline environment cannot make it: {answer['error']}"

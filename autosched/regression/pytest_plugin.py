@@ -88,6 +88,7 @@ class SessionGuard:
         self._timed: dict[str, CheckFinding] | None = None
 
     def entries(self) -> list[CheckedEntry | CheckFinding]:
+        """Return the selected entries of the database."""
         from autosched.regression.check import selected
         from measurements.store.store import Store
 
@@ -95,6 +96,7 @@ class SessionGuard:
             return selected(store, self.options)
 
     def finding(self, entry: CheckedEntry | CheckFinding) -> CheckFinding:
+        """Return the finding of one entry: from a static check, or from one timed check of all entries."""
         from autosched.regression.check import timed_report
         from autosched.regression.report import CheckFinding
         from autosched.regression.static import check_entry
@@ -111,6 +113,7 @@ class SessionGuard:
         return self._timed[entry.name]
 
     def close(self) -> None:
+        """Close the compilers."""
         if self._pool is not None:
             self._pool.close()
 
@@ -135,12 +138,14 @@ class ConfigGuard:
         self._started = False
 
     def finding(self, entry: ConfigEntry) -> CheckFinding:
+        """Verify one entry; the first call starts the verifier's processes."""
         if not self._started:
             self._verifier.__enter__()
             self._started = True
         return self._verifier.finding(entry)
 
     def close(self) -> None:
+        """End the verifier's processes."""
         if self._started:
             self._verifier.__exit__(None, None, None)
 
@@ -154,6 +159,7 @@ class Entries(pytest.Collector):
     """The entries of the database."""
 
     def collect(self) -> Iterator[EntryItem]:
+        """Yield one item per entry of the database."""
         for entry in self.config.stash[_GUARD].entries():
             yield EntryItem.of(self, entry)
 
@@ -189,14 +195,17 @@ class EntryItem(_CheckedItem):
 
     @classmethod
     def of(cls, parent: pytest.Collector, entry: CheckedEntry | CheckFinding) -> EntryItem:
+        """Return the item of an entry."""
         made: EntryItem = cls.from_parent(parent, name=entry.name)
         made.entry = entry
         return made
 
     def checked(self) -> CheckFinding:
+        """Check the entry of the database."""
         return self.config.stash[_GUARD].finding(self.entry)
 
     def reportinfo(self) -> tuple[Path | str, int | None, str]:
+        """Return the database as the location of the item."""
         return _shown(self.config.stash[_GUARD].database), None, self.name
 
 
@@ -207,14 +216,17 @@ class ConfigItem(_CheckedItem):
 
     @classmethod
     def of(cls, parent: pytest.Collector, entry: ConfigEntry) -> ConfigItem:
+        """Return the item of a configuration."""
         made: ConfigItem = cls.from_parent(parent, name=entry.name)
         made.entry = entry
         return made
 
     def checked(self) -> CheckFinding:
+        """Verify the configuration."""
         return self.config.stash[_CONFIGS].finding(self.entry)
 
     def reportinfo(self) -> tuple[Path | str, int | None, str]:
+        """Return the configuration file as the location of the item."""
         return self.entry.path, None, self.name
 
 
@@ -222,6 +234,7 @@ class ConfigEntries(pytest.Collector):
     """The entries of the files."""
 
     def collect(self) -> Iterator[ConfigItem]:
+        """Yield one item per configuration."""
         for entry in self.config.stash[_CONFIGS].entries:
             yield ConfigItem.of(self, entry)
 

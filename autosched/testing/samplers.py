@@ -112,27 +112,33 @@ class SamplerContract:
     """Subclass it, parametrized over ``make`` and ``space``."""
 
     def test_proposals_are_legal_and_never_repeated(self, make: Make, space: SearchSpace) -> None:
+        """Check that 40 proposals are legal and different."""
         asked = proposed(make, space)
         assert len(asked) == 40
         assert all(s in space for s in asked)
         assert len({s.key() for s in asked}) == 40
 
     def test_the_parameters_stand_in_the_order_of_the_space(self, make: Make, space: SearchSpace) -> None:
+        """Check the order of parameters in proposals."""
         for schedule in proposed(make, space):
             assert list(schedule) == [p.name for p in space.members[schedule.template].parameters]
 
     def test_nothing_is_asked_twice_without_being_told(self, make: Make, space: SearchSpace) -> None:
+        """Check that pending schedules are not proposed again."""
         made = make(space, 4)
         asked = [*made.ask(7), *made.ask(7), *made.ask(7)]
         assert len({s.key() for s in asked}) == 21
 
     def test_the_same_seed_proposes_the_same(self, make: Make, space: SearchSpace) -> None:
+        """Check that equal seeds and results give equal proposals."""
         assert run(make(space, 5), 8) == proposed(make, space)
 
     def test_another_seed_proposes_something_else(self, make: Make, space: SearchSpace) -> None:
+        """Check that the seed matters."""
         assert proposed(make, space)[:15] != run(make(space, 6), 3)
 
     def test_the_global_generator_is_neither_used_nor_moved(self, make: Make, space: SearchSpace) -> None:
+        """Check that NumPy's global random generator is not used."""
         expected = proposed(make, space)[:20]
         np.random.seed(1)
         assert run(make(space, 5), 4) == expected
@@ -141,6 +147,7 @@ class SamplerContract:
         assert np.random.random() == drawn
 
     def test_everything_is_proposed_once_and_then_nothing(self, make: Make, space: SearchSpace) -> None:
+        """Check that a space is exhausted without repetition."""
         made = make(space, 7)
         keys: list[str] = []
         while batch := made.ask(16):
@@ -153,6 +160,7 @@ class SamplerContract:
         assert made.ask(16) == []
 
     def test_a_restored_sampler_proposes_nothing_it_was_told(self, make: Make, space: SearchSpace) -> None:
+        """Check that a restored sampler does not repeat earlier trials."""
         told = proposed(make, space)[:30]
         restored = make(space, 5)
         for schedule in told:
@@ -162,6 +170,7 @@ class SamplerContract:
         assert not {s.key() for s in told} & {s.key() for s in more}
 
     def test_restored_twice_from_the_same_trials_it_proposes_the_same(self, make: Make, space: SearchSpace) -> None:
+        """Check that restoring is deterministic."""
         told = proposed(make, space)[:30]
         proposals = []
         for _ in range(2):
@@ -172,6 +181,7 @@ class SamplerContract:
         assert proposals[0] == proposals[1]
 
     def test_results_may_come_in_any_order_and_more_than_once(self, make: Make, space: SearchSpace) -> None:
+        """Check that results may be reported in any order, and repeatedly."""
         made = make(space, 9)
         batch = made.ask(12)
         for schedule in reversed(batch):
@@ -181,6 +191,7 @@ class SamplerContract:
         assert not {s.key() for s in made.ask(12)} & {s.key() for s in batch}
 
     def test_schedules_that_were_never_asked_may_be_told(self, make: Make, space: SearchSpace) -> None:
+        """Check that results of schedules that it did not propose are accepted."""
         made = make(space, 10)
         others = space.sample(30, 99)
         for schedule in others:
@@ -188,6 +199,7 @@ class SamplerContract:
         assert not {s.key() for s in run(made, 3)} & {s.key() for s in others}
 
     def test_only_failures_do_not_stop_it(self, make: Make, space: SearchSpace) -> None:
+        """Check that a search in which all trials fail covers the space."""
         made = make(space, 11)
         total = 0
         while batch := made.ask(20):
@@ -197,14 +209,17 @@ class SamplerContract:
         assert total == len(everything(space))
 
     def test_counts(self, make: Make, space: SearchSpace) -> None:
+        """Check the counts 0 and -1."""
         assert make(space, 1).ask(0) == []
         with pytest.raises(ValueError, match="cannot ask for -1"):
             make(space, 1).ask(-1)
 
     def test_it_has_a_name_for_the_trials(self, make: Make, space: SearchSpace) -> None:
+        """Check that the sampler's name is one line."""
         name = make(space, 1).name
         assert name and name == name.strip() and "\n" not in name
 
     def test_nothing_is_printed(self, make: Make, space: SearchSpace, capfd: pytest.CaptureFixture[str]) -> None:
+        """Check that nothing is written to stdout and stderr."""
         run(make(space, 2), 4)
         assert capfd.readouterr() == ("", "")

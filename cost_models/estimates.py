@@ -78,6 +78,7 @@ class Estimates:
 
     @property
     def known(self) -> Mapping[Schedule, float]:
+        """Estimates that were computed so far: log seconds by schedule."""
         return self._known
 
     def features(self, schedules: Sequence[Schedule]) -> Matrix:

@@ -132,6 +132,7 @@ class IncrementalPosterior:
 
     @property
     def places(self) -> npt.NDArray[np.float32]:
+        """Coordinates of the positions, float32 [d, n]."""
         return self._places
 
     def observe(self, columns: npt.NDArray[np.float32]) -> None:

@@ -32,6 +32,7 @@ class PortableStep:
 
     @property
     def texts(self) -> tuple[str, ...]:
+        """All expressions of the step."""
         return (*self.grid, *self.block, *self.cluster, self.dynamic_shared_bytes)
 
 

@@ -63,6 +63,7 @@ class CheckedCase:
 
     @property
     def line_of_text(self) -> str:
+        """Name, verdict, change and reason in one line."""
         change = f" {self.change}" if self.change else ""
         return f"{self.name}: {self.verdict}{change}" + (f": {self.reason}" if self.reason else "")
 

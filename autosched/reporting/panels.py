@@ -70,6 +70,7 @@ class Panel:
 
     @property
     def title_inches(self) -> float:
+        """Estimated width of title and subtitle in inches."""
         return max(len(self.title) * _TITLE_POINTS, len(self.subtitle) * _SUBTITLE_POINTS) * _GLYPH / 72
 
     @property

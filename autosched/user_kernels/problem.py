@@ -52,10 +52,12 @@ class KernelProblem(Problem):
 
     @property
     def described(self) -> str:
+        """Name of the kernel with its sizes."""
         return " ".join((self.operator, *(f"{name}={size}" for name, size in self.sizes.items())))
 
     @property
     def defined_at(self) -> tuple[str, int]:
+        """Location of the kernel in the user's file."""
         return self.file.defined_at
 
     def operands(self) -> tuple[Operand, ...]:
@@ -77,6 +79,7 @@ class KernelProblem(Problem):
 
     @property
     def is_reduced_unasked(self) -> bool:
+        """True if the kernel file does not define a reduced problem."""
         return not self.file.proxy
 
     def remedy_of_unset(self, name: str) -> str:
@@ -93,6 +96,7 @@ class KernelProblem(Problem):
 
     @property
     def flops(self) -> float:
+        """Value of the file's expression at these sizes; 0 without one."""
         return 0.0 if self.file.flops is None else float(self.file.flops.value(self.sizes))
 
     def metrics(self, config: Mapping[str, Value], seconds: float) -> Mapping[str, float]:
@@ -101,6 +105,7 @@ class KernelProblem(Problem):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
+        """Names of the file's metrics."""
         return tuple(metric.name for metric in self.file.metrics)
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
@@ -166,6 +171,7 @@ class KernelProblem(Problem):
 
     @property
     def checks_outputs(self) -> bool:
+        """True if the user's function checks outputs instead of computing them."""
         return self.file.reference.checks_outputs
 
     def check_outputs(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> str | None:
@@ -222,6 +228,7 @@ class KernelProblem(Problem):
         return self._allowed(self.reference(inputs) if asked else {})
 
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+        """Return the user's reference and tolerance; no tolerance if a function checks the outputs."""
         reference = self.reference(inputs)
         return reference, {} if self.checks_outputs else self._allowed(reference)
 
@@ -255,6 +262,7 @@ class KernelProblem(Problem):
         return next(a.dtype for a in self.file.under(usual).arrays if a.name == argument.name)
 
     def to_json(self) -> dict[str, Any]:
+        """Return the problem with the code it computes, and types chosen by the schedule."""
         types = {a.name: a.dtype.name for a in self.file.arrays if a.dtype_by is not None} if self.file.is_under else {}
         return {**super().to_json(), "computes": self.file.computes, **({"types": types} if types else {})}
 

@@ -58,6 +58,7 @@ class Best:
     front: tuple[Row, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
+        """Return the trial with the number of trials, stale facts, and gaps of its verification."""
         return {
             **formatting.trial_json(self.problem, self.trial),
             "trials": self.trials,

@@ -14,6 +14,7 @@ class TerminalStream(io.TextIOWrapper):
     lost: OSError | None = None
 
     def write(self, text: str) -> int:
+        """Write text; after an error, record that the reader is lost and continue."""
         try:
             return super().write(text)
         except OSError as error:
@@ -21,6 +22,7 @@ class TerminalStream(io.TextIOWrapper):
             return len(text)
 
     def flush(self) -> None:
+        """Flush; after an error, record that the reader is lost and continue."""
         try:
             super().flush()
         except OSError as error:

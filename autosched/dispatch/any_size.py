@@ -69,7 +69,9 @@ class KernelOfAnySize:
                 found[self._program.strides[operand.name]] = stride, operand.name
         missing = [name for name in self._program.dynamic if name not in found]
         if missing:
-            raise ValueError(f"no input says the size {missing[0]}: call kernel({self._program.name}, {missing[0]}=..)")
+            raise ValueError(
+                f"no input determines the size {missing[0]}: call kernel({self._program.name}, {missing[0]}=..)"
+            )
         return {name: size for name, (size, _) in found.items()}
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:

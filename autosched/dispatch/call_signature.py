@@ -138,7 +138,7 @@ def matmul_plan(
     batch = math.prod(lead) if lead_b else 1
     if lead and not lead_b:  # a shared b: the rows of all matrices of a form one matrix
         if not a.is_dense(a.shape):
-            raise ValueError("a must be dense and row-major where b is one matrix: copy it")
+            raise ValueError("a must be dense and row-major if b is one matrix: copy it")
         m, order_a = math.prod(lead) * m, "row"
     else:
         order_a = _order("a", a)
@@ -217,7 +217,7 @@ def _scale(a: ArraySpec | None, b: ArraySpec | None, sizes: tuple[list[int], int
     if a is None and b is None:
         return "none"
     if a is None or b is None:
-        raise ValueError("give both scale_a and scale_b, or neither: one of them is a single 1 where there is no other")
+        raise ValueError("give both scale_a and scale_b, or neither: replace a missing one by a single 1")
     for name, scale in (("scale_a", a), ("scale_b", b)):
         if scale.type != "float32":
             raise ValueError(f"{name} must hold float32, not {scale.type}: convert it")
@@ -389,7 +389,7 @@ def tile_problem(
     wanted = {o.name: o for o in found.operands() if o.role != "output"}
     for name, array in arrays.items():
         if name not in wanted:
-            raise ValueError(f"{problem.operator} takes no {name} here: it takes {', '.join(wanted)}")
+            raise ValueError(f"{problem.operator} does not accept {name} here: give {', '.join(wanted)}")
         if array.shape != wanted[name].shape or types[name] != wanted[name].dtype.name:
             raise ValueError(
                 f"{name} must have the shape {wanted[name].shape} and hold {wanted[name].dtype.name}, not "

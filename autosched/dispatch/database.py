@@ -174,7 +174,7 @@ class Database:
             raise RuntimeUnavailable(str(error)) from error
         except Exception as error:  # any error of cupy without a driver or GPU
             why = missing_driver() or f"{type(error).__name__}: {first_line(error)}"
-            raise RuntimeUnavailable(f"kernels need a GPU, and none can be used: {why}") from error
+            raise RuntimeUnavailable(f"kernels need a GPU, but none is usable: {why}") from error
         cache = ResolvedCache(self._path, dependent=dependent)
         resolved = cache.load(problem, gpu)
         if resolved is None or (exact and not resolved.provenance.own):

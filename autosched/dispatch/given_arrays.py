@@ -78,15 +78,15 @@ def arguments(inputs: Sequence[Operand], arrays: Sequence[Any], named: Mapping[s
     """Return the arguments of a call by input name. Raises TypeError as Python does for a function's arguments."""
     names = [o.name for o in inputs]
     if len(arrays) > len(names):
-        raise TypeError(f"the kernel takes {', '.join(names)}, and {len(arrays)} arrays were given")
+        raise TypeError(f"{len(arrays)} arrays are too many: give {', '.join(names)}")
     given = dict(zip(names, arrays, strict=False))
     for name, array in named.items():
         if name not in names or name in given:
-            raise TypeError(f"the kernel takes {', '.join(names)}, each once: {name} is one too many")
+            raise TypeError(f"unexpected or repeated argument {name}: give each of {', '.join(names)} once")
         given[name] = array
     missing = [name for name in names if name not in given]
     if missing:
-        raise TypeError(f"the kernel takes {', '.join(names)}: {', '.join(missing)} is missing")
+        raise TypeError(f"missing arguments {', '.join(missing)}: give {', '.join(names)}")
     return given
 
 

@@ -123,7 +123,7 @@ class LoadedKernel(ABC):
             ValueError: The kernel has no packed inputs, or ``w`` has another shape.
         """
         if self.packing is None:
-            raise ValueError("this kernel takes all arrays as they are: pack none")
+            raise ValueError("this kernel reads unpacked arrays: call it without pack")
         return packed_array(self.packing, w)
 
     def launch_at(self, starts: Sequence[Any], torch: Any) -> None:

@@ -57,7 +57,7 @@ class TransferredTimes:
         known = {key: statistics.median_low(values) for key, values in times.items()}
         slowest = max((s for s in known.values() if s < math.inf), default=None)
         if slowest is None:
-            raise ValueError("nothing in the other recording has a time")
+            raise ValueError("the other recording has no times: give one with completed trials")
         self._known = {key: math.log(min(seconds, _FAILED * slowest)) for key, seconds in known.items()}
         self._model: BoostedModel | None = None
         self._learned: dict[tuple[Value, ...], float] = {}

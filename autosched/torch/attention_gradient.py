@@ -28,7 +28,7 @@ def why_no_gradient(tensors: Mapping[str, Any]) -> str | None:
     sizes = tensors["q"].shape[-1], tensors["v"].shape[-1]
     if sizes[0] != sizes[1] or sizes[0] > MOST_HEAD or sizes[0] % 16:
         return (
-            f"attention has gradients for q and v of one head size, a multiple of 16 up to {MOST_HEAD}, not for "
+            f"attention has gradients only for q and v of one head size, a multiple of 16 up to {MOST_HEAD}, not "
             f"{sizes[0]} and {sizes[1]}"
         )
     return None

@@ -50,9 +50,6 @@ def emulated(database: Source, device: str = "h200", *, time_limit: float = 60.0
         database: Database of tuned schedules.
         device: Name of the GPU.
         time_limit: CPU seconds that each launch may take.
-
-    Yields:
-        None.
     """
     opened = database if isinstance(database, Database) else Database(database)
     mine = _Emulated(opened, device, time_limit)

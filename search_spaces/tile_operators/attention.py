@@ -104,9 +104,9 @@ class Attention(TileProblem):
             if size % unit or not LEAST_HEAD <= size <= MOST_HEAD:
                 raise ValueError(f"{name} must be a multiple of {unit} from {LEAST_HEAD} to {MOST_HEAD}, not {size}")
         if self.packed and self.keys != self.queries:
-            raise ValueError(f"keys must be as many as queries where sequences are packed, not {self.keys}")
+            raise ValueError(f"keys must equal queries if sequences are packed, not {self.keys}")
         if self.window and not self.causal:
-            raise ValueError("a window is of causal attention: set causal, too")
+            raise ValueError("window needs causal attention: also set causal")
         if not self.soft_cap >= 0.0:
             raise ValueError(f"soft_cap must be at least 0, not {self.soft_cap}")
 

@@ -81,9 +81,9 @@ class AttentionBackward(TilePipeline):
                 f"head_size must be a multiple of {HEAD_STEP} from {LEAST_HEAD} to {MOST_HEAD}, not {self.head_size}"
             )
         if self.packed and self.keys != self.queries:
-            raise ValueError(f"keys must be as many as queries where sequences are packed, not {self.keys}")
+            raise ValueError(f"keys must equal queries if sequences are packed, not {self.keys}")
         if self.window and not self.causal:
-            raise ValueError("a window is of causal attention: set causal, too")
+            raise ValueError("window needs causal attention: also set causal")
         if not self.soft_cap >= 0.0:
             raise ValueError(f"soft_cap must be at least 0, not {self.soft_cap}")
 

@@ -126,7 +126,7 @@ class DecodeAttention(TileProblem):
         page, kv_heads = (k[1], k[2]) if options.get("order", "positions") == "positions" else (k[2], k[1])
         cache = "e4m3" if types["k"] == "e4m3" else ""
         if bool(cache) != ("k_scale" in shapes and "v_scale" in shapes):
-            raise ValueError("a cache of e4m3 needs k_scale and v_scale, and no other cache has them")
+            raise ValueError("give k_scale and v_scale for a cache of e4m3, and only for such a cache")
         return cls(
             batch=q[0], queries=q[1], heads=q[2], head_size=q[3], kv_heads=kv_heads, page=page, pages=k[0],
             entries=table[1], dtype=types["q"], cache=cache, **options,

@@ -71,11 +71,11 @@ class GroupedMatmul(TileProblem):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be {' or '.join(known)}, not {getattr(self, name)!r}")
         if self.tokens and self.rows == "masked":
-            raise ValueError("tokens are chosen for contiguous rows: leave out tokens, or rows")
+            raise ValueError("tokens need contiguous rows: leave out tokens or rows")
         if self.scaled and self.w_order != "col":
-            raise ValueError("w_order must be col of e4m3: store matrices as (n, k)")
+            raise ValueError("w_order must be col for e4m3: store matrices as (n, k)")
         if self.scaled and self.activation == "silu_up" and self.n % BLOCK:
-            raise ValueError(f"n must be a multiple of {BLOCK} of e4m3 with silu_up, not {self.n}")
+            raise ValueError(f"n must be a multiple of {BLOCK} for e4m3 with silu_up, not {self.n}")
         if self.groups * self.k * self.width >= 2**40 or self.groups * self.m * max(self.n, self.k) >= 2**40:
             raise ValueError("the arrays are too large: keep each under 2^40 elements")
 

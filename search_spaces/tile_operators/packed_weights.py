@@ -136,4 +136,6 @@ def _zeros(zeros: Array) -> Array:
 
 def _check(kind: str, scales: Array, columns: int, fits: bool) -> None:
     if not fits or scales.shape[1] != columns:
-        raise ValueError(f"these are no weights of a {kind} layer of 4 bits: qweight, qzeros and scales do not fit")
+        raise ValueError(
+            f"qweight, qzeros and scales have inconsistent shapes: give those of one {kind} layer of 4 bits"
+        )

@@ -79,7 +79,7 @@ class QkNormRopeAppend(TileProblem):
             if value not in known:
                 raise ValueError(f"{name} must be {' or '.join(filter(None, known))}, not {value!r}")
         if bool(self.sequences) != bool(self.entries):
-            raise ValueError("a block table has sequences and entries: give both, or neither for slots")
+            raise ValueError("give both sequences and entries for a block table, or neither for slots")
         if not self.pages:
             needed = self.sequences * self.entries or -(-self.tokens // self.page) + 1
             object.__setattr__(self, "pages", needed)
@@ -136,7 +136,7 @@ class QkNormRopeAppend(TileProblem):
             raise ValueError("give q_weight and k_weight, or neither for rotary positions alone")
         cache = "e4m3" if types["k"] == "e4m3" else ""
         if any(scales) != all(scales) or any(scales) != bool(cache):
-            raise ValueError("a cache of e4m3 needs k_scale and v_scale, and no other cache has them")
+            raise ValueError("give k_scale and v_scale for a cache of e4m3, and only for such a cache")
         if any(paged) and len(shapes["block_table"]) != 2:
             raise ValueError(f"block_table must be (sequences, entries), not {shapes['block_table']}")
         page, kv_heads = (k[1], k[2]) if options.get("order", "positions") == "positions" else (k[2], k[1])

@@ -79,11 +79,11 @@ class QuantizedMatmul(TileProblem):
         if self.group not in GROUPS:
             raise ValueError(f"group must be {', '.join(map(str, GROUPS))}, not {self.group!r}")
         if (self.group == FP4_GROUP) != (self.weights == "nvf4"):
-            raise ValueError(f"group must be {FP4_GROUP} of nvf4, and of nothing else, not {self.group}")
+            raise ValueError(f"group must be {FP4_GROUP} for nvf4, and only for nvf4, not {self.group}")
         if 0 < self.group < SPAN and not self.in_words:
-            raise ValueError(f"group must be 0, 64 or 128 of {self.weights}, not {self.group}")
+            raise ValueError(f"group must be 0, 64 or 128 for {self.weights}, not {self.group}")
         if self.zero_points not in (0, 1) or (self.zero_points and self.weights != "int4"):
-            raise ValueError(f"zero_points must be 0, or 1 of int4, not {self.zero_points!r} of {self.weights}")
+            raise ValueError(f"zero_points must be 0, or 1 for int4, not {self.zero_points!r} for {self.weights}")
         if self.layout not in LAYOUTS:
             raise ValueError(f"layout must be {' or '.join(LAYOUTS)}, not {self.layout!r}")
         if self.k % SPAN or (self.group and self.k % self.group):

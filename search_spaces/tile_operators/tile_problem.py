@@ -110,7 +110,7 @@ class TileOperator(Problem):
 
     def pack(self, weights: Array) -> Array:
         """Return weights in the layout that kernels of this problem read. Raises ValueError if they pack none."""
-        raise ValueError(f"kernels of {self.operator} take arrays as they are: pack none")
+        raise ValueError(f"kernels of {self.operator} read unpacked arrays: call them without pack")
 
     @abstractmethod
     def programs(self) -> Mapping[str, ProgramProblem]:

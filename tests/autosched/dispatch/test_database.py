@@ -172,7 +172,7 @@ class TestKernel:
 
         monkeypatch.setattr(cupy.cuda, "Device", refuse)
         monkeypatch.setattr(ctypes, "CDLL", lambda name: name)
-        with pytest.raises(RuntimeUnavailable, match=r"kernels need a GPU, and none can be used: .*no CUDA-capable"):
+        with pytest.raises(RuntimeUnavailable, match=r"kernels need a GPU.*no CUDA-capable"):
             written(tmp_path, make_trial(1e-6)).kernel(PROBLEM)
 
     def test_without_a_driver(self, tmp_path: Path, cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +206,7 @@ class TestKernel:
         assert np.array_equal(kernel.pack(w), problem.pack(w))
         with pytest.raises(ValueError, match="w must be"):
             kernel.pack(w[:3])
-        with pytest.raises(ValueError, match="pack none"):
+        with pytest.raises(ValueError, match="unpacked"):
             written(tmp_path, small(SMALL)).kernel(SMALL).pack(w)
 
     def test_a_kernel_for_dependent_launches(

@@ -245,7 +245,7 @@ class TestBound:
         a, b, _ = arrays(cupy)
         with pytest.raises(ValueError, match="b must hold f32"):
             loaded(cupy, cubin).bind(a, cupy.zeros(b.shape, "f8"))
-        with pytest.raises(TypeError, match="4 arrays were given"):
+        with pytest.raises(TypeError, match="4 arrays"):
             loaded(cupy, cubin).bind(a, a, a, a)
 
 
@@ -325,10 +325,10 @@ class TestArguments:
     @pytest.mark.parametrize(
         ("given", "named", "message"),
         [
-            ((1, 2), {}, "bias is missing"),
-            ((1, 2, 3, 4), {}, "4 arrays were given"),
-            ((1, 2, 3), {"a": 1}, "a is one too many"),
-            ((1, 2), {"c": 1}, "c is one too many"),
+            ((1, 2), {}, "missing arguments bias"),
+            ((1, 2, 3, 4), {}, "4 arrays"),
+            ((1, 2, 3), {"a": 1}, "argument a"),
+            ((1, 2), {"c": 1}, "argument c"),
         ],
     )
     def test_wrong_arguments(self, given: tuple[int, ...], named: dict[str, int], message: str) -> None:

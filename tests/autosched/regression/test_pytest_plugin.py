@@ -156,5 +156,5 @@ def test_calls_that_do_not_fit_are_refused(schedules: list[Schedule]) -> None:
     kernel = EmulatedKernel(template("matmul").kernel(PROBLEM, schedules[0], device("h200")))
     a = np.zeros((64, 64), np.float16)
     for arrays, named in (((a,), {}), ((a, a, a), {}), ((a,), {"a": a}), ((a,), {"x": a})):
-        with pytest.raises(TypeError, match="the kernel takes a, b"):
+        with pytest.raises(TypeError, match="a, b"):
             kernel(*arrays, **named)

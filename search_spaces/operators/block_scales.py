@@ -1,6 +1,6 @@
 """Layout of the scales of a block-scaled factor: in rows, or in the tiles of sm_100's tensor cores.
 
-A factor has ``lines`` (rows of a, columns of b), and each line a scale for every block along k.
+A factor has ``lines`` (rows of a, columns of b), and each line has one scale per block along k.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 SCALE_ORDERS = ("row", "tiled")
-TILE_LINES, TILE_BLOCKS = 128, 4  # of a tile of 512 bytes (cuBLAS documentation, "1D block scaling factors layout")
-_LANES = 32  # lines of a tile that lie 16 bytes apart; those 32 lines further on are 4 bytes behind
+TILE_LINES, TILE_BLOCKS = 128, 4  # size of a tile of 512 bytes (cuBLAS, "1D block scaling factors layout")
+_LANES = 32  # consecutive lines are 16 bytes apart; lines 32 apart are 4 bytes apart
 
 Indices = npt.NDArray[np.int64]
 
@@ -41,8 +41,8 @@ def scale_places(order: str, lines: Indices, blocks: Indices, of_lines: int, of_
 
     Args:
         order: "row" or "tiled".
-        lines: Numbers of lines.
-        blocks: Numbers of blocks.
+        lines: Indices of lines.
+        blocks: Indices of blocks.
         of_lines: Number of lines of the matrix.
         of_blocks: Number of blocks of each line.
 
@@ -75,7 +75,13 @@ def in_lines(order: str, stored: npt.NDArray[Any], lines: int, blocks: int) -> n
 
 
 def in_order(order: str, scales: npt.NDArray[Any], filling: int) -> npt.NDArray[Any]:
-    """Scales (batch, lines, blocks) as they are stored; what fills tiles up is ``filling``."""
+    """Return scales (batch, lines, blocks) as they are stored.
+
+    Args:
+        order: "row" or "tiled".
+        scales: [batch, lines, blocks].
+        filling: Value of the padding of tiles.
+    """
     batch, lines, blocks = scales.shape
     stored = np.full(scales_shape(order, batch, lines, blocks), filling, dtype=scales.dtype)
     at = scale_places(order, np.arange(lines), np.arange(blocks), lines, blocks)

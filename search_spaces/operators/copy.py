@@ -1,4 +1,4 @@
-"""``out = x``: the yardstick for memory bandwidth, and the conversion between layouts that agree on every address."""
+"""``out = x``: the reference for memory bandwidth, and a conversion between layouts with equal addresses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from search_spaces.operators.transpose import ArrayMove
 
 @dataclass(frozen=True)
 class Copy(ArrayMove):
-    """``out = x``, ``batch`` dense matrices of ``rows`` x ``columns`` elements, which is one run of bytes."""
+    """``out = x``: ``batch`` dense matrices of ``rows`` x ``columns`` elements, which are contiguous in memory."""
 
     operator: ClassVar[str] = "copy"
     summary: ClassVar[str] = "out = x, batched, elements of 1 to 16 bytes"

@@ -1,6 +1,6 @@
-"""Distance of a recorded problem and device from the requested ones. There is none unless they are interchangeable.
+"""Distance of a recorded problem and device from the requested ones; infinite unless they are interchangeable.
 
-Two problems are interchangeable if they have the same operator and differ in integer sizes only: types, storage orders,
+Two problems are interchangeable if they have the same operator and differ only in integer sizes: types, storage orders,
 epilogues, kinds and all other texts must be equal. Their distance is the sum over the sizes of |log2(requested /
 recorded)|: 1 per doubling. One kernel serves every value of a dynamic size, so a dynamic size adds no distance: its
 doublings only rank trials, after its divisor (16, 8, or none). Devices are interchangeable within a family, which is

@@ -1,8 +1,8 @@
-"""Inputs that provoke: what a kernel must answer besides random numbers, and why.
+"""Edge-case inputs that expose errors, each with its reason.
 
-Random inputs are near zero, finite, of both signs and all different: a wrong identity of a maximum, a NaN that is lost
-or a variance that cancels changes nothing for them. Each case here is one kind of *line*: the elements that one
-reduction sees, such as a row of a softmax or of the left matrix of a product. Operators name those they must answer.
+Random inputs are near zero, finite, of both signs and all different. They do not expose a wrong identity of a maximum,
+a lost NaN, or a variance that cancels. Each case here is one kind of *line*: the elements of one reduction, such as a
+row of a softmax or of the left matrix of a product. Operators list the cases that they must support.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from search_spaces.hardware.dtypes import SMALLEST, DType
 
 Lines = Callable[["np.random.Generator", int, int, DType], FloatArray]  # a text: importing numpy.random takes long
 
-ALL_LARGEST = "all largest"  # both factors of a product: its sums are as large as they can be
+ALL_LARGEST = "all largest"  # both factors of a product, so that its sums are as large as possible
 PATTERNS = "every bit pattern"  # of 8-bit types
-EXACT = 2.0**24  # integers up to here are f32 numbers, so that sums of them that stay below are exact in any order
+EXACT = 2.0**24  # f32 represents all integers up to here, so sums of integers below it are exact in any order
 _EDGES = (
     0,
     1,
@@ -54,11 +54,11 @@ _HUGE = {
 
 
 class InputCase(NamedTuple):
-    """Inputs that provoke a certain kind of error.
+    """Inputs that expose a certain kind of error.
 
     ``lines(rng, count, length, dtype)`` returns that many lines of real values, which ``dtype`` represents exactly or
-    rounds. ``reason`` says what they provoke. With ``everywhere`` all lines of a set are of this case, because a line
-    has its effect through its neighbours.
+    rounds. ``reason`` describes the error. With ``everywhere`` all lines of a set are of this case, because a line
+    affects its neighbours.
     """
 
     name: str
@@ -67,19 +67,19 @@ class InputCase(NamedTuple):
     everywhere: bool = False
 
 
-RANDOM = "random"  # name of the case of inputs that are drawn at random
+RANDOM = "random"  # name of the case of random inputs
 
 
 @dataclass(frozen=True, eq=False)
 class StressInputs:
-    """Stored inputs of a problem in which the lines of several cases stand side by side."""
+    """Stored inputs of a problem that combine lines of several cases."""
 
     cases: tuple[str, ...]
     inputs: Mapping[str, npt.NDArray[np.generic]]
 
 
 def places(rng: np.random.Generator, count: int, length: int) -> npt.NDArray[np.int64]:
-    """``count`` places along a line: its ends, and both sides of the edges of vectors, lanes, warps and tiles."""
+    """Return ``count`` positions along a line: its ends, and both sides of edges of vectors, lanes, warps and tiles."""
     near = [p for edge in _EDGES for p in (edge, length - 1 - edge) if 0 <= p < length]
     chosen = np.array(list(dict.fromkeys(near)), dtype=np.int64)
     return np.resize(rng.permutation(chosen), count)
@@ -115,9 +115,9 @@ def mixed(
 
 
 def whole_lines(lines: FloatArray) -> npt.NDArray[np.bool_]:
-    """Return which lines (along the last axis) only hold integers.
+    """Return which lines (along the last axis) contain only integers.
 
-    With products and sums up to EXACT, their reductions are exact in any order.
+    If products and sums are at most EXACT, reductions of these lines are exact in any order.
     """
     with np.errstate(invalid="ignore"):
         whole: npt.NDArray[np.bool_] = (np.isfinite(lines) & (lines == np.rint(lines))).all(-1)
@@ -250,7 +250,7 @@ APART = InputCase(
 
 
 def around_eps(eps: float) -> InputCase:
-    """Lines whose mean square is about ``eps``."""
+    """Return lines whose mean square is about ``eps``."""
     return InputCase(
         "around eps",
         "eps is half of the sum: left out, or added elsewhere, it shows",

@@ -1,4 +1,4 @@
-"""``C = epilogue(A @ B)``, batched: what is computed, and how accurate a kernel has to be."""
+"""``C = epilogue(A @ B)``, batched: its definition, and the accuracy that a kernel must have."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ REDUCTIONS = ("none", "row_sum", "row_max", "column_sum", "column_max")
 # 2412.19437, section 3.3.2), which is also what Ada has (SageAttention2, arXiv 2411.10958, section 3.2: FP22).
 FP8_SUM_BITS = 14
 FP8_PRODUCTS = 32  # along k, of one instruction
-MOST_I8_K = 2**17  # products of -128 that 32 bits hold
-ACCUMULATORS = {"f16": ("f32", "f16"), "i8": ("i32",)}  # by the type of a; all other types have f32 alone
+MOST_I8_K = 2**17  # number of products of -128 whose sum fits into 32 bits
+ACCUMULATORS = {"f16": ("f32", "f16"), "i8": ("i32",)}  # by the type of a; all other types only have f32
 F16_SUM_BITS = F16.mantissa_bits + 1
-F16_INFINITY = 65520.0  # from here on a sum rounds to infinity
+F16_INFINITY = 65520.0  # smallest number that f16 rounds to infinity
 _PART_ELEMENTS = 2**20  # limit of an operand of one part of the reduction
 F16_PRODUCTS = 8  # along k, that tensor cores of sm_80 add up at a time (Fasi et al., PeerJ CS 7:e330); later ones more
 
@@ -161,7 +161,7 @@ class Matmul(Problem):
             raise ValueError(f"precision ieee concerns f32 inputs only; leave it out for {self.a}")
 
     def _check_blocks(self) -> None:
-        """Scales of blocks, or none."""
+        """Raise ValueError for an unsupported combination of block scales."""
         blocks = self.blocks
         if blocks is None:
             if self.scale_order:
@@ -185,7 +185,7 @@ class Matmul(Problem):
                 raise ValueError(f"{name} {getattr(self, name)} needs a float out, such as f32, not i32")
 
     def to_json(self) -> dict[str, Any]:
-        """Without ``scale`` and ``scale_order`` where there are none: databases know such problems from before."""
+        """Return the fields. Unused ``scale`` and ``scale_order`` are omitted: existing databases lack them."""
         fields = super().to_json()
         if self.scale == "none":
             del fields["scale"]
@@ -195,17 +195,17 @@ class Matmul(Problem):
 
     @property
     def blocks(self) -> BlockFormat | None:
-        """The format of factors whose blocks along k have scales, None for other types."""
+        """Block format of factors with block scales along k; None for other types."""
         return BLOCK_FORMATS.get(self.a)
 
     @property
     def depth(self) -> int:
-        """Stored elements along k, of which each holds one number, or several."""
+        """Number of stored elements along k, each of which contains one or more numbers."""
         return self.k // self.input_dtype.values
 
     @property
     def scale_blocks(self) -> int:
-        """Blocks along k that have a scale each; 0 without such scales."""
+        """Number of blocks along k with a scale each; 0 without block scales."""
         return self.k // self.blocks.block if self.blocks else 0
 
     @property
@@ -215,13 +215,13 @@ class Matmul(Problem):
 
     @property
     def activation(self) -> str:
-        """Return the activation: "none", "relu", "gelu" or "silu"."""
+        """Activation: "none", "relu", "gelu" or "silu"."""
         last = self.epilogue.rpartition("+")[2]
         return last if last in ACTIVATIONS else "none"
 
     @property
     def reduced_axis(self) -> int | None:
-        """The axis of out that the reduction removes: -1 for that of each row, -2 of each column, None without one."""
+        """Axis of out that the reduction removes: -1 for rows, -2 for columns, None without a reduction."""
         return {"row": -1, "column": -2}.get(self.reduction.partition("_")[0])
 
     @property
@@ -231,12 +231,12 @@ class Matmul(Problem):
 
     @property
     def signed_zeros(self) -> bool:
-        """Sums begin at zero, and so is none of them -0; scales may be negative."""
+        """True unless scales may be negative: sums begin at +0, so none of them is -0."""
         return self.scale == "none"
 
     @property
     def sums_of_register(self) -> int:
-        """Accumulators that share a register of 32 bits."""
+        """Number of accumulators in a 32-bit register."""
         return 2 if self.acc == "f16" else 1
 
     @property
@@ -297,7 +297,7 @@ class Matmul(Problem):
         return (Operand("reduced", "output", F32, (self.batch, self.m if self.reduced_axis == -1 else self.n)),)
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """Return standard normal inputs; of i8 all its numbers, each as likely, and scales from 1/2 to 2."""
+        """Return standard normal inputs; uniformly distributed integers for i8, and scales from 1/2 to 2."""
         found, rng = super().random_inputs(seed), np.random.default_rng((seed, 8))
         if self.a == "i8":
             for operand in self.operands()[:2]:
@@ -365,7 +365,7 @@ class Matmul(Problem):
             yield self._scale_patterns(rng)
 
     def _scale_patterns(self, rng: np.random.Generator) -> cases.StressInputs:
-        """Scales far apart, one behind another along k, and NaN in one block of every second line; ones and twos."""
+        """Return scales of very different sizes along k, NaN in one block of every second line, factors of 1 and 2."""
         assert self.blocks is not None
         dtype, shapes = self.input_dtype, {o.name: o.shape for o in self.operands()[:2]}
 
@@ -385,7 +385,7 @@ class Matmul(Problem):
     def _stress(
         self, names: tuple[str, ...], factors: Mapping[str, Array], rng: np.random.Generator
     ) -> cases.StressInputs:
-        """``factors`` with a bias of integers and scales of powers of two."""
+        """Return ``factors`` with a bias of integers and scales of powers of two."""
         stored = dict(factors)
         if self.has_bias:
             stored["bias"] = self.out_dtype.store(rng.integers(-9, 10, self.n).astype(np.float64))
@@ -422,7 +422,7 @@ class Matmul(Problem):
         }
 
     def _smaller(self) -> float:
-        """Return what stress inputs are multiplied by so that sums of up to 3 times 8 stay below 2^15 in f16."""
+        """Return the factor of stress inputs that keeps sums of products up to 3 times 8 below 2^15 in f16."""
         return 1.0 if self.acc != "f16" else 2.0 ** min(0, int(np.floor(15 - np.log2(24 * self.k))))
 
     def parts(self, places: Indices) -> Iterator[ProblemPart]:
@@ -483,9 +483,9 @@ class Matmul(Problem):
         return ProblemPart(problem, inputs, {"out": grid(out, (here, self.n), (columns, 1))[None]})
 
     def _values(self, inputs: Mapping[str, Array]) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Return a, b, the bias, and what scales each element of their product (which broadcasts).
+        """Return a, b, the bias, and the scale of each element of their product (which broadcasts).
 
-        Scales of blocks are in a and b already.
+        Block scales are already applied to a and b.
         """
         a, b = self.input_dtype.load(inputs["a"]), self.input_dtype.load(inputs["b"])
         if self.blocks is not None:
@@ -513,7 +513,7 @@ class Matmul(Problem):
         return a, b, bias, scale
 
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-        """Return ``reference`` and ``tolerance``, of one product."""
+        """Return ``reference`` and ``tolerance``, computed from the same product."""
         a, b, bias, scale = self._values(inputs)
         with np.errstate(invalid="ignore"):
             product = a @ b
@@ -533,7 +533,7 @@ class Matmul(Problem):
         return {"out": result, "reduced": reduce(result, axis=self.reduced_axis)}
 
     def _held(self, sums: FloatArray) -> FloatArray:
-        """Return sums as accumulators hold them, but for their rounding: in f16 large ones are infinite."""
+        """Return sums as accumulators represent them, except for rounding: in f16 large sums are infinite."""
         if self.acc != "f16":
             return sums
         held: FloatArray = np.where(np.abs(sums) >= F16_INFINITY, np.copysign(np.inf, sums), sums)
@@ -643,7 +643,7 @@ class Matmul(Problem):
 
 
 def _erf(x: FloatArray) -> FloatArray:
-    """Return the error function of each element, of an array of cupy too, which no function of SciPy takes."""
+    """Return the error function of each element; unlike SciPy's, it also supports cupy arrays."""
     special = import_module("scipy.special" if isinstance(x, np.ndarray | np.generic) else "cupyx.scipy.special")
     values: FloatArray = special.erf(x)
     return values

@@ -1,4 +1,4 @@
-"""``out[m, n] = sum_k x[m, k] * w[n, k]`` for small m: what is computed, and how accurate a kernel has to be."""
+"""``out[m, n] = sum_k x[m, k] * w[n, k]`` for small m: its definition, and the accuracy that a kernel must have."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Matvec(Problem):
     """``out = x @ w.T`` with x of m x k, w of n x k, out of m x n, all row-major; m is at most 16.
 
     ``x`` is the type of x and of w, ``out`` that of out; sums are f32 (IREE issue 22153, "a typical matvec").
-    ``dtype`` is another name of ``x`` for those who make a problem.
-    Raises ValueError for sizes below 1, more than 16 rows, and unknown types.
+    ``dtype`` is another name of ``x`` in the constructor. Raises ValueError for sizes below 1, more than 16 rows, and
+    unknown types.
     """
 
     operator: ClassVar[str] = "matvec"
@@ -59,7 +59,7 @@ class Matvec(Problem):
 
     @property
     def signed_zeros(self) -> bool:
-        """Sums begin at zero, and so is none of them -0."""
+        """True: sums begin at +0, so none of them is -0."""
         return True
 
     @property
@@ -78,7 +78,7 @@ class Matvec(Problem):
         return 2.0 * self.m * self.n * self.k
 
     def operands(self) -> tuple[Operand, ...]:
-        """x, w, out."""
+        """Return x, w and out."""
         return (
             Operand("x", "input", self.input_dtype, (self.m, self.k)),
             Operand("w", "input", self.input_dtype, (self.n, self.k)),
@@ -86,7 +86,7 @@ class Matvec(Problem):
         )
 
     def input_cases(self) -> tuple[cases.InputCase, ...]:
-        """Return what lines of w hold. x is positive integers, so that a line's values show in every row of out."""
+        """Return the cases of lines of w. x has positive integers, so that each line affects all rows of out."""
         lines = (cases.INTEGERS, cases.NAN, cases.MINUS_INFINITY, cases.INFINITY, cases.ZERO, cases.HUGE)
         return (*lines, cases.SUBNORMAL)
 
@@ -101,7 +101,7 @@ class Matvec(Problem):
             yield cases.StressInputs(names, stored)
 
     def parts(self, places: Indices) -> Iterator[ProblemPart]:
-        """Rectangles of out."""
+        """Yield rectangles of out."""
         depth = np.arange(self.k)
         for rows, columns in rectangles(places, self.n):
             inputs = {"x": grid(0, (rows, self.k), (depth, 1)), "w": grid(0, (columns, self.k), (depth, 1))}
@@ -118,7 +118,7 @@ class Matvec(Problem):
             return {"out": x @ w.T}
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """Rounding-error bound per element of out.
+        """Return the rounding-error bound per element of out.
 
         Products of two 16-bit floats are exact in f32. With s = sqrt(sum_k x^2 w^2), the size of the sum's random
         walk, no partial sum of random inputs exceeds P = 6 s + 2 |x @ w|, so each addition rounds by at most 2^-24 P;

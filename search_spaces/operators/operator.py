@@ -1,4 +1,4 @@
-"""An operator: what is computed, its name, and how its problems are described by options and by JSON."""
+"""An operator: its name, its computation, and the descriptions of its problems by options and by JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Places of elements in memory: those of a grid of indices, and the rectangles that some places of a matrix make up."""
+"""Positions of elements in memory: those of a grid of indices, and the rectangles that positions of a matrix form."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Indices = npt.NDArray[np.int64]
 
 
 def grid(base: Indices | int, *axes: tuple[Indices, int]) -> Indices:
-    """Return ``base`` plus index * stride of every combination of the ``axes``, the last fastest."""
+    """Return ``base`` plus index * stride for every combination of the ``axes``, the last one fastest."""
     places = np.asarray(base, dtype=np.int64)
     for index, stride in axes:
         places = places[..., None] + index.astype(np.int64) * stride
@@ -19,13 +19,13 @@ def grid(base: Indices | int, *axes: tuple[Indices, int]) -> Indices:
 
 
 def rectangles(places: Indices, columns: int) -> Iterator[tuple[Indices, Indices]]:
-    """Return rows and columns of a matrix whose products are ``places``.
+    """Yield the rows and columns of the rectangles that ``places`` form.
 
-    Rows with the same columns belong together.
+    Rows with the same columns belong to one rectangle.
 
     Args:
         places: Ascending flat indices of elements.
-        columns: Columns of the matrix.
+        columns: Number of columns of the matrix.
     """
     rows, starts = np.unique(places // columns, return_index=True)
     groups: dict[bytes, list[int]] = {}

@@ -44,7 +44,7 @@ def standard_normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: DTy
 
 
 def whole_number(name: str, value: Any, least: int) -> int:
-    """``value`` as an int, from any integer type. Raises ValueError for anything else, and below ``least``."""
+    """Return ``value`` as an int, from any integer type. Raises ValueError for other types and below ``least``."""
     try:
         number = least - 1 if isinstance(value, bool | np.bool) else operator.index(value)
     except TypeError:
@@ -71,14 +71,14 @@ def option(help: str, default: Any = dataclasses.MISSING, *, flag: str = "", cho
 
 
 class EarlierReference(ValueError):
-    """The JSON of a problem that a user's file described otherwise when it was written: the file has been edited."""
+    """The JSON describes a problem of a user's file that has been edited since."""
 
 
 DIVISORS = (16, 8, 1)  # divisors of dynamic sizes; multiples of the first two allow wider accesses
 
 
 def divisor_of(size: int) -> int:
-    """Return the first of DIVISORS that divides a dynamic size, by which kernels differ."""
+    """Return the first of DIVISORS that divides a dynamic size; it selects the kernel."""
     return next(n for n in DIVISORS if size % n == 0)
 
 
@@ -102,7 +102,7 @@ class Problem(ABC):
 
     @abstractmethod
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """Largest absolute error allowed for each element of each output (a rounding-error bound)."""
+        """Return the largest absolute error allowed for each element of each output (a rounding-error bound)."""
 
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
         """Return ``reference`` and ``tolerance``. If the second follows from the first, the first is computed once."""
@@ -110,21 +110,25 @@ class Problem(ABC):
 
     @property
     def described(self) -> str:
-        """A name for people, where a file of the user's says what the JSON alone does not; "" elsewhere."""
+        """Readable name, if a user's file gives more information than the JSON; else ""."""
         return ""
 
     @property
     def defined_at(self) -> tuple[str, int]:
-        """File and line of the user's kernel, line 0 where it is unknown; ("", 0) for an operator without a file."""
+        """File and line of the user's kernel, line 0 if unknown; ("", 0) for an operator without a file."""
         return "", 0
 
     @property
     def checks_outputs(self) -> bool:
-        """True if ``check_outputs`` checks outputs, which have no reference."""
+        """True if ``check_outputs`` checks outputs, which then have no reference."""
         return False
 
     def check_outputs(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> str | None:
-        """Return what is wrong with stored ``outputs``, if the problem checks them itself.
+        """Check stored outputs, if the problem has such a function.
+
+        Args:
+            inputs: Stored inputs.
+            outputs: Stored outputs.
 
         Returns:
             An error message, "" for correct outputs, or None for a problem whose outputs are compared with
@@ -133,14 +137,14 @@ class Problem(ABC):
         return None
 
     def kept(self, inputs: Mapping[str, Array]) -> Mapping[str, BoolArray]:
-        """Return, by the names of ``inout`` arrays, which of their elements must keep every bit that they had."""
+        """Return masks of the elements of ``inout`` arrays that must keep every bit, by array name."""
         return {}
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:
-        """Sizes along which independent rows are batched, each with a large usual value; empty for no such size.
+        """Sizes along which rows are independent, each with a large typical value; empty if there is no such size.
 
-        Every array either has one row for each along one axis, or is the same for all of them.
+        Every array either has one row per index of the size along one axis, or is the same for all of them.
         """
         return {}
 
@@ -152,12 +156,12 @@ class Problem(ABC):
 
     @property
     def dynamic_sizes(self) -> tuple[str, ...]:
-        """Names of the fields of which one kernel serves every value: a launch says it."""
+        """Names of the fields that a launch passes, so that one kernel serves all their values."""
         return ()
 
     @property
     def scalar_fields(self) -> tuple[str, ...]:
-        """Names of the fields that a launch passes by value: one kernel serves every value, without a hint."""
+        """Names of the fields that a launch passes by value; one kernel serves all values, without specialisation."""
         return ()
 
     def at_other_sizes(self, values: Mapping[str, Any]) -> tuple[Self, ...]:
@@ -168,18 +172,18 @@ class Problem(ABC):
         return ()
 
     def _take_defaults(self, **values: str) -> None:
-        """Set these fields where they were left empty."""
+        """Set these fields if they are empty."""
         for name, value in values.items():
             if getattr(self, name) == "":
                 object.__setattr__(self, name, value)
 
     def _take_types(self, *names: str) -> None:
-        """Spell these fields as types are spelled here; unknown names stay as they are."""
+        """Normalise the spelling of types in these fields; unknown names are unchanged."""
         for name in names:
             object.__setattr__(self, name, canonical(getattr(self, name)))
 
     def _take_dtype(self, name: str, dtype: str) -> None:
-        """Set the field called ``name`` to ``dtype`` where that is given.
+        """Set the field called ``name`` to ``dtype`` if that is given.
 
         Raises:
             ValueError: Both are given and differ.
@@ -190,24 +194,24 @@ class Problem(ABC):
         object.__setattr__(self, name, canonical(dtype) if dtype else given)
 
     def _take_sizes(self, *names: str, least: int = 1) -> None:
-        """Turn these fields into ints. Raises ValueError that names one which is not a whole number or too small."""
+        """Convert these fields to ints. Raises ValueError for one that is not an integer or is too small."""
         for name in names:
             object.__setattr__(self, name, whole_number(name, getattr(self, name), least))
 
     def _take_extents(self, *names: str) -> None:
-        """``_take_sizes`` of matrices, which kernels index by 32 bits. Raises ValueError for 2^30 and more, too."""
+        """Convert sizes of matrices, which kernels index by 32 bits. Also raises ValueError from 2^30 on."""
         self._take_sizes(*names)
         for name in names:
             if getattr(self, name) >= 2**30:
                 raise ValueError(f"{name} must be under 2^30, not {getattr(self, name)}")
 
     def further_parts(self, name: str, places: Indices) -> Iterator[ProblemPart]:
-        """Return ``parts`` of a further output called ``name``; empty if an element needs too much of the rest."""
+        """Return ``parts`` of another output called ``name``; empty if an element depends on too many inputs."""
         return iter(())
 
     @property
     def signed_zeros(self) -> bool:
-        """True if a kernel must not return -0 where the reference is +0."""
+        """True if a kernel must not return -0 if the reference is +0."""
         return False
 
     @property
@@ -221,9 +225,13 @@ class Problem(ABC):
         return sum(o.bytes for o in self.operands())
 
     def metrics(self, config: Mapping[str, int | str], seconds: float) -> Mapping[str, float]:
-        """Return further metrics of a launch of ``seconds``, by name and unit ("GB/s").
+        """Return further metrics of a launch, by name and unit ("GB/s").
 
-        ``config`` holds at least the parameters of the schedule. FLOP/s or bytes per second are shown anyway.
+        FLOP/s or bytes per second are always shown.
+
+        Args:
+            config: Parameters of the schedule, and possibly attributes.
+            seconds: Time of the launch.
         """
         return {}
 
@@ -247,7 +255,7 @@ class Problem(ABC):
     def under(self, values: Mapping[str, int | str]) -> Problem:
         """Return the problem that a schedule with these values solves.
 
-        It is another one where the schedule chooses the types of arrays: its key then names them.
+        It differs from this one if the schedule chooses the types of arrays, which its key then contains.
         """
         return self
 
@@ -257,11 +265,11 @@ class Problem(ABC):
         return {o.name: standard_normal(rng, o.shape, o.dtype) for o in self.operands() if o.role == "input"}
 
     def input_cases(self) -> tuple[InputCase, ...]:
-        """Return what a kernel must answer besides random inputs, the likeliest faults first."""
+        """Return the edge cases that a kernel must support, those that most often reveal faults first."""
         return ()
 
     def stress_inputs(self, seed: int) -> Iterator[StressInputs]:
-        """Yield inputs in which each of ``input_cases`` occurs, several of them at a time."""
+        """Yield inputs that cover each of ``input_cases``, several of them at a time."""
         return iter(())
 
     def drawn_inputs(self, seed: int) -> Iterator[StressInputs]:
@@ -272,7 +280,7 @@ class Problem(ABC):
     def parts(self, places: Indices) -> Iterator[ProblemPart]:
         """Return smaller problems that together compute the elements of the first output at ``places``.
 
-        ``places`` are ascending, in memory order. There are none if an element depends on too much of the rest.
+        ``places`` are ascending, in memory order. The result is empty if an element depends on too many inputs.
         """
         return iter(())
 
@@ -300,7 +308,7 @@ class Problem(ABC):
 
     @staticmethod
     def check(value: object) -> Problem:
-        """``value`` itself. Raises ValueError where it is not a problem."""
+        """Return ``value`` itself. Raises ValueError if it is not a problem."""
         if not isinstance(value, Problem):
             raise ValueError(f"expected a problem, such as Matmul(m=64, n=64, k=64), not {value!r}")
         return value
@@ -312,10 +320,10 @@ class Problem(ABC):
 
 @dataclass(frozen=True, eq=False)
 class ProblemPart:
-    """A smaller problem, and where its operands are in those of the large one.
+    """A smaller problem, and the positions of its operands in those of the large one.
 
-    ``problem`` computes ``outputs`` of the large problem from its ``inputs``. Both hold, for each operand of
-    ``problem`` and in its shape, indices into the large array, in memory order.
+    ``problem`` computes ``outputs`` of the large problem from its ``inputs``. For each operand of ``problem``, and in
+    its shape, they contain indices into the large array, in memory order.
     """
 
     problem: Problem
@@ -326,7 +334,7 @@ class ProblemPart:
 def sum_growth(count: int) -> float:
     """Return the number of roundings of 2^-24 that a sum of ``count`` terms accumulates.
 
-    It is at most one per addition. As their signs are random, it hardly exceeds 6 sqrt(count) (Higham and Mary 2019);
-    16 more are for the tree's last steps.
+    It is at most one per addition. Because their signs are random, it rarely exceeds 6 sqrt(count) (Higham and Mary
+    2019). 16 are added for the last steps of the tree.
     """
     return min(count, 6.0 * math.sqrt(count)) + 16.0

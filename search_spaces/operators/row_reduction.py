@@ -1,7 +1,7 @@
-"""Row reductions and normalizations: what is computed, and how accurate a kernel has to be.
+"""Row reductions and normalisations: their definitions, and the accuracy that a kernel must have.
 
-Every problem has one input array ``x`` of rows x columns, row-major, and is seen by its kernel as outer x length x
-inner: ``length`` elements are reduced to one, or normalized together.
+Every problem has one input array ``x`` of rows x columns, row-major. Its kernel sees outer x length x inner:
+``length`` elements are reduced to one, or normalised together.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class RowProblem(Problem):
 
     # Kernel's view
 
-    normalizes: ClassVar[bool] = True  # writes every element, rather than one for each row
+    normalizes: ClassVar[bool] = True  # writes every element instead of one per row
     has_weight: ClassVar[bool] = False
     has_bias: ClassVar[bool] = False
     passes: ClassVar[tuple[str, ...]] = ("one",)
@@ -158,7 +158,7 @@ class RowProblem(Problem):
             yield cases.StressInputs(names, stored)
 
     def parts(self, places: Indices) -> Iterator[ProblemPart]:
-        """Yield the rows that ``places`` are in, some at a time: what is computed of them shall fit a cache."""
+        """Yield the rows that contain ``places``, in groups that fit into a cache."""
         of_place = places // self.columns
         rows = np.concatenate((of_place[:1], of_place[1:][of_place[1:] != of_place[:-1]]))
         columns = np.arange(self.columns)
@@ -185,7 +185,7 @@ class RowProblem(Problem):
         return self.input_dtype.load(inputs[name])
 
     def _rounded(self, bound: FloatArray, result: FloatArray) -> FloatArray:
-        """``bound`` on the f32 result, and what rounding to the output type adds."""
+        """Return ``bound`` of the f32 result plus the error of rounding to the output type."""
         added: FloatArray = np.abs(result) + bound
         added *= self.out_dtype.unit_roundoff
         added += bound
@@ -222,7 +222,7 @@ class Reduce(RowProblem):
         if self.axis not in AXES:
             raise ValueError(f"axis must be row or column, not {self.axis!r}")
         super().__post_init__()
-        self._take_sizes("reduction_size", least=0)  # 0 stands for the whole axis
+        self._take_sizes("reduction_size", least=0)  # 0 means the whole axis
         size = self.reduction_size
         if size and self._reduced_extent % size:
             raise ValueError(
@@ -302,14 +302,14 @@ class Reduce(RowProblem):
         return (self.rows, parts) if self.reduces_contiguous else (parts, self.columns)
 
     def operands(self) -> tuple[Operand, ...]:
-        """x, and out: one value a row or column, or a matrix of them where ``reduction_size`` is given."""
+        """Return x and out: one value per row or column, or several with ``reduction_size``."""
         return (
             Operand("x", "input", self.input_dtype, (self.rows, self.columns)),
             Operand("out", "output", self.out_dtype, self._out_shape),
         )
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """Return standard normal, scaled down where a sum of squares would overflow f16."""
+        """Return standard normal numbers, scaled down if a sum of squares would overflow f16."""
         overflows = self.kind == "sumsq" and self.out == "f16"
         scale = min(1.0, math.sqrt(_LARGEST_F16_SUM / self.length)) if overflows else 1.0
         rng = np.random.default_rng(seed)
@@ -323,7 +323,7 @@ class Reduce(RowProblem):
         return (cases.INTEGERS, cases.NAN, cases.INFINITY, cases.HUGE, cases.NEGATIVE, cases.ZERO, cases.SUBNORMAL)
 
     def parts(self, places: Indices) -> Iterator[ProblemPart]:
-        """Yield a line of x for each of ``places``, as a row of a smaller problem."""
+        """Yield the line of x for each of ``places``, as a row of a smaller problem."""
         along = (np.arange(self.length), self.inner)
         x = grid(places // self.inner * self.length * self.inner + places % self.inner, along)
         rows = replace(self, rows=places.size, columns=self.length, axis="row", reduction_size=0)
@@ -382,7 +382,7 @@ class Reduce(RowProblem):
 class Softmax(RowProblem):
     """``out = exp(x - max) / sum(exp(x - max))`` for each row, in f32: no input overflows.
 
-    A row of -infinity, and one with +infinity or NaN, is NaN, as that formula says in numpy. Raises ValueError as
+    A row of -infinity, and a row with +infinity or NaN, gives NaN, like this formula in numpy. Raises ValueError as
     RowProblem does.
     """
 
@@ -458,7 +458,7 @@ class _Norm(RowProblem):
 
 @dataclass(frozen=True)
 class RmsNorm(_Norm):
-    """``out = x / sqrt(mean(x^2) + eps) * weight`` for each row; the weight has one element of x's type a column.
+    """``out = x / sqrt(mean(x^2) + eps) * weight`` for each row; the weight has one element of x's type per column.
 
     Raises ValueError as RowProblem does, and for an eps that is negative or not a number.
     """

@@ -1,4 +1,4 @@
-"""Moving arrays, chiefly ``out[b, j, i] = x[b, i, j]``: bits are moved, whatever they mean."""
+"""Moves of arrays, such as ``out[b, j, i] = x[b, i, j]``, which copy bits regardless of their meaning."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _WORDS = {"u8": U8, "u16": U16, "u32": U32, "u64": U32, "u128": U32}
 class ArrayMove(Problem):
     """A move of ``batch`` dense, row-major matrices of ``rows`` x ``columns`` elements.
 
-    ``dtype`` is a size, not a meaning: "u8" to "u128" are elements of 1, 2, 4, 8 and 16 bytes, whatever they stand for
-    (an f32 is moved as a u32, a complex128 as a u128). Elements of 8 and 16 bytes are 2 and 4 neighbouring u32 words,
-    a last axis of the operands, because words, unlike wider integers, are exact in float64: results are compared bit
-    for bit. Raises ValueError for sizes below 1, arrays of 2^40 elements or more, and an unknown ``dtype``.
+    ``dtype`` is only a size: "u8" to "u128" are elements of 1, 2, 4, 8 and 16 bytes of any type (an f32 is moved as a
+    u32, a complex128 as a u128). Elements of 8 and 16 bytes are 2 and 4 adjacent u32 words along a last axis of the
+    operands, because float64 represents words exactly, but not wider integers, and results are compared bit for bit.
+    Raises ValueError for sizes below 1, arrays of 2^40 elements or more, and an unknown ``dtype``.
     """
 
     rows: int = option("rows of x")
@@ -65,7 +65,7 @@ class ArrayMove(Problem):
     @property
     @abstractmethod
     def out_shape(self) -> tuple[int, int, int]:
-        """(matrices, rows, columns) of out."""
+        """Shape of out: (matrices, rows, columns)."""
 
     def operands(self) -> tuple[Operand, ...]:
         """Return x and out, (matrices, rows, columns), followed by an axis of words for elements of 8 and 16 bytes."""
@@ -81,7 +81,7 @@ class ArrayMove(Problem):
         """Return the positions in x of elements of out, counted in memory order."""
 
     def parts(self, places: Indices) -> Iterator[ProblemPart]:
-        """Yield the words at ``places``, one after another, as a row that is copied."""
+        """Yield the words at ``places`` as one row that is copied."""
         words = self.element_bytes // self.word.bytes
         source = self.source_of(places) if words == 1 else self.source_of(places // words) * words + places % words
         row = replace(self, rows=1, columns=places.size, batch=1, dtype=self.word.name)
@@ -89,11 +89,11 @@ class ArrayMove(Problem):
         yield ProblemPart(row, {"x": source.reshape(x.shape)}, {"out": places.reshape(out.shape)})
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """Zero: every bit of an element must arrive."""
+        """Return zeros: every bit must be equal."""
         return {"out": np.zeros_like(inputs["x"], dtype=np.float64, shape=self.operands()[1].shape)}
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """Uniform bits, but never all ones: outputs are filled with these before a launch, to expose missing writes."""
+        """Return random bits, but never all ones, which fill outputs before a launch to expose missing writes."""
         x = self.operands()[0]
         most = 2**x.dtype.bits - 1
         return {"x": np.random.default_rng(seed).integers(0, most, x.shape, dtype=np.dtype(x.dtype.storage))}

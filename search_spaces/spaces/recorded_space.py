@@ -18,16 +18,16 @@ from search_spaces.spaces.search_space import Stratum
 from search_spaces.spaces.space import EmptySpace, Space
 from search_spaces.spaces.union_space import UnionSpace
 
-_NEAR = 8  # a move goes to one of the nearest listed schedules, of which there are so many
+_NEAR = 8  # number of nearest listed schedules from which a move chooses
 
 
 class RecordedSpace(Space):
-    """The legal ones among ``listed``, each once, with the parameters, rules and fingerprint of ``space``.
+    """The distinct legal schedules among ``listed``, with the parameters, rules and fingerprint of ``space``.
 
     Moves stay in the list: a mutant is one of the listed schedules nearest to its parent, a child one of those nearest
     to a mixture of its parents, and neighbours are the listed schedules in order of distance. Distance is the number of
     parameters that differ. Listed schedules that are not legal in ``space`` are skipped. Raises EmptySpace, a
-    ValueError, if none is left.
+    ValueError, if none remains.
     """
 
     def __init__(self, space: Space, listed: Sequence[Schedule]) -> None:
@@ -119,7 +119,7 @@ class RecordedSpace(Space):
         ]
 
     def _by_distance(self, target: IntArray) -> IntArray:
-        """Positions of the listed schedules that differ from ``target``, nearest first."""
+        """Return the positions of the listed schedules that differ from ``target``, nearest first."""
         distance = (self._rows != target).sum(axis=1)
         order: IntArray = np.argsort(distance, kind="stable").astype(np.int64)
         others: IntArray = order[distance[order] > 0]
@@ -129,7 +129,7 @@ class RecordedSpace(Space):
         return np.array(self._codes(schedule), dtype=np.int64)
 
     def _values(self, columns: Columns) -> IntArray:
-        """Rows [n, parameters] that are equal exactly for equal configurations."""
+        """Return rows [n, parameters] that are equal exactly for equal configurations."""
         return np.stack([columns[p.name] for p in self.parameters], axis=1)
 
     def _at(self, positions: IntArray) -> list[Schedule]:
@@ -137,7 +137,7 @@ class RecordedSpace(Space):
 
 
 def recorded_union(union: UnionSpace, listed: Sequence[Schedule]) -> UnionSpace:
-    """Return the legal ones among ``listed``, each in the space of its template. Raises EmptySpace if none is left."""
+    """Return the legal ones among ``listed``, each in the space of its template. Raises EmptySpace if none remains."""
     spaces, refused = [], []
     for name, member in union.members.items():
         own = [schedule for schedule in listed if schedule.template == name]

@@ -2,12 +2,12 @@
 
 Both are functions of columns that name what they need by their parameters:
 
-    Attribute("threads", lambda warps_m, warps_n: warps_m * warps_n * 32, "threads of a block") Rule("stages", lambda
-    stages, tiles: stages <= tiles, "{stages} stages are more than the {tiles} tiles")
+    Attribute("threads", lambda warps_m, warps_n: warps_m * warps_n * 32, "threads of a block")
+    Rule("stages", lambda stages, tiles: stages <= tiles, "{stages} stages are more than the {tiles} tiles")
 
 A parameter is the column (a parameter or attribute of the space) of the same name, or the one that ``names`` gives for
-it; parameters with a default are no columns, and ``**`` stands for all columns in ``names``. The functions get an int64
-array for a column of integers and a TextColumn for one of texts; ``each`` makes one of a function of single values.
+it. Parameters with a default are not columns, and ``**`` stands for all columns in ``names``. The functions receive an
+int64 array for a column of integers and a TextColumn for one of texts; ``each`` converts functions of single values.
 
 They are pure and total: a space evaluates them on any combination of values that their inputs can take, including
 combinations that another rule refuses, so they must not raise or divide by zero.
@@ -148,7 +148,7 @@ class Rule(_OfColumns):
 
 
 class Violation(NamedTuple):
-    """A rule that a configuration breaks, and why."""
+    """A rule that a configuration breaks, and the reason."""
 
     rule: str
     reason: str

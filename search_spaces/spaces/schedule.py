@@ -14,7 +14,10 @@ from search_spaces.spaces.parameters import Value
 
 @dataclass(frozen=True)
 class Schedule:
-    """``items`` holds (parameter, value) in the order of the parameters of ``template``; iterate it like a mapping."""
+    """Values of all parameters of a template.
+
+    ``items`` contains (parameter, value) in the order of the parameters of ``template``. Iterate it like a mapping.
+    """
 
     template: str
     items: tuple[tuple[str, Value], ...]

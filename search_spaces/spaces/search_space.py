@@ -44,11 +44,11 @@ class Member(Protocol):
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """In the order of a schedule's items."""
+        """Parameters in the order of a schedule's items."""
 
     @property
     def fingerprint(self) -> str:
-        """The version of the template's space, stored with trials of its schedules."""
+        """Version of the template's space, stored with trials of its schedules."""
 
 
 class SearchSpace(Protocol):
@@ -63,50 +63,61 @@ class SearchSpace(Protocol):
 
     @property
     def members(self) -> Mapping[str, Member]:
-        """The space of each template, by its name."""
+        """Space of each template, by its name."""
 
     @property
     def strata(self) -> tuple[Stratum, ...]:
-        """Parts that share no schedule and together are the space; none is empty."""
+        """Disjoint, non-empty parts that together are the space."""
 
     @property
     def fingerprint(self) -> str:
-        """The version of the space: sha256, hex."""
+        """Version of the space: sha256, hexadecimal."""
 
     def count(self) -> int:
-        """Exact number of legal schedules."""
+        """Return the exact number of legal schedules."""
 
     def sample(self, n: int, seed: int, replace: bool = False) -> list[Schedule]:
-        """``n`` random schedules; without ``replace`` all different, and the whole space where it has no more.
+        """Return random schedules.
 
-        A longer sample of one seed begins with the shorter one. Raises EmptySpace where nothing is legal, ValueError
-        for a negative ``n`` or ``seed``.
+        A longer sample of one seed begins with the shorter one.
+
+        Args:
+            n: Number of schedules; fewer are returned if the space is smaller.
+            seed: Random seed, non-negative.
+            replace: If True, schedules may repeat.
+
+        Returns:
+            The schedules, all different without ``replace``.
+
+        Raises:
+            EmptySpace: No schedule is legal.
+            ValueError: A negative ``n`` or ``seed``.
         """
 
     def __contains__(self, schedule: object) -> bool:
         """Return True for a legal schedule of the space."""
 
     def explain(self, schedule: Schedule) -> list[Violation]:
-        """Every rule that a schedule breaks. Raises ValueError for one of another template or another domain."""
+        """Return the rules that a schedule breaks. Raises ValueError for another template or an unknown value."""
 
     def neighbours(self, schedule: Schedule, limit: int | None = None) -> list[Schedule]:
-        """Schedules that differ little from ``schedule``, without it; at most ``limit``."""
+        """Return other schedules that differ little from ``schedule``, at most ``limit``."""
 
     def siblings(self, schedule: Schedule) -> list[Schedule]:
-        """The other schedules that differ from ``schedule`` only in what a launch carries: one module serves all."""
+        """Return the other schedules that differ only in launch parameters, so that they share one compiled module."""
 
     def mutate(self, schedules: Sequence[Schedule], rng: np.random.Generator, rate: float = 0.15) -> list[Schedule]:
-        """One mutant of each schedule, or the schedule itself where none is found.
+        """Return one mutant of each schedule, or the schedule itself if none is found.
 
         Raises ValueError for a rate outside (0, 1].
         """
 
     def crossover(self, a: Sequence[Schedule], b: Sequence[Schedule], rng: np.random.Generator) -> list[Schedule]:
-        """One child of each pair, or something near the first parent. Raises ValueError for lists of unequal length."""
+        """Return one child of each pair, or a schedule near the first parent. Raises ValueError for unequal lengths."""
 
     @property
     def encoded_names(self) -> tuple[str, ...]:
         """Names of the columns of ``encode``, each once."""
 
     def encode(self, schedules: Sequence[Schedule]) -> npt.NDArray[np.float32]:
-        """Schedules for a learned model, float32 [n, len(encoded_names)]; NaN where a schedule has no such value."""
+        """Return schedules for a learned model, float32 [n, len(encoded_names)]; NaN for missing values."""

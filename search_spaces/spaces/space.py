@@ -36,7 +36,7 @@ LEAST_SHARE = 1 / 8  # of a combination of covered values, among the schedules o
 
 
 class EmptySpace(ValueError):
-    """No configuration is legal; ``rules`` are those that the one which breaks the fewest does break."""
+    """No configuration is legal. ``rules`` are the rules that the configuration with the fewest violations breaks."""
 
     def __init__(self, message: str, rules: tuple[str, ...]) -> None:
         super().__init__(message)
@@ -135,7 +135,7 @@ class Space:
 
     @cached_property
     def _narrowed(self) -> dict[str, Parameter]:
-        """The parameters without the values that a rule on one parameter refuses: tables of them are much smaller."""
+        """Parameters without the values that a single-parameter rule rejects, which makes tables much smaller."""
         narrowed = dict(self._parameter)
         for rule in self.rules:
             parameter = narrowed.get(rule.needs[0]) if len(rule.needs) == 1 else None
@@ -160,12 +160,12 @@ class Space:
         return eliminate(self._narrowed_constraints, self.rules, self.stratifying)
 
     def count(self) -> int:
-        """Exact number of legal configurations. Raises TooTightlyTied where the rules tie too much together."""
+        """Return the exact number of legal configurations. Raises TooTightlyTied if counting needs too large tables."""
         return self._tree.count
 
     @property
     def members(self) -> Mapping[str, Space]:
-        """Itself, by the name of its template."""
+        """This space, by the name of its template."""
         return {self.name: self}
 
     @property
@@ -220,14 +220,14 @@ class Space:
         return [eliminate(self._constraints, each, rows=rows).count for each in rules]
 
     def rejects(self) -> list[Rejection]:
-        """For every rule, how many configurations of the raw product it refuses on its own (exact)."""
+        """Return for each rule the exact number of configurations of the raw product that it alone rejects."""
         return list(self._rejections)
 
     def sample(self, n: int, seed: int, replace: bool = False) -> list[Schedule]:
-        """``n`` legal schedules, each equally likely, the same for a seed on every machine.
+        """Return ``n`` legal schedules, each equally likely; a seed gives the same schedules on every machine.
 
-        Without ``replace`` all are different: the whole space, in random order, where it has no more than ``n``.
-        Raises EmptySpace where nothing is legal, ValueError for a negative ``n`` or ``seed``.
+        Without ``replace`` all are different; if the space has at most ``n``, the result is the whole space in random
+        order. Raises EmptySpace if nothing is legal, and ValueError for a negative ``n`` or ``seed``.
         """
         self._refuse_empty()
         return self.schedules(self.unrank(draw_ranks(self.count(), n, seed, replace)))
@@ -247,7 +247,7 @@ class Space:
         raise self._why_empty()
 
     def _why_empty(self) -> EmptySpace:
-        """Say why the schedule is refused that breaks the fewest rules, of some drawn and of their neighbours."""
+        """Return the error with the sampled or neighbouring schedule that breaks the fewest rules."""
         rng = np.random.default_rng(0)
         sizes = [len(p.values) for p in self.parameters]
         codes = np.stack([rng.integers(0, size, DRAWN) for size in sizes], axis=1)
@@ -263,13 +263,13 @@ class Space:
                 break
             closest, fewest = codes[best.argmin()], best.min()
         broken = self.explain(self.schedules(self._from_codes(closest[None, :]))[0])
-        needed = {rule.name for rule in self.constraints}  # a rule about waste is a lesser reason
+        needed = {rule.name for rule in self.constraints}  # pruning rules are less important reasons
         reasons = [violation for violation in broken if violation.rule in needed] or broken
         told = "; ".join(f"{violation.reason} ({violation.rule})" for violation in reasons)
         return EmptySpace(f"no schedule of {self.name} is legal: {told}", tuple(v.rule for v in reasons))
 
     def _broken_rules(self, codes: IntArray) -> IntArray:
-        """Return a number that is smaller where a schedule breaks fewer rules, or later ones: those say more."""
+        """Return a number per row that is smaller if it breaks fewer rules, or later ones, which are more specific."""
         whole = self._with_attributes(self._from_codes(codes), [a.name for a in self.attributes])
         count, total = len(self.rules), np.zeros(len(codes), dtype=np.int64)
         for place, rule in enumerate(self.rules):
@@ -280,17 +280,17 @@ class Space:
     # -- one schedule, or columns of them ------------------------------------------------------------------------
 
     def columns(self, schedules: Sequence[Schedule | Mapping[str, Value]]) -> Columns:
-        """Schedules as columns. Raises ValueError for another template, a missing or unknown parameter or value."""
+        """Return schedules as columns. Raises ValueError for another template, parameter or value, or a missing one."""
         return self._from_codes(self._matrix(schedules))
 
     def schedules(self, columns: Columns) -> list[Schedule]:
-        """Columns of all parameters as schedules."""
+        """Return columns of all parameters as schedules."""
         names = [p.name for p in self.parameters]
         decoded = [columns.decode(name) for name in names]
         return [Schedule(self.name, tuple(zip(names, row, strict=True))) for row in zip(*decoded, strict=True)]
 
     def attributes_of(self, columns: Columns) -> dict[str, IntArray]:
-        """Every attribute of every row."""
+        """Return every attribute of every row."""
         whole = self._with_attributes(self._given(columns), [a.name for a in self.attributes])
         return {a.name: whole[a.name] for a in self.attributes}
 
@@ -322,7 +322,7 @@ class Space:
         return bool(self.allowed(columns)[0])
 
     def explain(self, schedule: Schedule | Mapping[str, Value]) -> list[Violation]:
-        """Every rule that a schedule breaks, with the reason; empty for a legal one.
+        """Return every rule that a schedule breaks, with the reason; an empty list for a legal schedule.
 
         Raises ValueError for another template, a missing or unknown parameter, or a value outside its domain.
         """
@@ -337,12 +337,12 @@ class Space:
         return violations
 
     def validate(self, schedule: Schedule | Mapping[str, Value]) -> None:
-        """Raise ValueError with name and reason of the first rule that a schedule breaks, and as ``explain`` does."""
+        """Raise ValueError with name and reason of the first rule that a schedule breaks, or as ``explain`` does."""
         for violation in self.explain(schedule):
             raise ValueError(f"{violation.rule}: {violation.reason}")
 
     def valid_config(self, schedule: Schedule | Mapping[str, Value]) -> Config:
-        """One schedule with its attributes. Raises ValueError as ``validate`` does."""
+        """Return a schedule with its attributes. Raises ValueError as ``validate`` does."""
         columns = self.columns([schedule])
         whole = self._with_attributes(columns, [a.name for a in self.attributes])
         for violation in self._violations(whole):
@@ -351,7 +351,7 @@ class Space:
 
     @cached_property
     def valid(self) -> Space:
-        """The space of every schedule that computes the right numbers, the wasteful ones included."""
+        """Space of all schedules that compute correct results, including inefficient ones."""
         return Space(self.name, self.parameters, self.attributes, self.constraints, constants=self.constants)
 
     def with_rules(self, rules: Sequence[Rule]) -> Space:
@@ -363,11 +363,11 @@ class Space:
         )  # fmt: skip
 
     def config(self, schedule: Schedule | Mapping[str, Value]) -> Config:
-        """One schedule with its attributes, legal or not. Raises ValueError as ``explain`` does."""
+        """Return a schedule with its attributes, legal or not. Raises ValueError as ``explain`` does."""
         return self.configs([schedule])[0]
 
     def configs(self, schedules: Sequence[Schedule | Mapping[str, Value]]) -> list[Config]:
-        """Schedules with their attributes, legal or not. Raises ValueError as ``explain`` does for any of them."""
+        """Return schedules with their attributes, legal or not. Raises ValueError as ``explain`` does for each."""
         return self._configs(
             schedules, self._with_attributes(self.columns(schedules), [a.name for a in self.attributes])
         )
@@ -392,7 +392,7 @@ class Space:
         return whole
 
     def _with_attributes(self, columns: Columns, attributes: Sequence[str]) -> Columns:
-        """``columns`` and those of ``attributes`` that they lack."""
+        """Return ``columns`` with the missing ones of ``attributes``."""
         whole = columns
         for name in attributes:
             if name in whole:
@@ -406,7 +406,7 @@ class Space:
             raise ValueError(f"this is a schedule of {schedule.template}: give one of {self.name}")
         values = schedule.values if isinstance(schedule, Schedule) else schedule
         if values.keys() != self._parameter.keys():
-            # Schedules of older databases have constants, too.
+            # Schedules of older databases also contain constants.
             values = {**self._before, **{n: v for n, v in values.items() if n not in self.constants}}
             for name in values:
                 if name not in self._parameter:
@@ -416,7 +416,7 @@ class Space:
         return [p.code(values[p.name]) for p in self.parameters]
 
     def _from_codes(self, codes: IntArray) -> Columns:
-        """Columns of a matrix [n, parameters] of codes."""
+        """Return the columns of a matrix [n, parameters] of codes."""
         by_name = {p.name: codes[:, i] for i, p in enumerate(self.parameters)}
         return self._given(Columns.coded(by_name, {p.name: p.values for p in self.parameters}, len(codes)))
 
@@ -461,7 +461,7 @@ class Space:
         return self.schedules(self._from_codes(found))
 
     def siblings(self, schedule: Schedule) -> list[Schedule]:
-        """Return the other legal schedules that differ only in what the launch carries (``Parameter.at_launch``)."""
+        """Return the other legal schedules that differ only in launch parameters (``Parameter.at_launch``)."""
         at = [i for i, p in enumerate(self.parameters) if p.at_launch]
         if not at:
             return []
@@ -474,11 +474,11 @@ class Space:
         return self.schedules(found.take(self.allowed(found)))
 
     def mutate(self, schedules: Sequence[Schedule], rng: np.random.Generator, rate: float = 0.15) -> list[Schedule]:
-        """One legal mutant of each schedule: every parameter moved with probability ``rate``, at least one.
+        """Return one legal mutant of each schedule: every parameter moves with probability ``rate``, at least one.
 
-        Proposes up to ``neighbourhood.ROUNDS * neighbourhood.TRIES`` mutants each, with fewer and fewer changes, and
-        takes the first legal one; returns the schedule itself where none is. Raises ValueError for
-        a rate outside (0, 1].
+        Proposes up to ``neighbourhood.ROUNDS * neighbourhood.TRIES`` mutants each, with fewer and fewer changes.
+        Accepts the first legal one; without any, returns the schedule itself. Raises ValueError for a rate outside (0,
+        1].
         """
         neighbourhood.check_rate(rate)
         return self.schedules(
@@ -486,10 +486,10 @@ class Space:
         )
 
     def crossover(self, a: Sequence[Schedule], b: Sequence[Schedule], rng: np.random.Generator) -> list[Schedule]:
-        """One legal child of each pair: every parameter from one of the parents, differing from both.
+        """Return one legal child of each pair: every parameter comes from a parent, and the child differs from both.
 
-        Proposes up to ``neighbourhood.ROUNDS * neighbourhood.TRIES`` children and takes the first legal one; returns
-        the parent in ``a`` where none is. Raises ValueError where ``a`` and ``b`` differ in length.
+        Proposes up to ``neighbourhood.ROUNDS * neighbourhood.TRIES`` children and accepts the first legal one; without
+        any, returns the parent in ``a``. Raises ValueError if ``a`` and ``b`` differ in length.
         """
         neighbourhood.check_pairs(a, b)
         return self.schedules(
@@ -504,13 +504,13 @@ class Space:
         return tuple(name for p in self.parameters for name in p.encoded_names)
 
     def encode(self, schedules: Sequence[Schedule]) -> npt.NDArray[np.float32]:
-        """Schedules for a model: the encodings of the parameters side by side, float32 [n, len(encoded_names)]."""
+        """Return schedules for a model: the concatenated encodings of parameters, float32 [n, len(encoded_names)]."""
         codes = self._matrix(schedules)
         return np.concatenate([p.encode_codes(codes[:, i]) for i, p in enumerate(self.parameters)], axis=1)
 
     @cached_property
     def fingerprint(self) -> str:
-        """The version of the space: sha256 (hex) of its parameters, their domains, and the names of its rules."""
+        """Version of the space: sha256 (hex) of its parameters, their domains, and the names of its rules."""
         content = {
             "name": self.name,
             "parameters": [[p.name, p.kind, list(p.values)] for p in self.parameters],

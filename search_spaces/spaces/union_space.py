@@ -56,11 +56,11 @@ class UnionSpace:
         return sum(stratum.count for stratum in self.strata)
 
     def sample(self, n: int, seed: int, replace: bool = False) -> list[Schedule]:
-        """``n`` random schedules, the same for a seed on every machine.
+        """Return ``n`` random schedules; a seed gives the same schedules on every machine.
 
-        Every stratum gets its share, in turns, the first turn of each at once, and inside a stratum each schedule is
-        equally likely. A stratum that is exhausted leaves its turns to the others. Raises EmptySpace where nothing is
-        legal, ValueError for a negative ``n`` or ``seed``.
+        Strata take turns in proportion to their shares, each once at the beginning. Inside a stratum each schedule is
+        equally likely. The turns of an exhausted stratum go to the others. Raises EmptySpace if nothing is legal, and
+        ValueError for a negative ``n`` or ``seed``.
         """
         self._refuse_empty()
         turns = self._turns(n, seed, replace)
@@ -89,7 +89,7 @@ class UnionSpace:
         return turns
 
     def _at(self, places: Sequence[tuple[int, int]]) -> list[Schedule]:
-        """Return the schedules at these places: (stratum, rank in it)."""
+        """Return the schedules at these positions: (stratum, rank in it)."""
 
         def one_template(template: str, rows: list[int]) -> list[Schedule]:
             space = self.members[template]
@@ -101,7 +101,7 @@ class UnionSpace:
     def _by_template(
         self, templates: Sequence[str], each: Callable[[str, list[int]], list[Schedule]]
     ) -> list[Schedule]:
-        """``each`` gets a template and its rows, the positions of it in ``templates``, and gives a schedule per row."""
+        """Call ``each`` with every template and its positions in ``templates``; return one schedule per position."""
         rows: dict[str, list[int]] = {name: [] for name in self.members}
         for row, name in enumerate(templates):
             rows[name].append(row)
@@ -169,7 +169,7 @@ class UnionSpace:
         return mutants
 
     def _elsewhere(self, schedule: Schedule, rng: np.random.Generator) -> Schedule:
-        """Return a random schedule of another stratum, each as likely; ``schedule`` where there is no other."""
+        """Return a random schedule of another stratum, all equally likely; ``schedule`` if there is no other."""
         member = self._member(schedule)
         values = tuple(schedule[name] for name in member.stratifying)
         others = [i for i, s in enumerate(self.strata) if (s.template, s.values) != (schedule.template, values)]
@@ -180,7 +180,7 @@ class UnionSpace:
         return self._at([(place, rank)])[0]
 
     def crossover(self, a: Sequence[Schedule], b: Sequence[Schedule], rng: np.random.Generator) -> list[Schedule]:
-        """One child of each pair: of both parents where they are of one template, else a mutant of the one in ``a``."""
+        """Return one child of each pair; if the parents' templates differ, a mutant of the parent in ``a``."""
         neighbourhood.check_pairs(a, b)
         pairs = list(zip(a, b, strict=True))
         alike = [(one, other) for one, other in pairs if one.template == other.template]
@@ -197,11 +197,11 @@ class UnionSpace:
 
     @cached_property
     def encoded_names(self) -> tuple[str, ...]:
-        """The columns of each template, prefixed with its name and a dot."""
+        """Columns of each template, prefixed with its name and a dot."""
         return tuple(f"{name}.{column}" for name, member in self.members.items() for column in member.encoded_names)
 
     def encode(self, schedules: Sequence[Schedule]) -> npt.NDArray[np.float32]:
-        """Return the columns of each schedule's own template; NaN in those of the others."""
+        """Return the columns of each schedule's own template; NaN in those of other templates."""
         encoded = np.full((len(schedules), len(self.encoded_names)), np.nan, dtype=np.float32)
         first = 0
         for name, member in self.members.items():

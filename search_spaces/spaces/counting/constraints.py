@@ -25,7 +25,13 @@ class Constraints:
     def __init__(
         self, parameters: Sequence[Parameter], attributes: Sequence[Attribute], fixed: Sequence[Parameter] = ()
     ) -> None:
-        """``attributes`` must come after the attributes they need. ``fixed``: the constants, of one value each."""
+        """Prepare the relations.
+
+        Args:
+            parameters: Parameters of the space.
+            attributes: Attributes, after the attributes that they need.
+            fixed: Constants, as parameters with a single value.
+        """
         self.parameters, self.fixed = tuple(parameters), tuple(fixed)
         self.attributes = {a.name: a for a in attributes}
         self._domains: dict[str, Values] = {p.name: p.values for p in (*parameters, *fixed)}
@@ -45,7 +51,7 @@ class Constraints:
 
     @cached_property
     def constants(self) -> Mapping[str, Values]:
-        """Return the constants, and the attributes that follow from them alone, each with its single value."""
+        """Constants, and the attributes that depend only on them, each with its single value."""
         found: dict[str, Values] = {p.name: p.values for p in self.fixed}
         for name, attribute in self.attributes.items():
             if found.keys() >= set(attribute.needs):
@@ -74,7 +80,7 @@ class Constraints:
     def in_order(self, rules: Sequence[Rule]) -> list[tuple[Rule, tuple[str, ...]]]:
         """Return the rules with the attributes that they need.
 
-        Those of few columns come first, since they leave fewer rows.
+        Rules with few columns come first, since they leave fewer rows.
         """
         needed = [(rule, self.needed(rule.needs)) for rule in rules]
         return sorted(needed, key=lambda pair: (len(pair[1]), len(pair[0].needs)))

@@ -97,7 +97,7 @@ def _fits(rows: int, weights: Sequence[Counts]) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class CountTree:
-    """All steps, children before parents (none where nothing is legal), and the parameters' domains."""
+    """All steps, children before parents (none if nothing is legal), and the parameters' domains."""
 
     steps: tuple[Step, ...]
     domains: Mapping[str, tuple[Value, ...]]
@@ -129,7 +129,7 @@ class CountTree:
     def unrank(self, ranks: Sequence[int] | npt.NDArray[Any]) -> dict[str, IntArray]:
         """Return the codes of the configurations with these ranks, each in [0, count).
 
-        Raises ValueError for one outside.
+        Raises ValueError for a rank out of range.
         """
         rest = self._checked(ranks)
         nothing = np.zeros(len(rest), dtype=np.int64)

@@ -1,7 +1,7 @@
-"""Checks folders of tuned configurations that vLLM and SGLang ship: a finding for each entry, and one for each file.
+"""Checks of folders of tuned configurations that vLLM and SGLang ship: a finding per entry, and one per file.
 
-A configuration is compiled and verified once for each architecture that it is used on. No time is taken: what is slow
-here is not seen.
+A configuration is compiled and verified once for each architecture that it is used on. Nothing is timed, so slow
+configurations are not detected.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NOT_LAUNCHED = {"compiled": EntryStatus.SOUND, "no_kernel": EntryStatus.CANNOT_
 
 @dataclass(frozen=True)
 class FileEntry:
-    """One entry of a file, by its place in it; ``entry`` is None for the file as a whole."""
+    """One entry of a file, by its position; ``entry`` is None for the file as a whole."""
 
     file: ConfigFile
     entry: BatchConfig | None
@@ -47,7 +47,7 @@ class FileEntry:
 
     @property
     def entries(self) -> list[FileEntry]:
-        """The entry itself; of a file all of its entries that can be judged."""
+        """The entry itself; for a file, all its entries that can be verified."""
         if self.entry is not None:
             return [self]
         if self.file.name.device is None:
@@ -56,9 +56,11 @@ class FileEntry:
 
 
 def config_entries(folder: Path, format: Format, check: ConfigCheck) -> tuple[list[FileEntry], list[str]]:
-    """Return the file itself and its entries, file by file; and a line for each file that is no such file.
+    """Return each file followed by its entries, and a line for each file in another format.
 
-    Raises NoConfigs, CannotCheck where no file is for the device.
+    Raises:
+        NoConfigs: There is no such file.
+        CannotCheck: No file is for the device.
     """
     files, skipped = read_folder(folder, format)
     if check.device is not None:
@@ -77,7 +79,7 @@ def config_entries(folder: Path, format: Format, check: ConfigCheck) -> tuple[li
 def check_configs(
     folder: Path, format: Format, check: ConfigCheck, on_entry: Callable[[str], None] = lambda verdict: None
 ) -> CheckReport:
-    """Verify all entries of a folder. Raises NoConfigs, CannotCheck."""
+    """Verify all entries of a folder. Raises NoConfigs and CannotCheck."""
     began = time.monotonic()
     entries, skipped = config_entries(folder, format, check)
     with ProcessConfigVerifier(format, check) as verifier:
@@ -92,9 +94,9 @@ def check_configs(
 
 
 class ProcessConfigVerifier:
-    """Verifies entries, in processes of its own, each distinct configuration of an architecture once.
+    """Verifies entries in separate processes, each distinct configuration of an architecture once.
 
-    Raises CannotCheck where configurations cannot be verified here.
+    Raises CannotCheck if configurations cannot be verified here.
     """
 
     def __init__(self, format: Format, check: ConfigCheck, workers: int | None = None) -> None:
@@ -134,7 +136,7 @@ class ProcessConfigVerifier:
             self._other.close()
 
     def findings(self, entries: Sequence[FileEntry]) -> Iterator[CheckFinding]:
-        """One for each entry, in their order."""
+        """Yield the finding of each entry, in their order."""
         distinct = {_key(e): e for e in reversed(entries) if _key(e)}
         with ThreadPoolExecutor(self._pool.workers) as threads:
             jobs = {key: threads.submit(self._verified, entry) for key, entry in reversed(distinct.items())}
@@ -150,7 +152,7 @@ class ProcessConfigVerifier:
                     self._pool.close()
 
     def finding(self, entry: FileEntry) -> CheckFinding:
-        """Return the finding of one entry, which is verified now if it was not yet; of a file with its entries."""
+        """Return the finding of one entry, or of a file with its entries; verify it now if necessary."""
         key = (entry.path, entry.entry)
         if key not in self._known:
             self._known[key] = self._finding(entry)
@@ -192,7 +194,7 @@ class ProcessConfigVerifier:
 
 
 def _key(entry: FileEntry) -> str:
-    """Return what is compiled; "" where there is nothing to compile."""
+    """Return the key of the compiled configuration; "" if nothing is compiled."""
     device = entry.file.name.device
     if entry.entry is None or entry.entry.fault or device is None:
         return ""
@@ -200,7 +202,7 @@ def _key(entry: FileEntry) -> str:
 
 
 def _of_file(entry: FileEntry, of_entries: Sequence[EntryStatus], triton: str) -> CheckFinding:
-    """Return the finding of a file, which is sound only if no entry of it fails, and some entry was judged."""
+    """Return the finding of a file: valid only if none of its entries fails, and at least one was verified."""
     file = entry.file
     if file.name.device is None:
         return _finding(
@@ -221,7 +223,7 @@ def _of_file(entry: FileEntry, of_entries: Sequence[EntryStatus], triton: str) -
     elif any(verdict.judged for verdict in of_entries):
         verdict = EntryStatus.SOUND
     else:
-        verdict = of_entries[0]  # a file without entries has a fault
+        verdict = of_entries[0]  # a file without entries is faulty
     return _finding(entry, verdict, [*faults, *notes])
 
 

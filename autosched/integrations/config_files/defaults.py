@@ -1,11 +1,11 @@
-"""Configurations that vLLM and SGLang take for a layer of experts where they find no file for it.
+"""Default configurations of vLLM and SGLang for MoE layers without a file.
 
-Written down from ``get_default_config`` of each package, for NVIDIA's GPUs without a batch-invariant mode:
+Transcribed from ``get_default_config`` of each package, for NVIDIA's GPUs without a batch-invariant mode:
 
 - vLLM since 0.17 (vllm-project/vllm#34846), ``vllm/model_executor/layers/fused_moe/fused_moe.py``
 - SGLang, ``python/sglang/srt/layers/moe/fused_moe_triton/fused_moe_triton_config.py``
 
-Options that a configuration leaves out are Triton's own: 4 warps, 3 stages.
+Omitted options have Triton's defaults: 4 warps, 3 stages.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from autosched.integrations.config_files.files import Config
 from autosched.integrations.config_files.layer import Layer
 
 _NAMES = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "num_warps", "num_stages")
-# Of batches of up to so many rows; 0 is for all larger ones.
+# By the largest number of rows of the batch; 0 is for all larger batches.
 _VLLM = (
     (32, (16, 64, 128, 4, 4)),
     (64, (32, 64, 128, 4, 3)),
@@ -27,14 +27,14 @@ _VLLM = (
     (0, (128, 128, 64, 8, 3)),
 )
 _VLLM_FP8_DEPTH = 128
-_VLLM_GROUP = (128, 16)  # tokens for each expert beyond which blocks are grouped, and by how many
-# SGLang knows batches of at most as many rows as there are experts, and larger ones. GROUP_SIZE_M is last.
+_VLLM_GROUP = (128, 16)  # tokens per expert above which blocks are grouped, and the group size
+# SGLang distinguishes batches with at most one row per expert from larger ones. GROUP_SIZE_M is last.
 _SGLANG = ((16, 32, 64, None, None, 1), (64, 64, 32, None, None, 8))
 _SGLANG_FP8 = ((64, 128, 128, 4, 4, 1), (128, 256, 128, 8, 4, 32))
 
 
 def default_config(layer: Layer, rows: int, format: Format) -> Config | None:
-    """Return what the package takes for a batch of ``rows`` without a file.
+    """Return the package's configuration for a batch of ``rows`` without a file.
 
     Args:
         layer: Experts, sizes and types.
@@ -42,8 +42,7 @@ def default_config(layer: Layer, rows: int, format: Format) -> Config | None:
         format: The package.
 
     Returns:
-        The configuration; None for 8-bit integer weights with scales of blocks, whose tiles a package derives from more
-        than the layer.
+        The configuration; None for 8-bit integer weights with block scales, whose tiles depend on more than the layer.
     """
     scaled_fp8 = layer.dtype == "fp8_w8a8" and layer.block_shape is not None
     if layer.dtype == "int8_w8a16" and layer.block_shape is not None:
@@ -61,7 +60,7 @@ def default_config(layer: Layer, rows: int, format: Format) -> Config | None:
 
 
 def _scaled(layer: Layer, rows: int, format: Format) -> Config:
-    """Of 8-bit floats with scales of blocks: columns and depth are those of a block."""
+    """Return the configuration for 8-bit floats with block scales: tile columns and depth are those of a block."""
     assert layer.block_shape is not None
     few = format == "vllm"
     return _config(

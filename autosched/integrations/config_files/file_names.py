@@ -1,7 +1,7 @@
-"""Names of tuned-configuration files, which say what their configurations are for.
+"""Names of tuned-configuration files, which identify the layer and GPU of their configurations.
 
-``E=8,N=7168,device_name=NVIDIA_H100_80GB_HBM3,dtype=fp8_w8a8,block_shape=[128,128].json`` is of a layer of 8 experts
-with an intermediate size of 7168; with ``K=`` in place of ``E=`` it is of a block-scaled matmul.
+``E=8,N=7168,device_name=NVIDIA_H100_80GB_HBM3,dtype=fp8_w8a8,block_shape=[128,128].json`` is for a layer of 8 experts
+with an intermediate size of 7168. With ``K=`` in place of ``E=`` it is for a block-scaled matmul.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from search_spaces.hardware.devices import DEVICES, Device
 Format = Literal["vllm", "sglang"]
 FORMATS: tuple[Format, ...] = ("vllm", "sglang")
 _PAIR = re.compile(r"(\w+)=((?:\[[^\]]*\])|[^,]*)(?:,|$)")
-# What files call products whose driver says another name; each is the product's only SXM or PCIe row.
+# Names in files of products that the driver names differently; each is the product's only SXM or PCIe row.
 _OTHER_NAMES = {
     "NVIDIA_H100": "h100",
     "NVIDIA_H100_80GB": "h100",
@@ -26,16 +26,15 @@ _OTHER_NAMES = {
 
 
 class NotAConfigFile(ValueError):
-    """The name of a file says not what it is for. The message is one line."""
+    """The file name does not identify a layer. The message is one line."""
 
 
 @dataclass(frozen=True)
 class FileName:
-    """``experts`` is 0 for a plain matmul.
+    """Parsed name of a file. ``experts`` is 0 for a plain matmul.
 
-    ``n`` is the intermediate size of a layer (of one rank), or the columns of a matmul; ``k`` the depth of a matmul, 0
-    where the name does not say it. ``dtype`` is "" for 16-bit floats. ``rest`` are pairs that this version does not
-    know.
+    ``n`` is the intermediate size of a layer (of one rank), or the columns of a matmul; ``k`` is the depth of a matmul,
+    0 if the name lacks it. ``dtype`` is "" for 16-bit floats. ``rest`` contains pairs unknown to this version.
     """
 
     experts: int
@@ -55,11 +54,11 @@ class FileName:
 
     @cached_property
     def device(self) -> Device | None:
-        """The row of the product; None where it is not NVIDIA's, or has none."""
+        """Row of the product; None if it is not NVIDIA's, or has no row."""
         return row_of_file_device(self.device_name)
 
     def text(self, format: Format = "vllm") -> str:
-        """Return the name as the format spells it: SGLang leaves a blank in ``block_shape``."""
+        """Return the name in the spelling of the format: SGLang has a blank in ``block_shape``."""
         sizes = f"E={self.experts},N={self.n}" if self.is_moe else f"N={self.n},K={self.k}"
         parts = [sizes, f"device_name={self.device_name}"]
         if self.dtype:
@@ -74,7 +73,7 @@ class FileName:
 
 
 def parse_file_name(name: str) -> FileName:
-    """Raise NotAConfigFile."""
+    """Parse a file name. Raises NotAConfigFile."""
     stem, dot, suffix = name.rpartition(".")
     if not dot or suffix != "json":
         raise NotAConfigFile(f"{name}: not a .json file")
@@ -108,7 +107,7 @@ def parse_file_name(name: str) -> FileName:
 
 
 def row_of_file_device(name: str) -> Device | None:
-    """Return the device row that a file's ``device_name`` is of: the driver's name with underscores for blanks."""
+    """Return the device row of a file's ``device_name``, which is the driver's name with underscores for blanks."""
     wanted = _OTHER_NAMES.get(name)
     for row in DEVICES:
         if row.name == wanted or any(driver.replace(" ", "_") == name for driver in row.driver_names):
@@ -117,7 +116,7 @@ def row_of_file_device(name: str) -> Device | None:
 
 
 def file_device_of_row(device: Device, format: Format) -> str:
-    """Return what files call the device: vLLM calls the whole family of the H200 by one name. Raises ValueError."""
+    """Return the device's name in files; vLLM has one name for the whole family of the H200. Raises ValueError."""
     if not device.driver_names:
         raise ValueError(f"{device.name}: no driver's name is known, so no file can be called by it")
     name = device.driver_names[0].replace(" ", "_")

@@ -1,4 +1,4 @@
-"""Reads folders of tuned configurations, and says what is wrong with a file before anything is compiled."""
+"""Reading of folders of tuned configurations, with checks of the files before anything is compiled."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from measurements.files.text import one_line
 
 SIDECAR = ".autosched.json"  # suffix of a file for facts that the format has no field for
 LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas")
-# With the least that Triton multiplies: rows and columns it fills up.
+# Smallest values that Triton multiplies; it pads rows and columns.
 _TILES = {"BLOCK_SIZE_M": 1, "BLOCK_SIZE_N": 1, "BLOCK_SIZE_K": 16}
 _NEEDED = (*_TILES, "GROUP_SIZE_M")
 _FOLDER_VERSION = re.compile(r"triton_(\d+)_(\d+)_(\d+)$")
 _MOST_BYTES = 2**20
-_MOST_ELEMENTS = 2**20  # of a tile of Triton's (TRITON_MAX_TENSOR_NUMEL)
+_MOST_ELEMENTS = 2**20  # elements of a Triton tensor (TRITON_MAX_TENSOR_NUMEL)
 
 Config = tuple[tuple[str, int], ...]  # names and values, sorted
 
 
 @dataclass(frozen=True)
 class BatchConfig:
-    """One configuration of a file: what a batch of ``size`` rows takes. ``fault`` says why it is none."""
+    """One configuration of a file, for batches of ``size`` rows. ``fault`` is the reason if it is invalid."""
 
     size: int
     config: Config
@@ -40,9 +40,9 @@ class BatchConfig:
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """``triton`` is the version that tuned it, "" where nobody wrote it down.
+    """A file of configurations. ``triton`` is the version that tuned it, "" if unknown.
 
-    ``faults`` are of the file as a whole, ``notes`` are true and harm nothing.
+    ``faults`` concern the file as a whole; ``notes`` are harmless facts.
     """
 
     path: Path
@@ -54,13 +54,21 @@ class ConfigFile:
 
 
 class NoConfigs(ValueError):
-    """A folder holds no such file. The message is one line that says what to do."""
+    """A folder contains no such file. The message is one line with the remedy."""
 
 
 def read_folder(folder: Path, format: Format) -> tuple[list[ConfigFile], list[str]]:
-    """All files of the folder and of those below it, in the order of their paths; and a line for each that is skipped.
+    """Read all files of a folder and its subfolders, in the order of their paths.
 
-    Raises NoConfigs.
+    Args:
+        folder: The folder.
+        format: Package that the files belong to.
+
+    Returns:
+        The files, and a line for each skipped file.
+
+    Raises:
+        NoConfigs: There is no such file.
     """
     if not folder.exists():
         raise NoConfigs(f"{folder}: no such folder")
@@ -82,34 +90,34 @@ def read_folder(folder: Path, format: Format) -> tuple[list[ConfigFile], list[st
 
 
 def fits(folder: Path, format: Format) -> bool:
-    """Return whether the files of a folder may be of a format; files that no format fits decide nothing.
+    """Return whether the files of a folder may have a format. Files that fit no format are ignored.
 
     Raises:
-        NoConfigs: The folder holds no such file.
+        NoConfigs: The folder contains no such file.
     """
     candidates = [_formats(file) for file in read_folder(folder, format)[0]]
     return all(format in formats for formats in candidates if formats)
 
 
 def _formats(file: ConfigFile) -> set[Format]:
-    """Return the formats that spell a file's name this way and keep the version of Triton at this place."""
+    """Return the formats with this spelling of file names and this location of Triton's version."""
     versioned = bool(_folder_version(file.path))
     formats = {format for format in FORMATS if file.name.rest or file.path.name == _looked_up(file.name, format)}
     if versioned or file.name.down:
         formats.discard("vllm")  # its folder is flat, and a layer has one file
     if file.triton and not versioned:
-        formats.discard("sglang")  # its files do not hold triton_version
+        formats.discard("sglang")  # its files do not contain triton_version
     return formats
 
 
 def _folder_version(path: Path) -> str:
-    """Return the version of Triton in the name of the file's folder, "" where it has none."""
+    """Return Triton's version in the name of the file's folder; "" if there is none."""
     found = _FOLDER_VERSION.search(path.absolute().parent.name)
     return ".".join(found.groups()) if found else ""
 
 
 def read_file(path: Path) -> ConfigFile:
-    """Raise NotAConfigFile for a name that says not what it is for; what is wrong inside are faults."""
+    """Read a file; errors in its content are ``faults``. Raises NotAConfigFile for an invalid name."""
     name = parse_file_name(path.name)
     version = _folder_version(path)
     faults: list[str] = []
@@ -158,7 +166,7 @@ def _entry(size: int, value: Any, name: FileName) -> BatchConfig:
 
 
 def _fault(config: Mapping[str, int], name: FileName) -> str:
-    """Return why no kernel can be launched with it, whatever the device; "" if one can."""
+    """Return why no device can launch a kernel with this configuration; "" if one can."""
     missing = [key for key in _NEEDED if key not in config]
     if missing:
         return f"{' and '.join(missing)} is missing"
@@ -186,7 +194,7 @@ def _fault(config: Mapping[str, int], name: FileName) -> str:
 
 
 def _with_rivals(files: Sequence[ConfigFile], format: Format) -> list[ConfigFile]:
-    """Files of one folder that are looked up by one name; and SGLang's pairs of files, which share a sorting."""
+    """Add faults to files of one folder that share a lookup name, and notes to SGLang's pairs that share a sorting."""
     from dataclasses import replace
 
     names: dict[tuple[Path, str], list[ConfigFile]] = {}
@@ -224,7 +232,7 @@ def _values(file: ConfigFile) -> dict[int, Config]:
 
 
 def _pair_notes(down: ConfigFile, ups: Sequence[ConfigFile]) -> Iterator[str]:
-    """SGLang sorts the rows once for both matmuls, by the first one's BLOCK_SIZE_M."""
+    """Yield notes on a pair of files: SGLang sorts the rows once for both matmuls, by the first one's BLOCK_SIZE_M."""
     for up in ups:
         first = _values(up)
         for entry in down.entries:

@@ -1,7 +1,7 @@
-"""The Triton kernels of the installed vLLM or SGLang, without importing the package.
+"""Triton kernels of the installed vLLM or SGLang, loaded without importing the package.
 
-Importing it would ask for a GPU and for all that it needs. Only the functions that Triton compiles, and literal
-constants, are taken from its file; they keep their lines, so that a finding names the package's own.
+Importing the package would need a GPU and all its dependencies. Only functions compiled by Triton and literal constants
+are loaded from its file. They keep their line numbers, so that findings refer to the package's source.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from autosched.integrations.config_files import kernels as own
 from autosched.integrations.config_files.file_names import Format
 from autosched.version import VERSION
 
-# Newest first: where each format's kernels have been.
+# Modules that contain each format's kernels in some version, the newest first.
 _MOE = {
     "vllm": ("model_executor/layers/fused_moe/fused_moe.py",),
     "sglang": (
@@ -38,7 +38,7 @@ _MATMUL_NAMES = ("_w8a8_triton_block_scaled_mm", "_w8a8_block_fp8_matmul")
 
 @dataclass(frozen=True)
 class ConfigKernel:
-    """``origin`` says in a few words whose kernel it is; ``package`` is "" for our own."""
+    """A kernel. ``origin`` names its source in a few words; ``package`` is "" for autosched's own kernel."""
 
     function: Any
     origin: str
@@ -46,7 +46,7 @@ class ConfigKernel:
 
 
 def kernel_for(format: Format, moe: bool) -> ConfigKernel:
-    """Return the kernel of the installed package, else our own."""
+    """Return the kernel of the installed package, else autosched's own."""
     names = ("fused_moe_kernel",) if moe else _MATMUL_NAMES
     for path in _files(format, (_MOE if moe else _MATMUL)[format]):
         module = _jit_functions(path)
@@ -59,7 +59,7 @@ def kernel_for(format: Format, moe: bool) -> ConfigKernel:
 
 
 def _files(package: str, places: Sequence[str]) -> list[Path]:
-    spec = importlib.util.find_spec(package)  # for a top-level name nothing is imported
+    spec = importlib.util.find_spec(package)  # nothing is imported for a top-level name
     folders = list(spec.submodule_search_locations or ()) if spec is not None else []
     return [path for folder in folders for place in places if (path := Path(folder) / place).is_file()]
 
@@ -112,7 +112,7 @@ def _is_jit(node: ast.stmt) -> bool:
     plain = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
     if [ast.unparse(d) for d in plain] != ["triton.jit"]:
         return False
-    # Arguments of the decorator may name what is not loaded: Triton compiles the same without them.
+    # Decorator arguments may use names that are not loaded; Triton compiles the same code without them.
     node.decorator_list = plain
     return True
 

@@ -1,6 +1,6 @@
-"""The files of one project as other rooms see them: checked, tuned, read and written.
+"""Interface of one project's files for other rooms: check, tune, read and write them.
 
-Torch and Triton are imported when configurations are compiled, not before.
+Torch and Triton are imported only when configurations are compiled.
 """
 
 from __future__ import annotations

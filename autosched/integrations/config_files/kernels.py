@@ -1,7 +1,7 @@
-"""Kernels in the shape of those that tuned-configuration files are for: a grouped matmul of experts, a scaled matmul.
+"""Kernels that resemble those of tuned-configuration files: a grouped matmul of experts, and a scaled matmul.
 
-They are our own, for machines without vLLM or SGLang. Parameters have the names that those packages use, so that one
-table of arguments serves both.
+They are autosched's own, for machines without vLLM or SGLang. Parameters have the names that those packages use, so
+that one table of arguments serves both.
 """
 
 # mypy: ignore-errors

@@ -1,4 +1,4 @@
-"""The batch sizes of a file: a program takes the entry whose size is nearest, so that gaps and ends matter."""
+"""Batch sizes of a file. A program uses the entry with the nearest size, so gaps and ends matter."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from itertools import pairwise
 
 from autosched.integrations.config_files.files import BatchConfig
 
-_GAP = 4  # times the size before: what lies between gets an entry of less than half or more than twice its size
-_LAST = 1024  # rows: where the ladder ends below, prompts get the entry of a few rows
-_JUMP = 4  # times BLOCK_SIZE_M up or down and back again
+_GAP = 4  # ratio of neighbouring sizes; sizes between them use an entry less than half or more than twice as large
+_LAST = 1024  # rows; if the largest size is smaller, prompts use the entry of a few rows
+_JUMP = 4  # factor by which BLOCK_SIZE_M goes up or down and back again
 
 
 def ladder_notes(entries: Sequence[BatchConfig]) -> list[str]:
-    """One line for each gap, for ends that leave sizes uncovered, and for steps that no neighbour shares."""
+    """Return a line for each gap, for sizes beyond the ends, and for outliers of BLOCK_SIZE_M."""
     good = [entry for entry in entries if not entry.fault]
     if not good:
         return []

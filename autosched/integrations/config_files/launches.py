@@ -1,6 +1,6 @@
-"""A small launch of a configuration's kernel that has what a large one has: last blocks, last columns, every loop.
+"""A small launch of a configuration's kernel that covers what a large one does: last blocks, last columns, every loop.
 
-It holds for the compiled code of all sizes that are multiples of 16, as layers are: Triton compiles those alike.
+The result applies to all sizes that are multiples of 16, as in real layers, because Triton compiles the same code.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from autosched.integrations.config_files.file_names import FileName
 
 TYPES = ("", "bf16", "bfloat16", "float16", "fp8_w8a8", "int8_w8a8", "int8_w8a16")
 _TOP_K = 2
-_MOST_STAGES = 4  # turns of the loop beyond which another one shows nothing new
+_MOST_STAGES = 4  # number of loop iterations that cover all cases
 
 
 class NoSuchKernel(ValueError):
@@ -25,7 +25,7 @@ class NoSuchKernel(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class SmallLaunch:
-    """``arguments`` by parameter, ``out`` what the kernel writes, ``expected`` and ``bound`` in float64."""
+    """A launch: ``arguments`` by parameter, the output ``out``, and ``expected`` values and ``bound`` in float64."""
 
     grid: tuple[int, int, int]
     arguments: Mapping[str, Any]
@@ -52,16 +52,16 @@ def small_launch(parameters: Sequence[str], name: FileName, config: Mapping[str,
     """Return a launch that is small enough to be emulated.
 
     Args:
-        parameters: Names of the kernel's parameters, which differ from version to version.
-        name: What the file's name says.
+        parameters: Names of the kernel's parameters, which depend on the version.
+        name: Parsed file name.
         config: The configuration.
-        clamped: The program takes no more of k than share a scale.
+        clamped: If True, the program limits BLOCK_SIZE_K to the columns that share a scale.
 
     Returns:
-        Grid, arguments, and what the output must be, within which bound.
+        Grid, arguments, and the expected output with its bound.
 
     Raises:
-        NoSuchKernel: No kernel for the file's type is known here.
+        NoSuchKernel: The file's type has no known kernel.
     """
     if name.dtype not in TYPES:
         raise NoSuchKernel(f"no kernel for dtype={name.dtype} is known here, of {', '.join(t for t in TYPES if t)}")
@@ -72,7 +72,7 @@ def small_launch(parameters: Sequence[str], name: FileName, config: Mapping[str,
 
 
 def _sizes(name: FileName, tiles: Mapping[str, int]) -> tuple[int, int]:
-    """N and K: one column block and part of another; the loop's prologue, its middle, and a last part."""
+    """Return N and K: one and a partial block of columns; prologue, middle and partial last iteration of the loop."""
     turns = min(tiles.get("num_stages", 3), _MOST_STAGES) + 1
     k = turns * tiles["BLOCK_SIZE_K"] + 16
     return tiles["BLOCK_SIZE_N"] + 16, k
@@ -81,7 +81,7 @@ def _sizes(name: FileName, tiles: Mapping[str, int]) -> tuple[int, int]:
 def _moe(parameters: Sequence[str], name: FileName, tiles: dict[str, int]) -> SmallLaunch:
     block_m = tiles["BLOCK_SIZE_M"]
     n, k = _sizes(name, tiles)
-    # Expert 0 fills a block and part of another, expert 1 has one row, expert 2 none, and the last is another rank's.
+    # Expert 0 has more than one block, expert 1 one row, expert 2 none; the last expert belongs to another rank.
     counts = (block_m + 3, 1, 0, 2)
     assignments = sum(counts)
     assignments += assignments % _TOP_K
@@ -101,7 +101,7 @@ def _moe(parameters: Sequence[str], name: FileName, tiles: dict[str, int]) -> Sm
         experts += [own] * blocks
         chosen[torch.tensor(mine, dtype=torch.long)] = own
     padded = len(rows)
-    rows += [assignments] * block_m  # one block more than is used
+    rows += [assignments] * block_m  # one unused block
     experts += [0]
     data = _operands(name, tokens, k, len(counts) - 1, n, generator)
     out = torch.empty(assignments, n, dtype=_out_type(name))
@@ -122,7 +122,7 @@ def _moe(parameters: Sequence[str], name: FileName, tiles: dict[str, int]) -> Sm
 
 @dataclass(frozen=True)
 class _Routing:
-    """``rows`` lists assignments by expert, padded to blocks of one expert each, ``padded`` of them are used."""
+    """``rows`` lists assignments by expert, padded to blocks of one expert each; the first ``padded`` are used."""
 
     rows: list[int]
     experts: list[int]
@@ -135,7 +135,7 @@ class _Routing:
 def _moe_values(
     name: FileName, tiles: Mapping[str, int], data: _Operands, routing: _Routing, out: torch.Tensor
 ) -> dict[str, Any]:
-    """By the names of parameters."""
+    """Return the arguments by parameter name."""
     n, k = data.b.shape[1:]
     where = data.a.device
     block = name.block_shape or (0, 0)
@@ -184,19 +184,22 @@ def true_launch(
     shape: tuple[int, int],
     device: torch.device | str,
 ) -> tuple[tuple[int, int, int], dict[str, Any]]:
-    """Return grid and arguments of one matmul of a layer at its true size, to be timed. Values are noise.
+    """Return grid and arguments of one matmul of a layer at its true size, for timing. Values are random.
 
     Args:
         parameters: Names of the kernel's parameters.
-        name: What the file's name says.
+        name: Parsed file name.
         tiles: The configuration.
-        tokens_of_experts: How many tokens each expert has.
-        top_k: Experts of a token.
+        tokens_of_experts: Number of tokens of each expert.
+        top_k: Experts per token.
         shape: (columns, depth) of the weights of one expert.
-        device: Where torch makes the arrays.
+        device: Torch device of the arrays.
+
+    Returns:
+        Grid, and arguments by parameter name.
 
     Raises:
-        NoSuchKernel: No kernel for the file's type is known here.
+        NoSuchKernel: The file's type has no known kernel.
     """
     n, k = shape
     block_m, assignments = tiles["BLOCK_SIZE_M"], sum(tokens_of_experts)
@@ -258,7 +261,7 @@ def _matmul(parameters: Sequence[str], name: FileName, tiles: dict[str, int]) ->
     return _launch(parameters, values, tiles, blocks, out, expected, bound)
 
 
-# Parameters of kernels of the packages that a plain layer leaves out, switches off, or sets to zero.
+# Parameters of the packages' kernels that a plain layer omits, disables, or sets to zero.
 _ABSENT = ("b_bias_ptr", "bias_ptr", "a_desc", "b_desc", "add_mask_ptr")
 _OFF = (
     *("naive_block_assignment", "HAS_BIAS", "SWAP_AB", "USE_TD", "c_sorted", "swap_ab", "FUSE_ADD_TO_OUTPUT"),
@@ -277,7 +280,7 @@ def _launch(
     magnitude: torch.Tensor,
 ) -> SmallLaunch:
     relative = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}[out.dtype]
-    # Half a unit in the last place of the output; sums of f32, and tensor cores that keep fewer bits of 8-bit floats.
+    # Half a unit in the last place of the output; f32 sums; tensor cores keep fewer bits of sums of 8-bit floats.
     bound = relative * expected.abs() + 2.0**-12 * magnitude + 1e-6
     return SmallLaunch((blocks, 1, 1), _arguments(parameters, values, tiles), out, expected, bound)
 
@@ -351,7 +354,7 @@ def _strides(prefix: str, tensor: torch.Tensor, axes: str) -> dict[str, int]:
 
 
 def _scale_strides(data: _Operands, per_row: str, per_column: str) -> dict[str, int]:
-    """Strides of the scales as the packages pass them: 0 for an axis that the scale has not."""
+    """Return the strides of the scales as the packages pass them: 0 for axes that a scale lacks."""
     a, b = data.a_scale, data.b_scale
     row, row_k = per_row.split()
     expert, b_k, b_n = per_column.split()

@@ -16,18 +16,18 @@ from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtype_names import canonical
 from search_spaces.operators.matmul import Matmul
 
-# What public models call the same thing.
-_MOST_BYTES = 1 << 24  # of a config.json
+# Names of the same fields in public models.
+_MOST_BYTES = 1 << 24  # maximum size of a config.json
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 _TOP_K = ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk", "top_k")
 _HIDDEN = ("hidden_size", "n_embd", "d_model")
 _INTERMEDIATE = ("moe_intermediate_size", "expert_ffn_hidden_size", "ffn_hidden_size", "intermediate_size")
-# Batch sizes that vLLM's own tuner writes.
+# Batch sizes of vLLM's own tuner.
 BATCH_SIZES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096)
 _BYTES = {"": 2, "float16": 2, "bf16": 2, "bfloat16": 2, "fp8_w8a8": 1, "int8_w8a8": 1, "int8_w8a16": 1}
 
 
-# Types of weights with a scale for each 16 or 32 elements, by what config.json calls them.
+# Weight types with a scale per 16 or 32 elements, by their names in config.json.
 _BLOCK_SCALED = {
     "mxfp4": "mxfp4",
     "gpt_oss_mxfp4": "mxfp4",
@@ -38,12 +38,12 @@ _BLOCK_SCALED = {
 
 
 class ModelError(ValueError):
-    """A file that describes no such layer. The message is one line that says what to do."""
+    """The file does not describe such a layer. The message is one line with the remedy."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """``intermediate`` is that of one rank: what a file's ``N`` is. ``dtype`` is as in file names, "" for bf16."""
+    """An MoE layer. ``intermediate`` is the size on one rank, ``N`` in file names. ``dtype`` is "" for bf16."""
 
     experts: int
     hidden: int
@@ -66,17 +66,17 @@ class Layer:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of an element of the rows that a weight is multiplied with."""
+        """Bytes of an element of the rows that are multiplied with the weights."""
         return 2 if self.dtype == "int8_w8a16" else self.weight_bytes
 
     @property
     def matmuls(self) -> tuple[tuple[int, int], ...]:
-        """Columns and depth of the two that one configuration serves: gate and up together, then down."""
+        """Columns and depth of the two matmuls of a configuration: gate and up together, then down."""
         return (2 * self.intermediate, self.hidden), (self.hidden, self.intermediate)
 
     @property
     def block_type(self) -> str:
-        """The block-scaled type of the matmul operator that the experts have, such as "nvf4"; "" for other types."""
+        """Block-scaled type of the experts in the matmul operator, such as "nvf4"; "" for other types."""
         name = canonical(self.dtype)
         return name if name in BLOCK_FORMATS else ""
 
@@ -90,9 +90,18 @@ class Layer:
 
 
 def layer_of_model(path: Path, *, ranks: int = 1, dtype: str = "") -> Layer:
-    """Return the layer of a model's ``config.json`` on one of ``ranks`` GPUs that share each expert (tensor parallel).
+    """Return the layer of a model's ``config.json``.
 
-    ``dtype`` overrides what the file says of its quantization. Raises ModelError.
+    Args:
+        path: The ``config.json``.
+        ranks: Number of GPUs that share each expert (tensor parallel).
+        dtype: Type of the weights; overrides the file's quantization.
+
+    Returns:
+        The layer on one of the ranks.
+
+    Raises:
+        ModelError: The file does not describe such a layer.
     """
     try:
         document = read_json(path, _MOST_BYTES)
@@ -128,7 +137,7 @@ def _size(path: Path, model: Mapping[str, Any], keys: tuple[str, ...]) -> int:
 
 
 def _quantization(model: Mapping[str, Any]) -> tuple[str, tuple[int, int] | None]:
-    """Return the quantization as file names say it, or as the model says it where file names have no word for it."""
+    """Return the quantization as file names spell it; as the model spells it if file names have no name for it."""
     settings = model.get("quantization_config")
     if not isinstance(settings, dict):
         return "", None
@@ -144,7 +153,7 @@ def _quantization(model: Mapping[str, Any]) -> tuple[str, tuple[int, int] | None
 
 
 def refuse_without_kernel(layer: Layer, device: Device) -> None:
-    """Raise ModelError for a layer that no file of tiles serves."""
+    """Raise ModelError for a layer whose servers read no tile files."""
     if layer.dtype in _BYTES:
         return
     known = ", ".join(dtype for dtype in _BYTES if dtype)
@@ -161,9 +170,16 @@ def refuse_without_kernel(layer: Layer, device: Device) -> None:
 
 
 def expert_products(layer: Layer, tokens: Sequence[int]) -> list[ExpertProduct]:
-    """Return the products of an expert of a block-scaled layer, for batches of so many tokens.
+    """Return the products of an expert of a block-scaled layer, by batch size.
 
-    Batches that give an expert as many rows are one entry. Scales lie as cuBLAS takes them.
+    Batches with the same number of rows per expert are one entry. Scales have cuBLAS's layout.
+
+    Args:
+        layer: A block-scaled layer.
+        tokens: Batch sizes.
+
+    Returns:
+        Products of gate and up, and of down.
 
     Raises:
         ModelError: The matmul operator does not have such a product.

@@ -1,4 +1,4 @@
-"""Compares the code that two environments' Tritons compile from configurations: this one's and another's."""
+"""Comparison of the code that this environment's Triton and another one compile from configurations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from measurements.workers.worker import Worker
 from search_spaces.hardware.devices import Device, occupancy
 
 _SOUND = ("ok", "compiled")
-_SECONDS = 120.0  # to import Triton
+_SECONDS = 120.0  # time limit to import Triton
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class OtherTriton:
     """Compiles and verifies configurations in processes of another environment.
 
     Args:
-        format: Whose files they are.
-        check: Names the environment's Python, and says whether results are emulated.
-        workers: How many processes; None for one per core.
+        format: Package that the files belong to.
+        check: Names the environment's Python, and whether results are emulated.
+        workers: Number of processes; None for one per core.
     """
 
     def __init__(self, format: Format, check: ConfigCheck, workers: int | None = None) -> None:
@@ -73,7 +73,7 @@ class OtherTriton:
     def compared(
         self, name: FileName, config: Mapping[str, int], device: Device, here: Mapping[str, Any]
     ) -> TritonChange:
-        """Compare one configuration, of which ``here`` is the outcome with this environment's Triton."""
+        """Compare one configuration; ``here`` is its outcome with this environment's Triton."""
         there, _ = self._pool.verified(name, config, device)
         numbers = {
             f"{key}_there": there[key]
@@ -92,7 +92,7 @@ class OtherTriton:
 
 
 def _code(outcome: Mapping[str, Any], config: Mapping[str, int], device: Device) -> CompiledCode:
-    """Return what is compared of an outcome (``verify_config.ConfigOutcome``)."""
+    """Return the compiled code of an outcome (``verify_config.ConfigOutcome``), for comparison."""
     threads = 32 * config.get("num_warps", 4)
     instructions = outcome.get("loop_instructions", 0)
     return CompiledCode(

@@ -1,4 +1,4 @@
-"""One configuration on one device: compiled by the installed Triton, its resources looked at, then verified."""
+"""Verification of one configuration on one device: compile it with the installed Triton, check resources, emulate."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from measurements.trials.comparison import told_apart
 from search_spaces.hardware.devices import Device
 
 _PLAN = LaunchPlan(time_limit=120.0)
-NO_KERNEL = "no_kernel"  # nothing here has such a kernel
-COMPILED = "compiled"  # it compiles and fits, and nothing was to be verified
+NO_KERNEL = "no_kernel"  # no known kernel has this type
+COMPILED = "compiled"  # it compiles and fits; verification was not requested
 
 
 @dataclass(frozen=True)
 class ConfigOutcome:
-    """What came of one configuration.
+    """Outcome of one configuration.
 
     Attributes:
         status: Status of the verdict on its launch; ``NO_KERNEL`` or ``COMPILED`` if nothing was launched.
-        reason: Why it has this status, in one line.
-        shared_bytes: Of a block; 0 if it did not compile.
-        registers: Of a thread.
-        local_bytes: Of a thread.
-        loop_instructions: Instructions of the main loop; 0 if it did not compile, or is not disassembled here.
-        error_over_bound: Largest error over what is allowed.
+        reason: Reason of this status, in one line.
+        shared_bytes: Shared memory per block; 0 if it did not compile.
+        registers: Registers per thread.
+        local_bytes: Local memory per thread.
+        loop_instructions: Instructions of the main loop; 0 if it did not compile, or cannot be disassembled here.
+        error_over_bound: Largest error divided by its bound.
     """
 
     status: str
@@ -60,11 +60,12 @@ def verify_config(
     """Verify one configuration of a file of vLLM or SGLang by compiling its kernel and emulating a small launch.
 
     Args:
-        format: Whose file it is, which says the kernel.
-        name: What the file's name says: experts, sizes, types, block shape.
-        config: The configuration: BLOCK_SIZE_M, num_warps and so on.
+        format: Package of the file, which determines the kernel.
+        name: Parsed file name: experts, sizes, types, block shape.
+        config: The configuration: BLOCK_SIZE_M, num_warps and others.
         device: The GPU.
-        verify: Whether the launch is emulated; else only compiled and checked against the device's limits.
+        verify: If True, the launch is emulated; else the kernel is only compiled and checked against the device's
+            limits.
 
     Returns:
         The status with its reason, and the resources of a block.
@@ -73,7 +74,7 @@ def verify_config(
         HostFailure: This machine cannot emulate.
     """
     kernel = kernel_for(format, name.is_moe)
-    # vLLM's layers take no more of k at a time than share a scale, whatever the file says.
+    # vLLM's layers limit BLOCK_SIZE_K to the columns that share a scale, regardless of the file.
     clamped = format == "vllm" and name.is_moe
     with emulated(device, plan=_PLAN, pretend_cuda=False, check=False) as session:
         try:
@@ -82,7 +83,7 @@ def verify_config(
             return ConfigOutcome(NO_KERNEL, f"{kernel.origin}: {error}" if kernel.package else str(error))
         try:
             compiled = kernel.function.warmup(grid=launch.grid, **launch.arguments)
-        except Exception as error:  # whatever a compiler raises is its answer
+        except Exception as error:  # a compiler may raise anything; the outcome contains it
             return ConfigOutcome("compile_error", _compiler_says(error))
         cubin = cubin_resources(compiled.asm["cubin"])
         found = ConfigOutcome(
@@ -119,7 +120,7 @@ def _loop_instructions(cubin: bytes, entry: str) -> int:
 
 
 def _compared(launch: SmallLaunch) -> Comparison:
-    """Compare the output of a launch with the product that it should be, each element within its bound."""
+    """Compare the output of a launch with the expected product, each element within its bound."""
     error = (launch.out.double() - launch.expected).abs() / launch.bound
     worst = float(torch.nan_to_num(error, nan=float("inf")).max())
     if worst <= 1:

@@ -1,4 +1,4 @@
-"""The process in which configurations are compiled and verified: a compiler that crashes ends it, not the check."""
+"""Process that compiles and verifies configurations, so that a crash of the compiler ends this process only."""
 
 from __future__ import annotations
 
@@ -52,5 +52,5 @@ def _counted(request: Message) -> Message:
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore")  # warnings of compilers are for their authors
+    warnings.simplefilter("ignore")  # warnings of compilers concern their authors
     serve(handle)

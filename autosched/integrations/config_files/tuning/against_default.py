@@ -1,11 +1,11 @@
 """Comparison of the best configuration found with the package's default: default, tuned, or noise.
 
-A file repeats the default wherever the gain is within noise. It does not leave the batch size out: a program takes the
-entry whose size is nearest, so that a missing one would get another size's tiles.
+If the gain is within noise, a file repeats the default. It does not omit the batch size, because a program uses the
+entry with the nearest size, and would otherwise use the tiles of another size.
 
-Noise of measured times is the interval of rounds taken in turns. Noise of estimates is how far the time model puts what
-GPUs chose behind its own first choice, in the median over the files that the packages ship ("behind the first choice"
-in benchmarks/results/moe_winners.md): it does not tell apart what is nearer than that.
+The noise of measured times is the interval of interleaved rounds. The noise of estimates is the time of GPUs' own
+choices relative to the time model's first choice, by the model, in the median over the files that the packages ship
+("behind the first choice" in benchmarks/results/moe_winners.md). The model cannot distinguish smaller differences.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TRITON_OPTIONS = {"num_warps": 4, "num_stages": 3}
 
 @dataclass(frozen=True)
 class TimedConfig:
-    """A configuration with its times; ``timing`` is None where it cannot be used, and ``verification`` says why."""
+    """A configuration with its times. ``timing`` is None if it cannot be used; ``verification`` gives the reason."""
 
     config: Config
     timing: Timing | None
@@ -52,7 +52,7 @@ class TimedConfig:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """Raise KeyError, TypeError or ValueError for what ``document`` does not write."""
+        """Return the configuration of a JSON ``document``. Raises KeyError, TypeError or ValueError for others."""
         timing = None
         if document["seconds"] is not None:
             low, high = map(float, document["quartiles"])
@@ -65,10 +65,10 @@ class TimedConfig:
 
 @dataclass(frozen=True)
 class DefaultComparison:
-    """The best configuration found, ``tuned``, against the package's ``default``.
+    """Comparison of the best configuration found, ``tuned``, with the package's ``default``.
 
-    ``ratio`` is the default's time over the tuned one's, ``interval`` what it may be; both are None where the default
-    cannot be used.
+    ``ratio`` is the default's time divided by the tuned one's, ``interval`` its uncertainty; both are None if the
+    default cannot be used.
     """
 
     default: TimedConfig
@@ -78,12 +78,12 @@ class DefaultComparison:
 
     @property
     def word(self) -> Word:
-        """Return "tuned" where the gain is beyond the noise, "default" where there is none, "noise" in between."""
+        """Verdict: "tuned" for a gain beyond the noise, "default" for no gain, "noise" in between."""
         return word_of(self.ratio, self.interval)
 
     @property
     def taken(self) -> TimedConfig:
-        """The one that a file gets."""
+        """The configuration that is written to the file."""
         return self.tuned if self.word == "tuned" else self.default
 
     def document(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class DefaultComparison:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """Raise KeyError, TypeError or ValueError for what ``document`` does not write."""
+        """Return the comparison of a JSON ``document``. Raises KeyError, TypeError or ValueError for anything else."""
         ratio, interval = document["ratio"], document["interval"]
         if (ratio is None) != (interval is None):
             raise ValueError("a ratio needs an interval")
@@ -112,20 +112,20 @@ class DefaultComparison:
 
 
 def same_config(one: Config, other: Config) -> bool:
-    """Return whether Triton compiles the two alike: what one leaves out is Triton's own option."""
+    """Return whether Triton compiles both to the same code; omitted options have Triton's defaults."""
     return _TRITON_OPTIONS | dict(one) == _TRITON_OPTIONS | dict(other)
 
 
 def compare(default: TimedConfig, tuned: TimedConfig, format: Format) -> DefaultComparison:
-    """Compare by medians. Noise is that of estimates for times without repeats, else that of the quartiles.
+    """Compare by medians. The noise is that of the quartiles, or that of estimates for times without repeats.
 
     Args:
         default: The package's default.
-        tuned: The best that was found, with a time.
+        tuned: Best configuration found, with a time.
         format: The package, which has its own noise of estimates.
 
     Returns:
-        The comparison. Where the default is as fast or faster, it is the best that was found.
+        The comparison. If the default is at least as fast, it is also the best found.
     """
     if default.timing is None or tuned.timing is None:
         return DefaultComparison(default, tuned, None, None)
@@ -138,13 +138,13 @@ def compare(default: TimedConfig, tuned: TimedConfig, format: Format) -> Default
 def compare_in_turns(
     default: TimedConfig, tuned: TimedConfig, measure: Callable[[Config], float], rounds: int = ROUNDS
 ) -> DefaultComparison:
-    """Time two configurations in turns, each first in every other round.
+    """Time two configurations alternately, each first in every other round.
 
     Args:
         default: The package's default; its times are replaced.
-        tuned: The best that was found; its times are replaced.
+        tuned: Best configuration found; its times are replaced.
         measure: Returns the seconds of a batch with a configuration.
-        rounds: How often each is timed, at least 6.
+        rounds: Number of rounds, at least 6.
 
     Returns:
         The comparison, with the interval of the log-ratios of the rounds.

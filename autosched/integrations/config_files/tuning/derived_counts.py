@@ -1,8 +1,8 @@
-"""The time of a layer's two matmuls from what the compiled kernel does, as of every Triton kernel (``estimate.py``).
+"""Estimated time of a layer's two matmuls from the execution of the compiled kernel, as for all Triton kernels.
 
-The kernel is compiled for the device, and one of its blocks runs in the emulator at the layer's true depth, with as
-many rows as a block has on average. All blocks do the same: which expert and which columns they have is no matter. How
-many there are, and what the launch moves from DRAM, follow from sizes (``layer_counts.py``).
+The kernel is compiled for the device, and one of its blocks runs in the emulator at the layer's true depth, with the
+average number of rows per block. All blocks do the same work, regardless of their expert and columns. The number of
+blocks and the DRAM traffic of the launch follow from sizes (``layer_counts.py``). ``estimate.py`` has the time model.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ class NotCounted(ValueError):
 
 
 def derived_seconds(format: Format, layer: Layer, rows: int, config: Mapping[str, int], device: Device) -> float:
-    """Estimate both matmuls of a layer for a batch by what their compiled kernels execute.
+    """Estimate both matmuls of a layer for a batch from the instructions that their compiled kernels execute.
 
     Args:
-        format: Whose kernel it is.
+        format: Package of the kernel.
         layer: Experts, sizes and types.
         rows: Tokens of the batch.
         config: Tiles, warps and stages.
         device: The GPU.
 
     Returns:
-        ESTIMATED seconds; infinity where no block fits.
+        ESTIMATED seconds; infinity if no block fits.
 
     Raises:
         NotCounted: The kernel cannot be counted.
@@ -56,7 +56,7 @@ def derived_table(
     """Count one matmul of a layer.
 
     Args:
-        format: Whose kernel it is.
+        format: Package of the kernel.
         layer: Experts, sizes and types.
         rows: Tokens of the batch.
         config: Tiles, warps and stages.

@@ -1,13 +1,13 @@
-"""Counts of the instructions and bytes of a layer's two matmuls, for every configuration at once, from sizes alone.
+"""Counts of the instructions and bytes of a layer's two matmuls, for every configuration at once, from sizes only.
 
-Nothing is compiled, so that a tuner's whole space is ranked in milliseconds and only the first few need a compiler.
-Those are ranked again by counts of the compiled kernel (``derived_counts.py``).
-These are the counts that the emulator finds in the compiled kernel (a test compares them), and their time is that of
-any Triton launch (``autosched/triton/estimate.py``). Tokens choose experts evenly and independently.
+Nothing is compiled, so that a tuner's whole space is ranked in milliseconds, and only the best few are compiled. These
+are ranked again by counts of the compiled kernel (``derived_counts.py``). The counts are the same that the emulator
+finds in the compiled kernel (a test compares them), and their time is that of any Triton launch
+(``autosched/triton/estimate.py``). Tokens are assumed to choose experts uniformly and independently.
 
-Figures of a warp and an iteration of the loop are those of the code that Triton 3.9 makes of vLLM's kernel, fitted as
-lines through a dozen tiles. ``_TURN`` and ``_COPY`` count an iteration and each copy in it, ``_ONCE`` and the like code
-outside of the loop.
+Constants per warp and iteration describe the code that Triton 3.9 generates from vLLM's kernel; they are linear fits
+over a dozen tiles. ``_TURN`` and ``_COPY`` count an iteration and each copy in it; ``_ONCE`` and similar constants
+count code outside the loop.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Floats = npt.NDArray[np.float64]
 _WARPGROUP_ROWS = 64  # minimum rows of an output tile for which Triton uses wgmma or tcgen05
 _NAMES = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
 _USUAL = {"num_warps": 4, "num_stages": 3, "GROUP_SIZE_M": 1}
-# The space of vLLM's own tuner for NVIDIA, in its order of loops.
+# Space of vLLM's own tuner for NVIDIA, in the order of its loops.
 SPACE: dict[str, tuple[int, ...]] = {
     "BLOCK_SIZE_M": (16, 32, 64, 128, 256),
     "BLOCK_SIZE_N": (32, 64, 128, 256),
@@ -39,12 +39,12 @@ SPACE: dict[str, tuple[int, ...]] = {
     "num_warps": (4, 8),
     "num_stages": (2, 3, 4, 5),
 }
-_TURN, _COPY = 24.0, 4.8  # integer instructions of a warp
-_ONCE, _ONCE_COPY = 120.0, 26.0  # likewise, before the loop and behind it
-_WIDE_ONCE, _WIDE_COPY = 25.0, 7.0  # multiplications of addresses, once
-_DECODED = 0.8  # integer instructions for each 8-bit float of a fragment that is made a 16-bit one
-_LOOP = 6.0  # other instructions of a turn: barriers, the branch, the wait for copies
-# Cycles of a chain: one multiplication of mma.sync after another, what else a turn waits for, and what is done once.
+_TURN, _COPY = 24.0, 4.8  # integer instructions per warp
+_ONCE, _ONCE_COPY = 120.0, 26.0  # the same, before and after the loop
+_WIDE_ONCE, _WIDE_COPY = 25.0, 7.0  # multiplications of addresses outside the loop
+_DECODED = 0.8  # integer instructions per 8-bit float of a fragment that is converted to 16 bits
+_LOOP = 6.0  # other instructions per iteration: barriers, branch, wait for copies
+# Latencies in cycles: dependent mma.sync instructions, other waits of an iteration, and code outside the loop.
 _MMA, _AROUND_MMA, _AROUND_WGMMA, _AROUND_TCGEN05, _SCALED, _CHAIN_ONCE = 33.0, 60.0, 86.0, 386.0, 60.0, 1500.0
 
 
@@ -66,7 +66,7 @@ class ConfigColumns:
         return cls(*table.reshape(-1, len(_NAMES)).T)
 
     def warps_across(self) -> tuple[Floats, Floats]:
-        """Warps along rows and columns, as Triton lays out mma.sync of 16 rows and 8 columns."""
+        """Return the warps along rows and columns, as Triton distributes mma.sync tiles of 16 rows and 8 columns."""
         rows, columns = np.ones_like(self.m), np.ones_like(self.m)
         for _ in range(5):
             more = rows * columns < self.warps
@@ -89,7 +89,7 @@ def as_config(config: dict[str, int]) -> Config:
 
 
 def estimated_seconds(configs: list[dict[str, int]], layer: Layer, rows: int, device: Device) -> Floats:
-    """Estimate both matmuls of a layer for a batch, by configuration.
+    """Estimate both matmuls of a layer for a batch, for each configuration.
 
     Args:
         configs: Tiles, warps and stages of each.
@@ -98,7 +98,7 @@ def estimated_seconds(configs: list[dict[str, int]], layer: Layer, rows: int, de
         device: The GPU.
 
     Returns:
-        ESTIMATED seconds, [configs]; infinity where no block fits.
+        ESTIMATED seconds, [configs]; infinity if no block fits.
     """
     c = ConfigColumns.of(configs)
     times = [triton_times(launch_table(c, layer, rows, n, k, device), device).seconds for n, k in layer.matmuls]
@@ -107,22 +107,22 @@ def estimated_seconds(configs: list[dict[str, int]], layer: Layer, rows: int, de
 
 @lru_cache(maxsize=256)
 def tokens_of_experts(experts: int, top_k: int, rows: int) -> tuple[int, ...]:
-    """Tokens of each expert in a batch whose tokens choose evenly: one draw, always the same."""
+    """Return the tokens of each expert in a batch whose tokens choose uniformly: a fixed random draw."""
     rng = np.random.default_rng(0)
     choices = np.argpartition(rng.random((rows, experts)), top_k - 1, axis=1)[:, :top_k]
     return tuple(np.bincount(choices.reshape(-1), minlength=experts).tolist())
 
 
 def launch_table(c: ConfigColumns, layer: Layer, rows: int, n: int, k: int, device: Device) -> LaunchTable:
-    """Count what one matmul of a layer executes, by configuration.
+    """Count the instructions and bytes of one matmul of a layer, for each configuration.
 
     Args:
-        c: The configurations, a column for each of their values.
+        c: The configurations as columns.
         layer: Experts, sizes and types.
-        rows: Tokens of the batch, dealt out evenly among the experts.
+        rows: Tokens of the batch, distributed evenly among the experts.
         n: Columns of the weights of one expert.
         k: Their depth.
-        device: The GPU, which decides whether wgmma or mma.sync multiplies.
+        device: The GPU, which determines whether Triton uses wgmma or mma.sync.
 
     Returns:
         Counts of a launch in each row.
@@ -132,7 +132,7 @@ def launch_table(c: ConfigColumns, layer: Layer, rows: int, n: int, k: int, devi
     depth = np.minimum(c.k, min(layer.block_shape)) if layer.block_shape else c.k
     turns = np.ceil(k / depth)
     valid = rows_of_blocks(c, layer, rows)
-    copied = (c.m * layer.row_bytes + c.n * layer.weight_bytes) * depth  # bytes of a turn, of 16 for each copy
+    copied = (c.m * layer.row_bytes + c.n * layer.weight_bytes) * depth  # bytes per iteration, 16 per copy
     asked = (valid * layer.row_bytes + c.n * layer.weight_bytes) * depth
     stored = valid * c.n * 2
     sectors = turns * asked / SECTOR_BYTES
@@ -151,7 +151,7 @@ def launch_table(c: ConfigColumns, layer: Layer, rows: int, n: int, k: int, devi
         executed=executed,
         chain_cycles=_CHAIN_ONCE + waiting,
         chain_loads=1.0 + (cold - waiting) / (memory - CHAIN_LOAD),
-        # Copies are written in lines of 128 bytes, and fragments read so; the output passes once more.
+        # Copies and fragments use lines of 128 bytes; the output also passes through shared memory once.
         shared_wavefronts=(turns * (copied + tile.fragment_bytes * c.warps) + 2 * c.m * c.n * 2) / 128,
         wavefronts=(turns * copied + c.m * c.n * 2) / 128,
         held_lines=np.zeros_like(blocks),
@@ -161,13 +161,13 @@ def launch_table(c: ConfigColumns, layer: Layer, rows: int, n: int, k: int, devi
         dram_bytes=np.minimum(moved, blocks * (turns * asked + stored)),
         shared_bytes=shared_bytes(c, layer, device),
         registers=needed,
-        # Each is stored and loaded in a turn.
+        # Each is stored and loaded once per iteration.
         spill_bytes=2 * 4 * np.maximum(needed - device.max_registers_per_thread, 0.0),
     )
 
 
 def rows_of_blocks(c: ConfigColumns, layer: Layer, rows: int) -> Floats:
-    """Rows of a tile that a token has, on average."""
+    """Return the average number of rows of a tile that belong to a token."""
     return np.asarray(np.minimum(rows * layer.top_k / _row_blocks(c, layer, rows), c.m))
 
 
@@ -178,22 +178,22 @@ def _row_blocks(c: ConfigColumns, layer: Layer, rows: int) -> Floats:
 
 
 def shared_bytes(c: ConfigColumns, layer: Layer, device: Device) -> Floats:
-    """Return the bytes of shared memory of a block.
+    """Return the bytes of shared memory per block.
 
-    Triton keeps one buffer per stage for wgmma, which reads it late, and one less for mma.sync.
+    Triton uses one buffer per stage for wgmma, which reads asynchronously, and one less for mma.sync.
     """
     buffers = np.where(_by_warpgroups(c, device), c.stages, np.maximum(c.stages - 1, 1))
     return np.asarray(buffers * (c.m * layer.row_bytes + c.n * layer.weight_bytes) * c.k)
 
 
 def registers(c: ConfigColumns, layer: Layer) -> Floats:
-    """Return that a thread would need: sums, what it copies, and addresses.
+    """Return the registers that a thread needs for accumulators, copies and addresses.
 
-    What is beyond the device's most is spilled.
+    Registers beyond the device's maximum are spilled.
     """
     threads = 32 * c.warps
     sums = c.m * c.n / threads * (2.0 if layer.block_shape else 1.3)
-    copied = (c.m + c.n) * c.k * layer.weight_bytes / 16 / threads  # of 16 bytes, each with an address
+    copied = (c.m + c.n) * c.k * layer.weight_bytes / 16 / threads  # copies of 16 bytes, each with an address
     return np.asarray(sums + 2.0 * copied + 32.0)
 
 
@@ -202,8 +202,8 @@ class _Tile:
     """Counts of one iteration of a tile.
 
     Per warp: ``mma`` instructions of mma.sync, ``wgmma`` instructions, bytes of fragments that it reads from shared
-    memory, 8-bit floats that a thread decodes, integers that it converts; and cycles of the iteration's ``chain``
-    without its copies.
+    memory, 8-bit floats that a thread decodes, and integers that it converts. ``chain`` is the latency of the iteration
+    in cycles without its copies.
     """
 
     mma: Floats
@@ -216,7 +216,7 @@ class _Tile:
     chain: Floats
 
     def turn(self, stages: Floats, load: float) -> Floats:
-        """Cycles of a turn where a copy takes ``load``: it is asked for so many turns before it is used."""
+        """Return the cycles of an iteration if a copy takes ``load`` cycles and is issued several iterations ahead."""
         return np.maximum(self.chain, (self.chain + load) / np.maximum(stages - 1, 1))
 
     @classmethod
@@ -225,7 +225,7 @@ class _Tile:
         across_m, across_n = c.warps_across()
         rows, columns = c.m / across_m, np.maximum(c.n / across_n, 8.0)
         dtype = {"fp8_w8a8": "e4m3", "int8_w8a8": "s8"}.get(layer.dtype, "bf16")
-        # mma.sync multiplies 8-bit floats on Ada and consumer Blackwell; elsewhere Triton makes them f16 before.
+        # mma.sync multiplies 8-bit floats on Ada and consumer Blackwell; elsewhere Triton converts them to f16 first.
         decodes = dtype == "e4m3" and device.sm not in (89, 120, 121)
         narrow = "f16" if decodes else dtype
         step = 32 if narrow in ("e4m3", "s8") else 16
@@ -248,13 +248,13 @@ class _Tile:
 def _executed(
     c: ConfigColumns, layer: Layer, tile: _Tile, copied: Floats, turns: Floats
 ) -> tuple[Floats, dict[str, Floats]]:
-    """Instructions of a warp's code, and how often the warps of a block execute each operation."""
+    """Return the instructions of a warp's code, and the number of each operation of the warps of a block."""
     copies = copied / 16 / (32 * c.warps)  # per thread and iteration
     results = c.m * c.n / (32 * c.warps)
     integer = _TURN + _COPY * copies + _DECODED * tile.decoded + tile.converted
     once = _ONCE + _ONCE_COPY * copies
     scaled = 2 * results if layer.block_shape else np.zeros_like(results)
-    # Of the sums in the end: the router's weight, and the scales of rows and of columns.
+    # Multiplications of the final sums by the router's weight and by the scales of rows and columns.
     factors = 1 if layer.block_shape else {"": 1, "int8_w8a16": 2}.get(layer.dtype, 3)
     loads = copies + tile.fragment_bytes / 512  # ldmatrix reads 512 bytes
     of_warp = {

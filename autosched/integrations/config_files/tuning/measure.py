@@ -1,4 +1,4 @@
-"""Times a configuration where there is a GPU: both matmuls of a layer at their true sizes, one after the other."""
+"""Timing of a configuration on a GPU: both matmuls of a layer at their true sizes, one after the other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from autosched.integrations.config_files.tuning.tune_layer import Measure
 
 
 def gpu_measure(format: Format) -> Measure:
-    """Median seconds by ``triton.testing.do_bench``, which empties the L2 cache between repeats, on Triton's device."""
+    """Return a function that measures median seconds on Triton's device.
+
+    It uses ``triton.testing.do_bench``, which clears the L2 cache between repeats.
+    """
     kernel = kernel_for(format, moe=True).function
     parameters = parameters_of(kernel)
 

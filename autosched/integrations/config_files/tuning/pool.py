@@ -1,4 +1,4 @@
-"""Processes that compile and verify configurations, several at a time, each distinct one of an architecture once."""
+"""Processes that compile and verify configurations in parallel, each distinct one of an architecture once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from measurements.workers.worker import Worker
 from search_spaces.hardware.devices import Device
 
 WORKER = "autosched.integrations.config_files.worker"
-_SECONDS = 300.0  # CPU seconds for one configuration: compilation, and emulation, which has its own limit
+_SECONDS = 300.0  # CPU seconds per configuration, for compilation and emulation; emulation also has its own limit
 
 
 class VerifierPool:
@@ -55,12 +55,12 @@ class VerifierPool:
 
     @staticmethod
     def key(name: FileName, config: Mapping[str, int], device: Device) -> str:
-        """Return what the compiled code depends on, and whether it fits."""
+        """Return a key of everything that determines the compiled code and whether it fits."""
         kind = [name.is_moe, name.dtype, name.block_shape, name.per_channel]
         return json.dumps([*kind, device.arch, device.shared_per_block, sorted(config.items())])
 
     def verified(self, name: FileName, config: Mapping[str, int], device: Device) -> tuple[Mapping[str, Any], float]:
-        """Return the outcome as JSON, and the seconds it took; see ``verify_config.ConfigOutcome``."""
+        """Return the outcome as JSON (``verify_config.ConfigOutcome``), and the seconds that it took."""
         key = self.key(name, config, device)
         if key not in self._known:
             began = time.monotonic()
@@ -86,7 +86,7 @@ class VerifierPool:
             device: The GPU.
 
         Returns:
-            ESTIMATED seconds; None where the kernel cannot be counted.
+            ESTIMATED seconds; None if the kernel cannot be counted.
         """
         key = json.dumps([asdict(layer), rows, device.name, sorted(config.items())])
         if key not in self._counted:
@@ -105,7 +105,7 @@ class VerifierPool:
         worker = self._idle.get()
         try:
             return request_within(worker, request, seconds=_SECONDS)
-        except WorkerFailed as error:  # our own fault: say so, and go on with the others
+        except WorkerFailed as error:  # a fault of autosched: report it, and continue with the other configurations
             return {"status": UNVERIFIED, "reason": one_line(f"it could not be verified: {error}")}
         except WorkerLimitExceeded:
             return {"status": UNVERIFIED, "reason": f"it took more than {_SECONDS:.0f} s of the CPU"}

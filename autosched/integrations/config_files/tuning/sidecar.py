@@ -1,7 +1,8 @@
-"""Writes tuned-configuration files, and beside each what the format has no place for.
+"""Tuned-configuration files, and a sidecar file for each with facts that the format cannot represent.
 
-``NAME.autosched.json`` has the layer's hidden size and top-k, the device's row, Triton, whose kernel was verified, and
-for each batch size a time, where it comes from, resources, verification, and the comparison with the package's default.
+``NAME.autosched.json`` contains the layer's hidden size and top-k, the device's row, Triton's version and the verified
+kernel. For each batch size it contains a time and its provenance, resources, verification, and the comparison with the
+package's default.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ _MOST_BYTES = 1 << 24
 class LayerChoice:
     """Configuration of a batch of ``rows``.
 
-    ``provenance`` is "estimated" or "measured"; ``verification`` has a status and numbers, and is empty where nothing
-    was verified. ``comparison`` is with the package's default; None where its time is not known.
+    ``provenance`` is "estimated" or "measured". ``verification`` has a status and numbers, and is empty if nothing was
+    verified. ``comparison`` is with the package's default; None if the default's time is unknown.
     """
 
     rows: int
@@ -41,14 +42,14 @@ class LayerChoice:
 
     @classmethod
     def of(cls, rows: int, comparison: DefaultComparison, provenance: str) -> Self:
-        """Take the better of two configurations."""
+        """Return the better of two configurations."""
         taken = comparison.taken
         return cls(rows, taken.config, taken.seconds, provenance, taken.verification, comparison)
 
 
 @dataclass(frozen=True)
 class TunedLayer:
-    """The content of a file and of its sidecar."""
+    """Content of a file and of its sidecar."""
 
     layer: Layer
     device: Device
@@ -87,7 +88,20 @@ class TunedLayer:
 
 
 def write_tuned(folder: Path, format: Format, tuned: TunedLayer) -> Path:
-    """Write both files, the sidecar first. SGLang looks in a folder of the version. Raises ValueError, OSError."""
+    """Write both files, the sidecar first. SGLang reads a folder named after Triton's version.
+
+    Args:
+        folder: Folder of the files.
+        format: Package that reads them.
+        tuned: The layer.
+
+    Returns:
+        Path of the configuration file.
+
+    Raises:
+        ValueError: Files have no name for the device.
+        OSError: A file cannot be written.
+    """
     name = tuned.layer.file_name(file_device_of_row(tuned.device, format))
     if format == "sglang" and tuned.triton:
         folder = folder / f"triton_{tuned.triton.replace('.', '_')}"
@@ -119,7 +133,7 @@ def write_tuned(folder: Path, format: Format, tuned: TunedLayer) -> Path:
 
 
 def read_tuned(file: ConfigFile, model: Layer | None) -> TunedLayer:
-    """Return a file with its sidecar, or of a layer whose hidden size and top-k are those of ``model``.
+    """Read a file with its sidecar; without a sidecar, hidden size and top-k are those of ``model``.
 
     Raises ModelError.
     """
@@ -152,7 +166,7 @@ def _choice(rows: int, config: Config, beside: Mapping[str, Any]) -> LayerChoice
     compared = beside.get("comparison")
     comparison = None if compared is None else DefaultComparison.from_document(compared)
     if comparison is not None and comparison.taken.config != config:
-        comparison = None  # somebody has changed the file since
+        comparison = None  # the file was changed after the sidecar was written
     return LayerChoice(
         rows,
         config,

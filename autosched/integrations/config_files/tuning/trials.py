@@ -34,7 +34,7 @@ from search_spaces.spaces.schedule import Schedule
 _NAME = "fused_moe"
 OPERATOR = f"{PREFIX}{_NAME}"
 _TEMPLATE_VERSION = "1"
-_CHOSEN = "time model"  # the sampler of what tune --moe has chosen
+_CHOSEN = "time model"  # name of the sampler in trials of tune --moe
 _PROVENANCES = {"estimated": Provenance.ESTIMATED, "measured": Provenance.MEASURED}
 _FAILURES = {
     "compile_error": Status.COMPILE_ERROR,
@@ -53,9 +53,9 @@ def problem_of(layer: Layer, rows: int) -> TritonProblem:
 
 
 def trials_of(tuned: TunedLayer) -> Iterator[Trial]:
-    """Return one for each choice, and one for the default that it was compared with.
+    """Yield a trial for each choice, and one for the default that it was compared with.
 
-    A choice without a time gets the time model's, which is ESTIMATED.
+    A choice without a time gets the time model's ESTIMATE.
     """
     for choice in tuned.choices:
         comparison, provenance = choice.comparison, _PROVENANCES[choice.provenance]
@@ -76,7 +76,7 @@ def trials_of(tuned: TunedLayer) -> Iterator[Trial]:
             reason = f"the time model has no room for it on {tuned.device.name}"
             measurement = Measurement(Status.UNRANKED, Provenance.ESTIMATED, reason)
         else:
-            # One median is all that a sidecar without a comparison keeps.
+            # A sidecar without a comparison only contains a median.
             timing = Timing(seconds, seconds, seconds, 0 if provenance is Provenance.ESTIMATED else 1)
             measurement = _measurement(TimedConfig(choice.config, timing, choice.verification), provenance)
         yield _trial(tuned, choice.rows, choice.config, measurement, sampler)
@@ -118,10 +118,18 @@ def _measurement(side: TimedConfig, provenance: Provenance) -> Measurement:
 
 
 def tuned_layers(store: Store, format: Format, device: str | None = None) -> list[TunedLayer]:
-    """Return the best configurations that a database has, by layer and device. Measured go before estimated.
+    """Return the best configurations in a database, by layer and device. Measured times take precedence over estimates.
 
-    Each is compared with the format's default, where a time of that is known: a trial of it, else, for what the time
-    model has chosen, estimates of both by sizes. What was imported without a time stays as it is.
+    Each is compared with the format's default if a time of the default is known: from a trial, or, for choices of the
+    time model, from estimates of both by sizes. Configurations imported without a time are returned unchanged.
+
+    Args:
+        store: The database.
+        format: Package of the files.
+        device: Name of the device; None for all.
+
+    Returns:
+        One layer per layer and device.
     """
     best: dict[tuple[str, str], tuple[Trial, ProblemSummary]] = {}
     for summary in store.problems(OPERATOR):
@@ -150,7 +158,7 @@ def tuned_layers(store: Store, format: Format, device: str | None = None) -> lis
 def _comparison(
     store: Store, summary: ProblemSummary, trial: Trial, config: Config, layer: Layer, rows: int, format: Format
 ) -> DefaultComparison | None:
-    """Compare a trial with the newest one of the default, ``config``; None if nothing says how long that takes."""
+    """Compare a trial with the newest one of the default, ``config``; None if the default's time is unknown."""
     tuned = _side(trial)
     default = next((t for t in reversed(store.entry(summary)) if same_config(_config(t), config)), None)
     if default is not None:
@@ -173,7 +181,7 @@ def _comparison(
 
 def _tuned(layer: Layer, device: str, found: Sequence[tuple[LayerChoice, str, str]]) -> TunedLayer:
     choices, versions, kernels = zip(*found, strict=True)
-    # Choices of several versions have no version of their own.
+    # Choices of several versions have no common version.
     version = versions[0] if len(set(versions)) == 1 else ""
     return TunedLayer(layer, device_named(device), choices, version, "; ".join(sorted({k for k in kernels if k})))
 

@@ -1,7 +1,7 @@
 """Choice of a configuration for each batch size of a layer.
 
 The space is ranked by sizes. The first few are compiled, verified, and ranked again by counts of the compiled kernel,
-or timed if there is a GPU. The fastest is compared with the package's default, which stays where no gain is shown.
+or timed if there is a GPU. The fastest is compared with the package's default, which is kept unless a gain is shown.
 """
 
 from __future__ import annotations
@@ -35,24 +35,25 @@ from search_spaces.hardware.devices import Device
 
 CANDIDATES = 4
 _SAME = 1.0 + 1e-9
-Measure = Callable[[Layer, int, dict[str, int]], float]  # seconds of a batch on the GPU that is here
+Measure = Callable[[Layer, int, dict[str, int]], float]  # seconds of a batch on this machine's GPU
 _Timed = Callable[[Config], float]
 
 
 class NothingSound(ValueError):
-    """No configuration that was tried can be used. The message is one line."""
+    """None of the tried configurations can be used. The message is one line."""
 
 
 def first_choices(layer: Layer, rows: int, device: Device, count: int) -> list[tuple[dict[str, int], float]]:
-    """Return the configurations that the time model puts first.
+    """Return the configurations that the time model ranks first.
 
-    Of those that it cannot tell apart, the one with the smallest tiles and fewest stages stands for all.
+    Of configurations with indistinguishable estimates, only the one with the smallest tiles and fewest stages is
+    returned.
 
     Args:
         layer: Experts, sizes and types.
         rows: Tokens of the batch.
         device: The GPU.
-        count: How many at most; there are fewer where fewer fit.
+        count: Maximum number of configurations; fewer are returned if fewer fit.
 
     Returns:
         Configurations with ESTIMATED seconds, the fastest first.
@@ -139,7 +140,7 @@ def tune_layer(
 
 @dataclass(frozen=True)
 class _Examined:
-    """A configuration that was compiled: ESTIMATED seconds by sizes, and by counts where it can be counted."""
+    """A compiled configuration, with ESTIMATED seconds by sizes, and by counts if it can be counted."""
 
     config: Config
     found: Mapping[str, Any]
@@ -148,7 +149,7 @@ class _Examined:
 
     @property
     def sound(self) -> bool:
-        """Whether it may be taken."""
+        """Whether the configuration may be chosen."""
         compiled = bool(self.found.get("registers"))  # also true if the emulator lacks an instruction
         outcome = outcome_of(self.found["status"])
         return outcome == "accepted" or (outcome == "uncertain" and compiled)
@@ -161,7 +162,7 @@ class _Examined:
         return TimedConfig(self.config, timing, _verification(self.found))
 
     def estimated(self, seconds: float) -> TimedConfig:
-        """Return it with an estimate; infinite where no block fits."""
+        """Return the configuration with an estimate; infinite if no block fits."""
         return self.timed(None if seconds == float("inf") else Timing.estimate(seconds))
 
 
@@ -170,7 +171,7 @@ def _choice(
 ) -> LayerChoice:
     """Return the fastest, or the default if that is as fast within noise.
 
-    ``default`` is None if none is known.
+    ``default`` is None if the default is unknown.
     """
     seconds = [timed(s.config) for s in sound] if timed is not None else _estimates(sound)
     order = [(timed is None and s.spills, t) for s, t in zip(sound, seconds, strict=True)]

@@ -9,40 +9,59 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from search_spaces.hardware.devices import Device
 from search_spaces.installed import load_offers
-from search_spaces.operators.copy import Copy
-from search_spaces.operators.matmul import Matmul
-from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.operator import Operator
 from search_spaces.operators.problem import Problem
-from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
-from search_spaces.operators.transpose import Transpose
-from search_spaces.templates.template import KernelTemplate, TemplateSet
-from search_spaces.tile_operators.attention import Attention
-from search_spaces.tile_operators.attention_backward import AttentionBackward
-from search_spaces.tile_operators.cross_entropy import CrossEntropy, CrossEntropyBackward
-from search_spaces.tile_operators.decode_attention import DecodeAttention
-from search_spaces.tile_operators.grouped_matmul import GroupedMatmul
-from search_spaces.tile_operators.linear_cross_entropy import LinearCrossEntropy, LinearCrossEntropyDlogits
-from search_spaces.tile_operators.qk_norm_rope import QkNormRope
-from search_spaces.tile_operators.qk_norm_rope_append import QkNormRopeAppend
-from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
-from search_spaces.tile_operators.rmsnorm_quantize import RmsNormQuantize
-from search_spaces.tile_operators.router_topk import RouterTopK
-from search_spaces.tile_operators.tile_problem import TileOperator
+
+if TYPE_CHECKING:
+    from search_spaces.templates.template import KernelTemplate, TemplateSet
+    from search_spaces.tile_operators.tile_problem import TileOperator
 
 ENTRY_POINTS = "autosched.templates"
 
-BUILT_IN_PROBLEMS: tuple[type[Problem], ...] = (Matmul, Matvec, Reduce, Softmax, RmsNorm, LayerNorm, Transpose, Copy)
-TILE_PROBLEMS: tuple[type[TileOperator], ...] = (
-    *(DecodeAttention, QuantizedMatmul, GroupedMatmul, Attention, AttentionBackward),
-    *(RmsNormQuantize, QkNormRope, QkNormRopeAppend, RouterTopK),
-    *(CrossEntropy, CrossEntropyBackward, LinearCrossEntropy, LinearCrossEntropyDlogits),
+
+class BuiltInOperator(NamedTuple):
+    """A built-in operator, imported on demand, so that a command imports only the operator that it is about."""
+
+    name: str
+    module: str  # relative to search_spaces
+    problem: str  # class of its problems
+
+    def problem_type(self) -> type[Problem]:
+        """Import the class of its problems."""
+        loaded: type[Problem] = getattr(import_module(f"search_spaces.{self.module}"), self.problem)
+        return loaded
+
+
+BUILT_IN_OPERATORS = (
+    BuiltInOperator("matmul", "operators.matmul", "Matmul"),
+    BuiltInOperator("matvec", "operators.matvec", "Matvec"),
+    BuiltInOperator("reduce", "operators.row_reduction", "Reduce"),
+    BuiltInOperator("softmax", "operators.row_reduction", "Softmax"),
+    BuiltInOperator("rmsnorm", "operators.row_reduction", "RmsNorm"),
+    BuiltInOperator("layernorm", "operators.row_reduction", "LayerNorm"),
+    BuiltInOperator("transpose", "operators.transpose", "Transpose"),
+    BuiltInOperator("copy", "operators.copy", "Copy"),
 )
-"""Problems whose only template has the same name and consists of tile programs."""
+TILE_OPERATORS = (
+    BuiltInOperator("decode_attention", "tile_operators.decode_attention", "DecodeAttention"),
+    BuiltInOperator("quantized_matmul", "tile_operators.quantized_matmul", "QuantizedMatmul"),
+    BuiltInOperator("grouped_matmul", "tile_operators.grouped_matmul", "GroupedMatmul"),
+    BuiltInOperator("attention", "tile_operators.attention", "Attention"),
+    BuiltInOperator("attention_backward", "tile_operators.attention_backward", "AttentionBackward"),
+    BuiltInOperator("rmsnorm_quantize", "tile_operators.rmsnorm_quantize", "RmsNormQuantize"),
+    BuiltInOperator("qk_norm_rope", "tile_operators.qk_norm_rope", "QkNormRope"),
+    BuiltInOperator("qk_norm_rope_append", "tile_operators.qk_norm_rope_append", "QkNormRopeAppend"),
+    BuiltInOperator("router_topk", "tile_operators.router_topk", "RouterTopK"),
+    BuiltInOperator("cross_entropy", "tile_operators.cross_entropy", "CrossEntropy"),
+    BuiltInOperator("cross_entropy_backward", "tile_operators.cross_entropy", "CrossEntropyBackward"),
+    BuiltInOperator("linear_cross_entropy", "tile_operators.linear_cross_entropy", "LinearCrossEntropy"),
+    BuiltInOperator("linear_cross_entropy_dlogits", "tile_operators.linear_cross_entropy", "LinearCrossEntropyDlogits"),
+)
+"""Operators whose only template has the same name and consists of tile programs."""
 
 
 class BuiltInTemplate(NamedTuple):
@@ -59,20 +78,20 @@ class BuiltInTemplate(NamedTuple):
 
 
 class BuiltInTileProgram(NamedTuple):
-    """The template of a problem defined by tile programs; importing it imports their compiler."""
+    """The template of an operator defined by tile programs; loading it imports their compiler."""
 
-    problem: type[TileOperator]
+    operator: BuiltInOperator
 
     @property
     def operators(self) -> tuple[str, ...]:
         """Names of the operators that it computes."""
-        return (self.problem.operator,)
+        return (self.operator.name,)
 
     def load(self) -> KernelTemplate:
         """Import the template."""
         from search_spaces.tile_operators.tile_template import tile_template
 
-        return tile_template(self.problem)
+        return tile_template(cast("type[TileOperator]", self.operator.problem_type()))
 
 
 BUILT_IN_TEMPLATES = (
@@ -96,20 +115,28 @@ class _Catalogue:
     """The built-in entries, then those of other packages, which are loaded on first use."""
 
     def __init__(self) -> None:
-        self._operators: dict[str, Operator] = {}
+        self._operators: dict[str, Operator | BuiltInOperator] = {
+            o.name: o for o in (*BUILT_IN_OPERATORS, *TILE_OPERATORS)
+        }
         self._templates: dict[str, KernelTemplate | BuiltInTemplate | BuiltInTileProgram] = {
             **{t.name: t for t in BUILT_IN_TEMPLATES},
-            **{p.operator: BuiltInTileProgram(p) for p in TILE_PROBLEMS},
+            **{o.name: BuiltInTileProgram(o) for o in TILE_OPERATORS},
         }
         self._replaceable: set[tuple[type, str]] = set()
         self._complete = False
-        self.add(*(Operator.of(problem) for problem in (*BUILT_IN_PROBLEMS, *TILE_PROBLEMS)))
 
     @property
-    def operators(self) -> Mapping[str, Operator]:
-        """All operators by name."""
+    def operator_names(self) -> tuple[str, ...]:
+        """Names of all operators."""
         self._load_entry_points()
-        return self._operators
+        return tuple(self._operators)
+
+    def operator(self, name: str) -> Operator:
+        """Return the operator called ``name``."""
+        entry = self._operators[name]
+        if isinstance(entry, BuiltInOperator):
+            entry = self._operators[name] = Operator.of(entry.problem_type())
+        return entry
 
     @property
     def template_names(self) -> tuple[str, ...]:
@@ -132,6 +159,8 @@ class _Catalogue:
 
     def add(self, *entries: Operator | KernelTemplate, replace: bool = False) -> None:
         """Add all entries or none. With ``replace``, entries that were added with ``replace`` are replaced."""
+        from search_spaces.templates.template import KernelTemplate  # takes 40 ms, and a help needs no template
+
         for entry in entries:
             if not isinstance(entry, (Operator, KernelTemplate)):
                 raise ValueError(f"only an Operator or a KernelTemplate can be registered, not {entry!r}")
@@ -149,7 +178,7 @@ class _Catalogue:
     def _known(self, entry: Operator | KernelTemplate) -> Operator | KernelTemplate | None:
         """Return the entry with the name of ``entry``, or None."""
         if isinstance(entry, Operator):
-            return self._operators.get(entry.name)
+            return self.operator(entry.name) if entry.name in self._operators else None
         return self.template(entry.name) if entry.name in self._templates else None
 
     def _load_entry_points(self) -> None:
@@ -159,7 +188,7 @@ class _Catalogue:
         load_offers(ENTRY_POINTS, "templates", self._add_offered)
 
     def _add_offered(self, offered: Operator | KernelTemplate | Iterable[Operator | KernelTemplate]) -> None:
-        self.add(*((offered,) if isinstance(offered, (Operator, KernelTemplate)) else offered))
+        self.add(*(offered if isinstance(offered, Iterable) else (offered,)))
 
 
 @cache
@@ -182,19 +211,28 @@ def register(*entries: Operator | KernelTemplate, replace: bool = False) -> None
 
 def operators() -> tuple[Operator, ...]:
     """Return all operators."""
-    return tuple(_catalogue().operators.values())
+    return tuple(map(_catalogue().operator, _catalogue().operator_names))
+
+
+def operator_names() -> tuple[str, ...]:
+    """Return the names of all operators, without importing them."""
+    return _catalogue().operator_names
 
 
 def operator(name: str) -> Operator:
     """Return the operator called ``name``. Raises ValueError that lists the known ones."""
-    known = _catalogue().operators
-    _check_name(name, known, "operator")
-    return known[name]
+    _check_name(name, _catalogue().operator_names, "operator")
+    return _catalogue().operator(name)
 
 
 def is_operator(name: str) -> bool:
     """Whether an operator is called ``name``; a user's kernel is one after its file was read."""
-    return name in _catalogue().operators
+    return name in _catalogue().operator_names
+
+
+def tile_problems() -> tuple[type[TileOperator], ...]:
+    """Return the problem types of all ``TILE_OPERATORS``, which this imports."""
+    return tuple(cast("type[TileOperator]", o.problem_type()) for o in TILE_OPERATORS)
 
 
 def templates() -> tuple[KernelTemplate, ...]:
@@ -235,6 +273,8 @@ def templates_for(problem: Problem, device: Device, only: Iterable[str | KernelT
         ValueError: For an unknown name, for a template in ``only`` that cannot compute the problem, and if no template
             can, with the reason for each.
     """
+    from search_spaces.templates.template import TemplateSet
+
     if only is not None:
         named = [template(entry) if isinstance(entry, str) else entry for entry in only]
         for one in named:

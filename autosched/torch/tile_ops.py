@@ -20,7 +20,7 @@ from autosched.torch import cpu, host_path
 from autosched.torch.plans import facts
 from measurements.emulator import emulate
 from search_spaces.arrays import Array
-from search_spaces.catalogue import TILE_PROBLEMS
+from search_spaces.catalogue import tile_problems
 from search_spaces.launches.operand import Operand
 from search_spaces.tile_operators.attention import Attention
 from search_spaces.tile_operators.tile_problem import TileOperator
@@ -155,6 +155,6 @@ def _define(name: str, problem: type[TileOperator], outputs: int, **fixed: Any) 
     torch.library.register_fake(f"autosched::{name}", partial(_fake, problem, fixed), lib=library)
 
 
-for _type in TILE_PROBLEMS:
+for _type in tile_problems():
     _define(_type.operator, _type, _type.outputs)
 _define("attention_with_sums", Attention, 2, log_sum_exp=1)

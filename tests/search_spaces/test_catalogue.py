@@ -187,6 +187,23 @@ def test_a_row_says_of_its_template_what_that_says(row: catalogue.BuiltInTemplat
     assert (loaded.name, loaded.operators) == (row.name, row.operators)
 
 
+@pytest.mark.parametrize("row", (*catalogue.BUILT_IN_OPERATORS, *catalogue.TILE_OPERATORS), ids=lambda row: row.name)
+def test_a_row_names_the_problems_of_its_operator(row: catalogue.BuiltInOperator) -> None:
+    assert row.problem_type().operator == row.name
+
+
+def test_other_operators_are_not_imported() -> None:
+    code = (
+        "import sys\n"
+        "from search_spaces import catalogue\n"
+        "assert catalogue.operator('rmsnorm_quantize').options and catalogue.is_operator('attention')\n"
+        "print([name for name in ('attention', 'cross_entropy', 'router_topk')\n"
+        "       if f'search_spaces.tile_operators.{name}' in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
 def test_templates_of_other_operators_are_not_imported() -> None:
     code = (
         "import sys\n"

@@ -13,14 +13,14 @@ from tile_operator_calls import called, tensor  # noqa: E402
 
 import autosched  # noqa: E402
 import autosched.torch  # noqa: E402
-from search_spaces.catalogue import TILE_PROBLEMS  # noqa: E402
+from search_spaces.catalogue import tile_problems  # noqa: E402
 from search_spaces.tile_operators.qk_norm_rope_append import QkNormRopeAppend  # noqa: E402
 
 PROBLEM = QkNormRopeAppend(5, 2, 1, 16, length=40, pages=2)
 
 
 def test_the_schema_says_which() -> None:
-    for problem in TILE_PROBLEMS:
+    for problem in tile_problems():
         schema = getattr(torch.ops.autosched, problem.operator).default._schema
         marked = [a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
         assert marked == list(problem.changed_inputs) and schema.is_mutable == bool(marked)

@@ -32,7 +32,7 @@ from autosched.dispatch.provenance import KernelProvenance, Kind  # noqa: E402
 from autosched.torch import formulas, ops, tile_ops  # noqa: E402
 from autosched.torch.host_path import HostLaunchTable  # noqa: E402
 from measurements.emulator import emulate  # noqa: E402
-from search_spaces.catalogue import TILE_PROBLEMS  # noqa: E402
+from search_spaces.catalogue import tile_problems  # noqa: E402
 from search_spaces.hardware.devices import device  # noqa: E402
 from search_spaces.launches.launch import Launch  # noqa: E402
 from search_spaces.operators.matmul import Matmul  # noqa: E402
@@ -83,7 +83,7 @@ def registered(path: HostLaunchTable) -> Any:
     for name, schema in ops.SCHEMAS.items():
         library.define(name + schema)
         path.register(library, name, schema, "CPU", ops.ON_GPU[name], partial(ops.called, name))
-    for problem in TILE_PROBLEMS:
+    for problem in tile_problems():
         schema = tile_ops.schema(problem)
         library.define(problem.operator + schema)
         in_python, describe = (partial(function, problem) for function in (tile_ops.on_gpu, tile_ops.called))

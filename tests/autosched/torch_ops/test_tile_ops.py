@@ -14,7 +14,7 @@ from tile_operator_calls import PROBLEMS, TYPES, called, outputs  # noqa: E402
 from autosched.dispatch import tile_functions  # noqa: E402
 from autosched.torch import tile_ops  # noqa: E402
 from autosched.torch.cpu import _stack  # noqa: E402
-from search_spaces.catalogue import TILE_PROBLEMS  # noqa: E402
+from search_spaces.catalogue import tile_problems  # noqa: E402
 from search_spaces.tile_operators.grouped_matmul import GroupedMatmul  # noqa: E402
 from search_spaces.tile_operators.qk_norm_rope_append import QkNormRopeAppend  # noqa: E402
 from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul  # noqa: E402
@@ -30,7 +30,7 @@ CASES = PROBLEMS | {
 
 
 def test_every_operator_is_tried() -> None:
-    assert set(PROBLEMS) == {p.operator for p in TILE_PROBLEMS}
+    assert set(PROBLEMS) == {p.operator for p in tile_problems()}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -5,9 +5,24 @@ read the TOML file, ``template.py`` makes a kernel template of it, and ``user_fu
 functions in a child process. This room must not import ``tuning`` or the command line.
 """
 
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, TypeGuard
+
+if TYPE_CHECKING:
+    from autosched.user_kernels.problem import KernelProblem
+    from search_spaces.operators.problem import Problem
+
 
 class KernelFileError(ValueError):
     """Unusable kernel file. The message is one line: ``conv.toml:12: launch.grid: ...``.
 
     It is defined here because every command names it, and few read such files.
     """
+
+
+def is_kernel_problem(problem: Problem) -> TypeGuard[KernelProblem]:
+    """Return whether the problem is that of a user's kernel, without importing that module for other problems."""
+    module = sys.modules.get("autosched.user_kernels.problem")
+    return module is not None and isinstance(problem, module.KernelProblem)

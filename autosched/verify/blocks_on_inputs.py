@@ -34,7 +34,6 @@ from measurements.trials.comparison import compare
 from search_spaces.arrays import FloatArray
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.input_cases import RANDOM
-from search_spaces.operators.problem import Problem
 
 WHOLE_SECONDS = 10.0  # CPU seconds up to which a launch is emulated whole
 MOST_BYTES = 2**31  # of the inputs, which are stored in one file
@@ -47,7 +46,7 @@ _WITH_OTHERS = ("atom", "red")  # instructions by which blocks cooperate
 _ENDS = (FindingKind.DEADLOCK, FindingKind.BARRIER_NOT_REACHED)
 
 
-def blocks_alone(problem: Problem, kernel: GeneratedKernel, settings: VerifySettings) -> BlocksAlone | None:
+def blocks_alone(problem: KernelProblem, kernel: GeneratedKernel, settings: VerifySettings) -> BlocksAlone | None:
     """Return the runs of some blocks that replace those of the whole launch.
 
     Args:
@@ -63,7 +62,7 @@ def blocks_alone(problem: Problem, kernel: GeneratedKernel, settings: VerifySett
         KernelFileError: The problem's inputs cannot be created.
     """
     threads = math.prod(kernel.grid) * math.prod(kernel.block)
-    if not isinstance(problem, KernelProblem) or not problem.computed_by_function or not settings.emulates:
+    if not problem.computed_by_function or not settings.emulates:
         return None
     if kernel.then:  # a launch needs all outputs of the previous ones
         return None

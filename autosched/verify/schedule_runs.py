@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import chain
 
+from autosched.user_kernels import is_kernel_problem
 from autosched.verify.emulated_size import EMULATED_BYTES, EMULATED_FLOPS
 from autosched.verify.large_runs import cheap_large_runs, large_runs, stress_runs, true_runs
 from autosched.verify.launch_limits import why_refused
@@ -89,7 +90,7 @@ def _runs(
     why = why_refused(true, device, cut)
     if why:
         yield PlannedRun("launch limits", partial(refused, problem, settings.seed, why))
-    if small == problem and not why:
+    if small == problem and not why and is_kernel_problem(problem):
         from autosched.verify.blocks_on_inputs import blocks_alone  # imports the reader of kernel files
 
         if (alone := blocks_alone(problem, true, settings)) is not None:
@@ -122,7 +123,8 @@ def _unreduced_runs(problem: Problem, true: GeneratedKernel, settings: VerifySet
     if problem.min_bytes > MOST_BYTES:
         yield PlannedRun("true size", None, "true size", f"its arrays take {problem.min_bytes:,} bytes")
         return
-    if (alone := blocks_alone(problem, true, settings)) is not None:
+    alone = blocks_alone(problem, true, settings) if is_kernel_problem(problem) else None
+    if alone is not None:
         yield from alone.planned()
     if alone is None or not alone.conclusive:
         inputs = StressInputs((RANDOM,), problem.random_inputs(settings.seed))

@@ -12,7 +12,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from autosched.cli.terminal.output import print_json, stdout_console
+from autosched.cli.terminal.console import stdout_console
+from autosched.cli.terminal.output import print_json
 from autosched.cli.terminal.output_files import check_outputs
 from autosched.reporting import ci
 from autosched.reporting.ci import Summary

@@ -20,8 +20,9 @@ from rich.console import Console
 from autosched.cli.options.devices import device_option, target
 from autosched.cli.options.problem import maybe_problem
 from autosched.cli.options.stored import refuse_unusable, stale
+from autosched.cli.terminal.console import show, stdout_console
 from autosched.cli.terminal.errors import InputError, bad_input
-from autosched.cli.terminal.output import print_json, say, show, stdout_console
+from autosched.cli.terminal.output import print_json, say
 from autosched.dispatch.database import device_name
 from autosched.reporting import formatting
 from autosched.reporting.exit_status import ExitStatus

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autosched.cli.options.devices import device_option
+from autosched.cli.terminal.console import show, stdout_console
 from autosched.cli.terminal.errors import bad_input
-from autosched.cli.terminal.output import print_json, say, show, stdout_console
+from autosched.cli.terminal.output import print_json, say
 from autosched.dispatch.database import device_name
 from autosched.reporting import formatting
 from autosched.reporting.exit_status import ExitStatus

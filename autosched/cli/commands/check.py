@@ -24,8 +24,9 @@ from autosched.cli.options.problem import real_number, whole_number
 from autosched.cli.options.sources import Kernels, Programs, TritonKernels, register_stored
 from autosched.cli.options.verification import given_names
 from autosched.cli.terminal import interrupts
+from autosched.cli.terminal.console import show, stderr_console
 from autosched.cli.terminal.errors import MOST_SEED, InputError, bad_input, within
-from autosched.cli.terminal.output import say, show, stderr_console
+from autosched.cli.terminal.output import say
 from autosched.cli.terminal.progress import Counter
 from autosched.reporting import formatting
 from autosched.reporting.exit_status import ExitStatus

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autosched.cli.options.sources import Kernels, Programs, TritonKernels, register_stored
+from autosched.cli.terminal.console import show, stdout_console
 from autosched.cli.terminal.errors import InputError, bad_input, shortened
-from autosched.cli.terminal.output import answer, print_json, say, show, stdout_console
+from autosched.cli.terminal.output import answer, print_json, say
 from autosched.dispatch.validity import refuse_invalid
 from autosched.reporting import formatting
 from autosched.reporting.exit_status import ExitStatus

@@ -16,8 +16,9 @@ from typing import Annotated, Any
 import typer
 
 from autosched.cli.options.problem import whole_number
+from autosched.cli.terminal.console import show, stdout_console
 from autosched.cli.terminal.errors import MOST_SEED, InputError, bad_input, within
-from autosched.cli.terminal.output import answer, print_json, show, stdout_console
+from autosched.cli.terminal.output import answer, print_json
 from autosched.cli.terminal.output_files import check_outputs, check_picture, replaceable
 from autosched.replay import search
 from autosched.replay.search import Searches

@@ -18,8 +18,9 @@ from autosched.cli.commands.database import Db, Json, needs, unusable_reason
 from autosched.cli.commands.export_kernels import export_kernels
 from autosched.cli.options.config_files import config_files
 from autosched.cli.options.sources import Kernels, Programs, TritonKernels, register_stored
+from autosched.cli.terminal.console import stdout_console
 from autosched.cli.terminal.errors import InputError, bad_input
-from autosched.cli.terminal.output import answer, print_json, say, stdout_console
+from autosched.cli.terminal.output import answer, print_json, say
 from autosched.reporting import formatting
 from autosched.reporting.exit_status import ExitStatus
 from measurements.files.text import without_password

@@ -19,7 +19,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -29,25 +29,26 @@ from autosched.cli.options.devices import DEVICE_NOTE, DeviceOption, target
 from autosched.cli.options.problem import problem_from, whole_number
 from autosched.cli.options.schedule_file import KEYS
 from autosched.cli.options.templates import TemplateOption
+from autosched.cli.terminal.console import show, show_readings, stderr_console, stdout_console
 from autosched.cli.terminal.errors import MOST_SAMPLES, MOST_SEED, InputError, bad_input, listed, within
-from autosched.cli.terminal.output import answer, print_json, show, show_readings, stderr_console, stdout_console
+from autosched.cli.terminal.output import answer, print_json
 from autosched.cli.terminal.output_files import check_picture, replaceable
 from autosched.reporting import formatting
 from autosched.reporting.exit_status import ExitStatus
-from autosched.reporting.pictures import draw
 from autosched.reporting.readings import readings_json
-from autosched.reporting.tile_program_pictures import draw_program
 from search_spaces.catalogue import candidates, templates_for
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.operator import Operator
 from search_spaces.operators.problem import Problem
-from search_spaces.programs.problem import ProgramProblem
-from search_spaces.programs.schedules import describe
+from search_spaces.programs import is_program_problem
 from search_spaces.spaces.parameters import Parameter
 from search_spaces.spaces.rules import Rejection
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.template import TemplateSet
+
+if TYPE_CHECKING:
+    from search_spaces.programs.problem import ProgramProblem
 
 _SHOWN_VALUES = 12  # of one parameter in the table; --json has all
 _LEGEND = "refuses alone: number of combinations that break this rule, counted without the other rules"
@@ -170,7 +171,7 @@ def space(  # noqa: D103  (its docstring is assigned below)
         console.print()
         console.print(f"sample {i + 1} of {len(samples)}, seed {seed}, template {schedule.template}")
         show(console, formatting.decisions(schedule, console.width))
-        if isinstance(problem, ProgramProblem):
+        if is_program_problem(problem):
             _show_program(console, problem, schedule)
     return 0
 
@@ -183,16 +184,20 @@ space.__doc__ = f"""Count the legal schedules, and show parameters, rules and sa
 
 def _program_json(problem: Problem, schedule: Schedule) -> dict[str, Any]:
     """Return the ``values`` and ``conversions`` of a tile program under a schedule; {} for other problems."""
-    if not isinstance(problem, ProgramProblem):
+    if not is_program_problem(problem):
         return {}
+    from search_spaces.programs.schedules import describe
+
     return {
         "values": [asdict(v) for v in describe.values(problem, schedule.values)],
         "conversions": [asdict(c) for c in describe.conversions(problem, schedule.values)],
     }
 
 
-def _show_program(console: Console, problem: ProgramProblem, schedule: Schedule) -> None:
+def _show_program(console: Console, problem: "ProgramProblem", schedule: Schedule) -> None:
     """Print the distributions of a tile program's values, and its conversions."""
+    from search_spaces.programs.schedules import describe
+
     console.print()
     for value in describe.values(problem, schedule.values):
         console.print(
@@ -256,6 +261,8 @@ def _draw(templates: TemplateSet, problem: Problem, schedule: Schedule, device: 
     Raises:
         InputError: There is nothing to draw, or the file cannot be written.
     """
+    from autosched.reporting.pictures import draw
+
     template = templates.of(schedule)
     drawings = template.drawings(problem, template.space(problem, device).config(schedule), device)
     if not drawings:
@@ -278,7 +285,7 @@ def _check_pictures(problem: Problem, folder: Path) -> None:
         InputError: The problem is not a tile program, or the folder cannot be written.
     """
     check_picture("--pictures", folder / "values.svg")
-    if not isinstance(problem, ProgramProblem):
+    if not is_program_problem(problem):
         raise InputError("--pictures draws the values of a tile program: give --program FILE")
     existing = next(at for at in (folder, *folder.absolute().parents) if os.path.exists(at))
     if not existing.is_dir() or not os.access(existing, os.W_OK):
@@ -291,7 +298,9 @@ def _draw_program(problem: Problem, schedule: Schedule, folder: Path) -> None:
     Raises:
         InputError: The folder cannot be written.
     """
-    assert isinstance(problem, ProgramProblem)
+    from autosched.reporting.tile_program_pictures import draw_program
+
+    assert is_program_problem(problem)
     try:
         drawn = draw_program(problem, schedule, folder)
     except OSError as error:

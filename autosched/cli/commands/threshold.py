@@ -12,8 +12,9 @@ import typer
 
 from autosched.cli.commands.check import share
 from autosched.cli.options.problem import problem_from, real_number
+from autosched.cli.terminal.console import show, stdout_console
 from autosched.cli.terminal.errors import InputError, bad_input
-from autosched.cli.terminal.output import answer, print_json, say, show, stdout_console
+from autosched.cli.terminal.output import answer, print_json, say
 from autosched.dispatch.database import device_name
 from autosched.reporting import formatting
 from autosched.reporting.exit_status import ExitStatus

@@ -18,8 +18,9 @@ from rich.console import Console
 
 from autosched.cli.options.problem import whole_number
 from autosched.cli.options.sources import Kernels, Programs, TritonKernels, register_stored
+from autosched.cli.terminal.console import show, stderr_console, stdout_console
 from autosched.cli.terminal.errors import MOST_SEED, InputError, bad_input, listed, within
-from autosched.cli.terminal.output import print_json, show, stderr_console, stdout_console
+from autosched.cli.terminal.output import print_json
 from autosched.cli.terminal.output_files import check_outputs, check_picture, replaceable
 from autosched.reporting import formatting
 from autosched.version import VERSION

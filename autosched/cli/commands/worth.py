@@ -22,8 +22,9 @@ from autosched.cli.options.logged_problems import (
     row_sizes,
 )
 from autosched.cli.options.sources import Kernels, Programs, TritonKernels, register_stored
+from autosched.cli.terminal.console import show, stdout_console
 from autosched.cli.terminal.errors import InputError, bad_input
-from autosched.cli.terminal.output import print_json, say, show, stdout_console
+from autosched.cli.terminal.output import print_json, say
 from autosched.reporting import formatting
 from autosched.reporting.exit_status import ExitStatus
 from measurements.files.text import without_password

@@ -11,7 +11,7 @@ from rich.table import Table
 from store_trials import make_trial
 
 from autosched.cli.app import run
-from autosched.cli.terminal.output import show, stdout_console
+from autosched.cli.terminal.console import show, stdout_console
 from autosched.dispatch.database import Database, NoSchedule
 from measurements.store.store import Store
 from measurements.trials.measurement import Measurement, Provenance, Status, Timing

@@ -25,7 +25,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from autosched.cli.terminal.output import print_json, stdout_console
+from autosched.cli.terminal.console import stdout_console
+from autosched.cli.terminal.output import print_json
 from autosched.reporting import formatting
 from autosched.version import VERSION
 from measurements.compiler.cubin_cache import CompileCache

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
+from autosched.cli.terminal.console import show, stdout_console
 from autosched.cli.terminal.errors import InputError
-from autosched.cli.terminal.output import answer, print_json, show, stdout_console
+from autosched.cli.terminal.output import answer, print_json
 from autosched.reporting import formatting
 from search_spaces.hardware.devices import DEVICES, Device
 

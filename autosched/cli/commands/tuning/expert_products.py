@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from autosched.cli.terminal import interrupts
+from autosched.cli.terminal.console import show, stderr_console, stdout_console
 from autosched.cli.terminal.errors import InputError
-from autosched.cli.terminal.output import print_json, say, show, stderr_console, stdout_console
+from autosched.cli.terminal.output import print_json, say
 from autosched.cli.terminal.progress import Counter
 from autosched.reporting import formatting
 from autosched.reporting.exit_status import ExitStatus

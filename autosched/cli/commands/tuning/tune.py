@@ -40,8 +40,9 @@ from autosched.cli.options.search import (
 )
 from autosched.cli.options.templates import TemplateOption
 from autosched.cli.terminal import clock
+from autosched.cli.terminal.console import show, show_readings, stderr_console, stdout_console
 from autosched.cli.terminal.errors import InputError, bad_input
-from autosched.cli.terminal.output import print_json, say, show, show_readings, stderr_console, stdout_console
+from autosched.cli.terminal.output import print_json, say
 from autosched.cli.terminal.output_files import check_outputs, replaceable
 from autosched.cli.terminal.progress import TuneDisplay
 from autosched.reporting import formatting

@@ -19,8 +19,9 @@ from autosched.cli.options.config_files import config_files
 from autosched.cli.options.devices import DeviceOption, gpu_here, target
 from autosched.cli.options.problem import whole_number
 from autosched.cli.options.search import JsonOption
+from autosched.cli.terminal.console import show, stderr_console, stdout_console
 from autosched.cli.terminal.errors import InputError, bad_input, within
-from autosched.cli.terminal.output import print_json, show, stderr_console, stdout_console
+from autosched.cli.terminal.output import print_json
 from autosched.cli.terminal.progress import Counter
 from autosched.reporting import formatting
 

@@ -23,8 +23,9 @@ from autosched.cli.options.search import (
     check_limits,
 )
 from autosched.cli.terminal import interrupts
+from autosched.cli.terminal.console import show, stderr_console, stdout_console
 from autosched.cli.terminal.errors import MOST_TRIALS, InputError, bad_input
-from autosched.cli.terminal.output import print_json, say, show, stderr_console, stdout_console
+from autosched.cli.terminal.output import print_json, say
 from autosched.reporting import formatting
 from autosched.reporting.exit_status import ExitStatus
 from autosched.samplers import DEFAULT

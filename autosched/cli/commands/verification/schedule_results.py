@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from autosched.cli.terminal.output import show
+from autosched.cli.terminal.console import show
 from autosched.reporting import formatting
 from autosched.reporting.ci import CheckedCase
 from autosched.verify.verdict import Outcome, Verdict

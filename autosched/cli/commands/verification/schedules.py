@@ -37,8 +37,9 @@ from autosched.cli.options.schedule_file import KEYS
 from autosched.cli.options.templates import TemplateOption
 from autosched.cli.options.verification import Findings, VerificationEffort
 from autosched.cli.terminal import interrupts
+from autosched.cli.terminal.console import show_readings, stderr_console, stdout_console
 from autosched.cli.terminal.errors import MOST_SAMPLES, MOST_SEED, MOST_WORKERS, InputError, bad_input, listed, within
-from autosched.cli.terminal.output import say, show_readings, stderr_console, stdout_console
+from autosched.cli.terminal.output import say
 from autosched.cli.terminal.progress import Counter as Progress
 from autosched.reporting import formatting
 from autosched.reporting.ci import Summary

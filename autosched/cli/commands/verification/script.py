@@ -25,8 +25,8 @@ from autosched.cli.commands.verification.cases import launch_case, outcome_of_la
 from autosched.cli.options.devices import target
 from autosched.cli.options.recognition import Given
 from autosched.cli.options.verification import Findings, Inputs, Script, UndefinedMemory, VerificationEffort
+from autosched.cli.terminal.console import stderr_console
 from autosched.cli.terminal.errors import InputError
-from autosched.cli.terminal.output import stderr_console
 from autosched.reporting.ci import CheckedCase, Summary
 from autosched.reporting.exit_status import ExitStatus
 from autosched.verify.launch_plan import THOROUGH

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from autosched.cli.terminal.output import print_json, show, stdout_console
+from autosched.cli.terminal.console import show, stdout_console
+from autosched.cli.terminal.output import print_json
 from autosched.cli.terminal.progress import Counter, TuneDisplay
 from autosched.reporting import formatting
 from autosched.tuning.result import Progress, Start

@@ -1,0 +1,60 @@
+"""Consoles on stdout and stderr, and the tables that are printed on them. Importing rich takes 20 ms."""
+
+import os
+import sys
+from typing import Any
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
+
+from autosched.reporting import formatting
+from autosched.reporting.readings import readings
+from measurements.files.text import harmless
+from search_spaces.operators.problem import Problem
+
+PIPED_WIDTH = 120  # width in columns of a file or a pipe, unless COLUMNS is set
+
+
+def stdout_console() -> Console:
+    """Return a console on stdout that colours and wraps only on request."""
+    return _console(stderr=False)
+
+
+def stderr_console() -> Console:
+    """Return such a console on stderr."""
+    return _console(stderr=True)
+
+
+class _Console(Console):
+    """Console that escapes control sequences, since text may come from untrusted files."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(harmless(text), **options)
+
+
+def _console(*, stderr: bool) -> Console:
+    terminal = (sys.stderr if stderr else sys.stdout).isatty()
+    width = None if terminal or "COLUMNS" in os.environ else PIPED_WIDTH
+    return _Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=False, width=width)
+
+
+def show_readings(console: Console, problem: Problem) -> None:
+    """Print how ambiguous parts of a tile program's listing were read, a line each."""
+    for reading in readings(problem):
+        console.print(reading, markup=False, style="dim")
+
+
+def show(console: Console, made: Table) -> None:
+    """Print a table. It may be wider than the console, so that no name or number is cut."""
+    needed = sum(_least_width(column) for column in made.columns)
+    if needed > console.width:
+        made.width = needed
+    console.print(made, crop=False)
+
+
+def _least_width(column: Column) -> int:
+    texts = [str(text) for text in (column.header, *column.cells)]
+    pieces = texts if column.no_wrap else [word for text in texts for word in text.split()]
+    return max(map(cell_len, pieces), default=0) + formatting.GAP

@@ -22,10 +22,9 @@ from autosched.cli.terminal.output import say, waiting_told
 from autosched.reporting.exit_status import ExitStatus, combined
 from autosched.user_kernels import KernelFileError
 from autosched.version import VERSION
-from measurements.emulator import HostFailure
 from measurements.store.errors import StoreError
 from measurements.trials.tolerance import ToleranceError
-from search_spaces.catalogue import operators
+from search_spaces import catalogue
 from search_spaces.spaces.counting.limits import TooTightlyTied
 from search_spaces.spaces.space import EmptySpace
 
@@ -179,12 +178,23 @@ def _empty(add_completion: bool) -> typer.Typer:
     return app
 
 
-def outline() -> typer.Typer:
+def outline(command: str | None = None) -> typer.Typer:
     """Build the command line with the names and summaries of all commands, which cannot be called.
 
     It prints the help of ``autosched`` and refuses unknown commands without importing the commands.
+
+    Args:
+        command: Build this command alone, with the names and summaries of its operators. Default: all commands.
+
+    Returns:
+        The command line.
     """
-    app = _empty(add_completion=True)
+    app = _empty(add_completion=command is None)
+    if command is not None:
+        group = _operator_group(app, command, summary(command))
+        for operator in catalogue.operators():
+            group.command(operator.name, help=operator.summary)(_not_called)
+        return app
     for name in _ORDER:
         if name == "db":
             app.add_typer(typer.Typer(), name=name, help=_DB_HELP)
@@ -261,7 +271,19 @@ _INSTEAD = {  # replacements of an operator and its problem
 
 
 def _add_operators(app: typer.Typer, whole: str, only: str | None = None) -> None:
-    command, name = call_of(whole), whole.removeprefix("db ")
+    command = call_of(whole)
+    group = _operator_group(app, whole, _first_line(command))
+    names = (only,) if only is not None and catalogue.is_operator(only) else catalogue.operator_names()
+    for operator in map(catalogue.operator, names):
+        add = group.command(
+            operator.name, cls=Command, context_settings=_SETTINGS, options_metavar="[PROBLEM] [OPTIONS]"
+        )
+        add(for_operator(command, operator, whole))
+
+
+def _operator_group(app: typer.Typer, whole: str, summary_line: str) -> typer.Typer:
+    """Add a command with a subcommand for each operator, and return the group of these, which is empty."""
+    name = whole.removeprefix("db ")
     group = typer.Typer(
         cls=_OperatorGroup,
         context_settings=_SETTINGS,
@@ -271,21 +293,16 @@ def _add_operators(app: typer.Typer, whole: str, only: str | None = None) -> Non
 
     def without_operator(ctx: typer.Context) -> None:
         if ctx.invoked_subcommand is None:
-            known = ", ".join(o.name for o in operators())
+            known = ", ".join(catalogue.operator_names())
             raise InputError(
                 f"{whole} needs an operator ({known}), --kernel FILE or --program FILE: see 'autosched {whole} --help'"
             )
 
     group.callback(invoke_without_command=True)(without_operator)
-    known = operators()
-    for operator in [operator for operator in known if operator.name == only] or known:
-        own = for_operator(command, operator, whole)
-        group.command(operator.name, cls=Command, context_settings=_SETTINGS, options_metavar="[PROBLEM] [OPTIONS]")(
-            own
-        )
     file = f", or 'autosched {spellings.VERIFY_FILE} --help'" if whole == "verify" else ""
     epilog = f"{_example(whole)}\n\nOptions: see 'autosched {whole} matmul --help', or another operator's{file}."
-    app.add_typer(group, name=name, help=_first_line(command), epilog=epilog)
+    app.add_typer(group, name=name, help=summary_line, epilog=epilog)
+    return group
 
 
 def _example(name: str) -> str:
@@ -309,7 +326,7 @@ def run(arguments: Sequence[str]) -> int:
             statuses = [_one(line, written) for line in kernel_option.expanded(arguments)]
     except _UsageError as error:
         return _complain(_usage_line(error))
-    except (InputError, KernelFileError, StoreError, ToleranceError, EmptySpace, TooTightlyTied, HostFailure) as error:
+    except (InputError, KernelFileError, StoreError, ToleranceError, EmptySpace, TooTightlyTied) as error:
         return _complain(str(error))
     except SystemExit as stop:  # no command of ours raises it
         return _complain(f"a Python file exits ({stop.code}) before the command is done: take sys.exit out of it")
@@ -333,14 +350,25 @@ def run(arguments: Sequence[str]) -> int:
         if error.errno not in _MACHINE_ERRORS:
             raise
         return _complain(f"{place} cannot be written ({error.strerror}): make room, or change its permissions")
+    except RuntimeError as error:
+        from measurements.emulator import HostFailure  # commands without the emulator need not wait for it
+
+        if not isinstance(error, HostFailure):
+            raise
+        return _complain(str(error))
     return combined(statuses)
 
 
 def _one(arguments: Sequence[str], written: str | None = None) -> int:
     command, operator = [*arguments, "", ""][:2]
     # The shell's completion asks without arguments, and for options of commands.
-    names_a_command = not _COMMANDS.isdisjoint(arguments) or "_AUTOSCHED_COMPLETE" in os.environ
-    app = build(command, operator) if names_a_command or command in spellings.HIDDEN else outline()
+    completes = "_AUTOSCHED_COMPLETE" in os.environ
+    if not completes and command in _OF_OPERATORS and set(catalogue.operator_names()).isdisjoint(arguments):
+        app = outline(command)  # for its help, or an error
+    elif completes or not _COMMANDS.isdisjoint(arguments) or command in spellings.HIDDEN:
+        app = build(command, operator)
+    else:
+        app = outline()
     if not gc.isenabled():
         gc.freeze()  # the imported modules stay alive
         gc.enable()

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from autosched.cli.options.recognition import FileKind, looks_like_a_file, recognise
 from autosched.cli.terminal.errors import InputError
-from search_spaces.catalogue import operators
+from search_spaces.catalogue import is_operator
 
 SUITE, MOE, TRITON = "tune --suite FILE", "tune --moe FILE", "tune --triton FILE:FUNCTION"
 VERIFY_FILE, KNOWN = "verify FILE", "best --db DB"
@@ -66,7 +65,11 @@ def _verify(arguments: Sequence[str]) -> list[str]:
     word, rest = arguments[1], arguments[2:]
     if word == "FILE" and {"--help", "-h"} & set(rest):
         return [VERIFY_FILE, *rest]
-    if word.startswith("-") or word in {o.name for o in operators()} or not looks_like_a_file(word):
+    if word.startswith("-") or is_operator(word):
+        return list(arguments)
+    from autosched.cli.options.recognition import FileKind, looks_like_a_file, recognise  # few commands are given files
+
+    if not looks_like_a_file(word):
         return list(arguments)
     if any(a.partition("=")[0] == "--task" for a in rest) or not Path(word.partition(":")[0]).is_file():
         return [VERIFY_FILE, *arguments[1:]]  # a pipe can be read only once

@@ -30,6 +30,7 @@ META = sa.Table(
     sa.Column("value", sa.Text, nullable=False),
 )
 _WRONG = sa.text("status = 'wrong_result'")
+_TRIALS_WRONG = sa.Index("trials_wrong", "problem_digest", sqlite_where=_WRONG)
 TRIALS = sa.Table(
     "trials",
     _METADATA,
@@ -82,7 +83,7 @@ TRIALS = sa.Table(
     ),
     sa.Index("trials_in_order", "problem_digest", "device", "provenance", "id"),
     sa.Index("trials_by_schedule", "problem_digest", "device", "provenance", "schedule_digest"),
-    sa.Index("trials_wrong", "problem_digest", sqlite_where=_WRONG, postgresql_where=_WRONG),
+    _TRIALS_WRONG,
     sqlite_autoincrement=True,
 )
 
@@ -146,6 +147,8 @@ class Guard:
 
 def create_tables(connection: Connection) -> None:
     """Create the tables in a database without them."""
+    if connection.dialect.name == "postgresql":  # an option at the index would import this dialect in every process
+        _TRIALS_WRONG.dialect_options["postgresql"]["where"] = _WRONG
     _METADATA.create_all(connection)
     rows = {"application": APPLICATION, "schema_version": str(SCHEMA_VERSION)}
     connection.execute(META.insert(), [{"key": k, "value": v} for k, v in rows.items()])

@@ -10,9 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from measurements.store import schema
 from measurements.store.store import SCHEMA_VERSION, Guard, Store, StoreError
 from measurements.trials.measurement import MachineCode, Measurement, Provenance, Resources, Status, Timing
 from measurements.trials.trial import Budget, Control, Trial
@@ -441,3 +443,16 @@ for path, create in (({str(new)!r}, True), ({str(old)!r}, True), ({str(old)!r}, 
 """
     run = subprocess.run([sys.executable, "-c", child], capture_output=True, text=True, timeout=60, check=True)
     return run.stdout.splitlines()
+
+
+def test_a_server_is_given_the_partial_index_without_loading_its_dialect_elsewhere() -> None:
+    created: list[str] = []
+    server = sa.create_mock_engine(
+        "postgresql://", lambda sql, *_: created.append(str(sql.compile(dialect=server.dialect)))
+    )
+    schema.create_tables(server)  # type: ignore[arg-type]
+    (index,) = (text for text in created if "INDEX trials_wrong" in text)
+    assert index.endswith("WHERE status = 'wrong_result'")
+    code = "import sys, measurements.store.store; print('sqlalchemy.dialects.postgresql' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from measurements.trials.trial import Trial
 from measurements.trials.vendor_library import is_library
 from search_spaces.catalogue import template
-from search_spaces.hardware.devices import DEVICES, Device, UnknownDevice
+from search_spaces.hardware.devices import Device, UnknownDevice, all_devices
 from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.problem import Problem
 from search_spaces.templates.compiler_controls import plain
@@ -28,7 +28,7 @@ def refuse_invalid(problem: Problem, trial: Trial, device: Device | None = None)
         its.config(problem, trial.schedule, device)
         return
     refusal: ValueError = ValueError("no device is known")
-    for row in DEVICES:
+    for row in all_devices():
         try:
             its.space(problem, row).explain(plain(trial.schedule))
             return

@@ -12,7 +12,7 @@ from measurements.trials.problem_key import fields_of, problem_of
 from measurements.trials.shipped import SHIPPED, ShippedRecordings
 from measurements.trials.trial import Trial
 from measurements.trials.vendor_library import is_library
-from search_spaces.hardware.devices import DEVICES, Device
+from search_spaces.hardware.devices import Device, all_devices
 from search_spaces.operators.distance import device_distance, problem_distance
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
@@ -53,7 +53,7 @@ def _problems(
     problem: Problem, device: Device, store: Store | None, shipped: ShippedRecordings
 ) -> Iterator[tuple[float, str, str, Store | ShippedRecordings]]:
     """Yield doublings, problem, GPU and source of every near problem."""
-    rows = {row.name: row for row in (*DEVICES, device) if row.arch == device.arch}
+    rows = {row.name: row for row in (*all_devices(), device) if row.arch == device.arch}
     for name, row in rows.items():
         keys, _ = shipped.problems(problem.operator, name)
         for key in keys:

@@ -15,7 +15,7 @@ import time
 from autosched.samplers.bayes.sampler import BayesSampler
 from cost_models.estimates import AnalyticEstimates
 from search_spaces.catalogue import templates_for
-from search_spaces.hardware.devices import DEVICES, Device, device
+from search_spaces.hardware.devices import Device, all_devices, device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import Softmax
@@ -43,7 +43,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", action="append", help="only this GPU; may be repeated")
     arguments = parser.parse_args()
-    chosen = [device(name) for name in arguments.device or ()] or DEVICES
+    chosen = [device(name) for name in arguments.device or ()] or all_devices()
     print("| device | " + " | ".join(f"{name}: template | seconds" for name in PROBLEMS) + " |")
     print("|---|" + "---|---|" * len(PROBLEMS), flush=True)
     worst = dict.fromkeys(PROBLEMS, 0.0)

@@ -288,12 +288,21 @@ def device_of(product: GpuProduct, *, derived: bool = False) -> Device:
 
 
 DEFAULT_DEVICE = "h200"  # used if none is named and no GPU responds
-DEVICES: tuple[Device, ...] = tuple(device_of(product) for product in PRODUCTS)
 
 _LIST = "autosched devices lists all names"
-_BY_NAME = {row.name: row for row in DEVICES}
-if len(_BY_NAME) != len(DEVICES) or ALIASES.keys() & _BY_NAME.keys():
+_BY_NAME = {product.name: product for product in PRODUCTS}
+if len(_BY_NAME) != len(PRODUCTS) or ALIASES.keys() & _BY_NAME.keys():
     raise ValueError("two device rows have the same name")
+
+
+@cache
+def _row(name: str) -> Device:
+    return device_of(_BY_NAME[name])
+
+
+def all_devices() -> tuple[Device, ...]:
+    """Return the rows of all products. Making them takes 5 ms, and most commands need one."""
+    return tuple(map(_row, _BY_NAME))
 
 
 def device(name: str) -> Device:
@@ -305,10 +314,10 @@ def device(name: str) -> Device:
     if not isinstance(name, str):
         raise UnknownDevice(f"a device name must be a string, not {name!r}: {_LIST}")
     lower = name.lower()
-    row = _BY_NAME.get(ALIASES.get(lower, lower))
-    if row is not None:
-        return row
-    siblings = [known.name for known in DEVICES if known.sm in capabilities_called(name)]
+    full = ALIASES.get(lower, lower)
+    if full in _BY_NAME:
+        return _row(full)
+    siblings = [known.name for known in PRODUCTS if known.sm in capabilities_called(name)]
     if siblings:
         raise UnknownDevice(f"{name!r} is an architecture, not a GPU: use one of {', '.join(siblings)}")
     import difflib  # imported here, as programs that only call kernels do not need it
@@ -324,7 +333,7 @@ def devices_of_driver_name(driver_name: str) -> tuple[Device, ...]:
     "Orin" has several rows. An unknown name has none: "NVIDIA H200 NVL" is a different product from "NVIDIA H200" and
     does not share its row.
     """
-    return tuple(row for row in DEVICES if driver_name in row.driver_names)
+    return tuple(_row(product.name) for product in PRODUCTS if driver_name in product.driver_names)
 
 
 @overload

@@ -14,7 +14,7 @@ import autosched
 import search_spaces.programs.builder as tile
 from autosched import Matmul
 from autosched.tuning.result import TuneResult
-from search_spaces.hardware.devices import DEVICES
+from search_spaces.hardware.devices import all_devices
 from search_spaces.launches.headers import Headers
 from search_spaces.short_repr import MOST, short_repr
 from search_spaces.spaces.schedule import Schedule
@@ -74,7 +74,7 @@ EXAMPLES: dict[str, Callable[[TuneResult], Any]] = {
     "RouterTopK": lambda _: autosched.RouterTopK(tokens=8, experts=64),
     "Copy": lambda _: autosched.Copy(rows=64, columns=64),
     "Database": lambda r: autosched.Database(r.database),
-    "Device": lambda _: max(DEVICES, key=lambda row: len(repr(row))),
+    "Device": lambda _: max(all_devices(), key=lambda row: len(repr(row))),
     "EmulatedLaunch": lambda _: emulated(),
     "EmulatedLaunchOptions": lambda _: autosched.EmulatedLaunchOptions(
         headers={LINES: LINES}, symbols={f"s{i}": LARGE for i in range(50)}, outputs=range(10**6), options=[LINES] * 50

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cost_models.analytic import CLUSTER_START, L2_LATENCY, LAUNCH_SECONDS, analyse, busy, predict
 from search_spaces.hardware.costs.cost_counts import CostCounts
-from search_spaces.hardware.devices import DEVICES, Device, device
+from search_spaces.hardware.devices import Device, all_devices, device
 from search_spaces.hardware.units import unit
 
 H200 = device("h200")
@@ -93,7 +93,7 @@ def test_one_block_more_than_a_wave_costs_another_round() -> None:
     assert times[2] == pytest.approx(times[1], rel=0.03)
 
 
-MODERN = [row for row in DEVICES if row.has("bf16")]  # multiply all types of `works`
+MODERN = [row for row in all_devices() if row.has("bf16")]  # multiply all types of `works`
 
 
 @st.composite

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from autosched.cli.terminal.errors import InputError
-from search_spaces.hardware.devices import DEFAULT_DEVICE, DEVICES, Device, UnknownDevice, device
+from search_spaces.hardware.devices import DEFAULT_DEVICE, Device, UnknownDevice, all_devices, device
 
 LIST_NOTE = "autosched devices lists them"
 
@@ -22,7 +22,7 @@ def device_option(default: str) -> Any:
 
 def _names(incomplete: str) -> list[str]:
     """Return shell completions for a device name."""
-    return [row.name for row in DEVICES if row.name.startswith(incomplete)]
+    return [row.name for row in all_devices() if row.name.startswith(incomplete)]
 
 
 DeviceOption = Annotated[str | None, device_option(f"the GPU of this machine, else {DEFAULT_DEVICE}")]

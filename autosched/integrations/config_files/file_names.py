@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from search_spaces.hardware.devices import DEVICES, Device
+from search_spaces.hardware.devices import Device, all_devices
 
 Format = Literal["vllm", "sglang"]
 FORMATS: tuple[Format, ...] = ("vllm", "sglang")
@@ -109,7 +109,7 @@ def parse_file_name(name: str) -> FileName:
 def row_of_file_device(name: str) -> Device | None:
     """Return the device row of a file's ``device_name``, which is the driver's name with underscores for blanks."""
     wanted = _OTHER_NAMES.get(name)
-    for row in DEVICES:
+    for row in all_devices():
         if row.name == wanted or any(driver.replace(" ", "_") == name for driver in row.driver_names):
             return row
     return None

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from search_spaces.hardware.architectures import UnknownArchitecture, architecture
-from search_spaces.hardware.devices import DEVICES, Device, UnknownDevice, device_of, devices_of_driver_name
+from search_spaces.hardware.devices import Device, UnknownDevice, all_devices, device_of, devices_of_driver_name
 from search_spaces.hardware.products import GpuProduct, has_geforce_rates
 
 WORKER_MODULE = "measurements.runners.cuda.worker"
@@ -162,9 +162,11 @@ def _derived(name: str, sm: int, attributes: Mapping[str, int], memory_bytes: in
         raise UnknownDevice(f"{name}: {error}") from error
     geforce = has_geforce_rates(name)
     sm_count = attributes["MultiProcessorCount"]
-    likely = (row for row in DEVICES if row.sm == its.sm and has_geforce_rates(" ".join(row.driver_names)) == geforce)
+    likely = (
+        row for row in all_devices() if row.sm == its.sm and has_geforce_rates(" ".join(row.driver_names)) == geforce
+    )
     near = min(likely, key=lambda row: abs(row.sm_count - sm_count), default=None)
-    near = near or min((row for row in DEVICES if row.sm == its.sm), key=lambda row: abs(row.sm_count - sm_count))
+    near = near or min((row for row in all_devices() if row.sm == its.sm), key=lambda row: abs(row.sm_count - sm_count))
     integrated = bool(attributes.get("Integrated", 0)) or its.sm in _INTEGRATED
     clock = near.clock_hz if integrated else attributes.get("ClockRate", 0) * 1e3 or near.clock_hz
     # Two transfers per clock. For memory shared with the CPU the driver reports other rates, or none.

@@ -10,14 +10,14 @@ from needs import needs_nvrtc
 from autosched.samplers.first_choices.model_choice import default_choice
 from measurements.compiler.nvrtc import compile_source
 from measurements.compiler.pool import parse_resources
-from search_spaces.hardware.devices import DEVICES, device
+from search_spaces.hardware.devices import all_devices, device
 from search_spaces.operators.matmul import Matmul
 
 MOST_SPILLED = 48  # bytes of a thread: ptxas decides after the choice; 2 of 82 spill (NVRTC 13.5, 2026-11-23)
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("name", representative([row.name for row in DEVICES], "b200", "rtx5090", "agx_orin_64"))
+@pytest.mark.parametrize("name", representative([row.name for row in all_devices()], "b200", "rtx5090", "agx_orin_64"))
 def test_the_first_choice_of_a_matmul(name: str) -> None:
     on = device(name)
     problem = Matmul(4096, 4096, 4096, a="bf16", b="bf16") if on.has("bf16") else Matmul(4096, 4096, 4096)

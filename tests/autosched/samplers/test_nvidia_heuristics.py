@@ -27,7 +27,7 @@ from cost_models.estimates import AnalyticEstimates
 from measurements.store.store import Store
 from measurements.trials.measurement import Provenance
 from search_spaces.catalogue import template, templates_for
-from search_spaces.hardware.devices import DEVICES, device
+from search_spaces.hardware.devices import all_devices, device
 from search_spaces.operators.copy import Copy
 from search_spaces.operators.matmul import Matmul
 from search_spaces.search_task import SearchTask
@@ -208,7 +208,7 @@ def test_its_choices_are_among_the_first_trials_and_the_trials_say_so(stub: Path
 
 @pytest.mark.skipif(not REAL, reason=f"{NAME} is not installed")
 def test_the_library_itself() -> None:
-    for chip in (row for row in DEVICES if row.name in nvidia_heuristics.GPUS):
+    for chip in (row for row in all_devices() if row.name in nvidia_heuristics.GPUS):
         found = configurations(LARGE, nvidia_heuristics.GPUS[chip.name], 4)
         assert found and all(c.seconds > 0 and c.warps >= 1 for c in found)
         assert {c.instruction_m for c in found} == {64 if chip.sm == 90 else 16}

@@ -11,7 +11,7 @@ from autosched.verify.launch_limits import LIMITS, _instructions, why_refused
 from autosched.verify.schedules import verify_one
 from autosched.verify.verdict import FAILURE_STATUSES
 from search_spaces.catalogue import template
-from search_spaces.hardware.devices import DEVICES, device
+from search_spaces.hardware.devices import all_devices, device
 from search_spaces.operators.matmul import Matmul
 
 pytestmark = needs_nvrtc
@@ -20,7 +20,7 @@ PROBLEM = Matmul(256, 256, 256, a="f16")
 
 
 def test_every_architecture_that_devices_have_has_limits_and_those_of_its_rows() -> None:
-    for row in DEVICES:
+    for row in all_devices():
         limits = LIMITS[row.sm]
         assert (limits.shared_of_block, limits.shared_of_sm) == (row.shared_per_block, row.shared_per_sm), row.name
         assert (limits.threads_of_sm, limits.blocks_of_sm) == (row.max_threads_per_sm, row.max_blocks_per_sm), row.name

@@ -27,7 +27,7 @@ from measurements.trials.runner_info import RunnerInfo
 from measurements.workers.messages import digest_of
 from measurements.workers.worker import Worker
 from search_spaces.hardware.architectures import architecture
-from search_spaces.hardware.devices import DEVICES, UnknownDevice, device
+from search_spaces.hardware.devices import UnknownDevice, all_devices, device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
 
@@ -328,7 +328,7 @@ def told(cc, sms, l2_mib, clock_khz=1700000, memory_khz=7000000, bus=256, **othe
 GIB = 2**30
 
 
-@pytest.mark.parametrize("row", DEVICES, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", all_devices(), ids=lambda row: row.name)
 def test_what_the_driver_tells_of_a_product_finds_its_row(row):
     attributes = told(row.sm, row.sm_count, row.l2_bytes / 2**20)
     for name in row.driver_names:

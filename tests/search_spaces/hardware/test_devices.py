@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from search_spaces.hardware.architectures import ARCHITECTURES, GENERATIONS
 from search_spaces.hardware.devices import (
-    DEVICES,
     Device,
     UnknownDevice,
+    all_devices,
     device,
     devices_of_driver_name,
     occupancy,
@@ -54,7 +54,7 @@ SHEET_GIB = {
     **{"a10": 24, "rtx3090": 24, "rtx4090": 24, "l4": 24, "l40s": 48},
 }
 
-ROWS = pytest.mark.parametrize("row", DEVICES, ids=lambda row: row.name)
+ROWS = pytest.mark.parametrize("row", all_devices(), ids=lambda row: row.name)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -128,7 +128,7 @@ def test_every_product_that_people_name_is_there() -> None:
     assert device("dgx_spark") is device("gb10")
     assert device("h20").note == "unconfirmed: rates"
     assert device("h200").note == ""
-    assert not any(row.derived for row in DEVICES)
+    assert not any(row.derived for row in all_devices())
 
 
 @ROWS
@@ -170,7 +170,7 @@ def test_an_architecture_lists_its_gpus(name: str) -> None:
     with pytest.raises(UnknownDevice) as error:
         device(name)
     listed = str(error.value).rpartition("use one of ")[2].split(", ")
-    assert listed == [row.name for row in DEVICES if row.sm == 90]
+    assert listed == [row.name for row in all_devices() if row.sm == 90]
 
 
 def test_a_generation_of_several_architectures_lists_all_their_gpus() -> None:
@@ -181,7 +181,7 @@ def test_a_generation_of_several_architectures_lists_all_their_gpus() -> None:
 
 
 def test_driver_names_are_exact() -> None:
-    for row in DEVICES:
+    for row in all_devices():
         for name in row.driver_names:
             known = devices_of_driver_name(name)
             assert row in known
@@ -283,14 +283,14 @@ def test_occupancy_of_arrays_is_that_of_each_element() -> None:
     rng = np.random.default_rng(1)
     t, r = rng.integers(1, 1100, 500), rng.integers(0, 260, 500)
     s = rng.integers(0, 240_000, 500)
-    for row in DEVICES:
+    for row in all_devices():
         whole = occupancy(row, t, r, s)
         assert isinstance(whole, np.ndarray)
         assert whole.tolist() == [occupancy(row, int(a), int(b), int(c)) for a, b, c in zip(t, r, s, strict=True)]
 
 
 @given(
-    row=st.sampled_from(DEVICES),
+    row=st.sampled_from(all_devices()),
     threads=st.integers(1, 1024),
     registers=st.integers(0, 255),
     shared=st.integers(0, 232448),
@@ -313,7 +313,7 @@ def test_impossible_counts_are_refused(bad: tuple[int, int, int]) -> None:
         occupancy(device("h200"), *bad)
 
 
-@given(row=st.sampled_from(DEVICES), warps=st.integers(1, 32), blocks=st.integers(1, 32))
+@given(row=st.sampled_from(all_devices()), warps=st.integers(1, 32), blocks=st.integers(1, 32))
 def test_with_one_register_more_fewer_blocks_share_an_sm(row: Device, warps: int, blocks: int) -> None:
     threads = warps * row.warp_size
     limit = int(register_limit(row, threads, blocks))

@@ -12,7 +12,7 @@ from autosched.cli.terminal.console import show, stdout_console
 from autosched.cli.terminal.errors import InputError
 from autosched.cli.terminal.output import answer, print_json
 from autosched.reporting import formatting
-from search_spaces.hardware.devices import DEVICES, Device
+from search_spaces.hardware.devices import Device, all_devices
 
 _COLUMNS = ("device", "driver name", "cc", "SMs", "MHz", "L2 MiB", "memory MiB", "GB/s")
 _RATES = ("f16", "tf32", "i8", "e4m3", "mxf8", "nvf4")
@@ -30,13 +30,13 @@ def devices(
     if json and markdown:
         raise InputError("--json and --markdown exclude each other: give one of them")
     if json:
-        print_json({"devices": [row.to_json() for row in DEVICES]})
+        print_json({"devices": [row.to_json() for row in all_devices()]})
     elif markdown:
         for line in markdown_table():
             answer(line)
     else:
         made = formatting.table("device", "cc", "SMs", "memory", "GB/s", "f16 TFLOP/s", "note", fold=("note",))
-        for row in sorted(DEVICES, key=_order):
+        for row in sorted(all_devices(), key=_order):
             memory, tensor = formatting.size(row.memory_bytes), f"{row.tensor_peak('f16') / 1e12:.4g}"
             made.add_row(
                 row.name, _cc(row), str(row.sm_count), memory, _rate(row.dram_bandwidth / 1e9), tensor, row.note
@@ -49,7 +49,7 @@ def markdown_table() -> list[str]:
     """Return the lines of the table of all devices. Rates are dense peaks in TFLOP/s (int8: TOP/s)."""
     heads = (*_COLUMNS, *_RATES, *_LAST)
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
-    for row in sorted(DEVICES, key=_order):
+    for row in sorted(all_devices(), key=_order):
         known = dict(row.tensor_flops_per_cycle)
         rates = [_rate(row.tensor_peak(kind) / 1e12) if kind in known else "" for kind in _RATES]
         cells = (

@@ -23,7 +23,7 @@ from autosched.integrations.config_files.files import NoConfigs, read_file, read
 from autosched.integrations.config_files.ladder import ladder_notes
 from autosched.registry import CONFIG_FILES
 from autosched.regression.config_files import recognised_files
-from search_spaces.hardware.devices import DEVICES, device
+from search_spaces.hardware.devices import all_devices, device
 
 WITHOUT_TORCH = """
 import sys
@@ -77,7 +77,7 @@ def test_devices_of_files_are_rows() -> None:
     assert row_of_file_device("NVIDIA_H100_80GB_HBM3") is device("h100")
     assert row_of_file_device("NVIDIA_GeForce_RTX_4090") is device("rtx4090")
     assert row_of_file_device("AMD_Instinct_MI300X") is None
-    for row in DEVICES:
+    for row in all_devices():
         if row.driver_names:
             found = row_of_file_device(file_device_of_row(row, "sglang"))
             assert found is not None and found.driver_names[0] == row.driver_names[0]

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
@@ -47,8 +47,7 @@ class Output:
         check_outputs([self.junit, self.markdown, *more], inputs)
 
 
-@dataclass(frozen=True)
-class CommandAnswer:
+class CommandAnswer(NamedTuple):
     """Result of a command in all its output formats.
 
     Attributes:

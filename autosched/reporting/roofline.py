@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from measurements.trials.facts import ProblemFacts
 from measurements.trials.vendor_library import is_library
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
 Costed = Problem | ProblemFacts  # has ``flops`` and ``min_bytes``
 
 
-@dataclass(frozen=True)
-class Roofline:
+class Roofline(NamedTuple):
     """Roofline of one problem on one device, in flop/s and bytes/s.
 
     ``peak`` is the rate of the fastest unit for the operands. Williams, Waterman and Patterson, "Roofline: an

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -135,8 +134,7 @@ def cuda_include_folders() -> tuple[str, ...]:
     return (*(str(place) for place in (toolkit, cccl) if place is not None), *package_folders())
 
 
-@dataclass(frozen=True)
-class PtxOutput:
+class PtxOutput(NamedTuple):
     """Result of a compilation to PTX. ``text`` is None if it failed.
 
     Files have the names of the includes, and the source that of PROGRAM_NAME. ``entry`` is the entry function's name in

@@ -6,8 +6,7 @@ autosched.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 from measurements.workers.transport import WorkerDied, WorkerError
 from measurements.workers.worker import Worker
@@ -21,8 +20,7 @@ class NoOtherCompiler(ValueError):
     """Another environment cannot compile. The message is one line with the remedy."""
 
 
-@dataclass(frozen=True)
-class OtherCompiler:
+class OtherCompiler(NamedTuple):
     """``python`` is the interpreter of an environment, ``toolchain`` its compiler, such as "nvrtc 13.0.88"."""
 
     python: str

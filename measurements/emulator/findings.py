@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -160,8 +160,7 @@ class GlobalSite:
         return self.sectors / self.requests
 
 
-@dataclass(frozen=True)
-class ExecutedLine:
+class ExecutedLine(NamedTuple):
     """How often warps executed a PTX operation on one source line, over all its ``instructions`` there.
 
     The file is named without its folder.

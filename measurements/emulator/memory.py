@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +18,7 @@ Flags = npt.NDArray[np.bool_]
 _ADDRESS_BYTES = 8
 
 
-@dataclass(frozen=True)
-class StoredAddress:
+class StoredAddress(NamedTuple):
     """Eight bytes inside an array that are the address of a byte of another array.
 
     ``array`` and ``target`` are names of operands; ``at`` and ``offset`` are byte offsets. The host's bytes at this
@@ -31,8 +31,7 @@ class StoredAddress:
     offset: int = 0
 
 
-@dataclass(frozen=True)
-class Inside:
+class Inside(NamedTuple):
     """Eight bytes of an argument passed by value that are the address of a byte of the array ``target``.
 
     ``position`` is that of the argument, ``at`` the byte offset in it.
@@ -44,8 +43,7 @@ class Inside:
     offset: int = 0
 
 
-@dataclass(frozen=True)
-class TextureObject:
+class TextureObject(NamedTuple):
     """A texture or surface object: how an array that is stored texel by texel, row by row, is fetched.
 
     Attributes:
@@ -105,8 +103,7 @@ def texture_object(texture: LinearTexture, handle: int) -> TextureObject:
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Unfinished:
+class Unfinished(NamedTuple):
     """Bytes of an array that launches before a dependent one may still use.
 
     Attributes:

@@ -145,9 +145,9 @@ def _joined(lines: Sequence[ExecutedLine]) -> tuple[ExecutedLine, ...]:
     found: dict[tuple[str, int, str], ExecutedLine] = {}
     for line in lines:
         key = (line.file, line.line, line.operation)
-        before = found.get(key, replace(line, times=0))
+        before = found.get(key, line._replace(times=0))
         most = max(before.instructions, line.instructions)  # the same instructions if a kernel is launched again
-        found[key] = replace(before, instructions=most, times=before.times + line.times)
+        found[key] = before._replace(instructions=most, times=before.times + line.times)
     return tuple(found.values())
 
 

@@ -6,7 +6,7 @@ open kernel modules (595.45.04) and, for Jetson, of deviceQuery listings. Unconf
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 # memory_mib is what nvidia-smi lists with the product's default ECC setting. The GB of data sheets are GiB (an H200 of
 # "141 GB" has 143771 MiB, which is 150.8e9 bytes), of which firmware reserves a little; ECC of GDDR6 (A10, L4, L40S)
@@ -20,8 +20,7 @@ from dataclasses import dataclass
 # to each SM as A100 was thought to have: 16 bytes per cycle and SM.
 
 
-@dataclass(frozen=True)
-class Rates:
+class Rates(NamedTuple):
     """Dense operations per cycle of one SM (an FMA is two); 0 for types that tensor cores do not multiply.
 
     Attributes:
@@ -95,8 +94,7 @@ def has_geforce_rates(driver_name: str) -> bool:
     return "GeForce" in driver_name or any(word in driver_name for word in _GEFORCE_RATES)
 
 
-@dataclass(frozen=True)
-class GpuProduct:
+class GpuProduct(NamedTuple):
     """One GPU product.
 
     Attributes:

@@ -12,7 +12,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, Self, overload
+from typing import Literal, NamedTuple, Self, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -300,8 +300,7 @@ class SharedLayout:
         return None
 
 
-@dataclass(frozen=True)
-class LayoutFacts:
+class LayoutFacts(NamedTuple):
     """What evaluating a layout shows; counts are elements. The properties of SharedLayout explain each."""
 
     size: int
@@ -348,8 +347,7 @@ def facts(layout: SharedLayout) -> LayoutFacts:
     )
 
 
-@dataclass(frozen=True)
-class _FactsOfLines:
+class _FactsOfLines(NamedTuple):
     """``first_line`` and ``second_line`` are the offsets of their first elements."""
 
     smallest: int

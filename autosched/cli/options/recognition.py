@@ -13,9 +13,9 @@ import re
 import stat
 import struct
 import tomllib
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 from autosched.cli.terminal.errors import InputError, shortened
 from measurements.files.bounded import open_readable, read_bounded
@@ -53,8 +53,7 @@ class FileKind(StrEnum):
     KERNEL_FILE = "a kernel file"
 
 
-@dataclass(frozen=True)
-class Given:
+class Given(NamedTuple):
     """A recognised file.
 
     Attributes:

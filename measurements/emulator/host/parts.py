@@ -7,14 +7,13 @@ once for all of its files, so names in unnamed namespaces must differ within a f
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 _INCLUDE = re.compile(r'^#include "(.+)"$', re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class RuntimePart:
+class RuntimePart(NamedTuple):
     """The C++ files of one folder, relative to the runtime's folder."""
 
     name: str

@@ -11,12 +11,12 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from search_spaces.hardware.devices import Device
 from search_spaces.installed import load_offers
-from search_spaces.operators.operator import Operator
-from search_spaces.operators.problem import Problem
 
 if TYPE_CHECKING:
+    from search_spaces.hardware.devices import Device
+    from search_spaces.operators.operator import Operator
+    from search_spaces.operators.problem import Problem
     from search_spaces.templates.template import KernelTemplate, TemplateSet
     from search_spaces.tile_operators.tile_problem import TileOperator
 
@@ -135,6 +135,8 @@ class _Catalogue:
         """Return the operator called ``name``."""
         entry = self._operators[name]
         if isinstance(entry, BuiltInOperator):
+            from search_spaces.operators.operator import Operator
+
             entry = self._operators[name] = Operator.of(entry.problem_type())
         return entry
 
@@ -159,7 +161,8 @@ class _Catalogue:
 
     def add(self, *entries: Operator | KernelTemplate, replace: bool = False) -> None:
         """Add all entries or none. With ``replace``, entries that were added with ``replace`` are replaced."""
-        from search_spaces.templates.template import KernelTemplate  # takes 40 ms, and a help needs no template
+        from search_spaces.operators.operator import Operator  # these two take 100 ms, and a help does not need them
+        from search_spaces.templates.template import KernelTemplate
 
         for entry in entries:
             if not isinstance(entry, (Operator, KernelTemplate)):
@@ -177,6 +180,8 @@ class _Catalogue:
 
     def _known(self, entry: Operator | KernelTemplate) -> Operator | KernelTemplate | None:
         """Return the entry with the name of ``entry``, or None."""
+        from search_spaces.operators.operator import Operator
+
         if isinstance(entry, Operator):
             return self.operator(entry.name) if entry.name in self._operators else None
         return self.template(entry.name) if entry.name in self._templates else None

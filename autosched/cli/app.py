@@ -15,7 +15,6 @@ from autosched.cli.options import kernel as kernel_option
 from autosched.cli.options import spellings
 from autosched.cli.options import triton as triton_option
 from autosched.cli.options.command import Command
-from autosched.cli.options.problem import for_operator
 from autosched.cli.places import PLACES, call_of, summary
 from autosched.cli.terminal.errors import InputError
 from autosched.cli.terminal.output import say, waiting_told
@@ -25,8 +24,6 @@ from autosched.version import VERSION
 from measurements.store.errors import StoreError
 from measurements.trials.tolerance import ToleranceError
 from search_spaces import catalogue
-from search_spaces.spaces.counting.limits import TooTightlyTied
-from search_spaces.spaces.space import EmptySpace
 
 # Every usage error of typer derives from this class; BadParameter is the one of them that all releases export.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -271,6 +268,8 @@ _INSTEAD = {  # replacements of an operator and its problem
 
 
 def _add_operators(app: typer.Typer, whole: str, only: str | None = None) -> None:
+    from autosched.cli.options.problem import for_operator  # imports numpy, which a list of commands does not need
+
     command = call_of(whole)
     group = _operator_group(app, whole, _first_line(command))
     names = (only,) if only is not None and catalogue.is_operator(only) else catalogue.operator_names()
@@ -326,7 +325,7 @@ def run(arguments: Sequence[str]) -> int:
             statuses = [_one(line, written) for line in kernel_option.expanded(arguments)]
     except _UsageError as error:
         return _complain(_usage_line(error))
-    except (InputError, KernelFileError, StoreError, ToleranceError, EmptySpace, TooTightlyTied) as error:
+    except (InputError, KernelFileError, StoreError, ToleranceError) as error:
         return _complain(str(error))
     except SystemExit as stop:  # no command of ours raises it
         return _complain(f"a Python file exits ({stop.code}) before the command is done: take sys.exit out of it")
@@ -350,10 +349,8 @@ def run(arguments: Sequence[str]) -> int:
         if error.errno not in _MACHINE_ERRORS:
             raise
         return _complain(f"{place} cannot be written ({error.strerror}): make room, or change its permissions")
-    except RuntimeError as error:
-        from measurements.emulator import HostFailure  # commands without the emulator need not wait for it
-
-        if not isinstance(error, HostFailure):
+    except (ValueError, RuntimeError) as error:
+        if not isinstance(error, _errors_of_work()):
             raise
         return _complain(str(error))
     return combined(statuses)
@@ -373,6 +370,15 @@ def _one(arguments: Sequence[str], written: str | None = None) -> int:
         gc.freeze()  # the imported modules stay alive
         gc.enable()
     return int(app(list(arguments) or ["--help"], prog_name="autosched", standalone_mode=False, obj=written) or 0)
+
+
+def _errors_of_work() -> tuple[type[Exception], ...]:
+    """Return the users' errors of modules that take long to import, such as the emulator's."""
+    from measurements.emulator import HostFailure
+    from search_spaces.spaces.counting.limits import TooTightlyTied
+    from search_spaces.spaces.space import EmptySpace
+
+    return EmptySpace, TooTightlyTied, HostFailure
 
 
 def _folder_is_there() -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from search_spaces.operators.problem import Problem
-from search_spaces.programs import is_program_problem
+
+if TYPE_CHECKING:
+    from search_spaces.programs.problem import ProgramProblem
 
 
 def readings(problem: Problem) -> tuple[str, ...]:
@@ -20,3 +23,9 @@ def readings(problem: Problem) -> tuple[str, ...]:
 def readings_json(problem: Problem) -> dict[str, Any]:
     """Return the notes as the ``notes`` of a JSON document."""
     return {"notes": list(readings(problem))} if is_program_problem(problem) else {}
+
+
+def is_program_problem(problem: Problem) -> TypeGuard[ProgramProblem]:
+    """Return whether the problem is that of a tile program, without importing that module for other problems."""
+    programs = sys.modules.get("search_spaces.programs.problem")
+    return programs is not None and isinstance(problem, programs.ProgramProblem)

@@ -35,12 +35,11 @@ from autosched.cli.terminal.output import answer, print_json
 from autosched.cli.terminal.output_files import check_picture, replaceable
 from autosched.reporting import formatting
 from autosched.reporting.exit_status import ExitStatus
-from autosched.reporting.readings import readings_json
+from autosched.reporting.readings import is_program_problem, readings_json
 from search_spaces.catalogue import candidates, templates_for
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.operator import Operator
 from search_spaces.operators.problem import Problem
-from search_spaces.programs import is_program_problem
 from search_spaces.spaces.parameters import Parameter
 from search_spaces.spaces.rules import Rejection
 from search_spaces.spaces.schedule import Schedule

@@ -1,9 +1,9 @@
-"""FlashInfer's autotuner, with its choices in a database: they outlive the process, and all processes agree.
+"""FlashInfer's autotuner with its choices in a database, which all processes share.
 
 Only FlashInfer's public interface is used: ``AutoTuner.get``, ``load_configs``, ``save_configs``, ``clear_cache`` and
 the context ``autotune``, which versions 0.6.18 to 0.7.4 share. FlashInfer writes and reads the entries itself, through
-its cache file; each one is kept as it is. An entry belongs to what FlashInfer records of its environment (its own
-version, those of CUDA, cuBLAS and cuDNN, and the GPU). Of several entries with one key the first stored one counts.
+its cache file; each is stored unchanged. An entry belongs to the environment that FlashInfer records (its own version,
+those of CUDA, cuBLAS and cuDNN, and the GPU). Of several entries with one key, the first stored one is used.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class FlashInferEntries:
         self.database = database_or_default(database)
 
     def read(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the value of each key: the first one that was stored."""
+        """Return the value of each key that was stored first."""
         problem, device, toolchain = _identity(metadata)
         entries: dict[str, Any] = {}
         with Store.open(self.database) as store:
@@ -115,13 +115,13 @@ class FlashInferPersistence:
 
     Args:
         database: A path or URL; None for the user's.
-        device: Name of the GPU where FlashInfer records none; None refuses such tunings.
+        device: Name of the GPU if FlashInfer does not record it; None rejects such tunings.
     """
 
     def __init__(self, database: str | Path | None = None, device: str | None = None) -> None:
         self.entries = FlashInferEntries(database)
-        self.answered = 0  # entries that FlashInfer was given at its start
-        self.tuned = 0  # entries of this process that were new
+        self.answered = 0  # entries passed to FlashInfer at its start
+        self.tuned = 0  # new entries of this process
         self._device = device
         self._loaded = False
         self._contexts = 0
@@ -145,7 +145,9 @@ class FlashInferPersistence:
                 self._contexts += 1
             try:
                 with plain_autotune(*args, **kwargs):
-                    if kwargs.get("cache", args[1] if len(args) > 1 else None) is not None:  # it has dropped ours
+                    if (
+                        kwargs.get("cache", args[1] if len(args) > 1 else None) is not None
+                    ):  # FlashInfer has dropped the stored entries
                         self._tried(self._load, tuner.get())
                     yield
             finally:  # FlashInfer has written its own cache file by now
@@ -197,14 +199,14 @@ class FlashInferPersistence:
             return None
 
     def _load(self, tuner: Any) -> int:
-        """Give the stored entries to FlashInfer; return their number."""
+        """Pass the stored entries to FlashInfer; return their number."""
         own = _saved(tuner)
         entries = self.entries.read(self._identified(own[_METADATA]))
         _hand_over(tuner, {**{k: v for k, v in own.items() if k.startswith("_")}, **_tactics(own), **entries})
         return len(entries)
 
     def _settle(self, tuner: Any) -> int:
-        """Store what FlashInfer has tuned, and give it the entries on which all processes agree."""
+        """Store FlashInfer's new entries, and pass it the entries on which all processes agree."""
         own = _saved(tuner)
         metadata, tactics = self._identified(own[_METADATA]), _tactics(own)
         known = self.entries.read(metadata)
@@ -233,7 +235,7 @@ def persist(database: str | Path | None = None, *, device: str | None = None) ->
 
     Args:
         database: A path or URL. Default: the user's database.
-        device: Name of the GPU where FlashInfer records none. Default: such tunings are not stored.
+        device: Name of the GPU if FlashInfer does not record it. Default: such tunings are not stored.
 
     Returns:
         Counts of loaded and new entries; its ``stop`` undoes the call.
@@ -251,7 +253,7 @@ def persist(database: str | Path | None = None, *, device: str | None = None) ->
 def attach_served(database: str, timeout: float) -> None:
     """Attach to FlashInfer in a process that ``autosched serve`` has started.
 
-    ``timeout`` is that of processes which wait for each other, as Triton's do; FlashInfer's do not.
+    ``timeout`` is for processes that wait for each other, as with Triton; FlashInfer's do not.
     """
     persistence = FlashInferPersistence(database)
     persistence.start()

@@ -1,8 +1,8 @@
-"""The definitions that FlashInfer's trace dump writes, and the workloads of flashinfer-bench.
+"""Definitions in FlashInfer's trace dump, and workloads of flashinfer-bench.
 
 ``FLASHINFER_TRACE_DUMP=1 FLASHINFER_TRACE_DUMP_DIR=traces`` writes a JSON file for each function and shape of a
-program: its axes, some with values and some open, and the shapes and types of its arrays. Which sizes an open axis took
-is in no such file: lines of workloads (``*.jsonl``) say it, or whoever tunes.
+program: its axes, some with values and some open, and the shapes and types of its arrays. These files do not contain
+the sizes of open axes: they come from lines of workloads (``*.jsonl``), or from the user.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ READER: CallReader = _TraceReader()
 
 @dataclass(frozen=True)
 class Definition:
-    """A function and shape. ``sizes`` are those of axes that have one; the ``open`` axes have none."""
+    """A function and shape. ``sizes`` are the sizes of axes that have one; ``open`` are the other axes."""
 
     name: str
     function: str
@@ -50,9 +50,9 @@ class Definition:
     arrays: Mapping[str, tuple[tuple[str, ...], str]]
 
     def problem(self, sizes: Mapping[str, int]) -> Problem:
-        """Its problem where the open axes have these ``sizes``.
+        """Return the problem with these ``sizes`` of the open axes.
 
-        Raises ValueError, in one line, where no kernel computes it.
+        Raises ValueError, in one line, if no kernel computes it.
         """
         make = _FUNCTIONS.get(self.function)
         if make is None:
@@ -72,7 +72,7 @@ class Definition:
 
 
 def definition(document: Any) -> Definition | None:
-    """Return the definition in a JSON document; None where it is none."""
+    """Return the definition in a JSON document; None if it is not a definition."""
     if not isinstance(document, Mapping) or not {"name", "axes", "inputs", "outputs"} <= set(document):
         return None
     try:

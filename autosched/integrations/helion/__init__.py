@@ -1,6 +1,6 @@
-"""How does Helion's autotuner use our verification, samplers and database?
+"""How does Helion's autotuner use autosched's verification, samplers and database?
 
-Start at ``search.py``: ``autotuner`` is a search of its own.
+Start at ``search.py``: ``autotuner`` is a complete search.
 
     @helion.kernel(autotuner_fn=autosched.integrations.helion.autotuner("best.db"))
 

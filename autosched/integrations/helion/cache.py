@@ -1,4 +1,4 @@
-"""Helion's remote cache, in our database.
+"""Backend of Helion's remote cache that uses autosched's database.
 
 HELION_AUTOTUNE_CACHE=RemoteAutotuneCache HELION_REMOTE_CACHE_BACKEND=autosched.integrations.helion.DatabaseBackend
 """
@@ -25,13 +25,13 @@ _NO_TIME = "Helion's cache keeps no time"
 
 
 class DatabaseBackend(RemoteCacheBackend):  # type: ignore[misc]
-    """Winners of Helion's own searches, in the database that AUTOSCHED_DB names, a path or URL.
+    """Winners of Helion's own searches, in the database (path or URL) of AUTOSCHED_DB.
 
-    On a server, all machines and ranks share them. Another kernel, device or version has another key.
+    A database server shares them between all machines and ranks. Another kernel, device or version has another key.
     """
 
     def get(self, key: str) -> str | None:
-        """Return the newest entry of the key; None where there is none, or no database yet. Raises StoreError."""
+        """Return the newest entry of the key; None if there is no entry or no database yet. Raises StoreError."""
         store = self._reading()
         if store is None:
             return None
@@ -40,7 +40,7 @@ class DatabaseBackend(RemoteCacheBackend):  # type: ignore[misc]
         return _text_of(found[-1]) if found else None
 
     def put(self, key: str, data: str) -> None:
-        """Keep an entry. Raises StoreError, and ValueError for what is no JSON."""
+        """Store an entry. Raises StoreError, and ValueError if ``data`` is not JSON."""
         entry = json.loads(data)
         fields = entry.get("key", {}).get("fields", {})
         hardware = str(fields.get("hardware") or "unknown")
@@ -65,7 +65,7 @@ class DatabaseBackend(RemoteCacheBackend):  # type: ignore[misc]
             )
 
     def list(self, max_results: int | None = None) -> Iterable[str]:
-        """Return entries of all keys, newest first: Helion starts a search with those of the same kernel."""
+        """Return entries of all keys, newest first; Helion starts a search with the entries of the same kernel."""
         store = self._reading()
         if store is None:
             return ()

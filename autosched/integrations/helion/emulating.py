@@ -1,4 +1,4 @@
-"""Helion kernels of CPU tensors, for a GPU that is not here."""
+"""Helion kernels on CPU tensors, compiled and emulated for an absent GPU."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from search_spaces.hardware.devices import Device
 
 @contextmanager
 def emulating(device: Device) -> Iterator[Any]:
-    """Bind and run Helion's kernels on CPU tensors; their launches are emulated. Gives the session."""
+    """Bind and run Helion's kernels on CPU tensors, with emulated launches. Yields the session."""
     with emulated(device.name, pretend_cuda=False, check=False) as session, on_cpu_tensors(device):
         yield session
 
 
 @contextmanager
 def on_cpu_tensors(device: Device) -> Iterator[None]:
-    """Answer for ``device`` what Helion asks of a GPU. It traces kernels, which no mode of torch's may watch."""
+    """Answer Helion's queries about the GPU for ``device``. No torch mode may be active while Helion traces kernels."""
 
     def multiprocessors(_: Any, *, reserved_sms: int = 0) -> int:
         return max(device.sm_count - reserved_sms, 1)
 
-    # Persistent kernels ask for them, and Helion has no answer for a CPU.
+    # Persistent kernels query the multiprocessors, which Helion does not support for a CPU.
     with _disable_current_modes(), patch.object(helion.runtime, "get_num_sm", multiprocessors):
         yield

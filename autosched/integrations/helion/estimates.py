@@ -1,4 +1,4 @@
-"""Times of Helion's configurations without a GPU: what Triton launches is compiled, counted, and ESTIMATED."""
+"""Times of Helion's configurations without a GPU: their Triton launches are compiled, counted, and ESTIMATED."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from search_spaces.hardware.devices import Device
 
 
 class EstimateProvider(BenchmarkProvider):  # type: ignore[misc]
-    """Estimated times for Helion, from CPU tensors of the sizes that count.
+    """Estimated times for Helion, from CPU tensors of the tuned sizes.
 
-    A configuration's host code is run, and its launches are estimated.
+    The host code of each configuration is run, and its launches are estimated.
 
     Args:
         kernel: The bound kernel.
         settings: Settings of Helion; not used.
         config_spec: Specification of Helion; not used.
-        args: CPU tensors of the sizes that count.
+        args: CPU tensors of the tuned sizes.
         log: Log of Helion; not used.
         autotune_metrics: Counts configurations for Helion.
-        device: The GPU that times are of.
+        device: GPU whose times are estimated.
     """
 
     mutated_arg_indices: Sequence[int] = ()
@@ -46,7 +46,7 @@ class EstimateProvider(BenchmarkProvider):  # type: ignore[misc]
         *,
         device: Device,
     ) -> None:
-        self.reasons: dict[str, str] = {}  # why there is no time, by configuration
+        self.reasons: dict[str, str] = {}  # reason of a missing time, by configuration
         self._kernel, self._args, self._metrics = kernel, args, autotune_metrics
         self._device = device
         self._runner = TritonEstimateRunner(device, _none)
@@ -60,7 +60,7 @@ class EstimateProvider(BenchmarkProvider):  # type: ignore[misc]
     def benchmark(
         self, configs: list[Any], *, desc: str = "Benchmarking", raise_if_no_viable_config: bool = True
     ) -> list[Any]:
-        """Return milliseconds of each; infinite where it does not compile, or no block fits on the device."""
+        """Return the milliseconds of each configuration; infinite if it does not compile, or no block fits."""
         results = []
         for config in configs:
             began = time.monotonic()
@@ -80,7 +80,7 @@ class EstimateProvider(BenchmarkProvider):  # type: ignore[misc]
             with activated(capture), on_cpu_tensors(self._device):
                 function = self._kernel.compile_config(config)
                 function(*self._args)
-        except Exception as error:  # Helion and Triton refuse with exceptions of their own
+        except Exception as error:  # Helion and Triton raise exceptions of their own types
             return function, math.inf, refusal_of(error, self._device).reason
         total = 0.0
         for launch in capture.launches:

@@ -1,4 +1,4 @@
-"""A call of a Helion kernel as a problem, and an entry of Helion's cache as one: what their trials are kept under."""
+"""Problems of trials in the database: a call of a Helion kernel, and an entry of Helion's cache."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _type_of(kernel: str) -> type[TritonProblem]:
 
 
 def problem_of(kernel: Any, args: Sequence[Any]) -> TritonProblem:
-    """Name types, shapes and strides of the tensors of a call, and its numbers, by the names of the parameters."""
+    """Return the problem with types, shapes and strides of a call's tensors, and its numbers, by parameter name."""
     names = list(inspect.signature(kernel.fn).parameters)
     named = zip(names + [f"argument_{k}" for k in range(len(names), len(args))], args, strict=False)
     return _type_of(kernel.name)(" ".join(f"{name}={described_value(value)}" for name, value in named))

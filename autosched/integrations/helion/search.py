@@ -1,4 +1,4 @@
-"""Searches of Helion's autotuner by our samplers, with every trial in our database: ``autotuner_fn``."""
+"""Searches of Helion's autotuner with autosched's samplers, which store every trial in a database: ``autotuner_fn``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from search_spaces.operators.problem import whole_number
 from search_spaces.spaces.schedule import Schedule
 
 TRIALS = 64
-_BATCH = 8  # configurations that Helion compiles side by side
+_BATCH = 8  # configurations that Helion compiles in parallel
 _ROUNDS = 4  # rounds of proposals per trial: known configurations are skipped
 _STATUSES = {
     "timeout": Status.TIMEOUT,
@@ -50,17 +50,17 @@ _STATUSES = {
 
 
 class SampledSearch(BaseSearch):  # type: ignore[misc]
-    """Satisfies Helion's ``BaseAutotuner``. Times are Helion's on a GPU, else ESTIMATED for ``device``.
+    """Search that satisfies Helion's ``BaseAutotuner``. Times are Helion's on a GPU, else ESTIMATED for ``device``.
 
     Args:
         bound: Helion's bound kernel.
-        args: What it is called with.
-        database: Where every trial is kept; None for the usual one.
+        args: Its arguments.
+        database: Database of all trials; None for the default one.
         device: The GPU; None for the emulated one.
-        trials: How many configurations.
-        sampler: By name.
-        seed: Of all that is drawn.
-        filtered: Verifies a configuration before it is called the best; None verifies none.
+        trials: Number of configurations to try.
+        sampler: Name of the sampler.
+        seed: Random seed.
+        filtered: Verifies each new best configuration; None for no verification.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
         filtered: VerifiedConfigs | None,
     ) -> None:
         self.device = active_device() if device is None else device
-        # A tensor of a pretended GPU says that it is on one; its storage does not.
+        # A tensor of a simulated GPU reports a CUDA device, but its storage is on the CPU.
         on_gpu = any(isinstance(a, torch.Tensor) and a.untyped_storage().device.type != "cpu" for a in args)
         self.provenance = Provenance.MEASURED if on_gpu else Provenance.ESTIMATED
         provider = LocalBenchmarkProvider if on_gpu else partial(EstimateProvider, device=self.device)
@@ -94,7 +94,11 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
     def autotune(self, *, skip_cache: bool = False) -> Any:
         """Return the recorded winner for this source, device and versions, or else that of a new search.
 
-        ``skip_cache`` always searches.
+        Args:
+            skip_cache: If True, always search.
+
+        Returns:
+            The configuration.
 
         Raises:
             helion.exc.NoConfigFound: No configuration passes.
@@ -107,7 +111,7 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
         return super().autotune(skip_cache=skip_cache) if found is None else found
 
     def best(self, count: int) -> list[Any]:
-        """Return the fastest configurations that passed, the fastest first."""
+        """Return the fastest verified configurations, the fastest first."""
         timed = [(m.timing.median, s) for s, m in self.measured.items() if m.timing is not None]
         found: dict[str, Any] = {}
         for _, schedule in sorted(timed, key=lambda pair: pair[0]):
@@ -140,7 +144,7 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
         return found
 
     def _proposals(self, sampler: Any) -> Iterator[Schedule]:
-        """Yield Helion's default, the user's and the compiler's seeds; then the sampler's."""
+        """Yield Helion's default, the seeds of user and compiler, and then the sampler's proposals."""
         spec = self.config_spec
         seeds = [spec.default_config(), *normalize_autotune_seed_configs(self.settings), *spec.autotune_seed_configs()]
         first = [s for s in map(self._domain.schedule, seeds) if s is not None]
@@ -161,7 +165,7 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
                 return
 
     def _name(self, schedule: Schedule) -> str:
-        """Name the configuration of a schedule: Helion's repairs make one of several."""
+        """Return the name of a schedule's configuration; Helion's repairs map several schedules to one."""
         try:
             return str(self._domain.config(schedule).to_json())
         except InvalidConfig:
@@ -183,7 +187,7 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
             yield schedule, measurement
 
     def _measurement(self, result: Any, best: float) -> Measurement:
-        """Verify what would be the best before it counts."""
+        """Return the measurement of a result; a new best is verified first."""
         seconds = result.perf * 1e-3
         if not 0 < seconds < math.inf:
             status = _STATUSES.get(result.status, Status.CRASHED)
@@ -225,25 +229,25 @@ def autotuner(
     verify: bool = True,
     verification_args: Sequence[Any] | None = None,
 ) -> Callable[..., SampledSearch]:
-    """Make Helion's setting ``autotuner_fn``: what a database holds for a call, else a search by one of our samplers.
+    """Return a function for Helion's setting ``autotuner_fn``, which uses recorded winners or searches.
 
-    On a GPU Helion times configurations; of CPU tensors, times are ESTIMATED. Every trial is kept.
+    On a GPU Helion times configurations; for CPU tensors, times are ESTIMATED. Every trial is stored.
 
     Args:
-        database: A path or an SQLAlchemy URL; None for the usual one.
-        device: The name of the GPU that estimates are for, or its row; None for the emulated one.
-        trials: How many configurations a search tries.
-        sampler: What is tried next, by name.
-        seed: Of all that is drawn.
-        verify: Whether a configuration is emulated before it is called the best: it must have no fault, and compute
-            what Helion's default does.
-        verification_args: Tensors of small sizes to verify on; None for the arguments themselves.
+        database: A path or an SQLAlchemy URL; None for the default database.
+        device: Name or row of the GPU that estimates are for; None for the emulated one.
+        trials: Number of configurations that a search tries.
+        sampler: Name of the sampler.
+        seed: Random seed.
+        verify: If True, each new best configuration is emulated. It must have no fault, and compute the same as
+            Helion's default.
+        verification_args: Small tensors to verify on; None for the arguments themselves.
 
     Returns:
         The function for the setting.
 
     Raises:
-        ValueError: An unknown device or sampler, and numbers that are none.
+        ValueError: An unknown device or sampler, or an invalid number.
     """
     check_sampler(sampler, seed)
     trials = whole_number("trials", trials, 1)
@@ -279,21 +283,21 @@ def seeds(
     verify: bool = True,
     verification_args: Sequence[Any] | None = None,
 ) -> list[Any]:
-    """Find configurations for Helion's setting ``autotune_seed_configs`` without a GPU.
+    """Search configurations for Helion's setting ``autotune_seed_configs`` without a GPU.
 
     Args:
-        kernel: What ``@helion.kernel`` made.
-        args: What it is called with; tensors are copied to the CPU.
-        device: The name of the GPU that estimates are for, or its row.
-        count: How many are returned at most.
-        trials: How many are tried.
-        database: Where every trial is kept; None for the usual one.
-        seed: Of all that is drawn.
-        verify: As of ``autotuner``.
-        verification_args: As of ``autotuner``.
+        kernel: Result of ``@helion.kernel``.
+        args: Its arguments; tensors are copied to the CPU.
+        device: Name or row of the GPU that estimates are for.
+        count: Maximum number of configurations to return.
+        trials: Number of configurations to try.
+        database: Database of all trials; None for the default one.
+        seed: Random seed.
+        verify: As in ``autotuner``.
+        verification_args: As in ``autotuner``.
 
     Returns:
-        The best by their ESTIMATED times, the fastest first.
+        The best configurations by their ESTIMATED times, the fastest first.
 
     Raises:
         ValueError: An unknown device.

@@ -1,4 +1,4 @@
-"""Helion's configurations as a search space of ours, in which every sampler can propose."""
+"""Helion's configurations as a search space of autosched, in which every sampler can propose."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _MOST_VALUES = 256  # limit per parameter: the first values in Helion's order ar
 
 @dataclass(frozen=True, eq=False)
 class ConfigSpace:
-    """``space`` has a parameter for each of Helion's flat values. ``values`` are Helion's own, by ours.
+    """A space with a parameter for each of Helion's flat values. ``values`` maps parameter values to Helion's own.
 
-    Helion repairs combinations that it does not allow, so that two schedules may be one configuration.
+    Helion repairs combinations that it does not allow, so that two schedules may be the same configuration.
     """
 
     space: Space
@@ -28,7 +28,7 @@ class ConfigSpace:
 
     @classmethod
     def of(cls, bound: Any) -> ConfigSpace:
-        """Describe a bound kernel, with its ``autotune_config_overrides``."""
+        """Return the space of a bound kernel, with its ``autotune_config_overrides``."""
         settings, spec = bound.settings, bound.config_spec
         files = settings.autotune_search_acf or None
         generation = spec.create_config_generation(
@@ -49,12 +49,12 @@ class ConfigSpace:
         return cls(Space("helion", parameters), generation, tuple(values))
 
     def config(self, schedule: Schedule) -> Any:
-        """Return the configuration, repaired as Helion does. Raises helion.exc.InvalidConfig where it cannot be."""
+        """Return the configuration, repaired as Helion does. Raises helion.exc.InvalidConfig if that is impossible."""
         flat = [known[value] for known, (_, value) in zip(self.values, schedule.items, strict=True)]
         return self.generation.unflatten([list(v) if isinstance(v, list) else v for v in flat])
 
     def schedule(self, config: Any) -> Schedule | None:
-        """Return ours, None where a value lies outside of what Helion searches."""
+        """Return the schedule of a configuration; None if one of its values is outside Helion's search space."""
         flat = self.generation.flatten(config)
         items = []
         for parameter, known, value in zip(self.space.parameters, self.values, flat, strict=True):
@@ -66,7 +66,7 @@ class ConfigSpace:
 
 
 def _values_of(fragment: Any) -> list[Any]:
-    """List them ascending, or with Helion's default first where they have no order."""
+    """Return the values in ascending order; unordered values with Helion's default first."""
     found = fragment.search_values(_MOST_VALUES)
     if found is None and hasattr(fragment, "inner"):  # a list of them
         each = fragment.inner.search_values(_MOST_VALUES)

@@ -1,4 +1,4 @@
-"""Helion's autotuner tries what is legal and verified: ``autotune_config_filter`` without a GPU.
+"""Verification of the configurations that Helion's autotuner tries: ``autotune_config_filter`` without a GPU.
 
     kernel.settings.autotune_config_filter = autosched.integrations.helion.verified(kernel, args, device="h100")
 
@@ -25,31 +25,31 @@ class VerifiedConfigs:
     """A filter of configurations for Helion.
 
     It returns a configuration if Helion generates a kernel for it that compiles for the device, launches, has no fault
-    in the emulator, and computes the result of the default configuration; else None. ``accepted`` are those that
-    passed, ``refused`` the others with a line on why. A configuration is emulated once.
+    in the emulator, and computes the result of the default configuration; else None. ``accepted`` are the
+    configurations that passed, ``refused`` the others with the reason in one line. Each configuration is emulated once.
 
     Args:
         kernel: The result of ``@helion.kernel``.
-        args: Tensors of small sizes, which are copied to the CPU.
+        args: Small tensors, which are copied to the CPU.
         device: The GPU that is emulated.
-        compare: As of ``verified``; None for the usual tolerance.
+        compare: As in ``verified``; None for the default tolerance.
     """
 
     def __init__(self, kernel: Any, args: Sequence[Any], device: Device, compare: Compare | None) -> None:
         self._kernel, self._device = kernel, device
         self._args = tuple(a.detach().cpu() if isinstance(a, torch.Tensor) else a for a in args)
         self._compare = compare or self._close
-        self._known: dict[str, str] = {}  # why not, by the configuration's JSON; "" for those that passed
+        self._known: dict[str, str] = {}  # reason of a refusal, by the configuration's JSON; "" if it passed
         self._bound: Any = None
         self._expected: Any = None
         self.accepted: list[Any] = []
         self.refused: list[tuple[Any, str]] = []
 
     def __call__(self, config: Any) -> Any:
-        """``config`` or None.
+        """Return ``config`` if it passes, else None.
 
         Raises:
-            ValueError: The default configuration itself fails: nothing can be compared with it then.
+            ValueError: The default configuration itself fails, so that results cannot be compared with it.
         """
         key = config.to_json()
         if key not in self._known:
@@ -81,11 +81,11 @@ class VerifiedConfigs:
         return Comparison(None)
 
     def _run(self, bound: Any, config: Any, compare: Callable[[Any], Comparison] | None = None) -> tuple[Any, str]:
-        """Return what a configuration computes, and why the verdict refuses it, in one line; "" if it does not."""
+        """Return the results of a configuration, and the reason of a refusal in one line; "" if it is accepted."""
         with emulating(self._device) as session:
             try:
                 result = bound.compile_config(config)(*self._fresh())
-            except Exception as error:  # Helion, Triton and the emulator refuse with exceptions of their own
+            except Exception as error:  # Helion, Triton and the emulator raise exceptions of their own types
                 return None, one_line(f"{type(error).__name__}: {error}")
         verdict = session.verdict(compare(result) if compare is not None and session.ok else None)
         if verdict.ok or not session.launches:
@@ -94,7 +94,7 @@ class VerifiedConfigs:
         return None, one_line(f"{faults[0].kind}: {faults[0].message}" if faults else verdict.reason)
 
     def _fresh(self) -> tuple[Any, ...]:
-        """Return the arguments, as they were given: kernels may write to them."""
+        """Return copies of the original arguments, because kernels may write to them."""
         return tuple(a.clone() if isinstance(a, torch.Tensor) else a for a in self._args)
 
     def _close(self, expected: Any, found: Any) -> None:
@@ -104,14 +104,17 @@ class VerifiedConfigs:
 def verified(
     kernel: Any, args: Sequence[Any], *, device: str | Device, compare: Compare | None = None
 ) -> VerifiedConfigs:
-    """Return the filter of configurations of a ``@helion.kernel``: each is emulated.
+    """Return a filter of configurations of a ``@helion.kernel``, which emulates each.
 
     Args:
-        kernel: What ``@helion.kernel`` made.
-        args: Tensors of small sizes.
-        device: The name of the GPU that is emulated, or its row.
-        compare: ``compare(expected, found)`` raises AssertionError where results differ; None: they agree within 2% of
-            their values and 0.02.
+        kernel: Result of ``@helion.kernel``.
+        args: Small tensors.
+        device: Name or row of the GPU that is emulated.
+        compare: ``compare(expected, found)`` raises AssertionError if results differ. Default: they agree within 2% of
+            their values plus 0.02.
+
+    Returns:
+        The filter.
 
     Raises:
         ValueError: An unknown device.

@@ -1,4 +1,4 @@
-"""Tuned kernels as candidates of Inductor, which times them beside its own and takes the fastest."""
+"""Tuned kernels as candidates of Inductor, which times them next to its own and uses the fastest."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ RACED = ("softmax", "rmsnorm", "layernorm")  # operators that Inductor fuses wit
 def external_matmul(a: Any, b: Any, out: Any) -> None:
     """Write ``a @ b`` into ``out``: an entry of Inductor's option ``external_matmul``.
 
-    ``torch.compile(model, options={"max_autotune": True, "external_matmul": [external_matmul]})``. Inductor asks for it
-    for plain ``mm`` only, and fuses nothing behind it.
+    ``torch.compile(model, options={"max_autotune": True, "external_matmul": [external_matmul]})``. Inductor calls it
+    only for plain ``mm``, and fuses no later operation with it.
     """
     if a.is_cuda:
         functions.matmul(a, b, out)
@@ -25,10 +25,10 @@ def external_matmul(a: Any, b: Any, out: Any) -> None:
 
 
 def race_formulas(*, min_speedup: float = 1.0) -> None:
-    """Let Inductor time each normalization of ``torch.ops.autosched`` beside its formula, which it compiles and fuses.
+    """Let Inductor time each normalisation of ``torch.ops.autosched`` next to its formula, which it compiles and fuses.
 
-    A compiled model then takes the formula where that beats the tuned kernel by ``min_speedup``, and the kernel
-    elsewhere. Call it once, before ``torch.compile``. Raises RuntimeError for a torch without
+    A compiled model then uses the formula if it is faster than the tuned kernel by the factor ``min_speedup``, else the
+    kernel. Call it once, before ``torch.compile``. Raises RuntimeError for a torch without
     ``register_custom_op_autotuning``.
     """
     try:

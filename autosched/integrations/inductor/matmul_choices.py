@@ -1,7 +1,7 @@
-"""Choice of Inductor's Triton matmul configuration: recorded, else the time model's, never timed twice.
+"""Choice of Inductor's Triton matmul configuration: the recorded one, else the time model's, without repeated timing.
 
-``torch._inductor.config.inductor_choices_class = choices("best.db", device="h100")``, with ``choices`` of
-``autosched.integrations.inductor``. Everything that depends on Inductor's names is in this file.
+``torch._inductor.config.inductor_choices_class = choices("best.db", device="h100")``, with ``choices`` from
+``autosched.integrations.inductor``. All code that depends on Inductor's names is in this file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TEMPLATES = {"mm": "triton::mm", "addmm": "triton::mm", "bmm": "triton::bmm"}
 _DTYPES = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32"}
 _GROUP_M = 8
 _MOST_SUMS = 256  # accumulators per thread; more are spilled
-# Powers of two that Inductor's own lists draw from; what does not fit a device is left out for it.
+# Powers of two as in Inductor's own lists; configurations that do not fit a device are skipped.
 _SPACE = {
     "block_m": (16, 32, 64, 128, 256), "block_n": (16, 32, 64, 128, 256), "block_k": (16, 32, 64, 128),
     "stages": (2, 3, 4, 5), "warps": (2, 4, 8),
@@ -45,7 +45,7 @@ _SPACE = {
 
 @dataclass(frozen=True)
 class MatmulChoice:
-    """An answer, and its origin, with its time in seconds.
+    """A choice with its origin and its time in seconds.
 
     The origin is "recorded" (measured before, with these versions of torch and Triton) or "model" (ESTIMATED).
     """
@@ -82,14 +82,17 @@ def choices(
 
     For each mm, addmm and bmm of f16, bf16 or f32 on a GPU called ``device`` Inductor gets one configuration of its
     Triton template: the recorded winner of ``database`` for these sizes, strides and versions of torch and Triton, else
-    the time model's first choice. So it times nothing, and every process and rank chooses alike.
+    the time model's first choice. So Inductor times nothing, and all processes and ranks choose the same.
 
     Args:
         database: A path or an SQLAlchemy URL; None for the model's choices alone.
-        device: The name of the GPU, or its row.
-        told: Hears of each answer once.
-        record: What ``database`` does not hold is left to Inductor, and its winner is kept as measured: run it once
-            with max_autotune on the GPU.
+        device: Name or row of the GPU.
+        told: Called once with each choice.
+        record: If True, Inductor times problems that ``database`` lacks, and its winners are stored as measured. Run
+            this once with max_autotune on the GPU.
+
+    Returns:
+        The factory.
 
     Raises:
         ValueError: An unknown device, or ``record`` without a database.
@@ -105,7 +108,7 @@ def choices(
 
 
 class _Shared:
-    """State of all instances of one call; Inductor makes one whenever it asks for its cache key."""
+    """State of all instances of one call; Inductor creates an instance for each query of its cache key."""
 
     def __init__(
         self, database: str | None, device: Device, told: Callable[[MatmulChoice], None], record: bool
@@ -127,7 +130,7 @@ class _LookupChoices(LookupTableChoices):  # type: ignore[misc]
         self._shared = shared
 
     def uuid(self) -> str:
-        """Return what Inductor's caches depend on: other answers are other code."""
+        """Return a key for Inductor's caches, because other choices generate other code."""
         return f"autosched-{self._shared.identity}"
 
     def lookup_template_configs(
@@ -137,7 +140,7 @@ class _LookupChoices(LookupTableChoices):  # type: ignore[misc]
         template_uids: list[str],
         template_hash_map: dict[str, str | None] | None = None,
     ) -> dict[str, list[dict[str, Any]]]:
-        """One configuration of one template, or none where it is left to Inductor."""
+        """Return one configuration of one template; an empty dict if the choice is left to Inductor."""
         template = TEMPLATES.get(op_name)
         if template is None or template not in template_uids:
             return {}
@@ -156,7 +159,7 @@ class _LookupChoices(LookupTableChoices):  # type: ignore[misc]
         return {template: [config]}
 
     def override_best_choice(self, best_choice: Any, timings: Mapping[Any, float]) -> Any:
-        """Keep what Inductor has timed."""
+        """Record Inductor's timings."""
         if self._shared.record:
             _keep(self._shared, best_choice, timings)
         return best_choice
@@ -189,7 +192,7 @@ class _LookupChoices(LookupTableChoices):  # type: ignore[misc]
 def first_choice(problem: Matmul, device: Device) -> tuple[TritonConfig, float]:
     """Return the configuration that the time model expects to be the fastest, and its ESTIMATED seconds.
 
-    Ties go to the smaller block, so that it is the same everywhere.
+    Of equal estimates the smaller block is chosen, so that the choice is the same everywhere.
     """
     element = problem.input_dtype.bytes
     widest = [16 if line * element % 16 == 0 else element for line in _lines(problem)]
@@ -206,7 +209,7 @@ def first_choice(problem: Matmul, device: Device) -> tuple[TritonConfig, float]:
 
 
 def _lines(problem: Matmul) -> tuple[int, int]:
-    """Elements of a contiguous line of a and of b."""
+    """Return the number of elements of a contiguous line of a and of b."""
     a = problem.k if problem.order_a == "row" else problem.m
     return a, problem.n if problem.order_b == "row" else problem.k
 
@@ -218,7 +221,7 @@ def _fits(config: TritonConfig, element: int, device: Device) -> bool:
 
 
 def _problem(kernel_inputs: Any, op: str) -> tuple[str, Matmul | None, str]:
-    """Return a key, and the problem; or None, and why there is none."""
+    """Return a key and the problem, or a key, None and the reason if there is none."""
     shapes, strides = kernel_inputs.shapes_hinted()[-2:], kernel_inputs.strides_hinted()[-2:]
     dtypes = kernel_inputs.dtypes()[-2:]
     return _described(op, shapes, strides, dtypes)
@@ -267,7 +270,7 @@ def _versions() -> str:
 
 
 def _recorded(database: str, device: Device) -> dict[str, tuple[TritonConfig, float]]:
-    """Return configurations and seconds by problem, of these versions."""
+    """Return the configurations and seconds recorded with these versions, by problem."""
     found = {}
     with Store.open(database, create=False) as store:
         for summary in store.problems(OPERATOR):
@@ -281,11 +284,11 @@ def _recorded(database: str, device: Device) -> dict[str, tuple[TritonConfig, fl
 
 
 def _keep(shared: _Shared, best: Any, timings: Mapping[Any, float]) -> None:
-    """Store the fastest Triton configuration of one timing; the library's time is no choice of ours."""
+    """Store the fastest Triton configuration of one timing; times of the library are ignored."""
     timed = {choice: ms for choice, ms in timings.items() if _config_of(choice) is not None and 0 < ms < float("inf")}
     nodes = [node for node in best.input_nodes if len(node.get_size()) >= 2][-2:]
     if not timed or len(nodes) != 2 or any(node.get_device().type != "cuda" for node in nodes):
-        return  # times of a machine without a GPU are none
+        return  # times without a GPU are not measurements
     fastest = min(timed, key=lambda choice: timed[choice])
     config = _config_of(fastest)
     assert config is not None
@@ -309,7 +312,7 @@ def _config_of(choice: Any) -> TritonConfig | None:
 
 
 def record_winner(database: str | Path, device: Device, key: str, config: TritonConfig, seconds: float) -> Trial:
-    """Keep a measured winner for a problem of Inductor's.
+    """Store a measured winner for a problem of Inductor.
 
     Args:
         database: A path or an SQLAlchemy URL.
@@ -319,10 +322,10 @@ def record_winner(database: str | Path, device: Device, key: str, config: Triton
         seconds: Its time.
 
     Returns:
-        The trial as it was stored.
+        The stored trial.
 
     Raises:
-        StoreError: The database refuses it.
+        StoreError: The database rejects it.
     """
     trial = Trial(
         problem_key=key,

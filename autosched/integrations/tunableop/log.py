@@ -1,8 +1,8 @@
-"""The GEMMs in a CSV of PyTorch's TunableOp.
+"""GEMMs in a CSV file of PyTorch's TunableOp.
 
 ``PYTORCH_TUNABLEOP_ENABLED=1 PYTORCH_TUNABLEOP_TUNING=0 PYTORCH_TUNABLEOP_RECORD_UNTUNED=1`` writes
 ``tunableop_untuned0.csv``, with a line such as ``GemmTunableOp_Half_TN,tn_768_1024_512_ld_512_512_768`` for each GEMM.
-Its matrices are column-major, as BLAS has them: C (m, n) = op(A) op(B). Our row-major product is the transposed one:
+Its matrices are column-major, as in BLAS: C (m, n) = op(A) op(B). autosched's row-major product is the transposed one:
 its rows are n, its columns m, its first factor is B.
 """
 

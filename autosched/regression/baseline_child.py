@@ -1,8 +1,9 @@
-"""Run by the Python of a baseline environment, as a script: what its autosched makes of stored schedules.
+"""Script that the Python of a baseline environment runs: its autosched generates and compiles stored schedules.
 
-A JSON object on stdin (``kernels``, paths of kernel files; ``programs``, FILE[:NAME] of tile programs; ``entries``,
-each with problem, template, schedule, device) becomes one on stdout (``entries``, in the same order: a kernel and its
-program, or an ``error``). It uses what autosched has had since 0.1, and nothing of the environment that calls it.
+Stdin is a JSON object: ``kernels`` (paths of kernel files), ``programs`` (FILE[:NAME] of tile programs) and ``entries``
+(each with problem, template, schedule and device). Stdout is a JSON object with ``entries`` in the same order: a kernel
+and its compiled module, or an ``error``. The script only uses interfaces that autosched has had since 0.1, and nothing
+of the calling environment.
 """
 
 import base64
@@ -14,7 +15,7 @@ from typing import Any
 
 def main() -> int:
     """Compile the requested kernels, and write the results to stdout."""
-    # the folder of a script comes first in the path, where its neighbours would hide modules of the same names
+    # Python puts a script's folder first in the path, where its files would hide modules of the same names
     sys.path.pop(0)
     request = json.load(sys.stdin)
     from autosched.version import VERSION

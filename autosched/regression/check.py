@@ -1,4 +1,4 @@
-"""A whole check: a database, or some entries of it, to a report. What the command line and the pytest plugin call."""
+"""A complete check of a database, or of some entries, for the command line and the pytest plugin."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ Pool = TypeVar("Pool", bound=CompilePool)
 
 
 class CannotCheck(ValueError):
-    """The check cannot be made here. The message is one sentence that says what to do."""
+    """The check is not possible here. The message is one sentence with the remedy."""
 
 
 @dataclass(frozen=True)
 class CheckOptions:
-    """``operators`` and ``device`` restrict the entries.
+    """Options of a check.
 
-    ``against`` is a database, ``baseline`` the Python of another environment: where a timed check takes its baselines
-    from; by default from the trials. ``kernel_files`` describe kernels of the user that the database may hold,
-    ``baseline_kernel_files`` those of the baseline environment, and ``programs`` name tile programs of the user,
-    FILE[:NAME]. ``with_python`` is the Python of another environment, whose compiler a static check compares with this
-    one's.
+    ``operators`` and ``device`` restrict the entries. ``against`` (a database) or ``baseline`` (the Python of another
+    environment) provides the baselines of a timed check; by default these are the trials. ``kernel_files`` describe the
+    user's kernels in the database, ``baseline_kernel_files`` those of the baseline environment, and ``programs`` are
+    the user's tile programs, FILE[:NAME]. ``with_python`` is the Python of another environment, whose compiler a static
+    check compares with this one's.
     """
 
     limits: SlowdownLimits = field(default_factory=SlowdownLimits)
@@ -58,9 +58,9 @@ class CheckOptions:
 
 
 class CheckRun:
-    """Findings of a check so far; there is a report of it however it ends.
+    """Findings of a check so far, from which a report can be made even if the check is interrupted.
 
-    ``entries`` are those of the database, and ``done`` the findings of the first of them that are not findings already.
+    ``entries`` are those of the database. ``done`` are the findings of the first entries that are not findings already.
     """
 
     def __init__(self, name: str, kind: Literal["static", "timed", "configs"]) -> None:
@@ -68,11 +68,11 @@ class CheckRun:
         self.entries: Sequence[CheckedEntry | CheckFinding] = ()
         self.done: list[CheckFinding] = []
         self.tools: Mapping[str, str] = {}
-        self.left_out = ""  # a line that says how many trials of an earlier reference there are
+        self.left_out = ""  # a line with the number of trials of an earlier reference
         self._began = time.monotonic()
 
     def report(self, doubt: str = "") -> CheckReport:
-        """Return the report: entries that are not done are uncertain, because of ``doubt``."""
+        """Return the report; unfinished entries are uncertain, with the reason ``doubt``."""
         done = iter(self.done)
         findings = tuple(
             next(done, None) or one.finding(EntryStatus.UNCERTAIN, f"the check ended before it: {doubt}")
@@ -85,10 +85,18 @@ class CheckRun:
 
 
 def selected(store: Store, options: CheckOptions) -> list[CheckedEntry | CheckFinding]:
-    """Return the entries that ``options`` name; those that cannot be looked at are findings already.
+    """Return the selected entries; entries that cannot be checked are already findings.
 
-    Raises ValueError for kernel files and programs that cannot be used, CannotCheck where the database holds nothing of
-    what ``options`` name.
+    Args:
+        store: The database.
+        options: Selection of entries, with the kernel files and programs that they need.
+
+    Returns:
+        Entries and findings.
+
+    Raises:
+        ValueError: A kernel file or program cannot be used.
+        CannotCheck: The database has no such entry.
     """
     for file in options.kernel_files:
         KernelSpec.from_file(file).register()
@@ -115,10 +123,10 @@ def check_database(
 
     Args:
         database: A path or an SQLAlchemy URL.
-        options: Which entries, and against what.
-        static: Whether only what needs no GPU is checked: code, resources, numbers.
-        told: Called for every entry that is done.
-        run: Holds what was found where this raises; None where nobody asks.
+        options: Selection of entries, and their baselines.
+        static: If True, only check what needs no GPU: code, resources, results.
+        told: Called after each entry.
+        run: Receives the findings, also if this function raises. Default: a new one.
 
     Returns:
         A finding for each entry, in their order.
@@ -138,18 +146,18 @@ def check_database(
 
 
 def static_report(run: CheckRun, options: CheckOptions, told: Told) -> CheckReport:
-    """Check entries without a GPU: whether they compile to the same code and resources, and compute the right numbers.
+    """Check entries without a GPU: they compile to the same code and resources, and compute correct results.
 
     Args:
         run: Its entries are checked.
-        options: Whether numbers are emulated, and how.
-        told: Called for every entry that is done, with what is to be said of it.
+        options: Whether and how results are emulated.
+        told: Called after each entry, with a note for the user.
 
     Returns:
         A finding for each entry, in their order.
 
     Raises:
-        CannotCheck: Numbers cannot be checked here.
+        CannotCheck: Results cannot be checked here.
     """
     good = [entry for entry in run.entries if isinstance(entry, CheckedEntry)]
     if good and options.static.emulate:
@@ -179,10 +187,10 @@ def timed_report(
     """Time entries on the GPU of this machine.
 
     Args:
-        name: Of the database, for the report.
-        found: Entries, and findings of those that cannot be looked at.
-        options: What they are compared with, and how long.
-        told: Called for every entry that is done.
+        name: Name of the database, for the report.
+        found: Entries, and findings of those that cannot be checked.
+        options: Baselines, and limits of the times.
+        told: Called after each entry.
 
     Returns:
         A finding for each of ``found``, in their order.
@@ -210,16 +218,16 @@ def timed_on(
     pool: KnownPrograms,
     start: Callable[[], TimingSession],
 ) -> CheckReport:
-    """Time entries on sessions of a GPU that somebody else starts.
+    """Time entries on sessions of a GPU that the caller starts.
 
     Args:
-        name: Of the database, for the report.
-        found: Entries, and findings of those that cannot be looked at.
-        options: What they are compared with, and how long.
-        told: Called for every entry that is done.
-        device: Describes the GPU; entries of another one are not compared.
-        pool: Compiles them.
-        start: Makes a session, in a process of its own.
+        name: Name of the database, for the report.
+        found: Entries, and findings of those that cannot be checked.
+        options: Baselines, and limits of the times.
+        told: Called after each entry.
+        device: Row of the GPU; entries of other devices are not compared.
+        pool: Compiles the kernels.
+        start: Starts a session in a separate process.
 
     Returns:
         A finding for each of ``found``, in their order.
@@ -254,6 +262,6 @@ def _pool(kind: type[Pool]) -> Pool:
 
 
 def _in_place(found: Sequence[CheckedEntry | CheckFinding], done: Sequence[CheckFinding]) -> tuple[CheckFinding, ...]:
-    """Return the findings of entries among those that were findings from the start, in the order of the database."""
+    """Return all findings in the order of the database: existing ones, and those of checked entries."""
     checked = iter(done)
     return tuple(next(checked) if isinstance(one, CheckedEntry) else one for one in found)

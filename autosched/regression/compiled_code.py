@@ -1,4 +1,4 @@
-"""Compares the code that two compilers make of one kernel."""
+"""Comparison of the code that two compilers generate from one kernel."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ LOOP_GROWTH = 0.05  # growth of a main loop's instructions up to which code does
 
 @dataclass(frozen=True)
 class CompiledCode:
-    """The facts of a compiled kernel that two compilers are compared by.
+    """Properties of a compiled kernel that are compared between compilers.
 
     Attributes:
         spill_bytes: Bytes that registers spill to local memory.
-        registers: Registers of a thread.
+        registers: Registers per thread.
         blocks: Blocks that fit on a multiprocessor.
         loop: The main loop; None if it cannot be disassembled here.
     """
@@ -28,12 +28,12 @@ class CompiledCode:
 
 
 def worse_code(here: CompiledCode, there: CompiledCode, growth: float = LOOP_GROWTH) -> Iterator[str]:
-    """Yield one line for each fact that is worse there: more spills, fewer blocks, a longer main loop.
+    """Yield one line for each property that is worse there: more spills, fewer blocks, a longer main loop.
 
     Args:
-        here: The code by this environment's compiler.
-        there: The code by the other one.
-        growth: Share by which the main loop may grow, at least LOOP_GROWTH.
+        here: Code of this environment's compiler.
+        there: Code of the other one.
+        growth: Fraction by which the main loop may grow, at least LOOP_GROWTH.
     """
     if there.spill_bytes > here.spill_bytes:
         yield f"bytes of spills to local memory: {here.spill_bytes} here, {there.spill_bytes} there"

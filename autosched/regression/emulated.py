@@ -1,4 +1,4 @@
-"""Calling a kernel without a GPU: for tests of programs that call tuned kernels, on machines that have none."""
+"""Calls of kernels without a GPU, for tests of programs that call tuned kernels."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class EmulatedKernel:
     """A kernel that is called like a loaded one, on numpy arrays, and runs on the CPU: ``out = kernel(a, b)``.
 
     Arrays are shaped as in memory, in the operands' storage types (bf16 is the uint16 of its bits). A first dimension
-    of 1 may be left out; left out of the first input, it is left out of the result, too. Far slower than a GPU: give
-    it problems of a few tiles.
+    of 1 may be omitted; if the first input lacks it, so does the result. Emulation is far slower than a GPU: use
+    problems of a few tiles.
     """
 
     def __init__(self, kernel: GeneratedKernel, *, time_limit: float = TIME_LIMIT) -> None:
@@ -30,10 +30,13 @@ class EmulatedKernel:
         self._time_limit = time_limit
 
     def __call__(self, *arrays: Array, **named: Array) -> Any:
-        """Return the output, or a tuple of several.
+        """Run the kernel, and return the output, or a tuple of several.
 
-        Raises TypeError and ValueError for arguments that do not fit, EmulationFailed for a kernel that races, leaves
-        its arrays or does not end, HostFailure without a compiler.
+        Raises:
+            TypeError: Wrong arguments.
+            ValueError: An array does not fit.
+            EmulationFailed: The kernel has a race, accesses memory out of bounds, or does not end.
+            HostFailure: There is no compiler.
         """
         names = [operand.name for operand in self.inputs]
         given = dict(zip(names, arrays, strict=False)) | named

@@ -1,4 +1,4 @@
-"""The entries of a database that a check looks at: the best schedule of every problem and device."""
+"""Entries of a database that a check examines: the best schedule of every problem and device."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from search_spaces.hardware.devices import Device, UnknownDevice
 from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.problem import Problem
 
-# Errors of the entry itself, such as a reference that gives no answer: the others are judged all the same. A failure of
-# this machine (HostFailure, MemoryError) says nothing of an entry and ends the check.
+# Errors of the entry itself, such as a failing reference; other entries are still checked. A failure of this machine
+# (HostFailure, MemoryError) is unrelated to the entry and ends the check.
 ENTRY_ERRORS = (ValueError, ProblemTooLarge)
 LIBRARY_WON = "the vendor's library won when it was tuned: there is no kernel of ours to check"
 RIVALS = 3  # number of next fastest schedules whose predicted order is checked
@@ -31,11 +31,11 @@ RIVALS = 3  # number of next fastest schedules whose predicted order is checked
 
 @dataclass(frozen=True)
 class CheckedEntry:
-    """The best trial of a problem on a device, and what it is held to.
+    """Best trial of a problem on a device, and its requirements.
 
-    ``rivals`` are the next fastest of the same provenance, ``at_tuning`` the times of then, beside a control's.
-    ``limits`` and ``noise`` are the database's own for this entry where it states them. ``position`` is its place among
-    all entries.
+    ``rivals`` are the next fastest trials of the same provenance. ``at_tuning`` contains the times at tuning, with
+    those of a control. ``limits`` and ``noise`` are specific to this entry if the database defines them. ``position``
+    is its index among all entries.
     """
 
     position: int
@@ -86,20 +86,19 @@ def entries(
     operators: Sequence[str] = (),
     device: Device | None = None,
 ) -> list[CheckedEntry | CheckFinding]:
-    """Return what ``store`` holds, in the order it was first tried.
+    """Return the entries of ``store``, in the order of their first trials.
 
-    The same problem and device come once, with the provenance that ranks first.
+    Each problem and device occurs once, with the provenance that ranks first.
 
     Args:
         store: The database.
-        limits: What counts as slower, for entries that state no limit of their own.
-        operators: Only these; empty for all.
-        device: Only what was tuned for this one; None for all.
+        limits: Allowed slowdown of entries without limits of their own.
+        operators: Only these operators; empty for all.
+        device: Only this device; None for all.
 
     Returns:
-        Entries; what cannot be looked at (an operator or a device that is not known here, a damaged trial) is a
-        finding. Trials of an earlier reference are left out where the problem was tuned again since; else the entry is
-        a finding, too.
+        Entries. An entry that cannot be checked (an unknown operator or device, a damaged trial) is a finding. Trials
+        of an earlier reference are skipped if the problem was tuned again since; else the entry is also a finding.
     """
     found: list[CheckedEntry | CheckFinding] = []
     seen: set[tuple[str, str]] = set()
@@ -126,7 +125,7 @@ def entries(
 def _entry(
     store: Store, summary: ProblemSummary, position: int, limits: SlowdownLimits, device: Device | None
 ) -> CheckedEntry | CheckFinding | None:
-    """None where every schedule of the problem turned out to be wrong."""
+    """Return an entry, a finding, or None if every schedule of the problem was wrong."""
     try:
         problem = store.problem(summary)
         trial = store.best(problem, summary.device)
@@ -163,7 +162,7 @@ def _entry(
 
 
 def _rivals(trials: Sequence[Trial], best: Trial) -> tuple[Trial, ...]:
-    """Return the newest ok trials of the next fastest schedules, fastest first."""
+    """Return the newest ok trials of the next fastest schedules, the fastest first."""
     newest = {r.schedule: r for r in trials}
     others = [
         r
@@ -177,7 +176,7 @@ _STALE = "it was recorded when its file computed something else, and was not tun
 
 
 def _without_reference(summary: ProblemSummary) -> tuple[str, str]:
-    """Return what two summaries have in common that differ in their references alone."""
+    """Return the parts that are equal in summaries which differ only in their references."""
     fields = {name: value for name, value in fields_of(summary.problem_key).items() if name != "computes"}
     return json.dumps(fields, sort_keys=True), summary.device
 

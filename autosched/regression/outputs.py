@@ -1,4 +1,4 @@
-"""A report in other forms: the summary that CI systems read, and JSON for benchmark dashboards."""
+"""Other formats of a report: the summary for CI systems, and JSON for benchmark dashboards."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ def summary(report: CheckReport) -> Summary:
 
 
 def action_benchmark(report: CheckReport) -> list[dict[str, Any]]:
-    """For github-action-benchmark's ``customSmallerIsBetter``: what was timed in this run, as a ratio to its baseline.
+    """Return data for github-action-benchmark's ``customSmallerIsBetter``: times relative to their baselines.
 
-    Absolute times drift with the machine, ratios of one run do not. Of a static check: registers, spills and code size.
+    Absolute times drift with the machine, ratios within one run do not. For a static check: registers, spills, code
+    size.
     """
     found: list[dict[str, Any]] = []
     for f in report.findings:
@@ -47,7 +48,10 @@ def action_benchmark(report: CheckReport) -> list[dict[str, Any]]:
 
 
 def bencher(report: CheckReport) -> dict[str, Any]:
-    """Bencher Metric Format: measures by benchmark name. ``latency`` is in nanoseconds, as Bencher's own measure is."""
+    """Return Bencher Metric Format: measures by benchmark name.
+
+    ``latency`` is in nanoseconds, like Bencher's own measure.
+    """
     found: dict[str, Any] = {}
     for f in report.findings:
         measures: dict[str, Any] = {}

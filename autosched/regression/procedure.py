@@ -1,6 +1,6 @@
 """Procedure of a run of many entries: rounds until each is decided, one list of findings, and a second process.
 
-Nothing here knows how times are taken, so that the same procedure judges a GPU, a simulated one and recorded noise.
+It is independent of the source of times, so that it is the same for a GPU, a simulated one and recorded noise.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Measure = Callable[[int], Times]  # that many rounds of one entry, in the proces
 
 @dataclass(frozen=True)
 class ComparisonEffort:
-    """``rounds`` at a time, until an entry is decided, ``most_rounds`` are done, or ``seconds`` are over."""
+    """Time ``rounds`` at a time, until an entry is decided, or ``most_rounds`` or ``seconds`` are reached."""
 
     rounds: int = 40
     most_rounds: int = 320
@@ -43,7 +43,7 @@ class ComparisonEffort:
 
 @dataclass(frozen=True)
 class ComparisonOutcome:
-    """The verdict on one entry and why. ``again`` is the comparison of the second process, where there was one."""
+    """Verdict on one entry with its reason. ``again`` is the comparison of the second process, if there was one."""
 
     verdict: SpeedChange
     reason: str
@@ -57,10 +57,10 @@ def until_decided(
     """Time one entry for as long as more rounds could change the verdict.
 
     Args:
-        measure: Times so many more rounds.
-        limits: What counts as slower.
-        noise: Relative difference that two runs of one program show here; nothing below it is called slower.
-        effort: Rounds at a time, and limits of rounds and seconds; None for the usual.
+        measure: Times further rounds.
+        limits: Allowed slowdown.
+        noise: Relative difference between two runs of one program here; smaller slowdowns are not reported.
+        effort: Rounds at a time, and limits of rounds and seconds; None for the default.
 
     Returns:
         The comparison of all rounds.
@@ -76,9 +76,9 @@ def until_decided(
 
 
 def flagged(found: Mapping[int, TimeComparison]) -> list[int]:
-    """Return the entries that a second process must time: slower, significant, and on a machine that did not change.
+    """Return the entries that a second process must time: significantly slower, on an unchanged machine.
 
-    ``found`` are the comparisons of all entries that were judged.
+    ``found`` contains the comparisons of all compared entries.
     """
     places = list(found)
     stand = dict(zip(places, discoveries([found[i].p for i in places]), strict=True))
@@ -88,9 +88,9 @@ def flagged(found: Mapping[int, TimeComparison]) -> list[int]:
 def judged(
     found: Mapping[int, TimeComparison], again: Mapping[int, TimeComparison], limits: Mapping[int, SlowdownLimits]
 ) -> tuple[dict[int, ComparisonOutcome], str]:
-    """Return the judgement on every entry, and in one line why the run as a whole is in doubt, "" where it is not.
+    """Return the verdict on every entry, and a line on why the whole run is in doubt; "" if it is not.
 
-    ``again`` holds what a second process found of those that are ``flagged``.
+    ``again`` contains the comparisons of ``flagged`` entries in a second process.
     """
     suspects = set(flagged(found))
     made = {
@@ -111,7 +111,7 @@ def judged(
 
 
 def _alone(first: TimeComparison, suspect: bool) -> ComparisonOutcome:
-    """Return the judgement where no second process was asked, or where it could not be had."""
+    """Return the verdict without a second process."""
     if first.moved:
         return ComparisonOutcome(SpeedChange.UNCERTAIN, first.moved, first)
     if first.verdict is SpeedChange.UNCERTAIN:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _NODE = "autosched"
 _EMULATION = "autosched-triton"  # the plug-in that emulates
-_VERDICT = "autosched_verdict"  # the property of a test report that names it
+_VERDICT = "autosched_verdict"  # property of a test report with the verdict
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -68,7 +68,7 @@ class RegressionFound(Exception):
 class SessionGuard:
     """Check of one session.
 
-    Times are taken when the first entry asks for them: of all entries of the session.
+    All selected entries are timed when the first of their tests runs.
     """
 
     def __init__(self, config: pytest.Config, database: str) -> None:
@@ -165,7 +165,7 @@ class Entries(pytest.Collector):
 
 
 class _CheckedItem(pytest.Item):
-    """Same, faster and sound pass; slower, wrong and broken fail; uncertain, stale and cannot compare are skipped."""
+    """Test of an entry. Same, faster and sound pass; slower, wrong and broken fail; other verdicts are skipped."""
 
     def checked(self) -> CheckFinding:
         raise NotImplementedError
@@ -278,7 +278,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Start before any conftest.py is imported, which may ask for the GPU and leave out tests where there is none."""
+    """Start before any conftest.py is imported, because one may query the GPU and skip tests without it."""
     if early_config.known_args_namespace.autosched_triton:
         _emulate_triton(early_config, early_config.known_args_namespace)
 
@@ -310,7 +310,7 @@ def _emulate_triton(config: pytest.Config, options: argparse.Namespace) -> None:
 
 
 class _Verdicts:
-    """Counts the verdicts of all processes, which the one that reports sees."""
+    """Counter of the verdicts of all processes, in the process that writes the report."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._found = config.stash[_VERDICTS]
@@ -345,13 +345,13 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 @pytest.fixture(scope="session")
 def tuned_kernel(pytestconfig: pytest.Config) -> Callable[[Problem], Any]:
-    """Return a function from a problem to the kernel that a database has for exactly this problem.
+    """Return a function from a problem to its kernel in a database, which must have exactly this problem.
 
     ``kernel = tuned_kernel(problem)``, then ``out = kernel(a, b)``.
 
-    On a machine with a GPU it is the one that ``autosched.Database`` loads. Elsewhere the same kernel runs in the
-    emulator, on numpy arrays, so that a program's own tests need no GPU. The database is --autosched-db, or the setting
-    autosched_db. A problem that it does not have fails the test.
+    On a machine with a GPU ``autosched.Database`` loads the kernel. Elsewhere the same kernel runs in the emulator, on
+    numpy arrays, so that a program's own tests need no GPU. The database is --autosched-db, or the setting
+    autosched_db. A problem that is not in the database fails the test.
     """
     database = pytestconfig.getoption("autosched_db") or pytestconfig.getini("autosched_db")
     if not database:

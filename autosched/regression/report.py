@@ -1,4 +1,4 @@
-"""What a check found: a verdict for each entry, and one for the run."""
+"""Report of a check: a verdict for each entry, and one for the run."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class EntryStatus(StrEnum):
 
     FASTER = "faster"
     SAME = "same"
-    SOUND = "sound"  # configuration files: no fault was found, and there is nothing to compare it with
+    SOUND = "sound"  # configuration files: no fault was found, and there is no baseline
     SLOWER = "slower"
-    UNCERTAIN = "uncertain"  # measured, but noise or a changed machine hides the answer
-    CANNOT_COMPARE = "cannot compare"  # there is nothing to compare it with here
+    UNCERTAIN = "uncertain"  # measured, but noise or a changed machine prevents a verdict
+    CANNOT_COMPARE = "cannot compare"  # there is no baseline here
     STALE = "stale"  # it belongs to an earlier reference, and no entry belongs to the current one
-    WRONG = "wrong"  # wrong numbers
+    WRONG = "wrong"  # wrong results
     BROKEN = "broken"  # it is no longer valid, does not compile, or does not run
 
     @classmethod
     def of_verdict(cls, status: str) -> EntryStatus:
-        """Return what the status of a verdict means for an entry of which nothing else is known."""
+        """Return the entry's status for the status of a verdict, without further information on the entry."""
         outcome = outcome_of(status)
         if outcome != "refused":
             return cls.SOUND if outcome == "accepted" else cls.UNCERTAIN
@@ -37,23 +37,23 @@ class EntryStatus(StrEnum):
 
     @property
     def judged(self) -> bool:
-        """Whether the entry was compared: an answer, whatever it is."""
+        """Whether the entry was compared, with any result."""
         return self not in (EntryStatus.UNCERTAIN, EntryStatus.CANNOT_COMPARE, EntryStatus.STALE)
 
     @property
     def fails(self) -> bool:
-        """Whether this verdict alone makes a check fail."""
+        """Whether this status alone makes a check fail."""
         return self in (EntryStatus.SLOWER, EntryStatus.WRONG, EntryStatus.BROKEN)
 
 
 @dataclass(frozen=True)
 class CheckFinding:
-    """The verdict on one entry and why, each reason one line.
+    """Verdict on one entry with its reasons, each one line.
 
-    ``name`` tells the entry apart for people and tools. ``seconds`` are of the stored trial and only for show;
-    ``ratio`` is candidate over baseline, ``baseline_seconds`` and ``candidate_seconds`` the medians of this run: None
-    where nothing was timed. ``numbers`` is whatever else was found, by name. ``file`` and ``line`` say where the
-    entry is defined, where that is not the database; line 0 stands for the whole file.
+    ``name`` identifies the entry. ``seconds`` are of the stored trial, for display only. ``ratio`` is candidate over
+    baseline; ``baseline_seconds`` and ``candidate_seconds`` are the medians of this run. All three are None if nothing
+    was timed. ``numbers`` contains other results by name. ``file`` and ``line`` are the location of an entry that is
+    not in the database; line 0 means the whole file.
     """
 
     name: str
@@ -104,9 +104,9 @@ class CheckFinding:
 class CheckReport:
     """All findings of one check of ``database``.
 
-    ``kind`` is "static", "timed" or "configs" (then ``database`` is a folder); ``doubt`` says in one line why the run
-    as a whole shows nothing, "" where it does; ``tools`` are names and versions of what was used; ``left_out`` says how
-    many trials of an earlier reference there are, "" for none.
+    ``kind`` is "static", "timed" or "configs" (then ``database`` is a folder). ``doubt`` is a line on why the whole run
+    is invalid, "" if it is valid. ``tools`` contains names and versions of the tools. ``left_out`` is a line with the
+    number of trials of an earlier reference, "" for none.
     """
 
     database: str
@@ -119,13 +119,13 @@ class CheckReport:
 
     @property
     def counts(self) -> dict[EntryStatus, int]:
-        """How many entries of each verdict there are, in the order of ``EntryStatus``."""
+        """Number of entries of each verdict, in the order of ``EntryStatus``."""
         found = Counter(f.verdict for f in self.findings)
         return {verdict: found[verdict] for verdict in EntryStatus if found[verdict]}
 
     @property
     def kernels(self) -> str:
-        """Whose kernels stood for the configurations; "" where the entries have their own."""
+        """Source of the kernels that the configurations were verified with; "" if the entries have their own."""
         return "; ".join(sorted({str(f.numbers["kernel"]) for f in self.findings if "kernel" in f.numbers}))
 
     @property
@@ -135,12 +135,12 @@ class CheckReport:
 
     @property
     def status(self) -> ExitStatus:
-        """The exit status of the check."""
+        """Exit status of the check."""
         return status_of([f.verdict for f in self.findings], self.doubt)
 
     @property
     def conclusion(self) -> str:
-        """One line for people."""
+        """Summary in one line."""
         left_out = f"; {self.left_out}" if self.left_out else ""
         if not self.findings:
             return f"nothing was judged: {self.doubt or f'{self.database} holds no schedule that works'}{left_out}"
@@ -175,12 +175,12 @@ def status_of(verdicts: Sequence[EntryStatus], doubt: str = "") -> ExitStatus:
     """Return the exit status of a check.
 
     Args:
-        verdicts: Of its entries.
-        doubt: Why the run as a whole shows nothing; "" if it does.
+        verdicts: Verdicts of its entries.
+        doubt: Reason why the whole run is invalid; "" if it is valid.
 
     Returns:
-        0 for no confirmed regression, 1 for one, 2 if the check could not judge. That is also the case if nothing was
-        judged, because a check that looks at nothing must not pass, and if an entry is stale.
+        0 for no confirmed regression, 1 for one, 2 if the check has no result. That is also the case if no entry was
+        compared, because a check without entries must not pass, and if an entry is stale.
     """
     if any(verdict.fails for verdict in verdicts):
         return ExitStatus.NO
@@ -189,7 +189,7 @@ def status_of(verdicts: Sequence[EntryStatus], doubt: str = "") -> ExitStatus:
 
 
 def worst_first(findings: Sequence[CheckFinding]) -> list[CheckFinding]:
-    """Those that fail, then those in doubt, then the rest; within each in their order."""
+    """Return failing findings, then uncertain ones, then the rest; the order within each group is kept."""
     return sorted(findings, key=lambda f: (not f.verdict.fails, f.verdict.judged))
 
 

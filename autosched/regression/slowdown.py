@@ -1,13 +1,13 @@
-"""When is a kernel slower than its baseline? Pure functions of times that were taken in turns.
+"""When is a kernel slower than its baseline? Pure functions of interleaved times.
 
-Four sorts of program run in every round, in alternating order: the baseline, the candidate, the baseline once more, and
-a control that no change of ours can touch (the vendor's library, or a plain copy). The second baseline tells the noise
-of this entry on this machine now: nothing is called slower that two runs of one program could show.
+Four programs run in every round, in alternating order: the baseline, the candidate, the baseline again, and a control
+that is independent of our changes (the vendor's library, or a plain copy). The second baseline measures the current
+noise of this entry on this machine. Differences that two runs of one program could show are not reported.
 
-Noise taken for change is what makes people switch such checks off, so a finding must pass five tests. The whole
-interval of its ratio lies beyond the limit; so many seconds are lost that they matter; it survives the control of the
-false discovery rate over all entries (Benjamini and Hochberg, J. R. Statist. Soc. B 57, 1995); the control and the
-second baseline stood still; and a fresh process finds it again.
+Because false alarms make people disable such checks, a finding must pass five tests. The whole interval of its ratio is
+beyond the limit. The lost seconds matter. It survives the control of the false discovery rate over all entries
+(Benjamini and Hochberg, J. R. Statist. Soc. B 57, 1995). The control and the second baseline are stable. A new process
+confirms it.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from dataclasses import dataclass
 from measurements.trials import signed_rank, timing_statistics
 from measurements.trials.timing_statistics import Ratio, SpeedChange, log_ratios
 
-CONFIDENCE = 0.99  # of every interval here: fifty times in a hundred entries one of 95% would miss
-DISCOVERY_RATE = 0.05  # the share of false ones that Benjamini-Hochberg lets into a first list of findings
+CONFIDENCE = 0.99  # of all intervals; with 95%, too many of a hundred entries would be outside theirs
+DISCOVERY_RATE = 0.05  # fraction of false findings that Benjamini-Hochberg accepts in the first list
 ONE_SIDED = 8  # this many judged entries or more, of which most went the same way and none the other
 MOST = 0.8
 
 
 @dataclass(frozen=True)
 class SlowdownLimits:
-    """Limits of an allowed slowdown: ``max_slowdown``, a share of the baseline's time, and ``floor``, in seconds.
+    """Limits of an allowed slowdown: ``max_slowdown``, a fraction of the baseline's time, and ``floor``, in seconds.
 
-    An entry is slower if it exceeds both. Raises ValueError for a share outside [0, 10) and a floor that is not a time.
+    An entry is slower if it exceeds both. Raises ValueError for a fraction outside [0, 10) and an invalid floor.
     """
 
     max_slowdown: float = 0.01
@@ -45,7 +45,7 @@ class SlowdownLimits:
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds, one of each a round; ``control`` is empty where nothing could be run as one."""
+    """Seconds of each program, one per round; ``control`` is empty if there is no control."""
 
     baseline: tuple[float, ...]
     candidate: tuple[float, ...]
@@ -88,16 +88,25 @@ class TimeComparison:
 
 
 def compare(times: Times, limits: SlowdownLimits, noise: float = 0.0) -> TimeComparison:
-    """Judge one entry by its ``times``; ``noise`` is a share that earlier runs of one program differed by.
+    """Compare one entry by its ``times``.
 
-    Raises ValueError for times that are not positive and for rounds that are not complete.
+    Args:
+        times: Times of all rounds.
+        limits: Allowed slowdown.
+        noise: Relative difference between earlier runs of one program.
+
+    Returns:
+        The comparison.
+
+    Raises:
+        ValueError: Times that are not positive, or incomplete rounds.
     """
     ratio = Ratio.paired(times.candidate, times.baseline, CONFIDENCE)
     again = Ratio.paired(times.again, times.baseline, CONFIDENCE)
     limit = max(limits.max_slowdown, noise, again.high - 1, 1 / again.low - 1 if again.low else math.inf)
     lost = statistics.median(times.baseline) * (ratio.median - 1)
     control = Ratio.paired(times.control, times.baseline, CONFIDENCE) if times.control else None
-    if math.isinf(limit):  # too few rounds to say anything
+    if math.isinf(limit):  # too few rounds for a verdict
         return TimeComparison(SpeedChange.UNCERTAIN, ratio, again, control, limit, 1.0, lost, len(times.baseline))
     verdict = timing_statistics.verdict(ratio, limit)
     if verdict is SpeedChange.SLOWER and lost <= limits.floor:
@@ -109,10 +118,10 @@ def compare(times: Times, limits: SlowdownLimits, noise: float = 0.0) -> TimeCom
 
 
 def discoveries(p_values: Sequence[float], rate: float = DISCOVERY_RATE) -> list[bool]:
-    """Return for each p-value whether its finding stands, by the procedure of Benjamini and Hochberg.
+    """Return for each p-value whether its finding is accepted, by the procedure of Benjamini and Hochberg.
 
-    At most the share ``rate`` of these is expected to be false. ``p_values`` holds one value for every entry that was
-    judged, found slower or not.
+    At most the fraction ``rate`` of accepted findings is expected to be false. ``p_values`` has one value for every
+    compared entry, slower or not.
     """
     order = sorted(range(len(p_values)), key=lambda i: p_values[i])
     last = max((rank for rank, i in enumerate(order, 1) if p_values[i] <= rate * rank / len(order)), default=0)
@@ -121,9 +130,9 @@ def discoveries(p_values: Sequence[float], rate: float = DISCOVERY_RATE) -> list
 
 
 def moved_between(first: TimeComparison, second: TimeComparison, limits: SlowdownLimits) -> str:
-    """Return why two runs of one entry, in two processes, cannot be pooled: their controls differ. "" if they can.
+    """Return why two runs of one entry in two processes cannot be pooled (their controls differ); "" if they can.
 
-    Control and baseline are the same two programs in both, so that only the machine can have moved them.
+    Control and baseline are the same two programs in both, so that only the machine can have changed them.
     """
     if first.control is None or second.control is None:
         return ""
@@ -159,6 +168,6 @@ def _moved(times: Times, again: Ratio, limits: SlowdownLimits) -> str:
 
 
 def _apart(one: Ratio, other: Ratio) -> float:
-    """By how much the intervals of two ratios miss each other, as a share; 0 where they meet."""
+    """Return the gap between the intervals of two ratios, as a fraction; 0 if they overlap."""
     low, high = max(one.low, other.low), min(one.high, other.high)
     return low / high - 1 if low > high > 0 else 0.0

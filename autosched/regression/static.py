@@ -1,8 +1,7 @@
-"""The half of a check that needs no GPU: nothing is timed, so nothing is noise, and every change can run it.
+"""Part of a check that needs no GPU. Nothing is timed, so there is no noise, and CI can run it for every change.
 
-An entry is still valid, still compiles for its device, needs no more of it than was recorded, computes right numbers in
-the emulator, has a verification of its kernel as it is today, and stands where it stood in the order that the cost
-model predicts.
+An entry is still valid, still compiles for its device, needs no more resources than recorded, computes correct results
+in the emulator, has a verification of its current kernel, and keeps its rank in the order that the cost model predicts.
 """
 
 from __future__ import annotations
@@ -38,9 +37,10 @@ NO_ORDER = SumOrder(())
 
 @dataclass(frozen=True)
 class StaticOptions:
-    """``growth`` is the share by which registers, shared memory and machine code may grow; a new spill is always worse.
+    """Options of a static check.
 
-    ``emulate``: compute each entry in the emulator. ``seed`` draws its inputs.
+    ``growth`` is the fraction by which registers, shared memory and machine code may grow; a new spill is always worse.
+    ``emulate``: compute each entry in the emulator. ``seed``: random seed of its inputs.
     """
 
     growth: float = 0.0
@@ -53,7 +53,7 @@ class StaticOptions:
 
 
 def check_static(entries: Sequence[CheckedEntry], pool: CompilePool, options: StaticOptions) -> Iterator[CheckFinding]:
-    """Yield a finding for each entry, in their order, several at a time."""
+    """Yield a finding for each entry, in their order; several are checked in parallel."""
     orders = _orders_of_families(entries)
 
     def checked(entry: CheckedEntry) -> CheckFinding:
@@ -70,7 +70,7 @@ def check_static(entries: Sequence[CheckedEntry], pool: CompilePool, options: St
 
 
 def _family(entry: CheckedEntry) -> tuple[str, str]:
-    """Return the device and the key that entries share which differ in the size of their batch alone; "" without."""
+    """Return the device and the key that entries share which differ only in their batch size; "" without one."""
     invariant = stored.is_batch_invariant(entry.trial.verification) and entry.problem.batch_sizes
     return entry.device.name, family_key(entry.problem) if invariant else ""
 
@@ -86,7 +86,7 @@ def _orders_of_families(entries: Sequence[CheckedEntry]) -> dict[tuple[str, str]
 
 
 def check_entry(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> CheckFinding:
-    """Return the finding of one entry; one that cannot be judged is uncertain."""
+    """Return the finding of one entry; if it cannot be checked, it is uncertain."""
     began = time.monotonic()
     try:
         finding = _found(entry, pool, options)
@@ -131,7 +131,7 @@ def _found(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> Ch
     if missing:
         numbers["verification_lacks"] = "; ".join(missing)
         reasons.append(f"its full verification lacks something: {numbers['verification_lacks']}")
-    # What was measured was also checked on the GPU; of what was estimated, the verdict says all that is known.
+    # Measured entries were also checked on the GPU; for estimated ones, the verdict is the only check.
     if doubt and (entry.trial.verification is not None or entry.trial.provenance is Provenance.ESTIMATED):
         if not options.emulate and not verdict.fails:
             verdict = EntryStatus.UNCERTAIN
@@ -159,7 +159,7 @@ def _found(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> Ch
 
 
 def compiled_today(entry: CheckedEntry, trial: Trial, pool: CompilePool) -> Compiled | str:
-    """Return a trial's kernel as it is generated and compiled today; or in one line why there is none."""
+    """Return a trial's kernel as generated and compiled today, or one line with the reason if that fails."""
     try:
         kernel = template(trial.schedule.template).kernel(entry.problem, trial.schedule, entry.device)
     except ValueError as error:
@@ -180,7 +180,7 @@ def _shared(resources: Resources) -> int:
 
 
 def _worse(program: Compiled, then: Resources, code: MachineCode | None, growth: float) -> list[str]:
-    """Return what today's program needs more of than the recorded one."""
+    """Return the resources of which today's module needs more than the recorded one."""
     now, found = program.resources, []
     pairs = [
         ("registers", then.registers, now.registers, growth),
@@ -209,7 +209,7 @@ def _better(program: Compiled, then: Resources) -> bool:
 
 
 def _reordered(entry: CheckedEntry, program: Compiled, recorded: Resources, pool: CompilePool) -> list[str]:
-    """Return rivals that the cost model ranks before the entry today and not at tuning, and a longer predicted time.
+    """Return rivals that the cost model ranks before the entry today but not at tuning, and a longer predicted time.
 
     The time at tuning is the recorded one if it was the model's own estimate, else its prediction from the recorded
     resources. If one was counted by other emulator code than today's, resources decide for all. Differences within the

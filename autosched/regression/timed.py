@@ -1,8 +1,8 @@
-"""The half of a check that needs the GPU: baseline, candidate, the baseline again and a control, in turns in one run.
+"""Part of a check that needs the GPU: baseline, candidate, the baseline again and a control, interleaved in one run.
 
-The candidate is what today's code and compiler make of a stored schedule. Where its baseline comes from is the
-caller's: the trial itself, another database, or another environment. Both run now, on this machine and its driver, so
-that neither can be the reason why one is slower than the other.
+The candidate is the kernel that today's code and compiler generate from a stored schedule. The caller provides its
+baseline: the trial itself, another database, or another environment. Both run now, on the same machine and driver, so
+that neither can cause a difference.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from search_spaces.hardware.devices import Device
 
 
 class TimingSession(Comparing, Protocol):
-    """A process that times, on one GPU."""
+    """A process that measures times on one GPU."""
 
     def close(self) -> None:
         """Release the GPU."""
@@ -43,7 +43,7 @@ class TimingSession(Comparing, Protocol):
 class Baseline:
     """Baseline of a candidate.
 
-    ``reason`` says how the difference is named if the candidate is slower.
+    ``reason`` describes the difference if the candidate is slower.
     """
 
     candidate: Candidate
@@ -54,7 +54,7 @@ class Baselines(Protocol):
     """Function that provides the baseline of an entry."""
 
     def __call__(self, entry: CheckedEntry, candidate: Candidate) -> Baseline | str:
-        """Return the baseline of an entry whose kernel of today is ``candidate``; or in one line why there is none."""
+        """Return the baseline of an entry with today's kernel ``candidate``, or one line on why there is none."""
 
 
 Told = Callable[[str], None]  # called after each finished entry, with a note for the user or ""
@@ -65,7 +65,7 @@ _MACHINE_ERRORS = (RunnerStopped, HostFailure, MemoryError)
 
 
 class _Failed(Exception):
-    """A program of an entry cannot be timed: the verdict on the entry, and why."""
+    """A program of an entry cannot be timed: the verdict on the entry, and the reason."""
 
     def __init__(self, verdict: EntryStatus, reason: str) -> None:
         super().__init__(reason)
@@ -90,21 +90,21 @@ def check_timed(
     effort: ComparisonEffort,
     told: Told = lambda note: None,
 ) -> tuple[list[CheckFinding], str]:
-    """Time entries against their baselines, each pair in turns.
+    """Time entries against their baselines, interleaving each pair.
 
-    A second session, in a process of its own, is started for those that the first finds slower.
+    A second session, in a separate process, confirms the entries that the first finds slower.
 
     Args:
-        entries: What is timed.
-        device: Describes the GPU; entries of another one cannot be compared.
-        start: Makes a session.
+        entries: Entries to time.
+        device: Row of the GPU; entries of other devices cannot be compared.
+        start: Starts a session.
         pool: Compiles kernels.
-        baselines: What each entry is compared with.
+        baselines: Returns the baseline of each entry.
         effort: Rounds at a time, and limits.
-        told: Called with the verdict of every entry that is done.
+        told: Called with the verdict of each finished entry.
 
     Returns:
-        A finding for each entry, in their order, and why the run as a whole is in doubt, "" where it is not.
+        A finding for each entry, in their order, and the reason why the whole run is in doubt, "" if it is not.
     """
     found: dict[int, CheckFinding] = {}
     pairs: dict[int, _Pair] = {}

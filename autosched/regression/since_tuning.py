@@ -1,9 +1,9 @@
-"""Change of the machine since an entry was tuned: a new driver may slow baseline and candidate alike.
+"""Changes of the machine since an entry was tuned: a new driver may slow baseline and candidate alike.
 
-Tuning's last re-measurement timed the winner and a control in turns, and kept both times. The control is the vendor's
-library, or a plain copy where there is none. A check times them in turns again. The kernel may have moved against the
-control, and the control against its own earlier time. Each is reported, and makes a verdict "as fast as before"
-uncertain, because nobody has timed that "before".
+Tuning's last re-measurement interleaved the winner with a control, and stored both times. The control is the vendor's
+library, or a plain copy without one. A check interleaves them again. The kernel may have changed relative to the
+control, and the control relative to its own earlier time. Each change is reported, and makes a verdict "as fast as
+before" uncertain, because the earlier state cannot be timed again.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from measurements.trials.timing_statistics import Ratio, error_of_median
 from measurements.trials.trial import Control, Trial
 from measurements.trials.vendor_library import is_library
 
-AGAINST_CONTROL = 0.03  # accepted difference of two sessions on one GPU, as ratios within a session
-ALONE = 0.05  # and as times, which see other clocks
+AGAINST_CONTROL = 0.03  # accepted difference between sessions on one GPU, for ratios within a session
+ALONE = 0.05  # the same for absolute times, which also depend on clocks
 _ERRORS = 3.0
 
 
 @dataclass(frozen=True)
 class AtTuning:
-    """Times of the entry's winner and of the control, from one re-measurement; the driver of then, "" if unknown."""
+    """Times of the entry's winner and of the control, from one re-measurement, with the driver ("" if unknown)."""
 
     entry: Timing
     control: Control
@@ -34,10 +34,10 @@ class AtTuning:
 
     @classmethod
     def of(cls, trials: Sequence[Trial], best: Trial) -> AtTuning | None:
-        """Return the control of the re-measurement that ``best`` won, or as the ``trials`` have it.
+        """Return the control of the re-measurement that ``best`` won, or the one among ``trials``.
 
-        Re-measurements made before trials had a control have the library among the trials. None if there is none, and
-        for times of another policy than the default, which no check has.
+        Re-measurements made before trials had a control have the library among the trials. None if there is no control,
+        and for times of another policy than the default, which a check does not have.
         """
         if best.control is not None and best.measurement.timing is not None:
             return None if best.policy != DEFAULT else cls(best.measurement.timing, best.control, best.driver)
@@ -58,8 +58,8 @@ class AtTuning:
 class Since:
     """Changes of an entry and of its control since it was tuned.
 
-    ``against_control`` is the change (now over then) of the entry's time relative to the control's; ``control`` is that
-    of the control's time. ``reasons`` say what else has changed, and ``slower`` says whether that may hide a loss.
+    ``against_control`` is the change (now over then) of the entry's time relative to the control's; ``control`` is the
+    change of the control's time. ``reasons`` lists other changes, and ``slower`` is True if they may hide a slowdown.
     """
 
     against_control: float
@@ -75,8 +75,11 @@ def since(then: AtTuning, ratio: Ratio, control: Ratio, control_seconds: float, 
         then: Times of both when the entry was tuned.
         ratio: Candidate over baseline, now.
         control: Control over baseline, now.
-        control_seconds: The control's median time, now.
-        limit: The slowdown that the entry may have, a share.
+        control_seconds: Median time of the control now, in seconds.
+        limit: Allowed slowdown of the entry, a fraction.
+
+    Returns:
+        The changes.
     """
     timing, name = then.control.timing, then.control.name
     error = _ERRORS * math.hypot(error_of_median(then.entry), error_of_median(timing))

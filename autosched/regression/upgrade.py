@@ -1,9 +1,9 @@
 """Would another compiler make slower kernels of the schedules that are stored here?
 
-Each entry, and its next fastest rivals, are compiled by the NVRTC of this environment and by that of another. Compared
-are spills, occupancy, instructions of the main loop, the estimated time, the estimated order among the rivals, and the
-results: where the PTX differs, that of the other compiler is verified in the emulator. What gets worse is to be tuned
-again with the other compiler.
+Each entry, and its next fastest rivals, are compiled by the NVRTC of this environment and by that of another. The check
+compares spills, occupancy, instructions of the main loop, the estimated time, the estimated order among the rivals, and
+the results: if the PTX differs, that of the other compiler is verified in the emulator. Entries that get worse should
+be tuned again with the other compiler.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from search_spaces.templates.template import TemplateSet
 
 @dataclass(frozen=True)
 class CompiledTrial:
-    """A stored trial as one compiler makes it; ``seconds`` are the time model's, None if it does not know."""
+    """A stored trial, compiled by one compiler. ``seconds`` is the time model's estimate; None without one."""
 
     trial: Trial
     kernel: GeneratedKernel
@@ -54,7 +54,7 @@ def check_upgrade(
         entries: The entries.
         here: Compiles with this environment's NVRTC.
         other: The other environment.
-        options: Whether results are emulated, and with which seed.
+        options: Whether results are emulated, and the seed of their inputs.
     """
     with CompilePool(here.cache, workers=here.workers, other=other) as there:
         for entry in entries:
@@ -98,7 +98,7 @@ def _finding(
 
 
 def _compiled(entry: CheckedEntry, trial: Trial, pool: CompilePool) -> CompiledTrial | str:
-    """Return a trial as ``pool`` compiles it; or in one line why it cannot."""
+    """Return a trial compiled by ``pool``, or one line with the reason if that fails."""
     program = compiled_today(entry, trial, pool)
     if isinstance(program, str):
         return program
@@ -125,7 +125,7 @@ def _loop(program: Compiled) -> LoopMix | None:
 
 
 def _slower(entry: CheckedEntry, before: CompiledTrial, after: CompiledTrial) -> Iterator[str]:
-    """Yield how much longer the time model expects the entry to take there."""
+    """Yield a line if the time model expects the entry to be slower there."""
     if before.seconds and after.seconds and after.seconds > before.seconds * (1 + entry.limits.max_slowdown):
         yield f"estimated time: {after.seconds / before.seconds - 1:+.1%} there"
 
@@ -133,7 +133,7 @@ def _slower(entry: CheckedEntry, before: CompiledTrial, after: CompiledTrial) ->
 def _overtaken(
     entry: CheckedEntry, before: CompiledTrial, after: CompiledTrial, here: CompilePool, there: CompilePool
 ) -> Iterator[str]:
-    """Yield the rivals that come before the entry there and not here, by estimated times."""
+    """Yield the rivals that are faster than the entry there but not here, by estimated times."""
     if before.seconds is None or after.seconds is None:
         return
     ahead: list[Trial] = []
@@ -152,7 +152,7 @@ def _overtaken(
 
 
 def _verified(entry: CheckedEntry, kernel: GeneratedKernel, other: OtherCompiler, seed: int) -> tuple[bool, str] | None:
-    """Return what is wrong with the PTX of the other compiler, and whether it is the kernel; None for nothing."""
+    """Return whether the kernel fails with the other compiler's PTX, and the reason; None if nothing is wrong."""
     digest = ptx_digest(kernel)
     with compiled_elsewhere(other):
         if ptx_digest(kernel) == digest:

@@ -12,7 +12,6 @@ import os
 import re
 import stat
 import struct
-import tomllib
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -188,6 +187,8 @@ def _text_kind(path: Path, text: str) -> FileKind:
 
 
 def _is_toml(text: str) -> bool:
+    import tomllib  # few files get this far
+
     try:
         tomllib.loads(text)
     except (ValueError, RecursionError):

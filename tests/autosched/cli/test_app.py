@@ -14,10 +14,13 @@ from autosched.cli import app
 from autosched.cli.options import spellings
 from autosched.cli.places import PLACES, summary
 from autosched.reporting.exit_status import ExitStatus
+from measurements.emulator import HostFailure
 from search_spaces import catalogue
 from search_spaces.catalogue import operator, operators
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.operator import Operator, Option
+from search_spaces.spaces.counting.limits import TooTightlyTied
+from search_spaces.spaces.space import EmptySpace
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -250,3 +253,28 @@ def test_a_new_operator_needs_no_change_here(run: Run, monkeypatch: pytest.Monke
     assert "y = a @ x" in run("best", "outer", "--help")[1]
     assert "y = a @ x" in run("tune", "--help")[1]
     assert "router_topk" in run("tune", "conv")[2] and "outer" in run("tune", "conv")[2]
+
+
+@pytest.mark.parametrize(
+    "error", [EmptySpace("no way", ()), TooTightlyTied("no way"), HostFailure("no way")], ids=lambda e: type(e).__name__
+)
+def test_an_error_of_a_users_input_or_machine_is_one_line(
+    run: Run, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(name: str) -> None:
+        raise error
+
+    monkeypatch.setattr(app, "call_of", fail)
+    assert run("devices") == (2, "", "autosched: no way\n")
+
+
+@pytest.mark.parametrize("kind", [ValueError, RuntimeError])
+def test_an_error_of_ours_is_not_taken_for_a_users(
+    run: Run, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+) -> None:
+    def fail(name: str) -> None:
+        raise kind("no way")
+
+    monkeypatch.setattr(app, "call_of", fail)
+    with pytest.raises(kind, match="no way"):
+        run("devices")

@@ -92,7 +92,7 @@ def _right_ptx(source: str, entry: str, options: tuple[str, ...]) -> PtxOutput:
         return PtxOutput(**json.loads(path.read_text()))
     made = compile_to_ptx(source, entry, source_arch(source, headers), headers, (*PTX_OPTIONS, *options))
     make_folder(path.parent)
-    publish(path, json.dumps(asdict(made)).encode())
+    publish(path, json.dumps(made._asdict()).encode())
     return made
 
 

@@ -209,7 +209,7 @@ def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
             result = "unreached" if result == "refused" else result
             continue
         if of_ptx:
-            made = replace(right, text=mutant.applied(right.text or ""))
+            made = right._replace(text=mutant.applied(right.text or ""))
         else:
             kernel = case.with_headers(headers)
             made = ptx_of(kernel)
@@ -284,7 +284,7 @@ def _verified(case: Case, kernel: GeneratedKernel, execute: Execute, time_limit:
 
 
 def _passes(case: Case, right: PtxOutput, text: str) -> bool:
-    ptx = replace(right, text=text)
+    ptx = right._replace(text=text)
     *_, last = verify_kernel(case.problem, case.kernel, time_limit=TIME_LIMIT, execute=executed(ptx))
     return last.status == "ok"
 

@@ -76,7 +76,7 @@ class Instant:
 
 
 def tune(runner: Runner, database: Path, name: str, trials: int, seed: int) -> tuple[float, float, int]:
-    """(wall seconds of the search, seconds of the processor, trials with a time)."""
+    """Return the wall seconds of a search, its CPU seconds, and the number of trials that were timed."""
     templates = TemplateSet([template("matmul")])
     space = templates.space(PROBLEM, H200)
     made = sampler(name, space, seed=seed, estimates=AnalyticEstimates(PROBLEM, templates, H200))

@@ -44,7 +44,7 @@ REDUCTIONS = ("none", "row_sum", "row_max", "column_sum", "column_max")
 # 2412.19437, section 3.3.2), which is also what Ada has (SageAttention2, arXiv 2411.10958, section 3.2: FP22).
 FP8_SUM_BITS = 14
 FP8_PRODUCTS = 32  # along k, of one instruction
-MOST_I8_K = 2**17  # number of products of -128 whose sum fits into 32 bits
+MOST_I8_K = 2**17  # limit of k: so many products (-128)^2 overflow 32 signed bits
 ACCUMULATORS = {"f16": ("f32", "f16"), "i8": ("i32",)}  # by the type of a; all other types only have f32
 F16_SUM_BITS = F16.mantissa_bits + 1
 F16_INFINITY = 65520.0  # smallest number that f16 rounds to infinity

@@ -42,7 +42,7 @@ class _Lookup:
 class Legality:
     """Check that configurations satisfy every rule, with tables that are faster than the rules themselves.
 
-    ``constraints`` are about parameters that may lack values of ``parameters``; those values are illegal.
+    The parameters of ``constraints`` may have fewer values than ``parameters``; the missing values are illegal.
     """
 
     def __init__(self, parameters: Sequence[Parameter], constraints: Constraints, rules: Sequence[Rule]) -> None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from autosched.integrations.config_files.files import BatchConfig
 
-_GAP = 4  # ratio of neighbouring sizes; sizes between them use an entry less than half or more than twice as large
+_GAP = 4  # ratio of neighbouring sizes beyond which a size between them may be more than a factor of two from both
 _LAST = 1024  # rows; if the largest size is smaller, prompts use the entry of a few rows
 _JUMP = 4  # factor by which BLOCK_SIZE_M goes up or down and back again
 

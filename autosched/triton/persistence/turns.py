@@ -60,7 +60,10 @@ class Turns:
             thread_lock.release()
 
     def _opened(self, offset: int) -> tuple[threading.Lock, int]:
-        """Return the lock of this process and the file, which stays open: closing it would release every lock."""
+        """Return the lock of this process's threads, and the locked file.
+
+        The file stays open, because closing it would release all locks that the process holds on it.
+        """
         if self._process != os.getpid():  # forked: threads that held locks do not exist here
             self.__init__(self._path)  # type: ignore[misc]
         with self._guard:

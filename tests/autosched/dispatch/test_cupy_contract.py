@@ -32,7 +32,7 @@ from measurements.runners.cuda.device import device_row
 from measurements.runners.cuda.libraries import baselines, cublas, cublas_lt
 from measurements.workers.messages import Message
 
-# What things of cupy are called in the code.
+# The names by which the code refers to cupy's modules.
 _MODULES = {"cp": "", "cupy": "", "self._cp": "", "self._cupy": "", "cuda": "cuda", "runtime": "cuda.runtime"}
 _OBJECTS = {
     "stream": "cuda.Stream",

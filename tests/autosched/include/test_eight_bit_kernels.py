@@ -16,7 +16,7 @@ from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
 
-# Of every template and type that has an instruction of its own, and of what the accumulators become.
+# One kernel for each template, each type with an instruction of its own, and each type of the output.
 WGMMA = {
     "tile_m": 128, "tile_n": 48, "tile_k": 128, "consumer_warpgroups": 2, "swizzle_a": 128, "swizzle_b": 64,
     "stages": 2,

@@ -145,7 +145,7 @@ def test_what_a_rule_of_spills_leaves_out_spills(rule: str) -> None:
 @needs_nvrtc
 @pytest.mark.parametrize(("cluster_n", "stream_k", "tiles"), representative([(1, 1, 4), (2, 0, 4), (2, 1, 3)], "2-1"))
 def test_a_producer_of_few_registers_does_not_spill(cluster_n: int, stream_k: int, tiles: int) -> None:
-    """A cluster along both axes, stream-K and a Hilbert curve each take registers of the thread that copies."""
+    """The producer needs most registers with a cluster along both axes, stream-K and a Hilbert curve."""
     schedule = GOOD.replace(
         producer_registers=24, tile_m=256, tile_n=192, stages=3, tiles_per_block=tiles, stream_k=stream_k,
         cluster_m=2, cluster_n=cluster_n, raster="hilbert",

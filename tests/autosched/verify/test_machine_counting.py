@@ -1,4 +1,4 @@
-"""How often machine code executes, told by a run of its PTX: on code written down here, and on real cubins."""
+"""Execution counts of machine instructions, derived from emulating the PTX: of handwritten code and real cubins."""
 
 from __future__ import annotations
 

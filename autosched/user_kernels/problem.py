@@ -190,7 +190,8 @@ class KernelProblem(Problem):
             return said
         if not isinstance(said, (bool, np.bool_)):  # a missing return is not a verdict
             raise KernelFileError(
-                f"{self._told} must return True if the outputs are right, otherwise False or a text that describes the error"
+                f"{self._told} must return True if the outputs are right, otherwise False or a text that "
+                "describes the error"
             )
         return "" if said else f"{reference.name} says that the outputs are wrong"
 

@@ -84,7 +84,14 @@ def _some(evidence: Evidence) -> Sequence[float]:
 def main(print_line: Callable[[str], object] = print) -> int:
     """Print the table."""
     found = list(held_out(device("h100")))
-    print_line("| present kernel | predictions | median error | error, 90th percentile | true value inside the interval |")
+    columns = (
+        "present kernel",
+        "predictions",
+        "median error",
+        "error, 90th percentile",
+        "true value inside the interval",
+    )
+    print_line(f"| {' | '.join(columns)} |")
     print_line("|---|---:|---:|---:|---:|")
     for today in dict.fromkeys(h.today for h in found):
         some = [h for h in found if h.today == today]

@@ -6,6 +6,10 @@ While modules are imported and input is read, there is nothing to clean up, and 
 could swallow a KeyboardInterrupt. Inside ``raised`` the first Ctrl-C raises KeyboardInterrupt as soon as that is safe.
 Signals within the next ``PATIENCE`` seconds count as the same one. A later signal ends the process at once; nothing
 that is stored is lost.
+
+Python calls a handler between two instructions of the main thread. One that comes between the last instruction before
+a wait and the wait itself would be handled only after the wait. A thread therefore sends each signal again until its
+handler has been called.
 """
 
 import concurrent.futures
@@ -15,7 +19,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
@@ -24,6 +28,7 @@ from autosched.reporting.exit_status import ExitStatus
 
 PATIENCE = 2.0  # seconds
 RETRY = 0.005  # seconds until another try where it was not safe to raise
+REPEAT = 0.02  # seconds until a signal that is not handled yet is sent again
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 _DEFAULTS = (signal.default_int_handler, signal.SIG_DFL)
@@ -87,7 +92,8 @@ def raised() -> Iterator[None]:
         logging.lastResort.addFilter(_no_interrupt)
     before = signal.signal(signal.SIGALRM, again) if hasattr(signal, "SIGALRM") else None
     try:
-        yield
+        with _repeated(lambda number: waiting if number not in taken else first is None):
+            yield
         if waiting:  # the work ended before it was safe to raise
             raise KeyboardInterrupt
     finally:
@@ -99,6 +105,32 @@ def raised() -> Iterator[None]:
             signal.signal(signal.SIGALRM, before)
         if first is None:  # only the answer is left to be printed
             leave()
+
+
+@contextmanager
+def _repeated(unhandled: Callable[[int], bool]) -> Iterator[None]:
+    """Send each signal of the block to the main thread again for as long as it is unhandled."""
+    if not hasattr(signal, "pthread_kill"):  # Windows
+        yield
+        return
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    main = threading.get_ident()
+
+    def repeat() -> None:
+        while came := os.read(reading, 1):
+            time.sleep(REPEAT)
+            if unhandled(came[0]):
+                signal.pthread_kill(main, came[0])  # comes here again
+        os.close(reading)
+
+    before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    try:
+        threading.Thread(target=repeat, name="signals", daemon=True).start()
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(writing)
 
 
 def _unsafe(frame: FrameType | None) -> bool:

@@ -20,11 +20,14 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
 
 Way = tuple[int, int, float]  # RELATION_ROWS, CHUNK_ROWS, ROLLOUT_ROWS
+MOST_CONFIGURATIONS = 400  # of a space: tests enumerate all of them in Python, and joins in chunks of two rows
+
+_lengths = each(len)
 
 
 def number(column: Column) -> IntArray:
     """Return an integer for any value: an integer itself, or the length of a text."""
-    return np.asarray(each(len)(column)) if isinstance(column, TextColumn) else column
+    return np.asarray(_lengths(column)) if isinstance(column, TextColumn) else column
 
 
 def mixed(columns: Mapping[str, Column], factors: tuple[int, ...], modulus: int) -> IntArray:
@@ -42,15 +45,19 @@ def themselves(names: tuple[str, ...]) -> dict[str, str]:
 def spaces(draw: st.DrawFn, name: str = "toy", largest: int = 6) -> Space:
     """Draw a space of up to ``largest`` parameters of up to 4 values, with chained attributes and rules.
 
-    Rules exclude more or less of it. Some spaces are stratified by one of the parameters.
+    Their product has at most MOST_CONFIGURATIONS. Rules exclude more or less of it. Some spaces are stratified by one
+    of the parameters.
     """
     parameters: list[Parameter] = []
+    room = MOST_CONFIGURATIONS
     for i in range(draw(st.integers(1, largest))):
+        most = min(4, room)
         if draw(st.booleans()):
-            values = draw(st.lists(st.integers(-3, 9), min_size=1, max_size=4, unique=True))
+            values = draw(st.lists(st.integers(-3, 9), min_size=1, max_size=most, unique=True))
             parameters.append(ordinal(f"p{i}", values))
         else:
-            parameters.append(categorical(f"p{i}", ["x" * n for n in range(1, draw(st.integers(1, 4)) + 1)]))
+            parameters.append(categorical(f"p{i}", ["x" * n for n in range(1, draw(st.integers(1, most)) + 1)]))
+        room //= len(parameters[-1].values)
     columns = [p.name for p in parameters]
 
     def needs() -> tuple[str, ...]:

@@ -18,7 +18,8 @@ from search_spaces.operators.problem import sum_growth
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.functions import ONE_OF_GROUP, PICKS, REDUCTIONS, SCANS, ElementFunction, U
 
-TF32 = 2.0**-11  # unit roundoff
+TF32 = 2.0**-10  # tcgen05 drops the bits that tf32 lacks; mma.sync rounds, which is off by half of that at most
+TF32_LEAST = 2.0**-136  # smallest positive tf32: subnormal factors may lose all of their bits
 Bounded = tuple[FloatArray, FloatArray]  # values, and bounds on the absolute errors of a kernel
 _LARGEST = float(np.finfo(np.float32).max)
 _ORDINARY = 2.0**8  # within the range of every type
@@ -229,8 +230,9 @@ def product(operation: ir.Mma, left: Bounded, right: Bounded, added: Bounded) ->
 
 
 def _of_tf32(values: FloatArray, bounds: FloatArray) -> FloatArray:
-    """Return the bounds of factors rounded to tf32; the largest values may become infinite."""
-    found = bounds + TF32 * (np.abs(values) + bounds)
+    """Return the bounds of factors rounded or truncated to tf32; the largest values may become infinite."""
+    size = np.abs(values) + bounds
+    found = bounds + np.where(size > 0, np.maximum(TF32 * size, TF32_LEAST), 0.0)
     return np.where(np.isfinite(values), np.where(np.abs(values) + found > _LARGEST, np.inf, found), bounds)
 
 

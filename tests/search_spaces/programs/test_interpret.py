@@ -86,6 +86,20 @@ def real(number: int, shape: ir.Shape) -> ir.Value:
 
 
 @pytest.mark.parametrize(
+    "factors",
+    [(2.0 - 2.0**-23, 1.0 + 2.0**-10 - 2.0**-23), (1.0 + 2.0**-10 - 2.0**-23,) * 2, (2.0**-136 - 2.0**-149, 2.0**120)],
+)
+def test_bounds_of_tf32_allow_that_bits_are_dropped(factors: tuple[float, float]) -> None:
+    """tcgen05 truncates factors, and subnormal ones to multiples of 2^-136."""
+    x, y = (np.array([factors], np.float32).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)[0].tolist()
+    mma = ir.Mma(real(3, (1, 1)), real(0, (1, 1)), real(1, (1, 1)), None, SOURCE, True)
+    (left, right), zero = ((np.array([[factor]]), np.zeros((1, 1))) for factor in factors), (np.zeros((1, 1)),) * 2
+    values, bounds = product(mma, left, right, zero)
+    assert abs(x * y - values.item()) <= bounds.item() < abs(values.item()) * 1.01
+    assert product(mma, zero, right, zero)[1].item() == 0.0
+
+
+@pytest.mark.parametrize(
     ("terms", "value", "bound"),
     [
         ((1e77, 1e77), np.inf, 0.0),

@@ -1,0 +1,190 @@
+"""Faults planted in tile programs of rows: norms, rotary positions, routers and cross entropy.
+
+They were drawn on 2026-11-29, and committed before any verification had seen one.
+"""
+
+# ruff: noqa: E501 - an edit is a line of a table
+from __future__ import annotations
+
+from benchmarks.emulator.planted_fault import CUDA, PROGRAM, Fault
+from search_spaces.tile_operators.cross_entropy import CrossEntropy, CrossEntropyBackward
+from search_spaces.tile_operators.qk_norm_rope import QkNormRope
+from search_spaces.tile_operators.rmsnorm_quantize import RmsNormQuantize
+from search_spaces.tile_operators.router_topk import RouterTopK
+
+NORM, HEADS = RmsNormQuantize(rows=512, columns=5000), QkNormRope(tokens=256, heads=32)
+ROUTER = RouterTopK(tokens=1000, experts=128, top=8)
+LOSS, GRADIENT = CrossEntropy(rows=256, columns=8000), CrossEntropyBackward(rows=256, columns=8000)
+VALUES = "tile/values.cuh"
+
+# Patterns of generated CUDA
+BEFORE_PARTS = r"ptx::barrier_sync\(\);(?=\s*#line[^\n]*\s*if \(lane)"
+BEHIND_PARTS = r"ptx::barrier_sync\(\);(?=\s*#line[^\n]*\s*\{\s)"
+LAST_SUM = r"\b(\w+\[\w+\]) = tile::add\(\1, part\[1\]\);"
+LAST_LARGEST = r"\b(\w+\[\w+\]) = tile::maximum\(\1, part\[1\]\);"
+GRID = r"raster<(raster_order\(order\), raster_group\(order\)), (\d+), (\d+)>"
+
+
+def exchange(function: str, distance: int) -> str:
+    """Return the pattern of one step of a reduction over the lanes of a warp."""
+    return rf"\b(\w+\[\w+\]) = tile::{function}\(\1, tile::exchanged\(\1, {distance}\)\);"
+
+
+OF_ROW_PROGRAMS: tuple[Fault, ...] = (
+    # Norm and quantisation
+    Fault("the norm reads sums of warps that are not stored", "barriers", "rmsnorm_quantize", NORM, {"warps": (4, 8), "bm": 1}, CUDA,
+          BEHIND_PARTS, "", device="a100"),
+    Fault("the row's maximum overwrites sums that are read", "barriers", "rmsnorm_quantize", NORM, {"warps": (4, 8), "bm": 1}, CUDA,
+          BEFORE_PARTS, "", device="a100"),
+    Fault("the norm leaves out the second warp's sum", "values", "rmsnorm_quantize", NORM, {"warps": (2, 4), "bm": 1}, CUDA,
+          LAST_SUM, "", device="a100"),
+    Fault("the norm sums half a warp", "values", "rmsnorm_quantize", NORM, {"lanes_1": 32, "bm": 1}, CUDA,
+          exchange("add", 16), "", device="a100"),
+    Fault("quantised columns behind the last are stored", "bounds", "rmsnorm_quantize", NORM, {"bm": 1}, CUDA,
+          r"(tile::store<autosched::e4m3, \d+>\([^;]*), place\d+ \+ [^;]* < 5000\)", r"\1, true)", device="a100"),
+    Fault("a row's total reads columns behind its last", "bounds", "rmsnorm_quantize", NORM, {"bm": 1}, CUDA,
+          r"(tile::load<autosched::bf16, \d+, float>\(&v4\[r\][^;]*), place\d+ \+ [^;]* < 5000,", r"\1, true,", device="a100"),
+    Fault("rows of the norm lie 5008 apart", "indices", "rmsnorm_quantize", NORM, {"bm": 1}, CUDA,
+          r"(out_array \+ static_cast<long long>\([^)]*\)) \* 5000", r"\1 * 5008", device="a100"),
+    Fault("quotients are rounded towards zero", "values", "rmsnorm_quantize", NORM, {}, VALUES,
+          "const unsigned even = bits + (1u << (cut - 1)) - 1u + (bits >> cut & 1u);", "const unsigned even = bits;", device="a100"),
+    Fault("the norm is that of the rounded total", "values", "rmsnorm_quantize", NORM, {}, PROGRAM,
+          'mean = p.reduction("add", added', 'added = added.cast(o.dtype).cast("f32")\n        mean = p.reduction("add", added', device="a100"),
+    Fault("the stored scale is its reciprocal", "scales", "rmsnorm_quantize", NORM, {}, PROGRAM,
+          "p.store(most, p.window(scale", "p.store(1.0 / most, p.window(scale", device="a100"),
+    Fault("eps is added to the root", "values", "rmsnorm_quantize", NORM, {}, PROGRAM,
+          "p.rsqrt(mean + o.eps)", "(p.rsqrt(mean) + o.eps)", device="a100"),
+    Fault("all rows have the first residuals", "indices", "rmsnorm_quantize", NORM, {}, PROGRAM,
+          'p.load(p.window(array, (i, 0), (bm, width))).cast("f32") for array in (x, residual)',
+          'p.load(p.window(array, (at, 0), (bm, width))).cast("f32") for array, at in ((x, i), (residual, 0))', device="a100"),
+    Fault("the last column may exceed the scale", "bounds", "rmsnorm_quantize", NORM, {}, PROGRAM,
+          "p.where(p.columns(0, width) < n,", "p.where(p.columns(0, width) < n - 1,", device="a100"),
+    # Norm and rotary positions
+    Fault("heads read sums of warps that are not stored", "barriers", "qk_norm_rope", HEADS, {"warps": (8, 16), "lanes_1": 16, "width_1": 1}, CUDA,
+          BEHIND_PARTS, "", device="a100"),
+    Fault("a head leaves out the second warp's squares", "values", "qk_norm_rope", HEADS, {"warps": (8, 16), "lanes_1": 16, "width_1": 1}, CUDA,
+          LAST_SUM, "", device="a100"),
+    Fault("squares of every eighth lane are added twice", "values", "qk_norm_rope", HEADS, {"lanes_1": (8, 16)}, CUDA,
+          r"(tile::exchanged\(\w+\[\w+\]), 4\)", r"\1, 8)", device="a100"),
+    Fault("the position behind the table is in it", "bounds", "qk_norm_rope", HEADS, {}, CUDA,
+          r"(unsigned\(\w+\[\w+\]\)) < (\d+)u", r"\1 <= \2u", device="a100"),
+    Fault("negative positions are in the table", "bounds", "qk_norm_rope", HEADS, {}, CUDA,
+          r"unsigned\((\w+\[\w+\])\) < (\d+)u", r"int(\1) < \2", device="a100"),
+    Fault("sines begin in the middle of the cosines", "indices", "qk_norm_rope", HEADS, {}, CUDA,
+          r"(table_array \+ \()64 \+", r"\g<1>32 +", device="a100"),
+    Fault("lower halves of all tokens go to the first", "indices", "qk_norm_rope", HEADS, {}, PROGRAM,
+          "p.window(out[token], (i, 0), (bh, half))", "p.window(out[0], (i, 0), (bh, half))", device="a100"),
+    Fault("heads behind the last are stored", "bounds", "qk_norm_rope", QkNormRope(tokens=256, heads=30), {"bh": (4, 8)}, CUDA,
+          r"(tile::store<autosched::bf16, \d+>\([^;]*), place\d+ \+ [^;]* < 30\)", r"\1, true)", device="a100"),
+    Fault("the norm is rounded before its weight", "values", "qk_norm_rope", HEADS, {}, PROGRAM,
+          "(part * scale * factor", '((part * scale).cast(o.dtype).cast("f32") * factor', device="a100"),
+    Fault("eps is divided by the head's size", "values", "qk_norm_rope", HEADS, {}, PROGRAM,
+          "squares * (1.0 / d) + o.eps", "(squares + o.eps) * (1.0 / d)", device="a100"),
+    Fault("the upper half turns with the turned lower one", "values", "qk_norm_rope", HEADS, {}, PROGRAM,
+          "p.store((low * cosines - high * sines).cast", "low = low * cosines - high * sines\n        p.store(low.cast", device="a100"),
+    Fault("positions are those of the heads' block", "indices", "qk_norm_rope", HEADS, {}, PROGRAM,
+          "p.window(positions, (token, 0)", "p.window(positions, (i, 0)", device="a100"),
+    Fault("a grid of tokens is one of heads", "indices", "qk_norm_rope", HEADS, {"raster": ("grouped_2", "grouped_4"), "bh": (1, 2, 4, 8)}, CUDA,
+          GRID, r"raster<\1, \3, \2>", device="a100"),
+    # Routers
+    Fault("a router reads maxima that are not stored", "barriers", "router_topk", ROUTER, {"warps": (2, 4), "lanes_1": 4}, CUDA,
+          BEHIND_PARTS, "", device="a100"),
+    Fault("a router's indices overwrite maxima that are read", "barriers", "router_topk", ROUTER, {"warps": (2, 4), "lanes_1": 4}, CUDA,
+          BEFORE_PARTS, "", device="a100"),
+    Fault("experts of the second warp are not chosen", "values", "router_topk", ROUTER, {"warps": (2, 4), "lanes_1": 4}, CUDA,
+          r"\b(\w+\[\w+\]) = tile::minimum\(\1, part\[1\]\);", "", device="a100"),
+    Fault("lanes choose experts of their own", "values", "router_topk", ROUTER, {"lanes_1": (4, 8)}, CUDA,
+          exchange("minimum", 2), "", device="a100"),
+    Fault("experts of tokens behind the last are stored", "bounds", "router_topk", RouterTopK(tokens=1001, experts=128, top=8), {"bm": (4, 8)}, CUDA,
+          r"(tile::store<int, 1>\([^;]*) && place\d+ \+ [^;&]* < \d+\)", r"\1)", device="a100"),
+    Fault("experts behind number 256 are none", "sizes", "router_topk", RouterTopK(tokens=1000, experts=384, top=8), {}, PROGRAM,
+          "NONE = 2**31 - 1", "NONE = 256", device="a100"),
+    Fault("experts before the chosen one leave too", "values", "router_topk", ROUTER, {}, PROGRAM,
+          "p.where(place == at, -inf, left)", "p.where(place <= at, -inf, left)", device="a100"),
+    Fault("shares of experts that remain", "values", "router_topk", RouterTopK(tokens=1000, experts=128, top=8, renormalize=0), {}, PROGRAM,
+          "p.exp2((row - peak) * LOG2_E)", "p.exp2((left - peak) * LOG2_E)", device="a100"),
+    Fault("experts of all tokens go to the first rows", "indices", "router_topk", ROUTER, {}, PROGRAM,
+          "p.window(expert, (i, n_th)", "p.window(expert, (0, n_th)", device="a100"),
+    Fault("all tokens have the first logits", "indices", "router_topk", ROUTER, {}, PROGRAM,
+          "p.window(logits, (i, 0)", "p.window(logits, (0, 0)", device="a100"),
+    Fault("weights are relative to the logits' sum", "values", "router_topk", ROUTER, {}, PROGRAM,
+          'peak = p.reduction("maximumf", row, dim=1)', 'peak = p.reduction("add", p.where(place < n, row, 0.0), dim=1)', device="a100"),
+    Fault("the last expert is none", "bounds", "router_topk", ROUTER, {}, PROGRAM,
+          "(place < n), place, NONE", "(place < n - 1), place, NONE", device="a100"),
+    Fault("a chosen logit becomes zero", "values", "router_topk", ROUTER, {}, PROGRAM,
+          "p.where(place == at, -inf, left)", "p.where(place == at, 0.0, left)", device="a100"),
+    Fault("weights are divided by multiples of the first", "values", "router_topk", ROUTER, {}, PROGRAM,
+          "else total + chosen[-1]", "else total + chosen[0]", device="a100"),
+    # Cross entropy
+    Fault("a loss reads maxima that are not stored", "barriers", "cross_entropy", LOSS, {"warps": (4, 8), "bm": (1, 2)}, CUDA,
+          BEHIND_PARTS, "", device="a100"),
+    Fault("maxima overwrite those that are read", "barriers", "cross_entropy", LOSS, {"warps": (4, 8), "bm": (1, 2)}, CUDA,
+          BEFORE_PARTS, "", device="a100"),
+    Fault("the last tile reads columns behind its row", "bounds", "cross_entropy", LOSS, {"tail": "peeled"}, CUDA,
+          r"(tile::load<autosched::bf16, \d+, float>\([^;]*), place\d+ \+ [^;]* < \d+, ", r"\1, true, ", device="a100"),
+    Fault("the last tile of columns is left out", "bounds", "cross_entropy", LOSS, {"tail": "peeled"}, CUDA,
+          r"(turn_\d+) <= (last_turn_\d+)", r"\1 < \2", device="a100"),
+    Fault("the sum behind the loop leaves out lanes", "values", "cross_entropy", LOSS, {"sum_1": "after_loop", "lanes_1": 32}, CUDA,
+          exchange("add", 16), "", device="a100"),
+    Fault("the maximum leaves out the second warp's", "values", "cross_entropy", LOSS, {"warps": (4, 8), "bm": (1, 2)}, CUDA,
+          LAST_LARGEST, "", device="a100"),
+    Fault("the maximum is that of the last tile", "values", "cross_entropy", LOSS, {}, PROGRAM,
+          'peak = p.maximum(top, p.reduction("maximumf", tile, dim=1))', 'peak = p.reduction("maximumf", tile, dim=1)', device="a100"),
+    Fault("the maximum begins at zero", "values", "cross_entropy", LOSS, {}, PROGRAM,
+          "p.state(p.full((bm, 1), -inf))", "p.state(p.full((bm, 1), 0.0))", device="a100"),
+    Fault("label 0 counts as none", "bounds", "cross_entropy", LOSS, {}, PROGRAM,
+          'counts = (p.full((bm, 1), -1, "i32") < wanted) & (wanted < p.full((bm, 1), n, "i32"))\n        p.store',
+          'counts = (p.full((bm, 1), 0, "i32") < wanted) & (wanted < p.full((bm, 1), n, "i32"))\n        p.store', device="a100"),
+    Fault("the last label counts as none", "bounds", "cross_entropy", LOSS, {}, PROGRAM,
+          '(wanted < p.full((bm, 1), n, "i32"))\n        p.store', '(wanted < p.full((bm, 1), n - 1, "i32"))\n        p.store', device="a100"),
+    Fault("a label of as many as there are columns counts", "bounds", "cross_entropy", LOSS, {}, PROGRAM,
+          '(wanted < p.full((bm, 1), n, "i32"))\n        p.store', '(wanted < p.full((bm, 1), n + 1, "i32"))\n        p.store', device="a100"),
+    Fault("the stored logarithm has base 2", "values", "cross_entropy", LOSS, {}, PROGRAM,
+          "p.store(sums, p.window(lse", "p.store(sums * LOG2_E, p.window(lse", device="a100"),
+    Fault("losses of rows behind the last are stored", "bounds", "cross_entropy", CrossEntropy(rows=255, columns=8000), {"bm": (2, 4)}, CUDA,
+          r"(tile::store<float, 1>\([^;]*) && place\d+ \+ [^;&]* < \d+\)", r"\1)", device="a100"),
+    Fault("rows have the first labels", "indices", "cross_entropy", LOSS, {}, PROGRAM,
+          "p.window(label, (i, 0), (bm, 1), column=True))\n        top", "p.window(label, (0, 0), (bm, 1), column=True))\n        top", device="a100"),
+    Fault("the running sum has 8 bits", "values", "cross_entropy", LOSS, {}, PROGRAM,
+          "p.exp2((tile - centre) * LOG2_E), dim=1))", 'p.exp2((tile - centre) * LOG2_E), dim=1).cast("bf16").cast("f32"))', device="a100"),
+    Fault("rows of logits in 32 bits", "sizes", "cross_entropy", CrossEntropy(rows=32768, columns=128256), {}, CUDA,
+          r"(logits_array \+ )static_cast<long long>(\([^;]+?\)) \* (\d+)", r"\1\2 * \3", device="a100"),
+    # Its gradient
+    Fault("gradients behind the last column are stored", "bounds", "cross_entropy_backward", GRADIENT, {"bm": 1}, CUDA,
+          r"(tile::store<autosched::bf16, \d+>\([^;]*), place\d+ \+ [^;]* < \d+\)", r"\1, true)", device="a100"),
+    Fault("gradients read logits behind the last column", "bounds", "cross_entropy_backward", GRADIENT, {"bm": 1}, CUDA,
+          r"(tile::load<autosched::bf16, \d+, float>\([^;]*), place\d+ \+ [^;]* < \d+, ", r"\1, true, ", device="a100"),
+    Fault("label 0 has no gradient", "bounds", "cross_entropy_backward", GRADIENT, {}, PROGRAM,
+          'counts = (p.full((bm, 1), -1, "i32") < wanted) & (wanted < p.full((bm, 1), n, "i32"))\n        own',
+          'counts = (p.full((bm, 1), 0, "i32") < wanted) & (wanted < p.full((bm, 1), n, "i32"))\n        own', device="a100"),
+    Fault("the last label has no gradient", "bounds", "cross_entropy_backward", GRADIENT, {}, PROGRAM,
+          '(wanted < p.full((bm, 1), n, "i32"))\n        own', '(wanted < p.full((bm, 1), n - 1, "i32"))\n        own', device="a100"),
+    Fault("a label behind the last has a gradient", "bounds", "cross_entropy_backward", GRADIENT, {}, PROGRAM,
+          '(wanted < p.full((bm, 1), n, "i32"))\n        own', '(wanted < p.full((bm, 1), n + 1, "i32"))\n        own', device="a100"),
+    Fault("a grid of rows is one of columns", "indices", "cross_entropy_backward", GRADIENT, {"raster": ("grouped_2", "grouped_4")}, CUDA,
+          GRID, r"raster<\1, \3, \2>", device="a100"),
+    Fault("the logarithm is taken for one of base 2", "values", "cross_entropy_backward", GRADIENT, {}, PROGRAM,
+          "p.exp2((tile - sums) * LOG2_E)", "p.exp2(tile * LOG2_E - sums)", device="a100"),
+    Fault("only the label's share has the loss's gradient", "values", "cross_entropy_backward", GRADIENT, {}, PROGRAM,
+          "(p.exp2((tile - sums) * LOG2_E) - own) * scale", "(p.exp2((tile - sums) * LOG2_E) - own * scale)", device="a100"),
+    Fault("labels count from one", "indices", "cross_entropy_backward", GRADIENT, {}, PROGRAM,
+          "p.where(p.columns(j, width) == wanted, 1.0", "p.where(p.columns(j, width) == wanted - 1, 1.0", device="a100"),
+    Fault("gradients have the first labels", "indices", "cross_entropy_backward", GRADIENT, {}, PROGRAM,
+          "p.window(label, (i, 0), (bm, 1), column=True))\n        sums", "p.window(label, (0, 0), (bm, 1), column=True))\n        sums", device="a100"),
+    Fault("shares are rounded before the label is subtracted", "values", "cross_entropy_backward", GRADIENT, {}, PROGRAM,
+          "(p.exp2((tile - sums) * LOG2_E) - own)", '(p.exp2((tile - sums) * LOG2_E).cast(o.dtype).cast("f32") - own)', device="a100"),
+    Fault("logits of f32 are read as bf16", "values", "cross_entropy_backward", CrossEntropyBackward(rows=256, columns=8000, dtype="f32"), {}, PROGRAM,
+          '(i, j), (bm, width))).cast("f32")', '(i, j), (bm, width))).cast("bf16").cast("f32")', device="a100"),
+    Fault("rows of gradients in 32 bits", "sizes", "cross_entropy_backward", CrossEntropyBackward(rows=32768, columns=128256), {}, CUDA,
+          r"(dlogits_array \+ )static_cast<long long>(\([^;]+?\)) \* (\d+)", r"\1\2 * \3", device="a100"),
+    Fault("rows of logits of gradients in 32 bits", "sizes", "cross_entropy_backward", CrossEntropyBackward(rows=32768, columns=128256), {}, CUDA,
+          r"(\blogits_array \+ )static_cast<long long>(\([^;]+?\)) \* (\d+)", r"\1\2 * \3", device="a100"),
+    Fault("registers have neighbouring columns", "indices", "cross_entropy_backward", GRADIENT, {"width_1": (1, 2), "bm": 1}, CUDA,
+          r"\+ table_\d+\[r\]\) == ", "+ r) == ", device="a100"),
+    Fault("gradients of rows behind the last are stored", "bounds", "cross_entropy_backward", CrossEntropyBackward(rows=255, columns=8000), {"bm": (2, 4)}, CUDA,
+          r"(tile::store<autosched::bf16, \d+>\([^;]*?), place\d+ \+ [^;&]+ < \d+ && ", r"\1, ", device="a100"),
+    Fault("gradients of all rows go to the first", "indices", "cross_entropy_backward", GRADIENT, {}, PROGRAM,
+          "p.window(dlogits, (i, j)", "p.window(dlogits, (0, j)", device="a100"),
+    Fault("rows without a label are zero times the loss's gradient", "values", "cross_entropy_backward", GRADIENT, {}, PROGRAM,
+          "p.where(counts, (p.exp2((tile - sums) * LOG2_E) - own) * scale, 0.0)", "p.where(counts, (p.exp2((tile - sums) * LOG2_E) - own), 0.0) * scale", device="a100"),
+)  # fmt: skip

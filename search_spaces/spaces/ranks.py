@@ -10,13 +10,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-_WORDS = 4096
+_FEWEST_WORDS, _MOST_WORDS = 64, 4096  # drawn at a time
 
 
 def _words(seed: int) -> Iterator[int]:
     generator = np.random.PCG64(seed)
+    count = _FEWEST_WORDS  # most draws are of a few ranks
     while True:
-        yield from generator.random_raw(_WORDS).tolist()
+        yield from generator.random_raw(count).tolist()
+        count = min(2 * count, _MOST_WORDS)
 
 
 def _below(bound: int, words: Iterator[int]) -> int:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
+from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.each import each
@@ -35,15 +39,11 @@ def launched_blocks(device: Device) -> Attribute:
 def persistent_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     """Return the rules without which a block cannot compute several tiles, or parts of them."""
 
-    def why_not(
-        tile_m: int, tile_n: int, min_blocks: int, cluster_m: int, cluster_n: int, tiles_per_block: int, stream_k: int
-    ) -> str | None:
-        if stream_k == 0:
-            return None
-        cluster = cluster_m * cluster_n
-        tiles = problem.batch * -(-problem.m // tile_m) * -(-problem.n // tile_n) // cluster
-        resident = device.sms_of_clusters(cluster) // cluster * min_blocks
-        return why_no_stream_k(tiles, resident, tiles_per_block, cluster)
+    def resident_clusters(cluster: int, min_blocks: int) -> int:
+        return device.sms_of_clusters(cluster) // cluster * min_blocks
+
+    def why_no_parts(cluster: int, tiles: int, resident: int, tiles_per_block: int, stream_k: int) -> str | None:
+        return why_no_stream_k(tiles // cluster, resident, tiles_per_block, cluster) if stream_k else None
 
     return (
         Rule(
@@ -60,7 +60,9 @@ def persistent_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
             "{consumer_warpgroups} consumers cannot alternate between {tiles_per_block} tiles of a block: "
             "that takes two of each",
         ),
-        Rule.refusing("stream_k", why_not, "stream-K distributes the k of the last tiles"),
+        _rule_of_launch(
+            "stream_k", problem, resident_clusters, why_no_parts, "stream-K distributes the k of the last tiles"
+        ),
         Rule(
             "stream_k_tiles",
             lambda tile_k, stream_k: np.equal(stream_k, 0) | (tile_k < problem.k),
@@ -72,14 +74,12 @@ def persistent_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 def persistent_pruning(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     """Return the rule that exactly the resident number of persistent blocks is launched, so that all end together."""
 
-    def why_not(
-        tile_m: int, tile_n: int, min_blocks: int, cluster_m: int, cluster_n: int, tiles_per_block: int, stream_k: int
-    ) -> str | None:
+    def resident_blocks(cluster: int, min_blocks: int) -> int:
+        return device.sms_of_clusters(cluster) * min_blocks
+
+    def why_not(cluster: int, tiles: int, resident: int, tiles_per_block: int, stream_k: int) -> str | None:
         if tiles_per_block == 1:
             return None
-        cluster = cluster_m * cluster_n
-        tiles = problem.batch * -(-problem.m // tile_m) * -(-problem.n // tile_n)
-        resident = device.sms_of_clusters(cluster) * min_blocks
         needed, of_block = tiles_that_end_together(tiles, resident)
         if tiles_per_block != of_block:
             return (
@@ -88,4 +88,53 @@ def persistent_pruning(problem: Matmul, device: Device) -> tuple[Rule, ...]:
             )
         return too_little_idle(tiles, resident) if stream_k else None
 
-    return (Rule.refusing("tiles_per_block_waves", why_not),)
+    return (_rule_of_launch("tiles_per_block_waves", problem, resident_blocks, why_not),)
+
+
+def _rule_of_launch(
+    name: str,
+    problem: Matmul,
+    resident_workers: Callable[[int, int], int],
+    why_not: Callable[[int, int, int, int, int], str | None],
+    doc: str = "",
+) -> Rule:
+    """Return the rule that refuses the launches for which ``why_not`` gives a reason.
+
+    Many tiles and clusters make the same launch, so each launch is judged once.
+
+    Args:
+        name: Name of the rule.
+        problem: Problem that is computed.
+        resident_workers: Function of (blocks of a cluster, blocks per SM): workers that run at a time.
+        why_not: Function of (blocks of a cluster, tiles, resident workers, tiles_per_block, stream_k).
+        doc: Purpose of the rule.
+    """
+
+    def tiles_of(tile_m: Any, tile_n: Any) -> Any:  # integers or columns of them
+        return problem.batch * -(-problem.m // tile_m) * -(-problem.n // tile_n)
+
+    def reason(
+        tile_m: int, tile_n: int, min_blocks: int, cluster_m: int, cluster_n: int, tiles_per_block: int, stream_k: int
+    ) -> str | None:
+        cluster = cluster_m * cluster_n
+        resident = resident_workers(cluster, min_blocks)
+        return why_not(cluster, tiles_of(tile_m, tile_n), resident, tiles_per_block, stream_k)
+
+    resident_of_each = each(resident_workers)
+    allowed = each(lambda *launch: why_not(*launch) is None)
+
+    def allows(
+        tile_m: IntArray,
+        tile_n: IntArray,
+        min_blocks: IntArray,
+        cluster_m: IntArray,
+        cluster_n: IntArray,
+        tiles_per_block: IntArray,
+        stream_k: IntArray,
+    ) -> BoolArray:
+        cluster = cluster_m * cluster_n
+        resident = resident_of_each(cluster, min_blocks)
+        found: BoolArray = allowed(cluster, tiles_of(tile_m, tile_n), resident, tiles_per_block, stream_k)
+        return found
+
+    return Rule(name, allows, reason, doc)

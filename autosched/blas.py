@@ -1,7 +1,8 @@
-"""Limit BLAS to one thread while small matrices are computed next to compilers and emulated launches."""
+"""Keep BLAS threads from using CPU time that compilers and emulated launches need."""
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -12,7 +13,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
+_IDLE_TIME = "OPENBLAS_THREAD_TIMEOUT"
 _limiting = threading.Lock()
+
+
+def import_numpy() -> None:
+    """Import numpy with BLAS threads that sleep at once while they have no work.
+
+    The threads of OpenBLAS start when numpy is imported. By default each of them spins for 2^26 cycles (20 ms of CPU
+    time) before it sleeps. OpenBLAS reads the variable when it is loaded; child processes must not inherit it.
+    """
+    if "numpy" in sys.modules or _IDLE_TIME in os.environ:
+        return
+    os.environ[_IDLE_TIME] = "4"  # 2^4 cycles, the minimum
+    try:
+        import numpy  # noqa: F401
+    finally:
+        del os.environ[_IDLE_TIME]
 
 
 @contextmanager

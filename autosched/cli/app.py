@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from autosched import blas
 from autosched.cli.options import kernel as kernel_option
 from autosched.cli.options import spellings
 from autosched.cli.options import triton as triton_option
@@ -153,6 +154,7 @@ def build(only: str | None = None, operator: str | None = None) -> typer.Typer:
     Returns:
         The command line.
     """
+    blas.import_numpy()  # every command needs it; a list of commands does not
     app = _empty(add_completion=only not in _COMMANDS)  # its options stand before any command
     commands = _commands(app, operator)
     for add in commands.values() if only not in commands else (commands[only],):
@@ -268,7 +270,7 @@ _INSTEAD = {  # replacements of an operator and its problem
 
 
 def _add_operators(app: typer.Typer, whole: str, only: str | None = None) -> None:
-    from autosched.cli.options.problem import for_operator  # imports numpy, which a list of commands does not need
+    from autosched.cli.options.problem import for_operator  # a list of commands does not need it
 
     command = call_of(whole)
     group = _operator_group(app, whole, _first_line(command))

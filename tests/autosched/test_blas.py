@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -88,8 +89,29 @@ def test_a_sampler_of_optuna_studies_asks_its_model_in_one_thread(monkeypatch: p
     assert blas_threads() == {2}
 
 
-def test_no_part_of_the_package_sets_it_by_the_environment() -> None:
-    code = "import os; before = dict(os.environ); from autosched.cli import main; main(['space', '--help']); "
-    code += "import numpy; print(dict(os.environ) == before)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.endswith("True\n")
+COMMAND = """
+import os, sys
+
+class Finder:
+    @staticmethod
+    def find_spec(name, *_):
+        if name == "numpy":
+            print("numpy", os.environ.get("OPENBLAS_THREAD_TIMEOUT"))
+
+before = dict(os.environ)
+sys.meta_path.insert(0, Finder)
+from autosched.cli import main
+main(["space", "copy", "--help"])
+print(dict(os.environ) == before)
+"""
+
+
+@pytest.mark.parametrize(("chosen", "cycles"), [(None, "4"), ("20", "20")])
+def test_idle_threads_sleep_at_once_and_no_child_inherits_that(chosen: str | None, cycles: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_THREAD_TIMEOUT"}
+    if chosen is not None:
+        environment["OPENBLAS_THREAD_TIMEOUT"] = chosen
+    done = subprocess.run([sys.executable, "-c", COMMAND], capture_output=True, text=True, check=True, env=environment)
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if line.startswith("numpy ")] == [f"numpy {cycles}"]
+    assert lines[-1] == "True"

@@ -96,7 +96,7 @@ OWN: Mapping[str, Mapping[str, Meaning]] = {
         "sum": Meaning("when the partial sums of lanes are combined"),
         "store_{number}": Meaning("route of a stored tile to memory"),
         "exchange": Meaning("layout of tiles that change owners through shared memory"),
-        "filled_by": Meaning("threads that fill the boxes of wgmma"),
+        "filled_by": Meaning("threads that fill the boxes of wgmma or tcgen05"),
         "ping_pong": Meaning("whether two warpgroups take turns at the tensor cores", "0 or 1"),
     },
 }

@@ -1,6 +1,6 @@
-"""wgmma: products whose operands are boxes in shared memory, the copies that fill these, and their barriers.
+"""Products whose operands are boxes in shared memory, the copies that fill these, and their barriers.
 
-Work in flight is waited for before one of its values is read, and at the end of an iteration.
+Work of wgmma in flight is waited for before one of its values is read, and at the end of an iteration.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Boxes(TensorMemory):
         self.code.add(f"copy.begin(tile_{name});")
         self.code.add("ptx::cp_async_commit_group();")
         self.code.add("ptx::cp_async_wait_group<0>();")
-        self.code.add("ptx::fence_async_proxy();  // wgmma reads what this thread has copied")
+        self.code.add("ptx::fence_async_proxy();  // tensor cores read what this thread has copied")
         self._leave()
         self.code.add(self.barrier)
 

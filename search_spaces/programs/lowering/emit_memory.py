@@ -260,7 +260,7 @@ class MemoryAccess(SharedTiles):
         return Ref("packed", name, operation.result.dtype)
 
     def _keep_boxes(self, n: BoxedNumbers, source: ir.Source) -> None:
-        """Copy a tile for wgmma once that stays in shared memory."""
+        """Copy a tile of boxes once that stays in shared memory."""
         raise NotImplementedError
 
     def _keep(self, n: StagedNumbers, source: ir.Source) -> None:

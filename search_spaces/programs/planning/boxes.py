@@ -1,4 +1,4 @@
-"""Operands that wgmma reads from shared memory, in numbers: boxes with a hardware swizzle, and how they are filled."""
+"""Operands that wgmma and tcgen05 read from shared memory, in numbers: swizzled boxes, and how they are filled."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import gcd
 
-from search_spaces.hardware.wgmma import CORE_LINES, SWIZZLES, Swizzle
+from search_spaces.hardware.wgmma import CORE_LINES, SWIZZLES, TRANSPOSED_BYTES, Swizzle
 from search_spaces.launches.operand import Operand
 from search_spaces.launches.tensor_map import MOST_BOX, TensorMap
 from search_spaces.layouts.shared_layout import hardware_swizzle
@@ -67,7 +67,7 @@ def swizzle_of(layout: str, row_major: bool, element_bytes: int) -> Swizzle | No
 
 
 def why_no_boxes(staged: Staged, layout: str, rows: int, cols: int) -> str | None:
-    """Return the reason why wgmma cannot read a tile of an operand with a layout; None if it can.
+    """Return the reason why a tile of an operand with a layout is not made of boxes; None if it is.
 
     Args:
         staged: The operand.
@@ -78,13 +78,18 @@ def why_no_boxes(staged: Staged, layout: str, rows: int, cols: int) -> str | Non
     element_bytes = staged.load.window.array.dtype.bytes
     swizzle = swizzle_of(layout, staged.row_major, element_bytes)
     if swizzle is None:
-        return f"wgmma reads boxes of {staged.name} under a hardware swizzle along the lines of memory, not {layout}"
+        return f"boxes of {staged.name} have a hardware swizzle along the lines of memory, not {layout}"
+    if element_bytes != TRANSPOSED_BYTES and staged.row_major != (staged.side == "a"):
+        return (
+            f"elements of {element_bytes} bytes are read along k only, but lines of {staged.name} lie along "
+            f"{'m' if staged.side == 'a' else 'n'}"
+        )
     across, lines = (cols, rows) if staged.row_major else (rows, cols)
     width = swizzle // element_bytes
     if across % width:
         return f"boxes {width} elements wide do not divide lines of {across} of the tile of {staged.name}"
     if lines % CORE_LINES:
-        return f"wgmma reads {CORE_LINES} lines at a time, but the tile of {staged.name} has {lines}"
+        return f"boxes are read by {CORE_LINES} lines at a time, but the tile of {staged.name} has {lines}"
     if rows * cols * element_bytes % BOX_ALIGNMENT:
         return f"boxes begin at multiples of {BOX_ALIGNMENT} bytes, but {staged.name} has {rows * cols * element_bytes}"
     if lines > 2 * MOST_BOX or (staged.side == "b" and cols > MOST_COLUMNS):

@@ -70,7 +70,7 @@ class Choices:
 
     def boxed_ways(self, device: Device) -> tuple[str, ...]:
         """Return the instructions on ``device`` that read boxes, without tcgen05 if the program cannot use it."""
-        names = boxed_names(self.element, device)
+        names = boxed_names(self.element, self.tf32, device)
         tensor = any(map(in_tensor_memory, names))
         return () if tensor and any(map(why_not_in_tensor_memory, self.inferences.values())) else names
 

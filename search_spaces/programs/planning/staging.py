@@ -44,7 +44,7 @@ class StagedNumbers:
 def in_shared(found: Inference, values: Mapping[str, Value]) -> dict[tuple[int, Spread], Staged]:
     """Return the operands that a schedule puts in shared memory: those of loops, and others with that home.
 
-    Boxes have wgmma's layout: operands that are converted are then loaded from global memory to registers.
+    Boxes have the layout that the instruction reads, so operands that are converted are then loaded to registers.
     """
     boxed = bool(found.products) and is_boxed(str(values["intrinsic"]))
     return {

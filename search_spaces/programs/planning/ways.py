@@ -17,16 +17,19 @@ from search_spaces.hardware.block_scaling import UNIT_SCALED_AS, BlockFormat
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtypes import DType
 from search_spaces.hardware.fragments import Fragment
+from search_spaces.hardware.tcgen05 import tcgen05_row
 from search_spaces.hardware.tensor_intrinsic import TensorIntrinsic
 from search_spaces.hardware.units import unit
 from search_spaces.hardware.wgmma import WARPGROUP
 from search_spaces.layouts.nested_layout import NestedLayout
 
 WGMMA = "wgmma_m64k16"  # for any n
-TCGEN05 = {128: "tcgen05_m128k16", 64: "tcgen05_m64k16"}  # by rows per instruction, for any n
+TCGEN05 = "tcgen05_m"
+TCGEN05_ROWS = (128, 64)  # rows per instruction
 TENSOR_COLUMNS = 512  # columns of tensor memory; a block allocates a power of two
 LEAST_TENSOR_COLUMNS = 32
-TYPES = ("f16", "bf16")
+WGMMA_TYPES = ("f16", "bf16")
+FRAGMENT_K = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32, "i8": 32}  # 32 bytes along k
 WARPS = WARPGROUP // 32
 SUBGROUPS = (1, 2, 4, 8)  # subgroups along an axis of a product's tile
 MOST_COLUMNS = 256  # largest n of an instruction
@@ -42,9 +45,9 @@ def wgmma_name(element: DType) -> str:
     return f"{WGMMA}_{element.name}"
 
 
-def tcgen05_names(element: DType) -> tuple[str, ...]:
-    """Return the values of ``intrinsic`` for tcgen05."""
-    return tuple(f"{way}_{element.name}" for way in TCGEN05.values())
+def tcgen05_names(multiplied: str) -> tuple[str, ...]:
+    """Return the values of ``intrinsic`` for tcgen05 of a multiplied type: f32 is multiplied as tf32."""
+    return tuple(f"{TCGEN05}{rows}k{FRAGMENT_K[multiplied]}_{multiplied}" for rows in TCGEN05_ROWS)
 
 
 def is_boxed(name: str) -> bool:
@@ -54,12 +57,20 @@ def is_boxed(name: str) -> bool:
 
 def in_tensor_memory(name: str) -> bool:
     """Whether accumulators are in tensor memory."""
-    return name.startswith(tuple(TCGEN05.values()))
+    return name.startswith(TCGEN05)
 
 
 def rows_of(name: str) -> int:
     """Return the rows per instruction of four warps, each of which has a quarter."""
-    return next((rows for rows, way in TCGEN05.items() if name.startswith(way)), 64)
+    return next((rows for rows in TCGEN05_ROWS if name.startswith(f"{TCGEN05}{rows}k")), 64)
+
+
+def columns_step(name: str) -> int:
+    """Return the number of which the columns of an instruction in tensor memory are a multiple.
+
+    Of i8, 8 and 24 columns would be possible too (PTX ISA 9.7.16.2.1).
+    """
+    return 8 if rows_of(name) == 64 and not name.endswith("_i8") else 16
 
 
 def allocated_columns(columns: int) -> int:
@@ -78,7 +89,10 @@ def fragments(name: str) -> TensorIntrinsic:
 
     Results of wmma are as they were read from shared memory.
     """
-    row = intrinsics.intrinsic(f"mma_m16n8k16_{name.rpartition('_')[2]}" if is_boxed(name) else name)
+    if is_boxed(name):
+        multiplied = name.rpartition("_")[2]
+        name = f"mma_m16n8k{FRAGMENT_K[multiplied]}_{multiplied}"
+    row = intrinsics.intrinsic(name)
     return dataclasses.replace(row, c=_READ_16X16) if is_opaque(name) else row
 
 
@@ -90,7 +104,7 @@ def rows_of_intrinsics(element: DType, tf32: bool = False, device: Device | None
     found = intrinsics.intrinsics_for(element.name, tf32=tf32, acc="f32", device=device)
     units = ("mma", "wmma", "fma") if element.name == "f32" else ("mma", "wmma")
     names = tuple(row.name for kind in units for row in found if row.unit == kind and not row.unit_scales)
-    return names + boxed_names(element, device)
+    return names + boxed_names(element, tf32, device)
 
 
 def scaled_rows(blocks: BlockFormat, device: Device) -> tuple[str, ...]:
@@ -105,15 +119,13 @@ def scaled_rows(blocks: BlockFormat, device: Device) -> tuple[str, ...]:
     return tuple(name for name in names if intrinsics.intrinsic(name).unit == "mma")
 
 
-def boxed_names(element: DType | None, device: Device | None) -> tuple[str, ...]:
+def boxed_names(element: DType | None, tf32: bool, device: Device | None) -> tuple[str, ...]:
     """Return the instructions on ``device`` that read boxes: wgmma or tcgen05."""
-    if element is None or element.name not in TYPES or device is None:
+    if element is None or device is None:
         return ()
     if device.has("wgmma"):
-        return (wgmma_name(element),)
-    return tcgen05_names(element) if device.has("tcgen05") else ()
-
-
-def has_boxes(element: DType | None, device: Device | None) -> bool:
-    """Whether an instruction on ``device`` reads boxes."""
-    return bool(boxed_names(element, device))
+        return (wgmma_name(element),) if element.name in WGMMA_TYPES else ()
+    multiplied = "tf32" if element.name == "f32" and tf32 else element.name
+    if multiplied not in FRAGMENT_K or tcgen05_row(multiplied, 128, 128).why_not(device) is not None:
+        return ()
+    return tcgen05_names(multiplied)

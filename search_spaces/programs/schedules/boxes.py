@@ -1,4 +1,4 @@
-"""Decisions and rules that wgmma adds to a program's space: TMA, a dedicated copying warp, requirements on operands."""
+"""Decisions and rules of instructions that read boxes: TMA, a dedicated copying warp, requirements on operands."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.fragments import WARP as LANES
+from search_spaces.layouts.shared_layout import hardware_swizzle
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.inference.inference import Inference, Product, Spread, Staged
 from search_spaces.programs.language import ir
@@ -37,6 +38,7 @@ from search_spaces.programs.planning.ways import (
     TENSOR_COLUMNS,
     WARPS,
     allocated_columns,
+    columns_step,
     fragments,
     in_tensor_memory,
     is_boxed,
@@ -94,7 +96,7 @@ def threads(found: Choices, device: Device) -> tuple[Attribute, ...]:
 
 
 def spared(rule: Rule, found: Choices, device: Device) -> Rule:
-    """Return ``rule`` limited to schedules without wgmma, which does not use these copies and fragments."""
+    """Return ``rule`` limited to schedules without boxes, which do not use these copies and fragments."""
     if not found.boxed_ways(device):
         return rule
     boxed, inputs = each(is_boxed), dict(rule.inputs)
@@ -113,8 +115,8 @@ def spared(rule: Rule, found: Choices, device: Device) -> Rule:
 
 
 @cache
-def why_not_wgmma(found: Inference) -> str | None:
-    """Return the reason why products of a program cannot use wgmma in any schedule, or None."""
+def why_not_boxed(found: Inference) -> str | None:
+    """Return the reason why no schedule can multiply by an instruction that reads boxes, or None."""
     for operation in found.made.values():
         if not isinstance(operation, ir.Mma):
             continue
@@ -130,14 +132,14 @@ def why_not_wgmma(found: Inference) -> str | None:
             )
         if key not in found.staged:
             return (
-                f"wgmma takes b from shared memory, where loads alone put it: that of the mma at {operation.source} is "
-                "computed, or its window is not one that a ring copies"
+                f"wgmma and tcgen05 take b from shared memory, where only loads put it: that of the mma at "
+                f"{operation.source} is computed, or its window is not one that a ring copies"
             )
     return None
 
 
 def box_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
-    """Return the validity rules of wgmma, TMA and a copying warp."""
+    """Return the validity rules of boxes, TMA and a copying warp."""
     if not found.boxed_ways(device) or not found.first.products:
         return ()
     rules = [_way_rule(found)]
@@ -163,7 +165,7 @@ def _boxed_operands(found: Choices) -> list[Staged]:
 
 def _way_rule(found: Choices) -> Rule:
     inferences = found.inferences.values()
-    reason = next((r for r in map(why_not_wgmma, inferences) if r is not None), None)
+    reason = next((r for r in map(why_not_boxed, inferences) if r is not None), None)
     elsewhere = next((r for r in map(why_not_in_tensor_memory, inferences) if r is not None), None)
 
     def why_not(intrinsic: str) -> str | None:
@@ -171,7 +173,7 @@ def _way_rule(found: Choices) -> Rule:
             return None
         return reason or (elsewhere if in_tensor_memory(intrinsic) else None)
 
-    return Rule.refusing("wgmma", why_not, "wgmma reads b from shared memory, as it was loaded")
+    return Rule.refusing("boxed_products", why_not, "wgmma and tcgen05 read b from shared memory, as it was loaded")
 
 
 def _tensor_memory_rule(found: Choices) -> Rule:
@@ -181,7 +183,7 @@ def _tensor_memory_rule(found: Choices) -> Rule:
         inference = found.inference(values)
         if why_not_in_tensor_memory(inference) is not None:
             return None  # the instruction's rule refuses it
-        multiple = 16 if rows_of(intrinsic) == 128 else 8
+        multiple = columns_step(intrinsic)
         odd = next((p.shape[1] for p in inference.products if p.shape[1] % multiple), None)
         if odd is not None:
             return f"{intrinsic} multiplies multiples of {multiple} columns, not {odd}"
@@ -252,7 +254,7 @@ def _operand_rules(s: Staged) -> list[Rule]:
         if not is_boxed(intrinsic):
             return None
         if home != SHARED and s.side == "b":
-            return f"wgmma takes {name} from shared memory"
+            return f"{intrinsic} takes {name} from shared memory"
         return why_no_boxes(s, layout, rows, cols)
 
     columns = {"layout": f"layout_{name}", "rows": f"rows_{name}", "cols": f"cols_{name}", "intrinsic": "intrinsic"}
@@ -281,7 +283,7 @@ def _filling_rule(found: Choices) -> Rule:
 
     def why_not(filled_by: str, intrinsic: str) -> str | None:
         if not is_boxed(intrinsic):
-            return None if filled_by == BY_THREADS else "TMA fills the boxes of wgmma alone"
+            return None if filled_by == BY_THREADS else f"TMA fills boxes, which {intrinsic} does not read"
         by_threads = operands if filled_by == BY_THREADS else [s for s in operands if s not in by_tma]
         if filled_by != BY_THREADS and not by_tma:
             return f"TMA takes lines that are multiples of {TMA_BYTES} bytes apart, and no operand has such"
@@ -357,7 +359,7 @@ def box_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
 
 
 def _unused_rules(s: Staged) -> list[Rule]:
-    name, boxed = s.name, each(is_boxed)
+    name, boxed, element_bytes = s.name, each(is_boxed), s.load.window.array.dtype.bytes
 
     def unused(vector: IntArray, columns: IntArray, copy: TextColumn, intrinsic: TextColumn) -> BoolArray:
         answer: BoolArray = ~boxed(intrinsic) | ((vector == 1) & (columns == 1) & (copy == "cp.async"))
@@ -366,7 +368,7 @@ def _unused_rules(s: Staged) -> list[Rule]:
     def widest_swizzle(layout: str, rows: int, cols: int, intrinsic: str) -> str | None:
         if not is_boxed(intrinsic):
             return None
-        wider = ["swizzle(3,3,3)", "swizzle(2,3,3)", "swizzle(1,3,3)"]
+        wider = [hardware_swizzle(s, element_bytes).text for s in (128, 64, 32)]
         text = layout.removeprefix("transpose+")
         for other in wider[: wider.index(text)] if text in wider else []:
             if why_no_boxes(s, layout.replace(text, other), rows, cols) is None:

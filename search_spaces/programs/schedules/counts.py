@@ -223,7 +223,7 @@ class _Counter(BlockWork):
         (m, k), n = operation.a.shape, operation.b.shape[1]
         name = str(self.values["intrinsic"])
         of_multiplication, warps = rows_of(name), 1 if in_tensor_memory(name) else WARPS
-        multiplications = m // of_multiplication * (k // 16)
+        multiplications = m // of_multiplication * (k // fragments(name).k)
         spread = Spread("left", operation.a.shape, self.found.product_of[operation.result.id])
         rows = of_multiplication if (operation.a.id, spread) in self.keys else 0
         self.wavefronts += multiplications * 32 * (rows + n) / LINE_BYTES * times

@@ -34,7 +34,7 @@ from search_spaces.programs.planning.memory import (
     barrier_bytes,
     shared_tile_bytes,
 )
-from search_spaces.programs.planning.ways import has_boxes, wgmma_name
+from search_spaces.programs.planning.ways import wgmma_name
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
@@ -94,7 +94,7 @@ def check(p: ProgramProblem, schedule: Schedule, where: Device) -> int:
     """Compare the plan with what lives at each moment; return how many exchanges it has."""
     config = template(p.program).space(p, where).config(schedule)
     found = choices(p)
-    barriers = barrier_bytes(found.first) if has_boxes(found.element, where) else 0
+    barriers = barrier_bytes(found.first) if found.boxed_ways(where) else 0
     planned, told = config.integer("shared_bytes") - barriers, (p, where.name, dict(schedule.items))
     living = list(moments(p, schedule, where))
     assert planned == max(sum(b.size for b in live) for live in living), told

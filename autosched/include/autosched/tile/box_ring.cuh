@@ -109,7 +109,7 @@ __device__ __forceinline__ void box_pipeline(Loads& loads, unsigned shared, unsi
   for (int left = steps; left > 0; --left, place.advance()) {
     if constexpr (Loads::any_async) {
       ptx::cp_async_wait_group<(C::stages >= 2 ? C::stages - 2 : 0)>();
-      ptx::fence_async_proxy();  // wgmma reads what this thread has copied
+      ptx::fence_async_proxy();  // tensor cores read what this thread has copied
     }
     ptx::barrier_sync();  // everybody has copied, and is done with the stage of the previous step
     if constexpr (Loads::tma_bytes > 0) wait_phase(place.full(), place.parity);

@@ -1,4 +1,5 @@
-// Operands of a tile program's products that wgmma reads itself: boxes in shared memory, filled by TMA or by cp.async.
+// Operands of a tile program's products that wgmma and tcgen05 read themselves: boxes in shared memory, filled by TMA or by
+// cp.async.
 //
 // L: what is decided about one operand: T, left (whether it is the a of its products), row_major (whether lines of memory
 // are rows of it), extent (of its tile, along m or n) and depth (along k), swizzle (bytes), array_major and array_minor (the

@@ -27,7 +27,8 @@ __device__ __forceinline__ void multiply_tensor(unsigned d, unsigned tile_a, uns
   using OfA = typename A::Boxes;
   using OfB = typename B::Boxes;
   constexpr int n = B::extent;
-  static_assert(n % (Rows == 128 ? 16 : 8) == 0 && n <= 256, "rule tensor_memory: n of tcgen05.mma");
+  constexpr int step = Rows == 128 || Tcgen05Type<T>::kind == ptx::Tcgen05Kind::i8 ? 16 : 8;
+  static_assert(n % step == 0 && n <= 256, "rule tensor_memory: n of tcgen05.mma");
   constexpr unsigned instruction = tcgen05_instruction<T, Rows, n, OfA::major, OfB::major>;
   const unsigned long long a = tcgen05_matrix<OfA>(tile_a), b = tcgen05_matrix<OfB>(tile_b);
 #pragma unroll
@@ -41,21 +42,25 @@ __device__ __forceinline__ void multiply_tensor(unsigned d, unsigned tile_a, uns
 }
 
 // acc += 8 columns of 16 lanes for four registers.
-template <int Registers>
-__device__ __forceinline__ void add_fragments(float* acc, unsigned from) {
+template <int Registers, class Sum>
+__device__ __forceinline__ void add_fragments(Sum* acc, unsigned from) {
   unsigned x[Registers];
   ptx::tcgen05_load_fragments(x, from);
   ptx::tcgen05_wait_loads();
 #pragma unroll
   for (int r = 0; r < Registers; ++r) {
     ptx::hold_register(x[r]);  // it is read behind the wait
-    acc[r] += ptx::float_of(x[r]);
+    if constexpr (is_same<Sum, float>) {
+      acc[r] += ptx::float_of(x[r]);
+    } else {
+      acc[r] += Sum(x[r]);
+    }
   }
 }
 
 // acc += what a warp has of Count times Rows rows, of which Groups warpgroups have one after another.
-template <int Rows, int N, int Count, int Groups>
-__device__ __forceinline__ void add_tensor(float* acc, unsigned tensor, int warp) {
+template <int Rows, int N, int Count, int Groups, class Sum>
+__device__ __forceinline__ void add_tensor(Sum* acc, unsigned tensor, int warp) {
   constexpr int halves = Rows / 64, columns = N % 64 == 0 ? 64 : N % 16 == 0 ? 16 : 8;
   ptx::tcgen05_fence_after_sync();
   const unsigned from = tensor + (unsigned(warp % 4 * 32) << 16) + unsigned(warp / 4 * N);

@@ -13,6 +13,9 @@ from program_schedules import Values, filled
 
 from autosched.programs.loading import load_program, problem
 from search_spaces.hardware.devices import device
+from search_spaces.programs.builder import Builder, Input, Output, Program, program
+from search_spaces.programs.language.ir import Array
+from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
@@ -20,6 +23,7 @@ from search_spaces.spaces.schedule import Schedule
 EXAMPLES = Path(__file__).parents[4] / "examples" / "programs"
 B200 = device("b200")
 SIZES = {"m": 136, "n": 72, "k": 200}
+TYPES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "i8")
 
 
 def gemm(rows: int = 128, **changes: int | str) -> Values:
@@ -63,14 +67,93 @@ def test_schedules_are_right(values: Values) -> None:
     assert outcome(p, template(p.program).kernel(p, legal(p, values), B200)) == "ok"
 
 
-@pytest.mark.parametrize("rows", [64, 128])
-def test_sampled_schedules_are_right(rows: int, nightly: bool) -> None:
-    p = of(**SIZES)
+def of_type(kind: str) -> Program:
+    """Return out = x @ weights^T of a type that tensor cores multiply."""
+    stored = "f32" if kind == "tf32" else kind
+    sums = "i32" if kind == "i8" else "f32"
+
+    @program(x=Input("m k", stored), weights=Input("n k", stored), out=Output("m n", sums))
+    def product(p: Builder, x: Array, weights: Array, out: Array) -> None:
+        (m, k), n = x.shape, weights.shape[0]
+        bm, bn, bk = p.choose(bm=(64, 128), bn=(32, 64), bk=(32, 64, 128))
+        i, j = p.blocks((m, n), (bm, bn))
+        left, right = p.window(x, (i, 0), (bm, bk)), p.window(weights, (j, 0), (bn, bk))
+        acc = p.state(p.zeros((bm, bn), sums))
+        for _ in p.steps(k, bk):
+            acc.set(p.mma(p.load(left), p.transpose(p.load(right)), acc, tf32=kind == "tf32"))
+            left.move(0, bk)
+            right.move(0, bk)
+        p.store(acc, p.window(out, (i, j), (bm, bn)))
+
+    return product
+
+
+@pytest.mark.parametrize("kind", representative(TYPES, "f16", "tf32", "e4m3", "i8"))
+def test_sampled_schedules_are_right(kind: str, nightly: bool) -> None:
+    p = of(**SIZES) if kind == "f16" else problem(of_type(kind), m=136, n=72, k=208)
     space = template(p.program).space(p, B200)
-    ranks = next(s.ranks for s in space.strata if str(s.value).startswith(f"tcgen05_m{rows}"))
-    chosen = [ranks[i] for i in np.random.default_rng(5).integers(len(ranks), size=25 if nightly else 2)]
-    for schedule in space.schedules(space.unrank(chosen)):
-        assert outcome(p, template(p.program).kernel(p, schedule, B200)) == "ok", schedule
+    for rows in (64, 128):
+        ranks = next(s.ranks for s in space.strata if str(s.value).startswith(f"tcgen05_m{rows}"))
+        chosen = [ranks[i] for i in np.random.default_rng(5).integers(len(ranks), size=25 if nightly else 1)]
+        for schedule in space.schedules(space.unrank(chosen)):
+            assert outcome(p, template(p.program).kernel(p, schedule, B200)) == "ok", schedule
+
+
+def narrow(kind: str) -> Values:
+    """Return a schedule for a type other than f16 and bf16; a line of shared memory has 128 bytes."""
+    size, k, base = (4, 8, 2) if kind == "tf32" else (1, 32, 4)
+    swizzle = f"swizzle(3,{base},3)"
+    return gemm() | {
+        "bm": 128, "bk": 128 // size, "intrinsic": f"tcgen05_m128k{k}_{kind}",
+        "layout_x": swizzle, "layout_weights": f"transpose+{swizzle}",
+        **{f"{key}_{name}": value for name in ("x", "weights")
+           for key, value in (("copy", "cp.async"), ("vector", 1), ("copy_columns", 1))},
+    }  # fmt: skip
+
+
+DESCRIPTORS = "autosched/intrinsics/tcgen05.cuh"
+
+
+@pytest.mark.parametrize(
+    ("kind", "old", "new"),
+    representative([
+        ("tf32", "tf32;\n  static constexpr unsigned code = 2,", "tf32;\n  static constexpr unsigned code = 1,"),
+        ("e4m3", "f8f6f4;\n  static constexpr unsigned code = 0,", "f8f6f4;\n  static constexpr unsigned code = 1,"),
+        ("e5m2", "f8f6f4;\n  static constexpr unsigned code = 1,", "f8f6f4;\n  static constexpr unsigned code = 0,"),
+        ("i8", "i8;\n  static constexpr unsigned code = 1,", "i8;\n  static constexpr unsigned code = 0,"),
+    ], "tf32", "i8", ids=["tf32", "e4m3", "e5m2", "i8"]),
+    ids=["tf32", "e4m3", "e5m2", "i8"],
+)  # fmt: skip
+def test_descriptors_of_other_types_are_reported(kind: str, old: str, new: str) -> None:
+    p = problem(of_type(kind), m=128, n=64, k=128)
+    kernel = template(p.program).kernel(p, legal(p, narrow(kind)), B200)
+    assert outcome(p, edited_kernel(kernel, DESCRIPTORS, old, new)) != "ok"
+
+
+def test_bytes_are_read_along_k_only() -> None:
+    @program(x=Input("m k", "i8"), weights=Input("k n", "i8"), out=Output("m n", "i32"))
+    def along_n(p: Builder, x: Array, weights: Array, out: Array) -> None:
+        i, j = p.blocks(out.shape, (128, 64))
+        left, right = p.window(x, (i, 0), (128, 64)), p.window(weights, (0, j), (64, 64))
+        acc = p.state(p.zeros((128, 64), "i32"))
+        for _ in p.steps(x.shape[1], 64):
+            acc.set(p.mma(p.load(left), p.load(right), acc))
+            left.move(0, 64)
+            right.move(64, 0)
+        p.store(acc, p.window(out, (i, j), (128, 64)))
+
+    p = problem(along_n, m=128, n=64, k=128)
+    space = template(p.program).space(p, B200)
+    assert not any(str(s.value).startswith("tcgen05") for s in space.strata)
+    layouts = {"layout_x": "swizzle(2,4,3)", "layout_weights": "swizzle(2,4,3)"}
+    reasons = space.valid.explain(filled(p, narrow("i8") | {"bk": 64} | layouts, B200))
+    assert any("along k only" in str(reason) for reason in reasons), reasons
+
+
+def test_i8_is_no_way_of_gpus_without_it() -> None:
+    p = problem(of_type("i8"), m=128, n=64, k=128)
+    assert choices(p).boxed_ways(B200) == ("tcgen05_m128k32_i8", "tcgen05_m64k32_i8")
+    assert choices(p).boxed_ways(device("b300")) == ()
 
 
 RING, TENSOR = "autosched/tile/box_ring.cuh", "autosched/tile/tensor.cuh"
@@ -86,7 +169,7 @@ FAULTS = ["wait", "full", "column", "dealloc", "phase", "loads", "proxy_fence", 
         ("", "ptx::tcgen05_dealloc<1>(tensor, 64);", "", "warp"),
         ("", "done_parity ^= 1u;", "", "tma"),
         (TENSOR, "  ptx::tcgen05_wait_loads();\n", "", "warp"),
-        (RING, "      ptx::fence_async_proxy();  // wgmma reads what this thread has copied\n", "",
+        (RING, "      ptx::fence_async_proxy();  // tensor cores read what this thread has copied\n", "",
          "threads"),
         (TENSOR, "unsigned(i % halves * 16)", "unsigned(0)", "warp"),
         ("", "begun = true;", "", "warp"),

@@ -170,7 +170,7 @@ FAULTS = [
         (RING, "    parity ^= 1u;\n", "", "warp"),
         (RING, "        ptx::mbarrier_arrive_expect_tx(next.full(), Loads::tma_bytes);\n", "", "tma"),
         (RING, "    ptx::barrier_sync();  // everybody has copied", "    // everybody has copied", "tma"),
-        (RING, "      ptx::fence_async_proxy();  // wgmma reads what this thread has copied\n", "", "threads"),
+        (RING, "      ptx::fence_async_proxy();  // tensor cores read what this thread has copied\n", "", "threads"),
         ("", "ptx::wgmma_fence();\n", "", "warp"),
         ("", "ptx::wgmma_wait_group<0>();\n", "", "warp"),
         ("", "  ptx::barrier_sync();\n  if (warp", "  if (warp", "warp"),
@@ -195,7 +195,7 @@ def test_faults_are_reported(where: str, old: str, new: str, filled_by: str) -> 
 def test_what_wgmma_cannot_is_refused_with_a_reason() -> None:
     p = problem(made("int4_matmul.py"), m=40, n=72, k=64, half=32, groups=2)
     space = template(p.program).space(p, H100)
-    assert any("computed" in v.reason for v in _violations(space, p, "wgmma"))
+    assert any("computed" in v.reason for v in _violations(space, p, "boxed_products"))
     p = problem(made(GEMM), m=128, n=70, k=134)
     reasons = [v.reason for v in _violations(template(p.program).space(p, H100), p, "filled_by", filled_by="tma")]
     assert any("16 bytes apart" in r for r in reasons), reasons

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 CUBINS = Path("cubin", "cubins")  # in the cache: compiled kernels, each named by its SHA-256
+LISTINGS = Path("cubin", "listings")  # in the cache: disassembled kernels
 
 
 class CacheUnusable(ValueError):

@@ -95,6 +95,42 @@ def test_a_disassembler_that_does_not_run_is_one_line(monkeypatch: pytest.Monkey
     assert "\n" not in str(error.value)
 
 
+def test_a_listing_is_cached_for_its_disassembler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program, log = tmp_path / "nvdisasm", tmp_path / "log"
+    rows = '[0, [{"function-name": "f", "sass-instructions": [{"opcode": "OPCODE"}]}]]'
+
+    def install(opcode: str) -> None:
+        program.write_text(f"#!/bin/sh\necho >> {log}\necho '{rows.replace('OPCODE', opcode)}'\n")
+        program.chmod(0o755)
+
+    def opcode_of(cubin: bytes) -> str:
+        (instruction,) = disassemble(cubin, "f")
+        return instruction.opcode
+
+    def runs() -> int:
+        return len(log.read_text().splitlines())
+
+    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(disassembly, "nvdisasm", lambda: program)
+    install("FADD")
+    assert [opcode_of(b"a"), opcode_of(b"a")] == ["FADD", "FADD"] and runs() == 1
+    assert opcode_of(b"b") == "FADD" and runs() == 2
+    for listing in (tmp_path / "cache").rglob("*.json"):
+        listing.write_text("[damaged")
+    assert opcode_of(b"a") == "FADD" and runs() == 3
+    install("EXIT.OTHER")
+    assert opcode_of(b"a") == "EXIT.OTHER" and runs() == 4
+
+
+def test_without_a_cache_that_can_be_written_it_is_disassembled_each_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    built = compile_source(STREAM, "stream", "sm_80", Headers(()))
+    assert built.cubin is not None and disassemble(built.cubin, "stream") == disassemble(built.cubin, "stream")
+
+
 def test_targets_are_addresses_that_are_jumped_to_or_called() -> None:
     body = code("BRA 0x10", "BRA P0, 0x30", "CALL.REL.NOINC 0x20", "IMAD.MOV.U32 R1, 0x10", "BRX R2", "EXIT")
     assert [i.target for i in body] == [0x10, 0x30, 0x20, None, None, None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cases import spread
+from cases import representative, spread
 from needs import needs_compiler, needs_nvrtc
 
 from autosched.cli import main
@@ -92,8 +93,16 @@ def test_a_file_that_ends_its_process_does_not_pass(door: str, tmp_path: Path) -
     assert done.stderr or done.stdout
 
 
+EXITS = ("import sys; sys.exit(0)", "raise SystemExit")
+OF_EVERY_DOOR = (f"{door}-{EXITS[0]}" for door in DOORS)
+
+
 @needs_compiler
-@pytest.mark.parametrize("ends", ["import sys; sys.exit(0)", "raise SystemExit"])
+@pytest.mark.parametrize(
+    ("door", "ends"),
+    representative(itertools.product(DOORS, EXITS), *OF_EVERY_DOOR, f"check --program-{EXITS[1]}"),
+    indirect=["door"],
+)
 def test_a_file_that_exits_does_not_pass(door: str, ends: str, capsys: pytest.CaptureFixture[str]) -> None:
     """In this process: what a command lets through arrives here as an exception."""
     write_ending(door, ends)

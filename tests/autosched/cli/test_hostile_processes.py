@@ -5,6 +5,7 @@ What a command that is not run needs of both is bounded in ``test_hostile.py``; 
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
@@ -206,10 +207,17 @@ def test_arrays_that_no_memory_holds_are_not_emulated(command: tuple[str, ...], 
     assert "take 32,000,000,000 bytes" in err and "[proxy]" in err, err
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-@pytest.mark.parametrize("command", [("verify",), ("tune", "--trials", "1", "--db", "b.db")])
+@pytest.mark.parametrize(
+    ("command", "number"),
+    representative(
+        itertools.product([("verify",), ("tune", "--trials", "1", "--db", "b.db")], [signal.SIGTERM, signal.SIGKILL]),
+        "verify-SIGTERM",
+        "tune-SIGKILL",
+        ids=lambda case: f"{case[0][0]}-{case[1].name}",
+    ),
+)
 def test_whoever_is_told_to_stop_waits_for_no_kernel(
-    number: signal.Signals, command: tuple[str, ...], tmp_path: Path
+    command: tuple[str, ...], number: signal.Signals, tmp_path: Path
 ) -> None:
     write(tmp_path, "")
     (tmp_path / "k.cu").write_text(SOURCE.replace("y[i] = x[i];", "while (true) y[i] += x[i];"))

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from autosched.cli import main
+
 pytest.importorskip("torch", reason="torch is not installed: pip install 'autosched[torch]'")
 pytest.importorskip("triton", reason="Triton is not installed: pip install 'autosched[triton]'")
 
@@ -83,6 +85,15 @@ def test_an_environment_without_autosched_is_told_once(tmp_path: Path) -> None:
         (("--db", "no/such/folder/best.db", "true"), "no/such/folder"),
     ],
 )
-def test_what_cannot_be_run_is_one_line(tmp_path: Path, arguments: tuple[str, ...], word: str) -> None:
-    done = serve(tmp_path, *arguments)
-    assert done.returncode == 2 and word in done.stderr and done.stderr.count("\n") == 1
+def test_what_cannot_be_run_is_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    word: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AUTOSCHED_DB", str(tmp_path / "default.db"))
+    status = main(["serve", *arguments])
+    err = capsys.readouterr().err
+    assert status == 2 and word in err and err.count("\n") == 1

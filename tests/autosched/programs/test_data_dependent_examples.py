@@ -125,13 +125,16 @@ def test_edges_of_lengths_offsets_experts_and_pages(name: str) -> None:
     p, a100 = made(name), device("a100")
     own, scalars = template(p.program), scalar_inputs(p.usual_trace())
     kernel = own.kernel(p, own.space(p, a100).sample(1, 4)[0], a100)
-    tried = set()
+    tried = set[tuple[str, str]]()
     for given in p.stress_inputs(1):
         array, _, case = given.cases[0].partition(": ")
-        if array in scalars:
-            assert outcome(p, kernel, given.inputs) == "ok", given.cases
-            tried.add(case)
-    assert {"least", "one", "largest", "descending", "alternating"} <= tried
+        if array not in scalars:
+            break  # the others follow, and take long to make
+        assert outcome(p, kernel, given.inputs) == "ok", given.cases
+        tried.add((array, case))
+    cases = ("least", "one", "largest", "descending", "alternating")
+    assert all({(array, case) for case in cases} & tried for array in scalars)
+    assert set(cases) <= {case for _, case in tried}
 
 
 def test_tokens_that_threads_gather_to_boxes_of_wgmma() -> None:

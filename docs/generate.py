@@ -16,7 +16,7 @@ import typer
 
 from autosched.cli.app import build
 from autosched.cli.options.spellings import VERIFY_FILE
-from autosched.cli.options.verification import TAKERS
+from autosched.cli.options.verified_files import TAKERS
 from autosched.reporting.exit_status import ANSWERS, VERDICTS, ExitStatus
 from measurements.emulator.findings import MEANINGS, FindingKind
 from measurements.store.schema import META, SCHEMA_VERSION

@@ -17,12 +17,12 @@ import typer
 from rich.console import Console
 
 from autosched.cli.answers import CommandAnswer, Output, give, write_files
+from autosched.cli.options.command import given_names
 from autosched.cli.options.config_files import config_files
 from autosched.cli.options.devices import device_option, target
 from autosched.cli.options.groups import grouped
 from autosched.cli.options.problem import real_number, whole_number
 from autosched.cli.options.sources import Kernels, Programs, TritonKernels, register_stored
-from autosched.cli.options.verification import given_names
 from autosched.cli.terminal import interrupts
 from autosched.cli.terminal.console import show, stderr_console
 from autosched.cli.terminal.errors import MOST_SEED, InputError, bad_input, within

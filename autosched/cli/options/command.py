@@ -44,6 +44,12 @@ class Command(TyperCommand):
             return None
 
 
+def given_names(ctx: typer.Context) -> set[str]:
+    """Return the names of the options given on the command line."""
+    sources = {name: ctx.get_parameter_source(name) for name in ctx.params}
+    return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+
+
 def _parsers(function: Callable[..., Any]) -> dict[str, Callable[[Any], Any] | None]:
     """Map options to parsers; None for text that needs none. Options that typer must convert are left out."""
     found: dict[str, Callable[[Any], Any] | None] = {}

@@ -18,7 +18,8 @@ from autosched.cli import main
 from autosched.cli.commands.verification.cases import status_of
 from autosched.cli.commands.verification.script import _cases as script_cases
 from autosched.cli.options.groups import grouped, options
-from autosched.cli.options.verification import TAKERS, Findings, Inputs, VerificationEffort
+from autosched.cli.options.verification import Findings, VerificationEffort
+from autosched.cli.options.verified_files import TAKERS, Inputs
 from autosched.reporting.exit_status import ANSWERS, VERDICTS, ExitStatus, combined, of_verdicts
 from autosched.verify import executables
 from measurements.emulator.executables import ExecutableResult, LaunchFinding

@@ -18,7 +18,8 @@ from autosched.cli.answers import CommandAnswer, Output, give, line, write_files
 from autosched.cli.commands.verification.cases import status_of
 from autosched.cli.options.arrays import read_argument
 from autosched.cli.options.recognition import Given
-from autosched.cli.options.verification import Findings, Inputs, KernelLaunch, VerificationEffort
+from autosched.cli.options.verification import Findings, VerificationEffort
+from autosched.cli.options.verified_files import Inputs, KernelLaunch
 from autosched.cli.terminal.errors import MOST_SEED, InputError, bad_input, shortened, within
 from autosched.reporting.ci import CheckedCase, Summary
 from autosched.reporting.exit_status import ExitStatus

@@ -21,7 +21,8 @@ from autosched.cli.answers import CommandAnswer, Output, give, write_files
 from autosched.cli.commands.verification.cases import status_of
 from autosched.cli.options.devices import target
 from autosched.cli.options.groups import grouped
-from autosched.cli.options.verification import Executable, Findings, UndefinedMemory, VerificationEffort
+from autosched.cli.options.verification import Findings, VerificationEffort
+from autosched.cli.options.verified_files import Executable, UndefinedMemory
 from autosched.cli.terminal.errors import InputError
 from autosched.reporting.ci import CheckedCase, Summary
 from autosched.reporting.exit_status import ExitStatus

@@ -9,16 +9,15 @@ import typer
 from autosched.cli.answers import Output
 from autosched.cli.options.groups import grouped
 from autosched.cli.options.recognition import FileKind, recognise
-from autosched.cli.options.verification import (
+from autosched.cli.options.verification import Findings, VerificationEffort
+from autosched.cli.options.verified_files import (
     SUBMISSION,
     Executable,
-    Findings,
     Inputs,
     KernelLaunch,
     Script,
     Submission,
     UndefinedMemory,
-    VerificationEffort,
     describes_a_launch,
     refuse_others,
 )

@@ -24,7 +24,8 @@ from autosched.cli.commands.verification.cases import launch_case, status_of
 from autosched.cli.options.arrays import read_argument, read_arguments, read_array
 from autosched.cli.options.launch import order_from
 from autosched.cli.options.recognition import FileKind, Given
-from autosched.cli.options.verification import Findings, Inputs, KernelLaunch, VerificationEffort
+from autosched.cli.options.verification import Findings, VerificationEffort
+from autosched.cli.options.verified_files import Inputs, KernelLaunch
 from autosched.cli.terminal.errors import MOST_SEED, InputError, bad_input, shortened, within
 from autosched.cli.terminal.findings import print_findings
 from autosched.reporting.ci import CheckedCase, Summary

@@ -24,7 +24,8 @@ from autosched.cli.commands.verification.batches import answer, batch_size
 from autosched.cli.commands.verification.cases import launch_case, outcome_of_launch, status_of
 from autosched.cli.options.devices import target
 from autosched.cli.options.recognition import Given
-from autosched.cli.options.verification import Findings, Inputs, Script, UndefinedMemory, VerificationEffort
+from autosched.cli.options.verification import Findings, VerificationEffort
+from autosched.cli.options.verified_files import Inputs, Script, UndefinedMemory
 from autosched.cli.terminal.console import stderr_console
 from autosched.cli.terminal.errors import InputError
 from autosched.reporting.ci import CheckedCase, Summary

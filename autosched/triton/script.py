@@ -207,6 +207,6 @@ def _launch_document(launch: VerifiedLaunch) -> dict[str, Any]:
         "runs": [{"name": name, "status": run.status, "reason": run.reason} for name, run in launch.runs],
         "differing": list(launch.differing),
         "findings": [asdict(f) for f in launch.findings],
-        "shared_sites": [asdict(s) for s in launch.emulation.shared_sites],
-        "global_sites": [asdict(s) for s in launch.emulation.global_sites],
+        "shared_sites": [s._asdict() for s in launch.emulation.shared_sites],
+        "global_sites": [s._asdict() for s in launch.emulation.global_sites],
     }

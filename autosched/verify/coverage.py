@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 Role = Literal["true size", "many tiles", "far"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
 
-@dataclass(frozen=True)
-class RoleCoverage:
+class RoleCoverage(NamedTuple):
     """Runs of one role.
 
     ``runs`` are their names; if there are none, ``absent`` is the reason. ``left_out`` names elements that they did not
@@ -31,8 +29,7 @@ class RoleCoverage:
         return f"{self.role} run: {'; '.join(self.left_out)}" if self.left_out else ""
 
 
-@dataclass(frozen=True)
-class Coverage:
+class Coverage(NamedTuple):
     """Coverage of a full verification, by role."""
 
     roles: tuple[RoleCoverage, ...]
@@ -44,7 +41,7 @@ class Coverage:
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return the roles as JSON."""
-        return [asdict(role) for role in self.roles]
+        return [role._asdict() for role in self.roles]
 
     @classmethod
     def from_json(cls, data: Sequence[Mapping[str, Any]]) -> Self:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -140,8 +141,7 @@ def verify_blocks(
     return replace(run, problem=problem, cases=(GENERATED,), seed=seed, emulation=done.without_arrays())
 
 
-@dataclass(frozen=True)
-class GeneratedReference:
+class GeneratedReference(NamedTuple):
     """Oracle of sampled blocks: the reference of each part of the outputs, on generated inputs.
 
     Attributes:

@@ -9,7 +9,8 @@ overflow, at any size.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -89,8 +90,7 @@ def run_walk(
     return replace(run, problem=problem, cases=("none",), seed=settings.seed, emulation=done.without_arrays())
 
 
-@dataclass(frozen=True)
-class EachTileOnce:
+class EachTileOnce(NamedTuple):
     """Oracle of a walk.
 
     Attributes:

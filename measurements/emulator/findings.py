@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -107,8 +107,7 @@ class Finding:
         return f"{where}{self.kind}: {self.message}{times}{ptx}{called}"
 
 
-@dataclass(frozen=True)
-class SharedSite:
+class SharedSite(NamedTuple):
     """Shared-memory requests of one instruction at one place, over the whole launch.
 
     A request is one instruction of one warp. 16-byte accesses are served in phases of 8 lanes, 8-byte accesses in
@@ -126,16 +125,13 @@ class SharedSite:
     wavefronts: int
     ideal: int
 
-    COUNTS: ClassVar[tuple[str, ...]] = ("requests", "wavefronts", "ideal")
-
     @property
     def conflict_degree(self) -> float:
         """Wavefronts relative to the ideal; 1.0 without bank conflicts."""
         return self.wavefronts / self.ideal
 
 
-@dataclass(frozen=True)
-class GlobalSite:
+class GlobalSite(NamedTuple):
     """Global-memory requests of one instruction at one place, over the whole launch; a sector is 32 aligned bytes.
 
     If the launch is counted, loads of constant memory appear as ``ld.const``, and their sectors are the distinct
@@ -151,8 +147,6 @@ class GlobalSite:
     sectors: int
     unique: int = 0  # sectors that the block had not requested before; this and ``fresh`` only if the launch is counted
     fresh: int = 0  # sectors that no block had requested before
-
-    COUNTS: ClassVar[tuple[str, ...]] = ("requests", "sectors", "unique", "fresh")
 
     @property
     def sectors_per_request(self) -> float:
@@ -237,8 +231,7 @@ def status_of(findings: Sequence[Finding]) -> tuple[EmulationStatus, str]:
     return "findings", f"{faults[0]}{more}"
 
 
-@dataclass(frozen=True, eq=False)
-class WrittenElements:
+class WrittenElements(NamedTuple):
     """The elements of one output that some blocks wrote.
 
     Attributes:

@@ -38,6 +38,7 @@ ALIGNMENT = 256  # bytes; alignment of buffers in the data file, as of pointers 
 _KINDS = (("UINT",), ("INT",), ("FLOAT16",), ("BFLOAT16",), ("FLOAT32", "TFLOAT32"), ("FLOAT64",))
 
 _Site = TypeVar("_Site", SharedSite, GlobalSite)
+_COUNTS = frozenset({"requests", "wavefronts", "ideal", "sectors", "unique", "fresh"})  # fields of sites
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -320,8 +321,8 @@ def _summed(sites: list[_Site]) -> Iterator[_Site]:
         same.setdefault((s.file, s.line, s.callers, s.instruction, s.bytes), []).append(s)
     for first, *others in same.values():
         if others:
-            sums = {name: sum(getattr(s, name) for s in (first, *others)) for name in first.COUNTS}
-            yield replace(first, **sums)
+            sums = {name: sum(getattr(s, name) for s in (first, *others)) for name in first._fields if name in _COUNTS}
+            yield first._replace(**sums)
         else:
             yield first
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePath
+from typing import NamedTuple
 
 from measurements.emulator.findings import Emulation, Finding, FindingKind
 
 _FORM = "write KIND:FILE:LINE:REASON, where * stands for any kind or line"
 
 
-@dataclass(frozen=True)
-class Suppression:
+class Suppression(NamedTuple):
     """Removes findings of a kind (None: any) at a line (None: any) of a file from a result.
 
     ``file`` is a name, or the end of a path. ``reason`` is shown to readers of the result.

@@ -8,7 +8,6 @@ row of a softmax or of the left matrix of a product. Operators list the cases th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -70,8 +69,7 @@ class InputCase(NamedTuple):
 RANDOM = "random"  # name of the case of random inputs
 
 
-@dataclass(frozen=True, eq=False)
-class StressInputs:
+class StressInputs(NamedTuple):
     """Stored inputs of a problem that combine lines of several cases."""
 
     cases: tuple[str, ...]

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -318,8 +318,7 @@ class Problem(ABC):
         return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
 
 
-@dataclass(frozen=True, eq=False)
-class ProblemPart:
+class ProblemPart(NamedTuple):
     """A smaller problem, and the positions of its operands in those of the large one.
 
     ``problem`` computes ``outputs`` of the large problem from its ``inputs``. For each operand of ``problem``, and in

@@ -90,8 +90,7 @@ def _never(**values: Value) -> bool:
     return False
 
 
-@dataclass(frozen=True)
-class OrderPart:
+class OrderPart(NamedTuple):
     """A component of the order of a template's schedules.
 
     Attributes:

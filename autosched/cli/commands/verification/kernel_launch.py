@@ -138,8 +138,8 @@ def verify_launch(
         "findings": [asdict(f) for f in run.findings],
         "suppressed": [asdict(f) | {"reason": reason} for f, reason in run.suppressed],
         "differences": {str(k): text for k, text in differences.items()},
-        "shared_sites": [asdict(s) for s in run.shared_sites],
-        "global_sites": [asdict(s) for s in run.global_sites],
+        "shared_sites": [s._asdict() for s in run.shared_sites],
+        "global_sites": [s._asdict() for s in run.global_sites],
         "seconds": seconds,
     }
     write_files(summary, output)

@@ -135,7 +135,7 @@ def to_json(problem: Problem, v: Verdict) -> dict[str, Any]:
             for r in v.runs
         ],
         "findings": [asdict(f) for f in v.findings],
-        "shared_sites": [{**asdict(s), "conflict_degree": s.conflict_degree} for s in v.shared_sites],
-        "global_sites": [{**asdict(s), "sectors_per_request": s.sectors_per_request} for s in v.global_sites],
+        "shared_sites": [{**s._asdict(), "conflict_degree": s.conflict_degree} for s in v.shared_sites],
+        "global_sites": [{**s._asdict(), "sectors_per_request": s.sectors_per_request} for s in v.global_sites],
         "seconds": v.seconds,
     }

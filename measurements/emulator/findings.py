@@ -431,7 +431,8 @@ MEANINGS: Mapping[FindingKind, str] = {
     FindingKind.MISSING_TCGEN05_FENCE: "two threads synchronize around tcgen05 instructions without `tcgen05.fence`",
     FindingKind.MISSING_TCGEN05_WAIT: "access to registers of a `tcgen05.ld` before `tcgen05.wait::ld`",
     FindingKind.TENSOR_MEMORY_MISUSE: (
-        "tensor memory that is not allocated, not freed, or belongs to another warp's lanes"
+        "tensor memory that is not allocated, not freed, or belongs to another warp's lanes; "
+        "a permit to allocate that is not relinquished (a note for PTX without source)"
     ),
     FindingKind.UNINITIALIZED_TENSOR_MEMORY: "read of tensor memory that was not written",
     FindingKind.HOST_RACE: (

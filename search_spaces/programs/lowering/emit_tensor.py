@@ -70,7 +70,6 @@ class TensorMemory(MemoryAccess):
         alone = not self.commits_stages
         if alone:
             self._enter("if (warp == 0 && ptx::elect()) {", loop.source)
-            self.code.add("ptx::tcgen05_fence_after_sync();")
         column = 0
         for operation, state in products:
             a, b = (self.refs[key.id, spread].name for key, spread in sides(self.found, operation))

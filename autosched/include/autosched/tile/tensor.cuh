@@ -8,15 +8,16 @@
 
 namespace autosched::tile {
 
-// One warp allocates; the address is in shared memory behind the next barrier of the block.
+// Fences order tcgen05 instructions of different threads (PTX ISA 9.7.16.6.4): loads after multiplications, and freeing after
+// loads. Multiplications of one thread follow each other without one, and the barrier of a stage orders what TMA copied.
+
+// One warp allocates; the address is in shared memory after the next barrier of the block.
 __device__ __forceinline__ void allocate_tensor(unsigned address, unsigned columns) {
   ptx::warp_sync();
   ptx::tcgen05_alloc<1>(address, columns);
   ptx::tcgen05_relinquish_alloc_permit<1>();
-  ptx::tcgen05_fence_before_sync();
 }
 __device__ __forceinline__ unsigned allocated_tensor(unsigned address) {
-  ptx::tcgen05_fence_after_sync();
   return ptx::ld_shared<4>(address).word[0];
 }
 
@@ -85,7 +86,6 @@ __device__ __forceinline__ void tensor_consume(unsigned shared, unsigned barrier
     for (int s = 0; s < steps; ++s, place.advance()) {
       while (!ptx::mbarrier_try_wait(place.full(), place.parity)) {
       }
-      ptx::tcgen05_fence_after_sync();
       body(place.tile, s);
       ptx::tcgen05_commit<1>(place.empty());
     }

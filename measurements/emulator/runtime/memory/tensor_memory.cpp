@@ -101,6 +101,14 @@ void end_block_tensor_memory(Machine& machine) {
       FINDING(machine.report, tensor_memory_misuse, a.site,
               "a block exits without tcgen05.dealloc of the %u columns at %u of tensor memory", a.columns, a.column);
     }
+    // Other blocks of the SM wait in tcgen05.alloc while one has the permit. More than half of the columns keep them out
+    // anyway.
+    if (memory.most != 0 && memory.most <= tensor_columns / 2 && !memory.relinquished) {
+      FINDING_OF_TWO(machine.report, tensor_memory_misuse, machine.grade_of_missing_fences, memory.allocated_at, 0,
+                     "a block that allocates %u columns of tensor memory exits without tcgen05.relinquish_alloc_permit: until "
+                     "then other blocks of its SM cannot allocate",
+                     memory.most);
+    }
   }
 }
 

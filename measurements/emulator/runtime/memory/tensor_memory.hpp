@@ -49,6 +49,8 @@ struct TensorMemory {
   std::vector<Cell> cells;           // [column][quarter]
   std::vector<TensorAllocation> allocations;
   unsigned least = tensor_columns;   // columns of the smallest allocation so far; later ones must not be larger
+  unsigned most = 0;                 // most columns allocated at a time
+  SiteIndex allocated_at = 0;        // the last tcgen05.alloc
   bool relinquished = false;
 
   std::uint32_t& word(unsigned column, unsigned lane) { return words[column * tensor_lanes + lane]; }
@@ -56,7 +58,7 @@ struct TensorMemory {
 };
 TensorMemory& tensor_memory(Machine& machine, unsigned rank);  // of a block of the cluster
 void start_block_tensor_memory(Machine& machine);
-void end_block_tensor_memory(Machine& machine);  // a finding if something was not freed
+void end_block_tensor_memory(Machine& machine);  // a finding if columns or the permit to allocate were not given back
 
 // Whether all columns exist and are allocated; otherwise a finding at self->site.
 bool check_tensor_columns(Machine& machine, unsigned rank, unsigned column, unsigned columns, const char* name);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,9 @@ from program_outcome import outcome
 from program_schedules import Values, filled
 
 from autosched.programs.loading import load_program, problem
+from measurements.compiler.ptx import compile_to_ptx
+from measurements.emulator import emulate_ptx
+from measurements.emulator.architecture import ptx_arch
 from search_spaces.hardware.devices import device
 from search_spaces.programs.builder import Builder, Input, Output, Program, program
 from search_spaces.programs.language.ir import Array
@@ -182,6 +187,24 @@ def test_faults_are_reported(where: str, old: str, new: str, filled_by: str) -> 
     how = gemm(stages=2, filled_by=filled_by, in_flight=int(filled_by == "warp"))
     kernel = template(p.program).kernel(p, legal(p, how), B200)
     assert outcome(p, edited_kernel(kernel, where, old, new)) != "ok"
+
+
+@pytest.mark.parametrize("filled_by", representative(["warp", "tma", "threads"], "warp"))
+def test_every_fence_and_the_permit_are_missed(filled_by: str) -> None:
+    """Without any one of its tcgen05.fence and relinquish_alloc_permit, the compiled PTX is reported."""
+    p = of(m=128, n=64, k=192)
+    values = gemm(stages=2, filled_by=filled_by, in_flight=int(filled_by == "warp"))
+    kernel = template(p.program).kernel(p, legal(p, values), B200)
+    compiled = compile_to_ptx(kernel.source, kernel.entry, ptx_arch(kernel), kernel.headers)
+    assert compiled.text is not None, compiled.log
+    launch, inputs = dataclasses.replace(kernel, entry=compiled.entry), p.random_inputs(1)
+    lines = compiled.text.splitlines(keepends=True)
+    ordering = [i for i, line in enumerate(lines) if re.search(r"tcgen05\.(fence|relinquish)", line)]
+    assert len(ordering) == 4  # around the loads, before memory is freed, and the permit to allocate
+    assert emulate_ptx(compiled.text, launch, inputs, time_limit=60.0).status == "ok"
+    for missing in ordering:
+        text = "".join(line for i, line in enumerate(lines) if i != missing)
+        assert emulate_ptx(text, launch, inputs, time_limit=60.0).status == "findings", lines[missing]
 
 
 def test_what_tcgen05_does_not_serve_is_spared_its_choices() -> None:

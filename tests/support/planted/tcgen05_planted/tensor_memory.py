@@ -37,6 +37,7 @@ PLANTED = (
         _ALLOC + "      " + _RELINQUISH,
         _RELINQUISH + "      " + _ALLOC,
     ),
+    Planted("permission to allocate that is kept", "plain", K.TENSOR_MEMORY_MISUSE, _RELINQUISH, ""),
     Planted(
         "allocated by the first lane's half of the columns",
         "plain",

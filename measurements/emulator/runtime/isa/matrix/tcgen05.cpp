@@ -88,6 +88,10 @@ void alloc(Warp& w, const Instruction& i, Lanes) {
   machine.tensor_loads.asking[w.index] = 0;
   memory.least = std::min(memory.least, columns);
   memory.allocations.push_back({column, columns, i.site});
+  unsigned allocated = 0;
+  for (const TensorAllocation& a : memory.allocations) allocated += a.columns;
+  memory.most = std::max(memory.most, allocated);
+  memory.allocated_at = i.site;
   std::uint32_t to;
   if (shared_operand(w, i, 0, i.immediate[1], 0, name, to)) write_shared(machine, to, &column, 4, name);
   machine.idle_polls = 0;

@@ -295,6 +295,7 @@ ADDRESS = """
   if (t == 0) { init(AT(full), 1); fence(); }
   if (t < 32) {
     asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%%0], 32;" ::"r"(AT(tile)) : "memory");
+    asm volatile("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;");
   }
   __syncthreads();
   const u32 d = *(volatile u32*)tile;

@@ -129,6 +129,7 @@ FAULTS = {
     "sums in columns that are not allocated": ("const u32 d = address,", "const u32 d = address + 48,", K.TENSOR_MEMORY_MISUSE),
     "more columns than before": (_RELINQUISH, _ALLOC.replace("64", "128") + _RELINQUISH, K.TENSOR_MEMORY_MISUSE),
     "allocation behind the permit": (_RELINQUISH, _RELINQUISH + _ALLOC, K.TENSOR_MEMORY_MISUSE),
+    "permit that is kept": (_RELINQUISH, "", K.TENSOR_MEMORY_MISUSE),
     "freed twice": (_DEALLOC, _DEALLOC + _DEALLOC, K.TENSOR_MEMORY_MISUSE),
     "fewer columns freed than allocated": (_DEALLOC, _DEALLOC.replace("64", "32"), K.TENSOR_MEMORY_MISUSE),
     "freed at another address": (_DEALLOC, _DEALLOC.replace("(d)", "(d + 32)"), K.TENSOR_MEMORY_MISUSE),

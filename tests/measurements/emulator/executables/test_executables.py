@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cuda_programs import cuda_program
 from needs import needs_compiler
 
 from measurements.emulator.executables.fatbin import FatBinaryError, ptx_texts
@@ -30,8 +29,6 @@ CLEAN = (
     "streams", "cooperative", "device_facts", "symbols", "stencil", "frontier", "graphs", "sorting", "by_key",
 )  # fmt: skip
 
-Build = Callable[..., Path]
-
 
 def marked(name: str) -> object:
     return pytest.param(name, marks=[] if name in QUICK else [pytest.mark.nightly])
@@ -41,21 +38,8 @@ def with_driver() -> tuple[str, str]:
     return "-Xlinker", str(library_folder() / DRIVER)  # nvcc itself takes no file whose name ends with .so.1
 
 
-@pytest.fixture(scope="session")
-def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
-    folder = tmp_path_factory.mktemp("programs")
-
-    def compiled(name: str, *options: str) -> Path:
-        program = folder / re.sub(r"\W", "_", "_".join((name, *options)))
-        if not program.exists():
-            source = str(CORPUS / f"{name}.cu")
-            architecture = [] if any(o.startswith("-arch") for o in options) else ["-arch=sm_80"]
-            command = ["nvcc", "-cudart", "shared", "-lineinfo", *architecture, "-o", str(program), source, *options]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stderr
-        return program
-
-    return compiled
+def build(name: str, *options: str) -> Path:
+    return cuda_program(CORPUS / f"{name}.cu", *options)
 
 
 def run(program: Path, *arguments: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
@@ -64,7 +48,7 @@ def run(program: Path, *arguments: str, options: tuple[str, ...] = ()) -> subpro
 
 
 @pytest.mark.parametrize("name", [marked(n) for n in CLEAN])
-def test_sound_programs_run_to_their_end(build: Build, name: str) -> None:
+def test_sound_programs_run_to_their_end(name: str) -> None:
     done = run(build(name))
     assert done.stdout.splitlines()[-1] == "PASS", done.stderr
     assert done.returncode == 0
@@ -72,13 +56,13 @@ def test_sound_programs_run_to_their_end(build: Build, name: str) -> None:
 
 
 @pytest.mark.nightly
-def test_files_that_were_compiled_apart_are_linked(build: Build) -> None:
+def test_files_that_were_compiled_apart_are_linked() -> None:
     done = run(build("two_files", "-rdc=true", str(CORPUS / "second_file.cu")))
     assert done.stdout.splitlines()[-1] == "PASS", done.stderr
     assert done.returncode == 0 and "nothing was found in 1 launch" in done.stderr
 
 
-def test_an_overrun_is_found_at_its_line(build: Build) -> None:
+def test_an_overrun_is_found_at_its_line() -> None:
     done = run(build("overrun"), options=("--json",))
     assert done.returncode == 1 and "PASS" in done.stderr.splitlines(), "what the program prints"
     assert "out_of_bounds_global in fill(int*, int) at" in done.stderr
@@ -90,7 +74,7 @@ def test_an_overrun_is_found_at_its_line(build: Build) -> None:
 
 
 @pytest.mark.parametrize("use", ["", "cleared", "filled", "half"])
-def test_what_stays_in_memory_that_nobody_reads_is_a_note(build: Build, use: str) -> None:
+def test_what_stays_in_memory_that_nobody_reads_is_a_note(use: str) -> None:
     done = run(build("scratch"), use)
     assert done.stdout == "PASS\n" and done.returncode == 0, done.stderr
     assert "note: uninitialized_shared_read in sums_of_tiles(int const*, int*)" in done.stderr
@@ -98,13 +82,13 @@ def test_what_stays_in_memory_that_nobody_reads_is_a_note(build: Build, use: str
     assert f"no fault and {2 if use == 'half' else 1} note" in done.stderr, "the other half was never written"
 
 
-def test_what_stays_in_memory_in_each_order_is_a_note(build: Build) -> None:
+def test_what_stays_in_memory_in_each_order_is_a_note() -> None:
     done = run(build("scratch"), options=("--full",))
     assert done.returncode == 0 and "no fault and 1 note" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("use", ["host", "copy", "launch", "managed"])
-def test_what_the_host_takes_of_it_is_a_fault(build: Build, use: str) -> None:
+def test_what_the_host_takes_of_it_is_a_fault(use: str) -> None:
     done = run(build("scratch"), use)
     assert done.stdout == "PASS\n" and done.returncode == 1, done.stderr
     assert "========= uninitialized_shared_read in sums_of_tiles(int const*, int*)" in done.stderr
@@ -112,12 +96,12 @@ def test_what_the_host_takes_of_it_is_a_fault(build: Build, use: str) -> None:
 
 
 @pytest.mark.nightly
-def test_arguments_and_options_of_the_program_are_its_own(build: Build) -> None:
+def test_arguments_and_options_of_the_program_are_its_own() -> None:
     assert run(build("vector_add"), "333", "--device").returncode == 0
 
 
 @pytest.mark.nightly
-def test_a_race_is_found_in_each_order(build: Build) -> None:
+def test_a_race_is_found_in_each_order() -> None:
     program = build("stencil", "-DRACE")
     for options in ((), ("--order", "descending"), ("--turns", "7")):
         done = run(program, options=options)
@@ -125,7 +109,7 @@ def test_a_race_is_found_in_each_order(build: Build) -> None:
 
 
 @pytest.mark.nightly
-def test_more_orders_find_more_and_change_nothing(build: Build) -> None:
+def test_more_orders_find_more_and_change_nothing() -> None:
     program = build("first_block")
     assert run(program).returncode == 0
     done = run(program, options=("--full",))
@@ -134,7 +118,7 @@ def test_more_orders_find_more_and_change_nothing(build: Build) -> None:
 
 
 @pytest.mark.nightly
-def test_a_constant_that_nobody_fills_is_found(build: Build) -> None:
+def test_a_constant_that_nobody_fills_is_found() -> None:
     done = run(build("convolution", "-DFORGET"))
     assert done.returncode == 1 and "FAIL" in done.stdout
     assert "unset_symbol in convolve" in done.stderr and "taps" in done.stderr
@@ -150,7 +134,7 @@ def test_a_constant_that_nobody_fills_is_found(build: Build) -> None:
         ("-DCLUSTER", "its grid is no multiple of its clusters of 2 x 1 x 1 blocks"),
     ],
 )
-def test_misuse_is_found_and_refused(build: Build, option: str, said: str) -> None:
+def test_misuse_is_found_and_refused(option: str, said: str) -> None:
     done = run(build("misuse", option))
     assert done.returncode == 1 and done.stdout == "PASS\n"
     assert said in done.stderr
@@ -163,21 +147,21 @@ def test_misuse_is_found_and_refused(build: Build, option: str, said: str) -> No
         ("-DTRAP", "cudaErrorLaunchFailure", "the kernel stops here (trap)"),
     ],
 )
-def test_a_kernel_that_stops_itself_says_why(build: Build, option: str, error: str, said: str) -> None:
+def test_a_kernel_that_stops_itself_says_why(option: str, error: str, said: str) -> None:
     done = run(build("stops", option))
     assert done.returncode == 1 and done.stdout == f"{error}\nPASS\n", done.stderr
     assert "thread (20, 0, 0) of block (0, 0, 0)" in done.stderr and said in done.stderr
 
 
 @pytest.mark.nightly
-def test_what_is_not_emulated_is_named(build: Build) -> None:
+def test_what_is_not_emulated_is_named() -> None:
     done = run(build("lacking"))
     assert done.returncode == 2 and done.stdout == "PASS\n"
     assert "cudaIpcGetMemHandle is not emulated" in done.stderr
 
 
 @pytest.mark.nightly
-def test_events_within_kernels_are_refused_by_name(build: Build) -> None:
+def test_events_within_kernels_are_refused_by_name() -> None:
     program = build("partial_order")
     assert run(program).returncode == 0
     for how in ("programmatic", "completion"):
@@ -186,21 +170,21 @@ def test_events_within_kernels_are_refused_by_name(build: Build) -> None:
 
 
 @pytest.mark.nightly
-def test_what_kernels_print_keeps_its_place(build: Build) -> None:
+def test_what_kernels_print_keeps_its_place() -> None:
     done = run(build("printing"))
     assert done.stdout.splitlines() == [
         "before", "device 0 says hello 0.00", "device 1 says hello 1.50", "after",
     ]  # fmt: skip
 
 
-def test_the_heap_of_the_device_lasts_from_launch_to_launch(build: Build) -> None:
+def test_the_heap_of_the_device_lasts_from_launch_to_launch() -> None:
     done = run(build("device_heap"), options=("--full",))
     assert done.stdout == "PASS\n" and done.returncode == 0, done.stderr
     assert "nothing was found" in done.stderr
 
 
 @pytest.mark.nightly
-def test_the_heap_has_the_size_that_the_program_sets(build: Build) -> None:
+def test_the_heap_has_the_size_that_the_program_sets() -> None:
     done = run(build("device_heap", "-DFULL"))
     assert done.stdout == "PASS\n" and done.returncode == 0, done.stderr
 
@@ -216,7 +200,7 @@ def test_the_heap_has_the_size_that_the_program_sets(build: Build) -> None:
         ("-DRESET", "// read", "freed by cudaDeviceReset in an earlier launch"),
     ],
 )
-def test_faults_of_later_launches_in_the_heap_are_found(build: Build, option: str, line: str, said: str) -> None:
+def test_faults_of_later_launches_in_the_heap_are_found(option: str, line: str, said: str) -> None:
     done = run(build("device_heap", option))
     assert done.returncode == 1 and said in done.stderr
     source = (CORPUS / "device_heap.cu").read_text().splitlines()
@@ -225,25 +209,25 @@ def test_faults_of_later_launches_in_the_heap_are_found(build: Build, option: st
 
 
 @pytest.mark.nightly
-def test_a_program_that_dies_is_said_to(build: Build) -> None:
+def test_a_program_that_dies_is_said_to() -> None:
     done = run(build("dies"))
     assert done.returncode == 1
     assert "nothing was found in 1 launch" in done.stderr and "the program was ended by SIGSEGV" in done.stderr
 
 
 @pytest.mark.nightly
-def test_programs_of_the_driver_interface(build: Build) -> None:
+def test_programs_of_the_driver_interface() -> None:
     done = run(build("driver", *with_driver()))
     assert (done.returncode, done.stdout) == (0, "PASS\n"), done.stderr
 
 
-def test_a_tensor_map_keeps_its_address_where_cute_clears_a_bit_of_it(build: Build) -> None:
+def test_a_tensor_map_keeps_its_address_where_cute_clears_a_bit_of_it() -> None:
     done = run(build("tensor_maps", "-arch=sm_90", *with_driver()), options=("--device", "h100"))
     assert (done.returncode, done.stdout) == (0, "PASS\n"), done.stderr
 
 
 @pytest.mark.nightly
-def test_a_newer_program_needs_a_newer_device(build: Build) -> None:
+def test_a_newer_program_needs_a_newer_device() -> None:
     done = run(build("vector_add"), options=("--device", "t4"))
     assert done.returncode == 2
     assert "holds PTX for sm_80 and newer" in done.stderr and "--device" in done.stderr

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cuda_programs import cuda_program
 from needs import needs_compiler
 
 pytestmark = [
@@ -29,30 +30,26 @@ ORDERS = (
 )  # fmt: skip
 
 
-def compiled(folder: Path, name: str, *options: str) -> Path:
-    program = folder / name
-    command = ["nvcc", "-cudart", "shared", "-lineinfo", "-Xcompiler", "-g", "-arch=sm_80", "-o", str(program)]
-    done = subprocess.run([*command, str(CORPUS / f"{name}.cu"), *options], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return program
+def compiled(name: str, *options: str) -> Path:
+    return cuda_program(CORPUS / f"{name}.cu", "-Xcompiler", "-g", *options)
 
 
 @pytest.fixture(scope="module")
-def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled(tmp_path_factory.mktemp("orders"), "host_order")
+def orders() -> Path:
+    return compiled("host_order")
 
 
 @pytest.fixture(scope="module")
-def unwritten(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled(tmp_path_factory.mktemp("unwritten"), "unwritten")
+def unwritten() -> Path:
+    return compiled("unwritten")
 
 
 @pytest.fixture(scope="module")
-def graph_edges(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def graph_edges() -> Path:
     version = subprocess.run(["nvcc", "--version"], capture_output=True, text=True, check=False).stdout
     if int(re.search(r"release (\d+)", version)[1]) < 13:  # type: ignore[index]
         pytest.skip("needs nvcc 13")
-    return compiled(tmp_path_factory.mktemp("graphs"), "graph_edges")
+    return compiled("graph_edges")
 
 
 def run(program: Path, *arguments: str, options: tuple[str, ...] = ()) -> tuple[int, list[dict[str, Any]]]:
@@ -121,8 +118,8 @@ def test_an_expected_race_is_suppressed(orders: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_the_default_stream_of_each_thread_is_one_that_blocks(tmp_path: Path) -> None:
-    program = compiled(tmp_path, "host_order", "--default-stream", "per-thread")
+def test_the_default_stream_of_each_thread_is_one_that_blocks() -> None:
+    program = compiled("host_order", "--default-stream", "per-thread")
     for how in ("managed", "result", "streams", "graph", "device_copy"):
         assert [f["kind"] for f in run(program, how)[1]] == ["host_race"], how
         assert run(program, how, "sound")[1] == [], how

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from cuda_programs import cuda_program
 from needs import needs_compiler
 
 pytestmark = [
@@ -19,28 +20,13 @@ pytestmark = [
 SOURCE = Path(__file__).parent / "corpus" / "dependent.cu"
 
 
-def built(program: Path, *options: str) -> Path:
-    command = [
-        "nvcc",
-        "-cudart",
-        "shared",
-        "-lineinfo",
-        "-Xcompiler",
-        "-g",
-        "-arch=sm_90",
-        "-o",
-        str(program),
-        str(SOURCE),
-        *options,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return program
+def built(*options: str) -> Path:
+    return cuda_program(SOURCE, "-Xcompiler", "-g", "-arch=sm_90", *options)
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(tmp_path_factory.mktemp("program") / "dependent")
+def program() -> Path:
+    return built()
 
 
 def run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -70,8 +56,8 @@ def test_a_dependent_launch_without_its_wait_is_a_race(program: Path, how: str, 
 
 
 @pytest.mark.nightly
-def test_a_barrier_of_the_grid_needs_a_cooperative_launch(tmp_path: Path) -> None:
-    program = built(tmp_path / "meet", "-DMEET")
+def test_a_barrier_of_the_grid_needs_a_cooperative_launch() -> None:
+    program = built("-DMEET")
     done = run(program, "meets")
     assert done.stdout == "PASS\n" and done.returncode == 0, done.stderr
     done = run(program, "parts")

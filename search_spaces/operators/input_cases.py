@@ -200,13 +200,15 @@ def _far(rng: np.random.Generator, count: int, length: int, dtype: DType) -> Flo
 
 def _shifted(rng: np.random.Generator, count: int, length: int, dtype: DType) -> FloatArray:
     sign = np.where(_alternating(rng, count), 1.0, -1.0)[:, None]
-    near = np.round(2.0 * rng.standard_normal((count, length)))
-    return np.asarray(sign * 200.0 + near * (1.0 if dtype.bits == 16 else 0.5), dtype=np.float64)
+    near = rng.standard_normal((count, length))
+    if dtype.bits == 16:
+        near = np.round(2.0 * near)  # not for f32, where roundings of equal terms would all have one sign
+    return np.asarray(sign * 200.0 + near, dtype=np.float64)
 
 
 def _rising(rng: np.random.Generator, count: int, length: int, _: DType) -> FloatArray:
     sign = np.where(_alternating(rng, count), 0.5, -0.5)[:, None]
-    rising = sign * np.minimum(np.arange(length), 2.0**11) + 0.25 * rng.integers(0, 2, (count, length))
+    rising = sign * np.minimum(np.arange(length), 2.0**11) + 0.25 * rng.random((count, length))
     return np.asarray(rising, dtype=np.float64)
 
 

@@ -8,10 +8,10 @@ import pytest
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import BF16, F16, F32, FLOAT_DTYPES, DType
 from search_spaces.operators import input_cases
-from search_spaces.operators.input_cases import StressInputs, mixed, places
+from search_spaces.operators.input_cases import InputCase, StressInputs, mixed, places
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
-from search_spaces.operators.problem import Problem
+from search_spaces.operators.problem import Problem, sum_growth
 from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
 
 PROBLEMS = (
@@ -88,3 +88,15 @@ def test_cases_that_do_not_fit_into_one_set_come_in_several() -> None:
     assert [names for names, _ in sets] == [("zero", "negative"), ("nan",)]
     assert {bool((line == 0).all()) for line in sets[0][1]} == {True, False}
     assert np.isnan(sets[1][1]).any(-1).all()
+
+
+@pytest.mark.parametrize("dtype", FLOAT_DTYPES.values(), ids=lambda d: d.name)
+@pytest.mark.parametrize("case", [input_cases.SHIFTED, input_cases.RISING], ids=lambda case: str(case.name))
+def test_a_long_sum_of_exponentials_in_f32_is_within_its_bound(case: InputCase, dtype: DType) -> None:
+    # Where a line has few different values, their roundings do not cancel each other. Two lanes add up a row.
+    length = 2**18
+    lines = dtype.load(dtype.store(case.lines(np.random.default_rng(2), 4, length, dtype)))
+    terms = np.exp(lines - lines.max(-1, keepdims=True)).reshape(4, -1, 2)
+    ones = np.add.accumulate(terms.astype(np.float32), axis=1, dtype=np.float32)[:, -1]
+    error = np.abs(ones.sum(-1, dtype=np.float64) / terms.sum((1, 2)) - 1)
+    assert error.max() <= sum_growth(length) * F32.unit_roundoff

@@ -47,7 +47,6 @@ struct Config {
   static constexpr int min_blocks = 2;
   static constexpr int split_k = 1;
   static constexpr int stream_k = 0;
-  static constexpr autosched::Choice raster = "row";
   static constexpr autosched::Choice batch_mapping = "outer";
   static constexpr int tiles_m = 1;
   static constexpr int tiles_n = 2;
@@ -70,6 +69,6 @@ struct Config {
 };
 
 extern "C" __global__ void __launch_bounds__(128, 2)
-autosched_matmul(const autosched::bf16* __restrict__ a, const autosched::bf16* __restrict__ b, autosched::f16* __restrict__ out) {
-  autosched::matmul<Config>(a, b, nullptr, nullptr, nullptr, out, nullptr, nullptr, nullptr, nullptr, nullptr);
+autosched_matmul(const autosched::bf16* __restrict__ a, const autosched::bf16* __restrict__ b, autosched::f16* __restrict__ out, int raster) {
+  autosched::matmul<Config>(a, b, nullptr, nullptr, nullptr, out, nullptr, nullptr, nullptr, nullptr, nullptr, raster);
 }

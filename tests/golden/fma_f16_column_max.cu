@@ -47,7 +47,6 @@ struct Config {
   static constexpr int min_blocks = 4;
   static constexpr int split_k = 2;
   static constexpr int stream_k = 0;
-  static constexpr autosched::Choice raster = "row";
   static constexpr autosched::Choice batch_mapping = "inner";
   static constexpr int tiles_m = 1;
   static constexpr int tiles_n = 1;
@@ -70,6 +69,6 @@ struct Config {
 };
 
 extern "C" __global__ void __launch_bounds__(64, 4)
-autosched_matmul(const autosched::f16* __restrict__ a, const autosched::f16* __restrict__ b, autosched::f16* __restrict__ out, float* __restrict__ reduced, float* __restrict__ partials, unsigned* __restrict__ counters) {
-  autosched::matmul<Config>(a, b, nullptr, nullptr, nullptr, out, partials, counters, reduced, nullptr, nullptr);
+autosched_matmul(const autosched::f16* __restrict__ a, const autosched::f16* __restrict__ b, autosched::f16* __restrict__ out, float* __restrict__ reduced, float* __restrict__ partials, unsigned* __restrict__ counters, int raster) {
+  autosched::matmul<Config>(a, b, nullptr, nullptr, nullptr, out, partials, counters, reduced, nullptr, nullptr, raster);
 }

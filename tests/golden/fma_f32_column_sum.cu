@@ -47,7 +47,6 @@ struct Config {
   static constexpr int min_blocks = 1;
   static constexpr int split_k = 1;
   static constexpr int stream_k = 0;
-  static constexpr autosched::Choice raster = "row";
   static constexpr autosched::Choice batch_mapping = "outer";
   static constexpr int tiles_m = 2;
   static constexpr int tiles_n = 3;
@@ -70,6 +69,6 @@ struct Config {
 };
 
 extern "C" __global__ void __launch_bounds__(128, 1)
-autosched_matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ out, float* __restrict__ reduced, float* __restrict__ parts, unsigned* __restrict__ band_counters) {
-  autosched::matmul<Config>(a, b, nullptr, nullptr, nullptr, out, nullptr, nullptr, reduced, parts, band_counters);
+autosched_matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ out, float* __restrict__ reduced, float* __restrict__ parts, unsigned* __restrict__ band_counters, int raster) {
+  autosched::matmul<Config>(a, b, nullptr, nullptr, nullptr, out, nullptr, nullptr, reduced, parts, band_counters, raster);
 }

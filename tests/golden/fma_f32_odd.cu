@@ -47,7 +47,6 @@ struct Config {
   static constexpr int min_blocks = 2;
   static constexpr int split_k = 1;
   static constexpr int stream_k = 0;
-  static constexpr autosched::Choice raster = "column";
   static constexpr autosched::Choice batch_mapping = "outer";
   static constexpr int tiles_m = 2;
   static constexpr int tiles_n = 3;
@@ -70,6 +69,6 @@ struct Config {
 };
 
 extern "C" __global__ void __launch_bounds__(64, 2)
-autosched_matmul(const float* __restrict__ a, const float* __restrict__ b, const float* __restrict__ bias, float* __restrict__ out) {
-  autosched::matmul<Config>(a, b, nullptr, nullptr, bias, out, nullptr, nullptr, nullptr, nullptr, nullptr);
+autosched_matmul(const float* __restrict__ a, const float* __restrict__ b, const float* __restrict__ bias, float* __restrict__ out, int raster) {
+  autosched::matmul<Config>(a, b, nullptr, nullptr, bias, out, nullptr, nullptr, nullptr, nullptr, nullptr, raster);
 }

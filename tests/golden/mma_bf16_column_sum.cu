@@ -47,7 +47,6 @@ struct Config {
   static constexpr int min_blocks = 4;
   static constexpr int split_k = 1;
   static constexpr int stream_k = 0;
-  static constexpr autosched::Choice raster = "column";
   static constexpr autosched::Choice batch_mapping = "outer";
   static constexpr int tiles_m = 2;
   static constexpr int tiles_n = 2;
@@ -70,6 +69,6 @@ struct Config {
 };
 
 extern "C" __global__ void __launch_bounds__(128, 4)
-autosched_matmul(const autosched::bf16* __restrict__ a, const autosched::bf16* __restrict__ b, autosched::bf16* __restrict__ out, float* __restrict__ reduced, float* __restrict__ parts, unsigned* __restrict__ band_counters) {
-  autosched::matmul<Config>(a, b, nullptr, nullptr, nullptr, out, nullptr, nullptr, reduced, parts, band_counters);
+autosched_matmul(const autosched::bf16* __restrict__ a, const autosched::bf16* __restrict__ b, autosched::bf16* __restrict__ out, float* __restrict__ reduced, float* __restrict__ parts, unsigned* __restrict__ band_counters, int raster) {
+  autosched::matmul<Config>(a, b, nullptr, nullptr, nullptr, out, nullptr, nullptr, reduced, parts, band_counters, raster);
 }

@@ -47,7 +47,6 @@ struct Config {
   static constexpr int min_blocks = 1;
   static constexpr int split_k = 2;
   static constexpr int stream_k = 0;
-  static constexpr autosched::Choice raster = "grouped_2";
   static constexpr autosched::Choice batch_mapping = "inner";
   static constexpr int tiles_m = 3;
   static constexpr int tiles_n = 3;
@@ -70,6 +69,6 @@ struct Config {
 };
 
 extern "C" __global__ void __launch_bounds__(128, 1)
-autosched_matmul(const autosched::f16* __restrict__ a, const autosched::f16* __restrict__ b, const float* __restrict__ bias, float* __restrict__ out, float* __restrict__ reduced, float* __restrict__ partials, unsigned* __restrict__ counters, float* __restrict__ parts, unsigned* __restrict__ band_counters) {
-  autosched::matmul<Config>(a, b, nullptr, nullptr, bias, out, partials, counters, reduced, parts, band_counters);
+autosched_matmul(const autosched::f16* __restrict__ a, const autosched::f16* __restrict__ b, const float* __restrict__ bias, float* __restrict__ out, float* __restrict__ reduced, float* __restrict__ partials, unsigned* __restrict__ counters, float* __restrict__ parts, unsigned* __restrict__ band_counters, int raster) {
+  autosched::matmul<Config>(a, b, nullptr, nullptr, bias, out, partials, counters, reduced, parts, band_counters, raster);
 }

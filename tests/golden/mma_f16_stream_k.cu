@@ -47,7 +47,6 @@ struct Config {
   static constexpr int min_blocks = 2;
   static constexpr int split_k = 1;
   static constexpr int stream_k = 1;
-  static constexpr autosched::Choice raster = "grouped_2";
   static constexpr autosched::Choice batch_mapping = "outer";
   static constexpr int tiles_m = 1;
   static constexpr int tiles_n = 5;
@@ -70,6 +69,6 @@ struct Config {
 };
 
 extern "C" __global__ void __launch_bounds__(128, 2)
-autosched_matmul(const autosched::f16* __restrict__ a, const autosched::f16* __restrict__ b, const autosched::f16* __restrict__ bias, autosched::f16* __restrict__ out, float* __restrict__ partials, unsigned* __restrict__ counters) {
-  autosched::matmul<Config>(a, b, nullptr, nullptr, bias, out, partials, counters, nullptr, nullptr, nullptr);
+autosched_matmul(const autosched::f16* __restrict__ a, const autosched::f16* __restrict__ b, const autosched::f16* __restrict__ bias, autosched::f16* __restrict__ out, float* __restrict__ partials, unsigned* __restrict__ counters, int raster) {
+  autosched::matmul<Config>(a, b, nullptr, nullptr, bias, out, partials, counters, nullptr, nullptr, nullptr, raster);
 }

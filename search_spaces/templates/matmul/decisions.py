@@ -72,7 +72,7 @@ def parameters(problem: Matmul, device: Device) -> tuple[Parameter, ...]:
         ordinal("min_blocks", MIN_BLOCKS, "blocks per SM for which the compiler limits registers"),
         ordinal("split_k", (1, 2, 3, 4, 6, 8, 16), "blocks that share the k of one tile"),
         stream_k(problem),
-        raster(),
+        raster(at_launch=True),
         categorical(
             "batch_mapping",
             ("outer", "inner") if problem.batch > 1 else ("outer",),

@@ -12,12 +12,13 @@ from search_spaces.hardware.dtypes import F32, U32
 from search_spaces.hardware.intrinsics import intrinsic
 from search_spaces.hardware.requirements import Access, OperandSide, Refusal
 from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.launch import Argument
 from search_spaces.launches.operand import Operand
 from search_spaces.layouts.shared_layout import SharedLayout, parse_layout
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config
-from search_spaces.templates.common.raster import RASTER_GROUPS
+from search_spaces.templates.common.raster import RASTER_ARGUMENT, RASTER_GROUPS, raster_argument
 from search_spaces.templates.device_source import DeviceSource, with_header_of
 from search_spaces.templates.matmul.decisions import contiguous_extent, row_major, tile_shape
 
@@ -29,6 +30,7 @@ SIDES: tuple[OperandSide, ...] = ("a", "b")
 _CALL = (
     *("a", "b", "scale_a", "scale_b", "bias", "out"),
     *("partials", "counters", "reduced", "parts", "band_counters"),
+    RASTER_ARGUMENT,
 )
 _BLOCK_SCALES = ("block_scale_a", "block_scale_b")
 
@@ -170,8 +172,12 @@ def lower(problem: Matmul, config: Config, device: Device) -> GeneratedKernel:
             f"access_vector_{side}": read.vector,
             f"leading_dimension_{side}": read.leading_dimension or 0,
         }
-    arguments = (*problem.operands(), *workspaces(problem, config))
-    names = {operand.name for operand in arguments}
+    arguments: tuple[Argument, ...] = (
+        *problem.operands(),
+        *workspaces(problem, config),
+        raster_argument(config.text("raster")),
+    )
+    names = {argument.name for argument in arguments}
     inner = config["batch_mapping"] == "inner"
     kernel = SOURCE.kernel(
         config,
@@ -182,6 +188,7 @@ def lower(problem: Matmul, config: Config, device: Device) -> GeneratedKernel:
             name if name in names else "nullptr" for name in (*_CALL, *(_BLOCK_SCALES if problem.blocks else ()))
         ),
         blocks=config.integer("launched_blocks"),
+        at_launch=("raster",),
         cooperating=(
             config.integer("split_k"),
             math.prod(config.integers("tiles_m", "tiles_n")) * (problem.batch if inner else 1),

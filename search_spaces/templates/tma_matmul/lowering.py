@@ -16,6 +16,7 @@ from search_spaces.layouts.shared_layout import SharedLayout
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config
 from search_spaces.templates.common.boxes import SIDES, box_of
+from search_spaces.templates.common.raster import RASTER_ARGUMENT, raster_argument
 from search_spaces.templates.device_source import DeviceSource, with_header_of
 from search_spaces.templates.matmul.decisions import tile_shape
 from search_spaces.templates.matmul.lowering import exchanged_sums, tile
@@ -24,7 +25,7 @@ SOURCE = DeviceSource("autosched/kernels/tma_matmul.cuh", "autosched::tma_matmul
 WALK = DeviceSource("autosched/kernels/tma_matmul/walk.cuh", "autosched::tma_matmul_walk")
 
 # Arguments of autosched::tma_matmul after a and b.
-_CALL = ("scale_a", "scale_b", "bias", "out", "partials", "counters")
+_CALL = ("scale_a", "scale_b", "bias", "out", "partials", "counters", RASTER_ARGUMENT)
 _BLOCK_SCALES = ("block_scale_a", "block_scale_b")
 
 
@@ -94,7 +95,12 @@ def lower(problem: Matmul, config: Config, device: Device) -> GeneratedKernel:
         types[f"Layout{side.upper()}"] = _boxed(problem, config, side)
         read = access(problem, config, side)
         constants |= {f"access_{side}": read.mode, f"access_vector_{side}": read.vector, f"leading_dimension_{side}": 0}
-    arguments: tuple[Argument, ...] = (*maps, *rest, *exchanged_sums(config, config.integer("multiplying_threads")))
+    arguments: tuple[Argument, ...] = (
+        *maps,
+        *rest,
+        *exchanged_sums(config, config.integer("multiplying_threads")),
+        raster_argument(config.text("raster")),
+    )
     names = {argument.name for argument in arguments}
     inner = config["batch_mapping"] == "inner"
     kernel = SOURCE.kernel(
@@ -107,6 +113,7 @@ def lower(problem: Matmul, config: Config, device: Device) -> GeneratedKernel:
             *(name if name in names else "nullptr" for name in (*_CALL, *(_BLOCK_SCALES if problem.blocks else ()))),
         ),
         blocks=config.integer("launched_blocks"),
+        at_launch=("raster",),
         cooperating=(
             config.integer("split_k"),
             math.prod(config.integers("tiles_m", "tiles_n")) * (problem.batch if inner else 1),

@@ -105,7 +105,7 @@ def test_the_model_knows_the_rows_and_columns_of_a_wave(raster: str) -> None:
 
 
 RASTER = "autosched/common/raster.cuh"
-LAUNCHED_GRIDS = ((1, 7), (5, 3), (16, 4), (19, 6), (32, 2), (33, 5))  # with and without a lower last band
+LAUNCHED_GRIDS = ((1, 7), (6, 1), (5, 3), (16, 4), (19, 6), (32, 2), (33, 5))  # with and without a lower last band
 LAUNCHED = f"""
 #include <{RASTER}>
 template <int M, int N>

@@ -39,7 +39,6 @@ struct Config {
   static constexpr int min_blocks = 1;
   static constexpr int split_k = 1;
   static constexpr int stream_k = 1;
-  static constexpr autosched::Choice raster = "row";
   static constexpr autosched::Choice batch_mapping = "outer";
   static constexpr int tiles_m = 4;
   static constexpr int tiles_n = 6;
@@ -61,6 +60,6 @@ struct Config {
 };
 
 extern "C" __global__ void __launch_bounds__(160, 1)
-autosched_tma_matmul(const __grid_constant__ autosched::ptx::TensorMap a_map, const __grid_constant__ autosched::ptx::TensorMap b_map, const autosched::bf16* __restrict__ bias, autosched::bf16* __restrict__ out, float* __restrict__ partials, unsigned* __restrict__ counters) {
-  autosched::tma_matmul<Config>(a_map, b_map, nullptr, nullptr, bias, out, partials, counters);
+autosched_tma_matmul(const __grid_constant__ autosched::ptx::TensorMap a_map, const __grid_constant__ autosched::ptx::TensorMap b_map, const autosched::bf16* __restrict__ bias, autosched::bf16* __restrict__ out, float* __restrict__ partials, unsigned* __restrict__ counters, int raster) {
+  autosched::tma_matmul<Config>(a_map, b_map, nullptr, nullptr, bias, out, partials, counters, raster);
 }

@@ -39,7 +39,6 @@ struct Config {
   static constexpr int min_blocks = 1;
   static constexpr int split_k = 3;
   static constexpr int stream_k = 0;
-  static constexpr autosched::Choice raster = "grouped_4";
   static constexpr autosched::Choice batch_mapping = "inner";
   static constexpr int tiles_m = 8;
   static constexpr int tiles_n = 3;
@@ -61,6 +60,6 @@ struct Config {
 };
 
 extern "C" __global__ void __launch_bounds__(160, 1)
-autosched_tma_matmul(const __grid_constant__ autosched::ptx::TensorMap a_map, const __grid_constant__ autosched::ptx::TensorMap b_map, autosched::f16* __restrict__ out, float* __restrict__ partials, unsigned* __restrict__ counters) {
-  autosched::tma_matmul<Config>(a_map, b_map, nullptr, nullptr, nullptr, out, partials, counters);
+autosched_tma_matmul(const __grid_constant__ autosched::ptx::TensorMap a_map, const __grid_constant__ autosched::ptx::TensorMap b_map, autosched::f16* __restrict__ out, float* __restrict__ partials, unsigned* __restrict__ counters, int raster) {
+  autosched::tma_matmul<Config>(a_map, b_map, nullptr, nullptr, nullptr, out, partials, counters, raster);
 }

@@ -42,7 +42,6 @@ struct Config {
   static constexpr int min_blocks = 1;
   static constexpr int split_k = 2;
   static constexpr int stream_k = 0;
-  static constexpr autosched::Choice raster = "column";
   static constexpr autosched::Choice batch_mapping = "outer";
   static constexpr int tiles_m = 2;
   static constexpr int tiles_n = 4;
@@ -64,6 +63,6 @@ struct Config {
 };
 
 extern "C" __global__ void __launch_bounds__(288, 1)
-autosched_tma_matmul(const __grid_constant__ autosched::ptx::TensorMap a_map, const __grid_constant__ autosched::ptx::TensorMap b_map, const unsigned char* __restrict__ block_scale_a, const unsigned char* __restrict__ block_scale_b, autosched::bf16* __restrict__ out, float* __restrict__ partials, unsigned* __restrict__ counters) {
-  autosched::tma_matmul<Config>(a_map, b_map, nullptr, nullptr, nullptr, out, partials, counters, block_scale_a, block_scale_b);
+autosched_tma_matmul(const __grid_constant__ autosched::ptx::TensorMap a_map, const __grid_constant__ autosched::ptx::TensorMap b_map, const unsigned char* __restrict__ block_scale_a, const unsigned char* __restrict__ block_scale_b, autosched::bf16* __restrict__ out, float* __restrict__ partials, unsigned* __restrict__ counters, int raster) {
+  autosched::tma_matmul<Config>(a_map, b_map, nullptr, nullptr, nullptr, out, partials, counters, raster, block_scale_a, block_scale_b);
 }

@@ -89,17 +89,25 @@ LAUNCH_DECISIONS = {
 
 
 @pytest.mark.parametrize(
-    ("name", "on"), [("wgmma_matmul", "h200"), ("wgmma_matmul_transposed", "h200"), ("tcgen05_matmul", "b200")]
+    ("name", "on", "names"),
+    [
+        ("wgmma_matmul", "h200", set(LAUNCH_DECISIONS)),
+        ("wgmma_matmul_transposed", "h200", set(LAUNCH_DECISIONS)),
+        ("tcgen05_matmul", "b200", set(LAUNCH_DECISIONS)),
+        ("tma_matmul", "rtx5090", {"raster", "l2_promotion"}),
+        ("matmul", "rtx4090", {"raster"}),
+    ],
 )
-def test_decisions_of_a_launch_are_no_code(name: str, on: str) -> None:
+def test_decisions_of_a_launch_are_no_code(name: str, on: str, names: set[str]) -> None:
     """Each of them alone changes the launch and leaves the code."""
     problem = dataclasses.replace(LARGE, m=64) if "transposed" in name else LARGE
     made, target = template(name), device(on)
-    space, compared = made.space(problem, target).valid, dict.fromkeys(LAUNCH_DECISIONS, 0)
-    assert {p.name for p in space.parameters if p.at_launch} == set(LAUNCH_DECISIONS)
+    space, compared = made.space(problem, target).valid, dict.fromkeys(names, 0)
+    assert {p.name for p in space.parameters if p.at_launch} == names
     for schedule in made.space(problem, target).sample(12, 1):
         one = made.kernel(problem, schedule, target)
-        for decision, values in LAUNCH_DECISIONS.items():
+        for decision in names:
+            values = LAUNCH_DECISIONS[decision]
             if schedule[decision] not in values:
                 continue
             for value in values:

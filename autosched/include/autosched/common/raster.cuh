@@ -62,6 +62,8 @@ template <bool Hilbert, int TilesM, int TilesN>
 __device__ __forceinline__ TileIndex raster(LaunchRaster launch, int id) {
   if constexpr (Hilbert) {
     return raster<Raster::hilbert, 1, TilesM, TilesN>(id);
+  } else if constexpr (TilesM == 1 || TilesN == 1) {
+    return raster<Raster::row, 1, TilesM, TilesN>(id);  // all orders are the same
   } else {
     if (launch.order < 0) return raster<Raster::column, 1, TilesM, TilesN>(id);
     const int first = id / TilesN >> launch.order << launch.order, inside = id - first * TilesN;

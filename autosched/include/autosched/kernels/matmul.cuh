@@ -92,39 +92,40 @@ struct Matmul {
 
   __device__ static __forceinline__ void run(const T* a, const T* b, const EpilogueArgs<C>& ends, Out* out, float* partials,
                                              unsigned* counters, float* reduced, float* parts,
-                                             unsigned* band_counters, const unsigned char* block_scale_a,
-                                             const unsigned char* block_scale_b) {
+                                             unsigned* band_counters, LaunchRaster order,
+                                             const unsigned char* block_scale_a, const unsigned char* block_scale_b) {
     const unsigned shared = ptx::shared_memory();
     if constexpr (C::stream_k) {
       if (threadIdx.x == 0) Work::begin(shared);
       ptx::barrier_sync();  // the first part is kept
-      start(Work::next(shared), shared, a, b);
+      start(Work::next(shared, order), shared, a, b);
 #pragma unroll 1
       while (true) {
         Accumulators acc = {};
-        const Work work = Work::next(shared);
+        const Work work = Work::next(shared, order);
         Loader loader = loader_of(work, Loop::ahead, shared, a, b);
         Loop::multiply(acc, loader, scales_of(work, block_scale_a, block_scale_b), work.count, work.warp_m(), work.warp_n(), work.lane());
         if (threadIdx.x == 0) Work::step(shared);
         ptx::barrier_sync();  // the next part is kept, and everybody has read the last k-tile
-        if constexpr (C::early_copies) start(Work::next(shared), shared, a, b);
-        if (has_all<C>(acc, Work::now(shared), shared + leave_at, partials, counters, 0)) {
-          store(acc, Work::now(shared), shared + leave_at, ends, out, reduced, parts, band_counters);
+        if constexpr (C::early_copies) start(Work::next(shared, order), shared, a, b);
+        if (has_all<C>(acc, Work::now(shared, order), shared + leave_at, partials, counters, 0)) {
+          store(acc, Work::now(shared, order), shared + leave_at, ends, out, reduced, parts, band_counters);
         }
-        if (Work::next(shared).count == 0) break;
+        if (Work::next(shared, order).count == 0) break;
         if constexpr (!C::early_copies) {
           ptx::barrier_sync();  // everybody has read what the next tile overwrites
-          start(Work::next(shared), shared, a, b);
+          start(Work::next(shared, order), shared, a, b);
         }
       }
     } else {
       Accumulators acc = {};
-      const Work work = Work::alone();
+      const Work work = Work::alone(order);
       Loader loader = loader_of(work, 0, shared, a, b);
       Loop::start(loader, work.count);
       Loop::multiply(acc, loader, scales_of(work, block_scale_a, block_scale_b), work.count, work.warp_m(), work.warp_n(), work.lane());
-      if (has_all<C>(acc, work, shared, partials, counters, 0)) {
-        store(acc, work, shared, ends, out, reduced, parts, band_counters);
+      const Work done = Work::again(order);
+      if (has_all<C>(acc, done, shared, partials, counters, 0)) {
+        store(acc, done, shared, ends, out, reduced, parts, band_counters);
       }
     }
   }
@@ -168,11 +169,11 @@ template <class Config>
 __device__ __forceinline__ void matmul(const typename Config::T* a, const typename Config::T* b,
                                        const float* scale_a, const float* scale_b, const typename Config::Out* bias,
                                        typename Config::Out* out, float* partials, unsigned* counters, float* reduced,
-                                       float* parts, unsigned* band_counters,
+                                       float* parts, unsigned* band_counters, int raster,
                                        const unsigned char* block_scale_a = nullptr,
                                        const unsigned char* block_scale_b = nullptr) {
   Matmul<Config>::run(a, b, {bias, scale_a, scale_b}, out, partials, counters, reduced, parts, band_counters,
-                      block_scale_a, block_scale_b);
+                      LaunchRaster{raster}, block_scale_a, block_scale_b);
 }
 
 }  // namespace autosched

@@ -82,8 +82,8 @@ struct TmaMatmul {
                 "rule accumulators: the fragments of a warp must make up its part of the tile");
 
   __device__ static __forceinline__ void run(const ptx::TensorMap& a, const ptx::TensorMap& b, const EpilogueArgs<C>& ends, Out* out,
-                                             float* partials, unsigned* counters, const unsigned char* block_scale_a,
-                                             const unsigned char* block_scale_b) {
+                                             float* partials, unsigned* counters, LaunchRaster order,
+                                             const unsigned char* block_scale_a, const unsigned char* block_scale_b) {
     const unsigned shared = ptx::shared_memory();
     if (threadIdx.x == 0) {
       tile::init_ring<C>(shared + unsigned(barriers_at));
@@ -93,10 +93,10 @@ struct TmaMatmul {
     Place place(shared, shared + unsigned(barriers_at));
     // By a shuffle, behind which ptxas knows that all lanes have the same.
     if (int(ptx::shfl_idx(threadIdx.x / 32, 0)) == C::consumer_warps) {
-      if (ptx::elect()) Work::for_each([&](const Work& work) { produce(a, b, work, place); });
+      if (ptx::elect()) Work::for_each(order, [&](const Work& work) { produce(a, b, work, place); });
       return;
     }
-    Work::for_each([&](const Work& work) {
+    Work::for_each(order, [&](const Work& work) {
       Accumulators acc = {};
       if constexpr (scales_blocks<I>(0)) {
         multiply(acc, {block_scale_a, block_scale_b, work}, work, place);
@@ -190,10 +190,11 @@ struct TmaMatmul {
 template <class Config>
 __device__ __forceinline__ void tma_matmul(const ptx::TensorMap& a, const ptx::TensorMap& b, const float* scale_a,
                                            const float* scale_b, const typename Config::Out* bias,
-                                           typename Config::Out* out, float* partials, unsigned* counters,
+                                           typename Config::Out* out, float* partials, unsigned* counters, int raster,
                                            const unsigned char* block_scale_a = nullptr,
                                            const unsigned char* block_scale_b = nullptr) {
-  TmaMatmul<Config>::run(a, b, {bias, scale_a, scale_b}, out, partials, counters, block_scale_a, block_scale_b);
+  TmaMatmul<Config>::run(a, b, {bias, scale_a, scale_b}, out, partials, counters, LaunchRaster{raster}, block_scale_a,
+                         block_scale_b);
 }
 
 }  // namespace autosched

@@ -8,8 +8,9 @@
 namespace autosched {
 
 template <class C, int Most>
-__device__ __forceinline__ void matmul_walk(unsigned* parts) {
-  tell_parts<Most>(parts, [](const auto& tell) {
+__device__ __forceinline__ void matmul_walk(unsigned* parts, int raster) {
+  const LaunchRaster order{raster};
+  tell_parts<Most>(parts, [order](const auto& tell) {
     const auto tell_work = [&](const MatmulWork<C>& work) {
       tell(work.batch, work.m0(), work.n0(), work.first, work.count);
     };
@@ -17,12 +18,12 @@ __device__ __forceinline__ void matmul_walk(unsigned* parts) {
       const unsigned shared = ptx::shared_memory();
       MatmulWork<C>::begin(shared);
 #pragma unroll 1
-      while (MatmulWork<C>::next(shared).count != 0) {
+      while (MatmulWork<C>::next(shared, order).count != 0) {
         MatmulWork<C>::step(shared);
-        tell_work(MatmulWork<C>::now(shared));
+        tell_work(MatmulWork<C>::now(shared, order));
       }
     } else {
-      tell_work(MatmulWork<C>::alone());
+      tell_work(MatmulWork<C>::alone(order));
     }
   });
 }

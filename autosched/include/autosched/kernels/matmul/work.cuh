@@ -5,6 +5,7 @@
 #include <autosched/common/raster.cuh>
 #include <autosched/common/stream_k.cuh>
 #include <autosched/ptx/shared_memory.cuh>
+#include <autosched/ptx/thread.cuh>
 
 namespace autosched {
 
@@ -20,25 +21,35 @@ struct MatmulWork {
   TileIndex tile;
 
   // `id` counts tiles of C, and of each the splits of k.
-  __device__ __forceinline__ MatmulWork(int id, int thread_) : thread(thread_) {
+  __device__ __forceinline__ MatmulWork(int id, int thread_, LaunchRaster order) : thread(thread_) {
     constexpr int tiles = C::tiles_m * C::tiles_n;
     constexpr bool batch_inner = C::batch_mapping == "inner";
     batch = batch_inner ? id % C::batch : id / (tiles * C::split_k);
     const int rest = batch_inner ? id / C::batch : id % (tiles * C::split_k);
     split = rest / tiles;
-    tile = raster<raster_order(C::raster), raster_group(C::raster), C::tiles_m, C::tiles_n>(rest % tiles);
+    tile = raster<false, C::tiles_m, C::tiles_n>(order, rest % tiles);
     first = split * C::tiles_of_split;
     count = C::tiles_k - first < C::tiles_of_split ? C::tiles_k - first : C::tiles_of_split;
   }
   // That of a block without stream_k.
-  __device__ static __forceinline__ MatmulWork alone() { return MatmulWork(int(blockIdx.x), int(threadIdx.x)); }
+  __device__ static __forceinline__ MatmulWork alone(LaunchRaster order) {
+    return MatmulWork(int(blockIdx.x), int(threadIdx.x), order);
+  }
+  // The same work, recomputed after the main loop so that no register holds the tile during it.
+  __device__ static __forceinline__ MatmulWork again(LaunchRaster order) {
+    return MatmulWork(int(ptx::block_anew()), int(threadIdx.x), order);
+  }
   // With stream_k all is read anew where it is needed, the 0 in the index of the thread, too: of what the compiler
   // knows to be the same for every tile, it keeps addresses in registers over all of them, and others are spilled.
-  __device__ static __forceinline__ MatmulWork now(unsigned shared) { return kept_at(shared + unsigned(now_at)); }
-  __device__ static __forceinline__ MatmulWork next(unsigned shared) { return kept_at(shared + unsigned(next_at)); }
-  __device__ static __forceinline__ MatmulWork kept_at(unsigned address) {
+  __device__ static __forceinline__ MatmulWork now(unsigned shared, LaunchRaster order) {
+    return kept_at(shared + unsigned(now_at), order);
+  }
+  __device__ static __forceinline__ MatmulWork next(unsigned shared, LaunchRaster order) {
+    return kept_at(shared + unsigned(next_at), order);
+  }
+  __device__ static __forceinline__ MatmulWork kept_at(unsigned address, LaunchRaster order) {
     const auto kept = ptx::ld_shared<16>(address);
-    MatmulWork work(int(kept.word[0]), int(threadIdx.x) + int(kept.word[3]));
+    MatmulWork work(int(kept.word[0]), int(threadIdx.x) + int(kept.word[3]), order);
     work.first = int(kept.word[1]);
     work.count = int(kept.word[2]);
     return work;
@@ -51,19 +62,19 @@ struct MatmulWork {
 
   // Everything that a block computes, one part behind another, by all threads that call it: each counts for itself.
   template <class Body>
-  __device__ static __forceinline__ void for_each(const Body& body) {
+  __device__ static __forceinline__ void for_each(LaunchRaster order, const Body& body) {
     if constexpr (C::stream_k) {
       auto walk = Deal::Walk::of(int(blockIdx.x));
 #pragma unroll 1
       while (walk.left > 0) {
         const typename Deal::Part part = walk.next();
-        MatmulWork work(part.tile, int(threadIdx.x));
+        MatmulWork work(part.tile, int(threadIdx.x), order);
         work.first = part.first;
         work.count = part.count;
         body(work);
       }
     } else {
-      body(alone());
+      body(alone(order));
     }
   }
 

@@ -6,10 +6,11 @@
 namespace autosched {
 
 template <class C, int Most>
-__device__ __forceinline__ void tma_matmul_walk(unsigned* parts) {
-  tell_parts<Most>(parts, [](const auto& tell) {
-    MatmulWork<C>::for_each(
-        [&](const MatmulWork<C>& work) { tell(work.batch, work.m0(), work.n0(), work.first, work.count); });
+__device__ __forceinline__ void tma_matmul_walk(unsigned* parts, int raster) {
+  tell_parts<Most>(parts, [raster](const auto& tell) {
+    MatmulWork<C>::for_each(LaunchRaster{raster}, [&](const MatmulWork<C>& work) {
+      tell(work.batch, work.m0(), work.n0(), work.first, work.count);
+    });
   });
 }
 

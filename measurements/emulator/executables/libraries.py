@@ -19,9 +19,12 @@ from measurements.files.work_folders import temporary_folder
 
 _SOURCES = Path(__file__).parent / "library"
 _RUNNER = Path(__file__).parents[1] / "runtime"
-# Parts of libcudart: the ones that all its versions share, and the ones that depend on VERSION.
-_NAMES = ("arrays", "launches", "memory", "per_thread", "registration", "streams")
-_OF_ALL_VERSIONS = tuple(f"cudart/{name}.cpp" for name in _NAMES)
+# Parts of libcudart: those that all its versions share, and those that depend on VERSION. The files of a part are
+# compiled together, as their headers take most of the time. ``per_thread`` declares functions of others its own way.
+_SHARED_PARTS = {
+    "shared": tuple(f"cudart/{name}.cpp" for name in ("arrays", "launches", "memory", "registration", "streams")),
+    "per_thread": ("cudart/per_thread.cpp",),
+}
 _OF_A_VERSION = ("cudart/devices.cpp", "cudart/graphs.cpp")
 _SHARED = ("isa/access/reduction.hpp", "isa/async/tensor_map.hpp")  # headers of the runner that the libraries include
 _FLAGS = ("-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=default")
@@ -53,7 +56,7 @@ def library_folder() -> Path:
 
 
 def _build(compiler: HostCompiler, folder: Path) -> None:
-    total = len((_CORE, DRIVER, *_OF_ALL_VERSIONS, *RUNTIMES))
+    total = len((_CORE, DRIVER, *_SHARED_PARTS, *RUNTIMES))
     with (
         temporary_folder() as work,
         CompileStatus("the emulated CUDA runtime", total, lambda: _compiled_files(work)),
@@ -63,27 +66,34 @@ def _build(compiler: HostCompiler, folder: Path) -> None:
 
         def runtime(soname: str) -> None:
             flags = [f"-DVERSION={RUNTIMES[soname]}", *linked]
-            _compile(compiler, work / soname, (*objects, *_OF_A_VERSION), flags, soname, soname)
+            _compile(compiler, work / soname, _OF_A_VERSION, [*objects, *flags], soname, soname)
 
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             driver = pool.submit(_compile, compiler, work / DRIVER, ("driver.cpp",), linked, DRIVER, "")
-            objects = list(pool.map(lambda source: _object(compiler, source, work), _OF_ALL_VERSIONS))
+            objects = list(pool.map(lambda part: _object(compiler, part, work), _SHARED_PARTS))
             list(pool.map(runtime, RUNTIMES))
             driver.result()
         made = folder.with_suffix(".new")
         shutil.rmtree(made, ignore_errors=True)
-        shutil.copytree(work, made, ignore=shutil.ignore_patterns("*.map", "*.o", "lock"))
+        shutil.copytree(work, made, ignore=shutil.ignore_patterns("*.map", "*.o", "*.cpp", "lock"))
         made.rename(folder)
 
 
 def _compiled_files(work: Path) -> int:
-    return len([*work.glob("*.o"), *(file for file in work.glob("*.so*") if file.suffix != ".map")])
+    return len([*work.glob("*.o"), *(file for file in work.glob("*.so*") if file.suffix not in (".map", ".cpp"))])
 
 
-def _object(compiler: HostCompiler, source: str, folder: Path) -> str:
-    to = str(folder / Path(source).with_suffix(".o").name)
-    _run(compiler, "-c", "-o", to, str(_SOURCES / source))
-    return to
+def _object(compiler: HostCompiler, part: str, folder: Path) -> str:
+    to = folder / f"{part}.o"
+    _run(compiler, "-c", "-o", str(to), _together(_SHARED_PARTS[part], to))
+    return str(to)
+
+
+def _together(files: Iterable[str], to: Path) -> str:
+    """Write a source next to ``to`` that includes ``files``, and return its path."""
+    source = to.with_name(f"{to.name}.cpp")
+    source.write_text("".join(f'#include "{file}"\n' for file in files))
+    return str(source)
 
 
 def _compile(
@@ -94,7 +104,7 @@ def _compile(
         script = to.with_name(f"{to.name}.map")
         script.write_text(f"{version} {{ global: cuda*; __cuda*; local: *; }};\n")
         extra.append(f"-Wl,--version-script={script}")
-    _run(compiler, "-o", str(to), *(str(_SOURCES / file) for file in files), *flags, *extra)
+    _run(compiler, "-o", str(to), _together(files, to), *flags, *extra)
 
 
 def _run(compiler: HostCompiler, *arguments: str) -> None:
@@ -120,8 +130,8 @@ def missing_functions(program: Path, folder: Path, work: Path) -> tuple[Path | N
     Raises:
         HostFailure: The library cannot be compiled.
     """
-    wanted = {name for name in _symbols(program, "--undefined-only") if _FUNCTION.fullmatch(name)}
-    have = {n for library in (*RUNTIMES, DRIVER) for n in _symbols(folder / library, "--defined-only")}
+    wanted = {name for name in _symbols("--undefined-only", program) if _FUNCTION.fullmatch(name)}
+    have = _symbols("--defined-only", *(folder / library for library in (*RUNTIMES, DRIVER)))
     lacking = tuple(sorted(wanted - have))
     if not lacking:
         return None, ()
@@ -168,9 +178,10 @@ def foreign_libraries(needed: Iterable[str]) -> tuple[str, ...]:
     return tuple(n for n in needed if _FOREIGN.match(n))
 
 
-def _symbols(file: Path, which: str) -> set[str]:
-    lines = _binutil("nm", "-D", "--format=posix", which, str(file)).splitlines()
-    return {line.split()[0].partition("@")[0] for line in lines if line.strip()}
+def _symbols(which: str, *files: Path) -> set[str]:
+    """Return the names of the dynamic symbols of ``files``."""
+    lines = _binutil("nm", "-D", "--format=posix", which, *map(str, files)).splitlines()
+    return {name.partition("@")[0] for name, *kind in map(str.split, lines) if kind}  # nm names each of several files
 
 
 def _binutil(name: str, *arguments: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,12 @@ KERNELS = Path(__file__).parent / "kernels"
 INCLUDE = Path(__file__).parents[3] / "autosched" / "include"
 
 RunKernel = Callable[..., Emulation]
+
+
+@cache
+def headers() -> Headers:
+    """Return what the kernels include. Their digest takes 10 ms, so it is computed once."""
+    return Headers.from_folder(INCLUDE) | Headers.from_folder(KERNELS)
 
 
 def make_kernel(
@@ -34,7 +41,7 @@ def make_kernel(
     return GeneratedKernel(
         entry="kernel",
         source=source,
-        headers=Headers.from_folder(INCLUDE) | Headers.from_folder(KERNELS),
+        headers=headers(),
         arguments=tuple(arguments),
         grid=three(grid),
         block=three(block),

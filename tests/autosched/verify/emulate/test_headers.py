@@ -71,7 +71,7 @@ def test_headers_of_the_standard_library_compile_for_one_launch() -> None:
 
 
 @needs_libcudacxx
-@pytest.mark.parametrize("source", [STANDARD, CUB])
+@pytest.mark.parametrize("source", [STANDARD, pytest.param(CUB, marks=pytest.mark.nightly)], ids=["standard", "cub"])
 def test_and_in_a_kernel_that_is_searched(source: str) -> None:
     made = KernelSpec(
         source,

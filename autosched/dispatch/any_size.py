@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from autosched.dispatch.given_arrays import arguments, torch_of, torch_type
@@ -12,12 +13,17 @@ from search_spaces.hardware.dtypes import DType
 from search_spaces.launches.operand import stride_of
 from search_spaces.programs.builder import Program
 
+MOST_KERNELS = 256  # loaded kernels, one for each combination of dynamic sizes
+
 
 class KernelOfAnySize:
     """A tile program on the current GPU, for arrays of any dynamic sizes.
 
     Call it like a ``LoadedKernel``; the shapes of the arrays give the sizes. The first call at a size looks up the
     nearest tuned schedule. One kernel is compiled per schedule and per divisor of a size (16, 8, or none).
+
+    The loaded kernels of the last MOST_KERNELS sizes are kept. While a CUDA graph can launch one, hold what ``of``
+    returned: a kernel that nothing refers to is unloaded.
 
     If a dynamic size is 0, nothing is launched, and outputs keep what they hold.
 
@@ -37,7 +43,10 @@ class KernelOfAnySize:
             raise ValueError(f"{program.name} needs the sizes {', '.join(constants)}, not {', '.join(sizes) or 'none'}")
         known = {**sizes, **{name: 0 if name in program.strides.values() else 1 for name in program.dynamic}}
         self._inputs = tuple(o for o in problem(program, **known).operands() if o.role != "output")
-        self._kernels: dict[tuple[int, ...], LoadedKernel] = {}
+        self._kernel_at = lru_cache(maxsize=MOST_KERNELS)(self._load)
+
+    def _load(self, sizes: tuple[tuple[str, int], ...]) -> LoadedKernel:
+        return self._kernel_of(self._program, **self._sizes, **dict(sizes))
 
     def of(self, *arrays: Any, **named: Any) -> LoadedKernel:
         """Return the kernel for inputs of these shapes.
@@ -45,11 +54,7 @@ class KernelOfAnySize:
         Raises:
             ValueError: Arrays are missing or disagree about a size; also everything that ``Database.kernel`` raises.
         """
-        sizes = self._sizes_of(arrays, named)
-        key = tuple(sizes.values())
-        if key not in self._kernels:
-            self._kernels[key] = self._kernel_of(self._program, **self._sizes, **sizes)
-        return self._kernels[key]
+        return self._kernel_at(tuple(self._sizes_of(arrays, named).items()))
 
     def _sizes_of(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, int]:
         """Return the dynamic sizes of a call. Raises ValueError as ``of`` does."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
 import pytest
 
-from autosched.dispatch.any_size import KernelOfAnySize
+from autosched.dispatch.any_size import MOST_KERNELS, KernelOfAnySize
 from autosched.programs.loading import problem
 from search_spaces.operators.distance import problem_distance
 from search_spaces.programs.builder import Builder, InOut, Input, Output, Program, Scalar, program
@@ -46,6 +48,21 @@ def test_arrays_say_the_size() -> None:
     a, v, b = shapes(7)
     assert kernel(a, b=b, v=v, out="there") == (7, 3, "there")
     assert kernel(a[0], v[:1], b)[0] == 1  # a first dimension of 1 may be left out
+
+
+def test_the_kernels_of_the_last_sizes_are_kept() -> None:
+    """A size that comes again and again stays, and the one unused for longest is unloaded."""
+    asked = Asked()
+    kernel = KernelOfAnySize(asked, scaled_product, {"k": 64, "n": 96})
+    loaded = [weakref.ref(kernel.of(*shapes(m))) for m in range(1, MOST_KERNELS + 1)]
+    kernel(*shapes(1))
+    kernel(*shapes(MOST_KERNELS + 1))
+    gc.collect()
+    assert [m for m, held in enumerate(loaded, 1) if held() is None] == [2]
+    kernel(*shapes(1))
+    assert len(asked.sizes) == MOST_KERNELS + 1
+    kernel(*shapes(2))
+    assert asked.sizes[-1]["m"] == 2 and len(asked.sizes) == MOST_KERNELS + 2
 
 
 def test_arrays_that_disagree_are_refused() -> None:

@@ -19,6 +19,7 @@ from search_spaces.hardware.dtypes import F32, SMALLEST, DType
 from search_spaces.operators.problem import sum_growth
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.bounded import (
+    LIMITS,
     Bounded,
     applied,
     block_scaled,
@@ -137,6 +138,7 @@ class _Block:
     parts: list[dict[int, Bounded]] = field(default_factory=list)  # states of the blocks that share a loop
     loops: dict[int, int] = field(default_factory=dict)
     shared: dict[str, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
+    unrounded: dict[int, tuple[DType, Bounded]] = field(default_factory=dict)  # arguments of casts, by result
 
     def run(self, operations: tuple[ir.Operation, ...]) -> None:
         """Execute the operations in this block."""
@@ -153,7 +155,7 @@ class _Block:
                 case ir.StoreTile(value, window) if window.array.role == "shared":
                     self._keep(self.values[value.id], window)
                 case ir.StoreTile(value, window):
-                    self._store(self.values[value.id], window, operation.rows_below)
+                    self._store(self._to_store(value, window), window, operation.rows_below)
                 case ir.AtomicRmw(kind, value, window):
                     before = self._combine(kind, self.values[value.id], window)
                     if isinstance(operation, ir.AtomicFetch):
@@ -233,7 +235,9 @@ class _Block:
             case ir.Mma():
                 return self._product(operation)
             case ir.Map(result, "cast", arguments):
-                return cast(result.dtype, self._argument(arguments[0], result.shape))
+                argument = self._argument(arguments[0], result.shape)
+                self.unrounded[result.id] = result.dtype, argument
+                return cast(result.dtype, argument)
             case ir.Map(result, function, arguments):
                 return applied(FUNCTIONS[function], result.dtype, [self._argument(a, result.shape) for a in arguments])
         raise TypeError(f"{operation} has no result")
@@ -332,6 +336,18 @@ class _Block:
         inside = all(0 <= place < extent for place, extent in zip(at, operation.array.full, strict=True))
         number = int(self.arrays[operation.array.name][at]) if inside else operation.low
         return min(max(number, operation.low), operation.high)
+
+    def _to_store(self, value: ir.Value, window: ir.Window) -> Bounded:
+        """Return the value, before the cast if it is one to the type of an output, whose bound gets that rounding."""
+        values, bounds = self.values[value.id]
+        dtype, (numbers, errors) = self.unrounded.get(value.id, (None, (values, bounds)))
+        array = window.array
+        if dtype != array.dtype or not array.dtype.is_float or array.role != "output":
+            return values, bounds
+        held = np.isfinite(values) & np.isfinite(bounds)
+        if array.dtype.name in LIMITS:  # saturates
+            held &= (numbers > LIMITS[array.dtype.name][0]) & (numbers < LIMITS[array.dtype.name][1])
+        return np.where(held, numbers, values), np.where(held, errors, bounds)
 
     def _store(self, value: Bounded, window: ir.Window, rows_below: Index | None) -> None:
         if rows_below is not None:

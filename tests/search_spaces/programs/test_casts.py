@@ -11,7 +11,7 @@ import pytest
 from autosched.programs.loading import problem
 from measurements.emulator import emulate
 from search_spaces.hardware.devices import device
-from search_spaces.hardware.dtypes import E4M3, E5M2, DType
+from search_spaces.hardware.dtypes import DTYPES, E4M3, E5M2, SMALLEST, DType
 from search_spaces.programs.builder import Input, Output, Program, program
 from search_spaces.programs.template import template
 
@@ -47,6 +47,15 @@ def test_eight_bit_floats_are_rounded_to_nearest_and_saturate(to: DType) -> None
     largest = numbers[-1]
     wanted = to.store(np.clip(x.astype(np.float64), -largest, largest))
     assert np.array_equal(to.load(found), to.load(wanted), equal_nan=True)
+
+
+@pytest.mark.parametrize("to", ["bf16", "e4m3"])
+def test_a_result_is_rounded_once(to: str) -> None:
+    """Its bound has no room for the rounding of the cast and again that of the store."""
+    x = np.linspace(1.0, 1.9, 8 * 64, dtype=np.float32).reshape(8, 64)
+    values, bounds = problem(casting(f"once_{to}", "f32", to), m=8, n=64).expected({"x": x})
+    assert np.array_equal(values["out"], x)
+    assert (bounds["out"] <= 1.01 * DTYPES[to].unit_roundoff * x + SMALLEST[to]).all()
 
 
 @pytest.mark.parametrize(("stored", "to"), [("f32", "i8"), ("f32", "u8"), ("f32", "i32"), ("i32", "i8"), ("i32", "u8")])

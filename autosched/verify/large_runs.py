@@ -118,10 +118,9 @@ def true_size_run(
     """
     if small == problem:
         return PlannedRun("true size, emulated whole", None, "true size", run_by_first=True)
-    large, kernel = at_true_size(
-        template, problem, schedule, device, settings.seed, 1.0 if settings.depth == "full" else QUICK_SHARE
-    )
-    why = why_not_sampled(large, kernel)
+    share = 1.0 if settings.depth == "full" else QUICK_SHARE
+    large, kernel = at_true_size(template, problem, schedule, device, settings.seed, share)
+    why = why_not_sampled(large, kernel, share)
     if (
         not why
         and settings.depth == "quick"
@@ -218,8 +217,9 @@ def stress_runs(
             yield PlannedRun(size.name, make, size.role, flops=size.problem.flops)
         else:
             sampled, kernel = _affordable(template, size, kernel, schedule, device, settings.seed)
-            why = why_not_sampled(sampled, kernel)
-            flops = sampled_flops(sampled, kernel, settings.seed, 1.0 if settings.depth == "full" else QUICK_SHARE)
+            share = 1.0 if settings.depth == "full" else QUICK_SHARE
+            why = why_not_sampled(sampled, kernel, share)
+            flops = sampled_flops(sampled, kernel, settings.seed, share)
             if not why and flops > _MOST_FLOPS:
                 why = f"each block computes too much of it: {flops / 1e9:.0f} GFLOP for the fewest blocks"
             sample = None if why else partial(run_sampled, sampled, kernel, settings)

@@ -29,23 +29,35 @@ QUICK_SHARE = 2.0**-4  # share of that in a quick verification
 _MOST = 48  # groups of blocks
 _WINDOWS = 4.0  # limit for the relative cost of groups that finish results of an additional output
 _FEWEST, _HEAVY = 3, 16.0  # minimum number of blocks, unless one exceeds SAMPLED_FLOPS by this factor
+_PART_FLOPS = 2.0**31  # limit of the reference of one element; a block writes many
 _FIRST = 8  # groups of blocks, which have the first tiles of a matrix and therefore the widest
 _MOST_TOGETHER = 32  # blocks of a launch whose blocks all finish results together, and therefore run together
 
 
-def why_not_sampled(problem: Problem, kernel: GeneratedKernel) -> str:
+def why_not_sampled(problem: Problem, kernel: GeneratedKernel, share: float = 1.0) -> str:
     """Return why some blocks cannot be verified without the rest; "" if they can.
 
     The runner must be able to generate elements of the inputs, and elements of out must need few others. If all blocks
     finish a result together there must be time for all of them.
+
+    Args:
+        problem: Provides the parts of its outputs.
+        kernel: The launch.
+        share: Share of the time of a full verification.
+
+    Returns:
+        The reason.
     """
     if kernel.then:
         return "a launch of a pipeline needs all that those before it wrote"
     together = kernel.cooperating[0] == math.prod(kernel.grid) > _MOST_TOGETHER
     if together and problem.flops > _FEWEST * SAMPLED_FLOPS:
         return f"all {kernel.cooperating[0]} blocks finish a result together, which is too much to be emulated"
-    if next(problem.parts(np.zeros(1, dtype=np.int64)), None) is None:
+    part = next(problem.parts(np.zeros(1, dtype=np.int64)), None)
+    if part is None:
         return f"{problem.operator} does not say which inputs a part of its outputs needs"
+    if part.problem.flops > share * _PART_FLOPS:
+        return f"the reference of one element takes {part.problem.flops / 1e9:.1f} GFLOP"
     return "" if can_generate(kernel) else "its operands are of types, or used in ways, that sampled blocks do not have"
 
 

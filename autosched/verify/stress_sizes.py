@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+import numpy as np
+
 from autosched.verify.coverage import Role
 from search_spaces.operators.input_cases import ALL_LARGEST
 from search_spaces.operators.matmul import Matmul
@@ -24,6 +26,7 @@ from search_spaces.spaces.schedule import Schedule
 
 if TYPE_CHECKING:
     from search_spaces.programs.problem import ProgramProblem
+    from search_spaces.tile_operators.tile_problem import TileProblem
 
 LONG_STEPS = 72  # iterations over tiles: every pipeline has wrapped around many times
 MANY_TILES = 18  # additional tiles: two bands of the largest order of tiles
@@ -133,6 +136,15 @@ def _growths_of_program(small: ProgramProblem, schedule: Schedule) -> Iterator[_
             yield _Growth(f"far {name}", {name: FAR_EXTENT // tile * tile}, False, "far")
 
 
+def _growths_of_rows(small: TileProblem) -> Iterator[_Growth]:
+    """Return growths along the rows of an operator that computes them separately."""
+    if next(small.parts(np.zeros(1, np.int64)), None) is None:
+        return
+    (name,) = small.batch_sizes
+    yield _Growth(f"many {name}", {name: MANY // 32}, True, "many tiles")
+    yield _Growth(f"far {name}", {name: FAR_EXTENT}, False, "far")
+
+
 def _growths(small: Problem, schedule: Schedule) -> Iterator[_Growth]:
     """Return the growths; those of one role are adjacent."""
     match small:
@@ -170,6 +182,8 @@ def _growths(small: Problem, schedule: Schedule) -> Iterator[_Growth]:
             )
         case _ if hasattr(small, "program"):
             yield from _growths_of_program(cast("ProgramProblem", small), schedule)
+        case _ if hasattr(small, "tile_problem") and small.batch_sizes:
+            yield from _growths_of_rows(cast("TileProblem", small))
 
 
 def _growths_of_matmul(small: Matmul, schedule: Schedule) -> Iterator[_Growth]:

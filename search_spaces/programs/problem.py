@@ -240,12 +240,17 @@ class ProgramProblem(Problem):
             usual: Contents of the other arrays.
         """
         scalars = scalar_inputs(self.usual_trace())
-        saying = {*place_inputs(self.usual_trace()), *scalars}
+        places = {n: of for n, of in place_inputs(self.usual_trace()).items() if n not in scalars}
+        saying = {*places, *scalars}
         for name, of in scalars.items():
             cases = list(of.edge_cases(usual[name].shape))
             if self.program.reference is None and not of.ordered:
                 cases.append(("outside", of.outside(np.random.default_rng((seed, 2)), usual[name].shape)))
             yield from (StressInputs((f"{name}: {case}",), {**usual, name: numbers}) for case, numbers in cases)
+        for name, place in places.items():
+            if not place.distinct:
+                for first in (0, 2):  # an array may have two elements
+                    yield StressInputs((f"{name}: edges",), {**usual, name: place.edges(usual[name].shape, first)})
         traces = list(dict.fromkeys((self.usual_trace(), self.least_trace())))
 
         def expected(inputs: Mapping[str, Array]) -> list[tuple[FloatArray, FloatArray]]:
@@ -256,18 +261,28 @@ class ProgramProblem(Problem):
         yield from edge_inputs(varied, usual, seed, expected)
 
     def parts(self, places: Indices) -> Iterator[ProblemPart]:
-        """Yield the rows and columns of a matrix that the program can compute separately."""
-        trace, (out, *more) = self.usual_trace(), [o for o in self.operands() if o.role != "input"]
-        names = dict(self.program.arguments)[out.name].sizes
-        free = independent(trace)
-        if self.program.strides or more or out.role != "output" or len(names) != 2 or not free.keys() & set(names):
+        """Yield the rows and columns that the program can compute separately, of a matrix or vector of results."""
+        first = next((o.name for o in self.operands() if o.role != "input"), "")
+        return self.further_parts(first, places)
+
+    def further_parts(self, name: str, places: Indices) -> Iterator[ProblemPart]:
+        """Yield ``parts`` of the output ``name``."""
+        trace, operands = self.usual_trace(), {o.name: o for o in self.operands()}
+        of = {operand: argument.sizes for operand, argument in self.program.arguments}
+        names, free, out = of[name], independent(trace), operands[name]
+        shared = set(names).intersection(*(of[o.name] for o in operands.values() if o.role != "input"))
+        if self.program.strides or any(o.role == "inout" for o in operands.values()) or len(names) not in (1, 2):
             return
-        for rows, columns in rectangles(places, out.shape[1]):
-            chosen = {n: at for n, at in zip(names, (rows, columns), strict=True) if n in free}
+        if not free.keys() & shared:
+            return
+        needed = [o.name for o in operands.values() if o.role == "input"] + [name]
+        single = len(names) == 1
+        for rows, columns in [(places, np.zeros(1, np.int64))] if single else rectangles(places, out.shape[1]):
+            chosen = {n: at for n, at in zip(names, (rows, columns), strict=False) if n in free.keys() & shared}
             every = {n: chosen[n] if n in chosen else np.arange(size) for n, size in self.sizes.items()}
             problem = dataclasses.replace(self, **{n: at.size for n, at in chosen.items()})
-            found = {o.name: _lattice(o, dict(self.program.arguments)[o.name].sizes, every) for o in self.operands()}
-            yield ProblemPart(problem, {n: at for n, at in found.items() if n != out.name}, {out.name: found[out.name]})
+            found = {o: _lattice(operands[o], of[o], every) for o in needed}
+            yield ProblemPart(problem, {n: at for n, at in found.items() if n != name}, {name: found[name]})
 
     @property
     def multiplied_as(self) -> str:

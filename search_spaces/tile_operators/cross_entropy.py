@@ -17,6 +17,8 @@ from search_spaces.operators.problem import option
 from search_spaces.tile_operators.softmax_rows import LOG2_E
 from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem, cut
 
+STEEP, STEEPEST = 16.0, 2.0**15  # slope and range of steep rows: e^89 is no f32 number, and 65504 the largest of f16
+
 
 def losses(logits: FloatArray, label: Array) -> dict[str, FloatArray]:
     """Return ``loss`` and ``lse``, (rows,) each, for logits (rows, columns) and labels (rows,)."""
@@ -38,6 +40,12 @@ def gradients(logits: FloatArray, label: Array, lse: FloatArray, dloss: FloatArr
         inside = (places >= 0) & (places < columns)
         found = (np.exp(logits - lse[:, None]) - own) * dloss[:, None]
         return np.where(inside[:, None], found, 0.0)
+
+
+def edge_labels(rows: int, columns: int, first: int) -> Array:
+    """Return labels (rows,) of i32: the first and last column, those next to them, and the limits of i32, in turns."""
+    edges = (0, columns, columns - 1, -1, 2**31 - 1, -(2**31))
+    return np.resize(np.roll(np.array(edges, dtype=np.int64), -first), rows).astype(np.int32)
 
 
 def labels_of_rows(rows: int, columns: int, seed: int) -> Array:
@@ -143,11 +151,19 @@ class CrossEntropy(_OfLogits):
         return super().random_inputs(seed) | {"label": labels_of_rows(self.rows, self.columns, seed)}
 
     def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
-        """Yield rows that are -infinity except at their end."""
-        logits = self.operand("logits").dtype.store(np.full((self.rows, self.columns), -np.inf))
-        logits[:, -5:] = inputs["logits"][:, -5:]
-        label = np.full_like(inputs["label"], self.columns - 1)
-        yield StressInputs(("logits: -infinity first",), {"logits": logits, "label": label})
+        """Yield rows that are -infinity except at their end, and steep ones, whose maximum changes in every tile."""
+        dtype, at = self.operand("logits").dtype, np.arange(self.columns)
+        last = np.where(at < self.columns - 5, -np.inf, self.loaded(inputs)["logits"])
+        rows, steep = np.arange(self.rows)[:, None], min(STEEP, STEEPEST / self.columns)
+        peaks = np.random.default_rng(1).integers(0, self.columns, (self.rows, 1))
+        kinds = ("-infinity first", "falling", "rising", "peaks")
+        for first in (0, 2):  # a reduced problem may have two rows
+            kind = (rows + first) % len(kinds)
+            values = np.choose(kind, (last, -200.0 - steep * at, steep * at, -steep * np.abs(at - peaks)))
+            label = edge_labels(self.rows, self.columns, first)
+            label = np.where(kind[:, 0] == 0, self.columns - 1, label).astype(np.int32)
+            cases = tuple(f"logits: {name}" for name in kinds[first:] + kinds[:first])
+            yield StressInputs(cases, {"logits": dtype.store(values), "label": label})
 
     def reduced(self, turns: ReducedLoops) -> Self:
         """Return a problem with a few rows, and columns of a few iterations."""
@@ -209,7 +225,13 @@ class CrossEntropyBackward(_OfLogits):
         logits = FLOAT_DTYPES[self.dtype].load(found["logits"])
         return found | {"lse": losses(logits, found["label"])["lse"].astype(np.float32)}
 
+    def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
+        """Yield labels at and next to the first and last columns."""
+        for first in (0, 2, 4):  # a reduced problem may have two rows
+            yield StressInputs(("label: edges",), {**inputs, "label": edge_labels(self.rows, self.columns, first)})
+
     def reduced(self, turns: ReducedLoops) -> Self:
-        """Return a problem with a few rows, and columns of two tiles."""
-        rows, columns = cut(self.rows, turns.chosen["bm"]), cut(self.columns, turns.chosen["width"])
+        """Return a problem with three tiles of rows and two of columns: an exchange of both shows."""
+        bm = turns.chosen["bm"]
+        rows, columns = min(self.rows, bm + cut(self.rows, bm)), cut(self.columns, turns.chosen["width"])
         return replace(self, rows=rows, columns=columns)

@@ -11,6 +11,7 @@ import numpy as np
 from search_spaces.arrays import Array, FloatArray
 from search_spaces.hardware.dtypes import E4M3, F32, FLOAT_DTYPES, I32
 from search_spaces.launches.operand import Operand
+from search_spaces.operators.input_cases import StressInputs
 from search_spaces.operators.problem import option
 from search_spaces.tile_operators.softmax_rows import exponents
 from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem
@@ -266,6 +267,22 @@ class DecodeAttention(TileProblem):
         for name in self.optional_inputs if self.cache else ():
             found[name] = np.abs(found[name]) + np.float32(0.5)
         return found
+
+    def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
+        """Yield scores that are far below zero and rise along a sequence, with numbers outside of their ranges."""
+        x, dtype = self.loaded(inputs), self.operand("k").dtype
+        rise = np.linspace(-2.0, -1.0, self.pages).reshape(-1, 1, 1, 1) * 512.0 / (self.scale or self.head_size**-0.5)
+        k = (np.abs(x["k"]) + 0.5) * rise / self.head_size
+        table = np.tile(np.linspace(0, self.pages - 1, self.entries).astype(np.int32), (self.batch, 1))
+        if self.page >= WHOLE_PAGES:  # others read zeros, whose scores are not low
+            table[:, -1] = self.pages
+        given = {
+            "q": self.operand("q").dtype.store(np.abs(x["q"]) + 0.5),
+            "k": dtype.store(np.maximum(k, -256.0)),
+            "table": table,
+            "lengths": np.full_like(inputs["lengths"], 2 * self.entries * self.page),
+        }
+        yield StressInputs(("scores: low and rising",), {**inputs, **given})
 
     def reduced(self, turns: ReducedLoops) -> Self:
         """Return a problem with two sequences, two groups of heads, and several pages with the same remainder."""

@@ -8,7 +8,7 @@ and w. A caller passes some rows at a time to keep this array small.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, ClassVar, Self
@@ -18,8 +18,10 @@ import numpy as np
 from search_spaces.arrays import Array, FloatArray
 from search_spaces.hardware.dtypes import F32, FLOAT_DTYPES, I32
 from search_spaces.launches.operand import Operand
-from search_spaces.operators.problem import option
-from search_spaces.tile_operators.cross_entropy import gradients, labels_of_rows, losses
+from search_spaces.operators.input_cases import StressInputs
+from search_spaces.operators.part import Indices
+from search_spaces.operators.problem import ProblemPart, option
+from search_spaces.tile_operators.cross_entropy import STEEPEST, edge_labels, gradients, labels_of_rows, losses
 from search_spaces.tile_operators.softmax_rows import LOG2_E
 from search_spaces.tile_operators.tile_pipeline import ProgramStep, TilePipeline
 from search_spaces.tile_operators.tile_problem import ReducedLoops, TileOperator, TileProblem, cut
@@ -77,13 +79,21 @@ class _OfLinearLayer(TileOperator):
         """Return standard normal x and w, and labels of which some are outside the columns."""
         return super().random_inputs(seed) | {"label": labels_of_rows(self.rows, self.columns, seed)}
 
+    def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
+        """Yield labels at and next to the first and last columns."""
+        for first in (0, 2, 4):
+            yield StressInputs(("label: edges",), {**inputs, "label": edge_labels(self.rows, self.columns, first)})
+
     def reduced(self, turns: ReducedLoops) -> Self:
-        """Return a problem with two tiles of rows, two tiles of columns (two iterations over parts), and a short k."""
+        """Return a problem with three tiles of rows and two of columns (two iterations over parts), and a short k.
+
+        An exchange of rows and columns of tiles shows.
+        """
         bm, bk = turns.chosen["bm"], turns.chosen["bk"]
         tile, columns = turns.chosen.get("bn", PART), turns.chosen.get("width", 1)
         return replace(
             self,
-            rows=cut(self.rows, bm),
+            rows=min(self.rows, bm + cut(self.rows, bm)),
             columns=min(self.columns, tile * columns + (self.columns % tile or tile)),
             k=min(self.k, turns.count * bk + (self.k % bk or bk)),
         )
@@ -125,6 +135,14 @@ class LinearCrossEntropy(_OfLinearLayer, TilePipeline):
     def varied(self) -> tuple[str, ...]:
         """Edge cases are placed in x only."""
         return ("x",)
+
+    def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
+        """Yield labels at the edges, with logits that are far below zero and rise from column to column."""
+        x, w = (np.abs(self.loaded(inputs)[name]) + 0.5 for name in ("x", "w"))
+        w *= np.linspace(-2.0, -1.0, self.columns)[:, None] * (STEEPEST / 64.0 / self.k)
+        of = {name: self.operand(name).dtype.store(array) for name, array in (("x", x), ("w", w))}
+        for given in super().own_cases(inputs):
+            yield StressInputs((*given.cases, "logits: low and rising"), {**given.inputs, **of})
 
     @property
     def tiles(self) -> int:
@@ -184,6 +202,10 @@ class LinearCrossEntropyDlogits(_OfLinearLayer, TileProblem):
     def views(self) -> Mapping[str, str]:
         """Return the extents m (rows), n (columns) and k of each operand."""
         return {"x": "m k", "w": "n k", "label": "m", "lse": "m", "dloss": "m", "dlogits": "m n"}
+
+    def parts(self, places: Indices) -> Iterator[ProblemPart]:
+        """Yield rows, each of which needs all of w: for full verifications, since addresses of gradients may be far."""
+        return self.tile_problem().parts(places)
 
     @staticmethod
     def compute(p: Any, o: Any, x: Any, w: Any, label: Any, lse: Any, dloss: Any, dlogits: Any) -> None:

@@ -125,9 +125,9 @@ class QkNormRope(TileProblem):
             return {"out": np.concatenate((low * cosines - high * sines, high * cosines + low * sines), axis=-1)}
 
     def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
-        """Yield heads of zeros, whose norm depends on eps alone."""
-        heads = np.arange(self.heads)[:, None] % 2
-        yield StressInputs(("zero heads",), {**inputs, "x": np.where(heads, inputs["x"], 0).astype(inputs["x"].dtype)})
+        """Yield zero and tiny heads, whose norm depends on eps."""
+        x = self.loaded(inputs)["x"] * np.resize((2.0**-10, 0.0, 1.0), self.heads)[:, None]
+        yield StressInputs(("tiny heads", "zero heads"), {**inputs, "x": self.operand("x").dtype.store(x)})
 
     def reduced(self, turns: ReducedLoops) -> Self:
         """Return a problem with a few heads of a few tokens."""

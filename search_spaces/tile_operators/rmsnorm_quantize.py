@@ -118,12 +118,22 @@ class RmsNormQuantize(TileProblem):
             return {"total": total, "out": norm / scale[:, None], "scale": scale}
 
     def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
-        """Yield rows of zeros, whose norm depends on eps and whose scale is the smallest."""
-        rows = np.arange(self.rows)[:, None] % 2
-        yield StressInputs(
-            ("zero rows",),
-            {**inputs, **{n: np.where(rows, inputs[n], 0).astype(inputs[n].dtype) for n in ("x", "residual")}},
-        )
+        """Yield zero and tiny rows, whose norm depends on eps, and rows whose first or last element is the largest."""
+        dtype, columns = self.operand("x").dtype, np.arange(self.columns)
+        x, residual, weight = (self.loaded(inputs)[name] for name in ("x", "residual", "weight"))
+        kinds = ("zero rows", "largest last", "tiny rows", "largest first")
+        for first in (0, 2):  # a reduced problem may have two rows
+            kind = (np.arange(self.rows)[:, None] + first) % len(kinds)
+            factor = np.choose(kind, (0.0, 1.0, 2.0**-12, 1.0))
+            factor = np.where((kind == 1) & (columns == self.columns - 1) | (kind == 3) & (columns == 0), 64.0, factor)
+            arrays = {
+                "x": (np.abs(x) + 1.0) * factor,
+                "residual": np.abs(residual) * factor,
+                "weight": np.abs(weight) + 0.5,
+            }
+            yield StressInputs(
+                kinds[first:] + kinds[:first], {**inputs, **{name: dtype.store(a) for name, a in arrays.items()}}
+            )
 
     def reduced(self, turns: ReducedLoops) -> Self:
         """Return a problem with a few rows."""

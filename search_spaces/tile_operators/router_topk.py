@@ -123,9 +123,10 @@ class RouterTopK(TileProblem):
         return {"weight": chosen / total, "expert": order.astype(np.float64)}
 
     def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
-        """Yield equal logits, of which the first are chosen, and large logits, whose exponentials overflow."""
+        """Yield equal logits, of which the first are chosen, and logits far from zero, whose exponentials overflow."""
         dtype, logits = self.operand("logits").dtype, self.loaded(inputs)["logits"]
-        for name, cases in (("ties", np.rint(logits)), ("large", np.rint(logits * 8.0) + 512.0)):
+        odd = np.arange(self.tokens)[:, None] % 2
+        for name, cases in (("ties", np.rint(logits) - 64.0 * odd), ("large", np.rint(logits * 8.0) + 512.0)):
             yield StressInputs((f"logits: {name}",), {"logits": dtype.store(cases)})
 
     def reduced(self, turns: ReducedLoops) -> Self:

@@ -18,7 +18,8 @@ from search_spaces.arrays import Array, FloatArray
 from search_spaces.hardware.dtypes import DType
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.input_cases import StressInputs
-from search_spaces.operators.problem import Problem
+from search_spaces.operators.part import Indices
+from search_spaces.operators.problem import Problem, ProblemPart
 
 if TYPE_CHECKING:  # the compiler of tile programs is imported when a program is needed
     from search_spaces.programs.builder import Program
@@ -238,6 +239,14 @@ class TileProblem(TileOperator):
     def edge_cases(self, inputs: Mapping[str, Array], seed: int) -> Iterator[StressInputs]:
         """Yield the edge inputs of the tile program."""
         return self.tile_problem().edge_cases(seed, inputs)
+
+    def parts(self, places: Indices) -> Iterator[ProblemPart]:
+        """Yield the parts of a tile program without products, whose elements are cheap."""
+        return iter(()) if self.multiplied_as else self.tile_problem().parts(places)
+
+    def further_parts(self, name: str, places: Indices) -> Iterator[ProblemPart]:
+        """Yield the parts of the tile program that compute the output ``name``."""
+        return self.tile_problem().further_parts(name, places)
 
 
 @lru_cache(maxsize=256)

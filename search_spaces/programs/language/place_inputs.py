@@ -32,6 +32,11 @@ class PlaceInput:
             return rng.permutation(max(size, drawn))[:size].reshape(shape).astype(np.int32)
         return rng.integers(0, drawn, shape).astype(np.int32)
 
+    def edges(self, shape: tuple[int, ...], first: int) -> IntArray:
+        """Return the ends of the valid range and the numbers next to them, in turns, from number ``first`` on."""
+        ends = np.roll([self.count, -1, self.count - 1, 0], -first)
+        return np.resize(ends, shape).astype(np.int32)
+
 
 def place_inputs(trace: ir.Trace) -> Mapping[str, PlaceInput]:
     """Return the index arrays of a trace, by name."""

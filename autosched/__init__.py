@@ -24,20 +24,26 @@ if TYPE_CHECKING:
     from autosched.dispatch.kernel import RuntimeUnavailable
     from autosched.dispatch.packing import pack_weights
     from autosched.dispatch.provenance import NoSchedule
-    from autosched.dispatch.tile_functions import (
+    from autosched.dispatch.tile_functions.attention import (
         attention,
         attention_backward,
+        decode_attention,
+    )
+    from autosched.dispatch.tile_functions.cross_entropy import (
         cross_entropy,
         cross_entropy_backward,
-        decode_attention,
-        grouped_matmul,
         linear_cross_entropy,
         linear_cross_entropy_dlogits,
+    )
+    from autosched.dispatch.tile_functions.layers import (
         qk_norm_rope,
         qk_norm_rope_append,
-        quantized_matmul,
         rmsnorm_quantize,
         router_topk,
+    )
+    from autosched.dispatch.tile_functions.products import (
+        grouped_matmul,
+        quantized_matmul,
     )
     from autosched.samplers.optuna.study_sampler import StudySampler
     from autosched.tuning.backends import BackendError
@@ -200,12 +206,16 @@ _HOMES = {
         "autosched.dispatch.functions",
     ),
     **dict.fromkeys(
-        (
-            *("attention", "attention_backward", "cross_entropy", "cross_entropy_backward", "decode_attention"),
-            *("grouped_matmul", "linear_cross_entropy", "linear_cross_entropy_dlogits"),
-            *("qk_norm_rope", "qk_norm_rope_append", "quantized_matmul", "rmsnorm_quantize", "router_topk"),
-        ),
-        "autosched.dispatch.tile_functions",
+        ("attention", "attention_backward", "decode_attention"), "autosched.dispatch.tile_functions.attention"
+    ),
+    **dict.fromkeys(("quantized_matmul", "grouped_matmul"), "autosched.dispatch.tile_functions.products"),
+    **dict.fromkeys(
+        ("rmsnorm_quantize", "qk_norm_rope", "qk_norm_rope_append", "router_topk"),
+        "autosched.dispatch.tile_functions.layers",
+    ),
+    **dict.fromkeys(
+        ("cross_entropy", "cross_entropy_backward", "linear_cross_entropy", "linear_cross_entropy_dlogits"),
+        "autosched.dispatch.tile_functions.cross_entropy",
     ),
     "pack_weights": "autosched.dispatch.packing",
     **dict.fromkeys(("int4_from_awq", "int4_from_gptq", "pack_int4"), "search_spaces.tile_operators.packed_weights"),

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from autosched.dispatch import call_log, tile_functions
+import autosched
+from autosched.dispatch import call_log
 from autosched.dispatch.call_signature import TYPES, tile_problem
 from autosched.torch import cpu, host_path
 from autosched.torch.plans import facts
@@ -88,7 +89,7 @@ def _fake(problem: type[TileOperator], fixed: Mapping[str, Any], *arguments: Any
 def on_gpu(problem: type[TileOperator], *arguments: Any, fixed: Mapping[str, Any] = NOTHING_FIXED, **named: Any) -> Any:
     """Return the result of an operator on GPU tensors."""
     tensors, options = bound(problem, arguments, named)
-    function: Callable[..., Any] = getattr(tile_functions, problem.operator)
+    function: Callable[..., Any] = getattr(autosched, problem.operator)
     inputs = [tensors.pop(name) for name in problem.inputs]  # the call receives the remaining tensors by keyword
     return function(*inputs, **tensors, **options, **fixed)
 

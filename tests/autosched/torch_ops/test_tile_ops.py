@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 
 from tile_operator_calls import PROBLEMS, TYPES, called, outputs  # noqa: E402
 
-from autosched.dispatch import tile_functions  # noqa: E402
+import autosched  # noqa: E402
 from autosched.torch import tile_ops  # noqa: E402
 from autosched.torch.cpu import _stack  # noqa: E402
 from search_spaces.catalogue import tile_problems  # noqa: E402
@@ -60,7 +60,7 @@ def test_arrays_that_do_not_fit(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_a_gpu_call_is_that_of_our_functions(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
-    monkeypatch.setattr(tile_functions, CASES[name].operator, lambda *arrays, **options: seen.append((arrays, options)))
+    monkeypatch.setattr(autosched, CASES[name].operator, lambda *arrays, **options: seen.append((arrays, options)))
     arguments, named = called(CASES[name])
     tile_ops.on_gpu(type(CASES[name]), *arguments, **named)
     ((arrays, options),) = seen

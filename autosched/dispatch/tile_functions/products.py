@@ -1,0 +1,84 @@
+"""Products with quantised weights and with a matrix per group, as functions of arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autosched.dispatch.functions import Source, call_tile_operator
+from search_spaces.tile_operators.grouped_matmul import GroupedMatmul
+from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
+
+
+def quantized_matmul(
+    x: Any,
+    w: Any,
+    scale: Any,
+    out: Any = None,
+    *,
+    zeros: Any = None,
+    global_scale: Any = None,
+    database: Source | None = None,
+) -> Any:
+    """Compute ``x @ dequantised(w).T`` with weights of 4 or 8 bits.
+
+    Args:
+        x: (m, k) of f16 or bf16.
+        w: (n, k / 8) of int32 from ``pack_int4``, or (n, k) of int8 or e4m3; or either from ``pack_weights``.
+        scale: (groups, n) of x's type: one per row of w and group of its columns. Scales of e4m3, one per 16 columns,
+            mean that w contains e2m1 codes (nvf4).
+        out: Array for the result, (m, n). Default: a new one.
+        zeros: (groups, n) of uint8, zero points of 4-bit weights. Default: 8.
+        global_scale: (1,) of f32, the factor of all weights of nvf4.
+        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
+
+    Returns:
+        ``out``, or the new array, of x's type.
+
+    Raises:
+        ValueError: Arrays do not fit together, or are on several GPUs.
+        NoSchedule: No kernel can compute this.
+    """
+    arrays = {"x": x, "w": w, "scale": scale, "zeros": zeros, "global_scale": global_scale}
+    return call_tile_operator(QuantizedMatmul, arrays, out, database, {})
+
+
+def grouped_matmul(
+    x: Any,
+    w: Any,
+    ends: Any,
+    out: Any = None,
+    *,
+    token: Any = None,
+    x_scale: Any = None,
+    w_scale: Any = None,
+    rows: str = "contiguous",
+    activation: str = "none",
+    w_order: str = "row",
+    database: Source | None = None,
+) -> Any:
+    """Multiply the rows of each group by the group's own matrix, with group sizes known only on the device.
+
+    Args:
+        x: (m, k) of f16, bf16 or e4m3, sorted by groups; (groups, m, k) if ``rows`` is "masked"; or with ``token``
+            (tokens, k) in any order.
+        w: (groups, k, n), or with ``w_order="col"`` (groups, n, k); 2 n columns for "silu_up", gate before up.
+        ends: (groups + 1,) of int32, ascending from 0 to m; or the counts (groups,) of masked rows.
+        out: Array for the result, (m, n) or (groups, m, n), bf16 for e4m3. Default: a new one.
+        token: (m,) of int32: row of x for each sorted row; -1 for a row of zeros.
+        x_scale: f32 scales for e4m3, (m, k / 128): one per row of x and 128 columns.
+        w_scale: f32 scales for e4m3, (groups, n / 128, k / 128): one per 128 x 128 elements.
+        rows: "contiguous" or "masked".
+        activation: "none", or "silu_up" for ``silu(x @ gate) * (x @ up)``.
+        w_order: "row" or "col".
+        database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
+
+    Returns:
+        ``out``, or the new array. Masked rows beyond the count of their group are zero.
+
+    Raises:
+        ValueError: Arrays do not fit together, or are on several GPUs.
+        NoSchedule: No kernel can compute this.
+    """
+    options = {"rows": rows, "activation": activation, "w_order": w_order}
+    arrays = {"x": x, "w": w, "ends": ends, "token": token, "x_scale": x_scale, "w_scale": w_scale}
+    return call_tile_operator(GroupedMatmul, arrays, out, database, options)

@@ -248,6 +248,23 @@ def test_equal_logits_choose_the_first() -> None:
     assert found["expert"].tolist() == [[1, 2, 4]]
 
 
+@pytest.mark.parametrize(("name", "output"), [("cross entropy", "lse"), ("norm and quantisation", "scale")])
+def test_rows_of_several_outputs_are_parts(name: str, output: str) -> None:
+    problem, rows = CASES[name], np.array([1, 3])
+    inputs = problem.random_inputs(1)
+    (part,) = problem.further_parts(output, rows)
+    assert part.outputs[output].tolist() == rows.tolist()
+    values, bounds = part.problem.expected({n: inputs[n].reshape(-1)[at] for n, at in part.inputs.items()})
+    assert (np.abs(values[output] - problem.reference(inputs)[output][rows]) <= bounds[output]).all()
+
+
+def test_edge_cases_have_indices_and_labels_at_the_ends_of_their_ranges() -> None:
+    rope, loss = CASES["rotary positions"], CASES["cross entropy"]
+    positions = np.concatenate([given.inputs["positions"] for given in rope.stress_inputs(1)])
+    labels = np.concatenate([given.inputs["label"] for given in loss.stress_inputs(1)])
+    assert {-1, 0, 19, 20} <= set(positions.tolist()) and {-1, 0, 1299, 1300} <= set(labels.tolist())
+
+
 def test_refusals() -> None:
     for make, name in (
         (lambda: RmsNormQuantize(2, 20000), "columns"),

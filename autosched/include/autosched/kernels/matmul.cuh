@@ -123,9 +123,8 @@ struct Matmul {
       Loader loader = loader_of(work, 0, shared, a, b);
       Loop::start(loader, work.count);
       Loop::multiply(acc, loader, scales_of(work, block_scale_a, block_scale_b), work.count, work.warp_m(), work.warp_n(), work.lane());
-      const Work done = Work::again(order);
-      if (has_all<C>(acc, done, shared, partials, counters, 0)) {
-        store(acc, done, shared, ends, out, reduced, parts, band_counters);
+      if (has_all<C>(acc, work, shared, partials, counters, 0)) {
+        store(acc, work, shared, ends, out, reduced, parts, band_counters);
       }
     }
   }

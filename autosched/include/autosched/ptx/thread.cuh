@@ -1,4 +1,4 @@
-// %tid and %ctaid: PTX ISA 10, "Special Registers".
+// %tid: PTX ISA 10, "Special Registers".
 #pragma once
 
 namespace autosched::ptx {
@@ -8,12 +8,6 @@ __device__ __forceinline__ unsigned thread_anew() {
   unsigned thread;
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
   return thread;
-}
-// The index of the block, likewise.
-__device__ __forceinline__ unsigned block_anew() {
-  unsigned block;
-  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
-  return block;
 }
 
 }  // namespace autosched::ptx

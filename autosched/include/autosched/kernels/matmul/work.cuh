@@ -5,7 +5,6 @@
 #include <autosched/common/raster.cuh>
 #include <autosched/common/stream_k.cuh>
 #include <autosched/ptx/shared_memory.cuh>
-#include <autosched/ptx/thread.cuh>
 
 namespace autosched {
 
@@ -34,10 +33,6 @@ struct MatmulWork {
   // That of a block without stream_k.
   __device__ static __forceinline__ MatmulWork alone(LaunchRaster order) {
     return MatmulWork(int(blockIdx.x), int(threadIdx.x), order);
-  }
-  // The same work, recomputed after the main loop so that no register holds the tile during it.
-  __device__ static __forceinline__ MatmulWork again(LaunchRaster order) {
-    return MatmulWork(int(ptx::block_anew()), int(threadIdx.x), order);
   }
   // With stream_k all is read anew where it is needed, the 0 in the index of the thread, too: of what the compiler
   // knows to be the same for every tile, it keeps addresses in registers over all of them, and others are spilled.

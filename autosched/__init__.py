@@ -1,4 +1,4 @@
-"""Which schedule of a kernel is fastest, and is its code correct?
+"""Search for the fastest schedule of a kernel, and verification that its code is correct.
 
 Start at ``tuning/tune.py`` and ``verify/verdict.py``, or at ``cli/app.py`` for the command. Names are imported on
 first use, so that programs which only call kernels do not import the search. The packages below (``measurements``,

@@ -1,7 +1,7 @@
-"""How do tuned kernels run without autosched?
+"""Export of tuned kernels to programs that run without autosched.
 
-Start at ``export.py``, which writes cubins or PTX with a manifest. ``runtime/`` holds the files that are shipped next
-to them: a C++ header and a Python loader. ``cpp.py`` generates the launcher. This room must not import the command
+Start at ``export.py``, which writes cubins or PTX with a manifest. ``runtime/`` has the files that are shipped with
+them: a C++ header and a Python loader. ``cpp.py`` generates the launcher. This package must not import the command
 line or ``tuning``.
 """
 

@@ -1,8 +1,8 @@
-"""How does a command line become a call?
+"""Command line of autosched.
 
-Start at ``app.py``, which maps arguments to commands and errors to exit statuses. ``commands/`` has one file a
-command, ``options/`` turns text into problems, kernels and devices, and ``terminal/`` prints. This room must not
-import ``integrations``: ``autosched.registry`` finds them by name. No other room imports this one.
+Start at ``app.py``, which maps arguments to commands and errors to exit statuses. ``commands/`` has one file for each
+command, ``options/`` turns text into problems, kernels and devices, and ``terminal/`` prints. This package must not
+import ``integrations``: ``autosched.registry`` finds them by name. No other package imports this one.
 """
 
 import gc

@@ -1,4 +1,4 @@
-"""Caches of launches that other rooms keep. They are cleared whenever calls must choose their kernels again."""
+"""Registry of launch caches in other packages, which are cleared when calls must choose their kernels again."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How do other projects use our schedules, and how do we use their files?
+"""Integrations with other projects: use of autosched in them, and of their files in autosched.
 
-Start at ``config_files/`` (vLLM and SGLang); each project has a folder: ``helion/``, ``inductor/``, ``flashinfer/`` and
-``tunableop/``. Rooms below reach them by name through ``autosched.registry`` and never import them. A folder here may
-import every room except ``autosched.cli``, and must not import another folder here.
+Start at ``config_files/`` (vLLM and SGLang); each project has a folder: ``helion/``, ``inductor/``, ``flashinfer/``
+and ``tunableop/``. Other packages load them by name through ``autosched.registry`` and never import them. A folder
+may import every package except ``autosched.cli``, and must not import another integration.
 """

@@ -71,7 +71,7 @@ def judge(
     Raises:
         ToleranceError: The tolerance is not a finite number from 0 up.
         TaskError: The submission is none.
-        HostFailure: This machine cannot emulate.
+        HostFailure: This machine cannot run the emulator.
     """
     judging = _Judging(submission, task, device, plan, checked_tolerance(tolerance, "tolerance"))
     with _no_extensions():

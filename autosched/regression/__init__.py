@@ -1,7 +1,7 @@
-"""Has a tuned kernel become slower or wrong?
+"""Regression checks of tuned kernels: validity, correctness and speed.
 
 Start at ``check.py``, which checks every entry of a database for validity, correctness and speed. ``slowdown.py`` has
-the statistics, ``pytest_plugin.py`` offers the same to a test suite, ``report.py`` writes JUnit and Markdown. An
-entry that cannot be judged is uncertain; it never ends the check. This room must not import the command line,
+the statistics, ``pytest_plugin.py`` runs the checks in a test suite, and ``report.py`` writes JUnit and Markdown. An
+entry that cannot be checked is uncertain; it never ends the check. This package must not import the command line,
 ``suites`` or ``judge``.
 """

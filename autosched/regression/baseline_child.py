@@ -1,4 +1,4 @@
-"""Script that the Python of a baseline environment runs: its autosched generates and compiles stored schedules.
+"""Script for the Python of a baseline environment: generates and compiles stored schedules with that environment.
 
 Stdin is a JSON object: ``kernels`` (paths of kernel files), ``programs`` (FILE[:NAME] of tile programs) and ``entries``
 (each with problem, template, schedule and device). Stdout is a JSON object with ``entries`` in the same order: a kernel

@@ -28,7 +28,8 @@ from search_spaces.launches.launch import launch_from_json
 
 _MARK = "-DAUTOSCHED_BASELINE"  # distinguishes a baseline from a candidate with the same source and another compiler
 _CHILD_SECONDS = 600.0
-_OWN_ENVIRONMENT = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")  # not for the other Python
+# Environment variables that must not affect the other Python.
+_OWN_ENVIRONMENT = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 
 
 class BaselineError(ValueError):
@@ -43,8 +44,8 @@ class RecordedBaseline:
         if candidate.kernel.digest == entry.trial.kernel_digest:
             return Baseline(candidate, "")
         return (
-            f"the kernel that autosched {entry.trial.autosched_version} recorded is another one today: give "
-            "--baseline PYTHON of an environment that still makes it, or --against a database"
+            f"the kernel that autosched {entry.trial.autosched_version} recorded has changed since: give "
+            "--baseline PYTHON of an environment that still generates it, or --against a database"
         )
 
 
@@ -77,7 +78,7 @@ class KnownPrograms(CompilePool):
         self._known: dict[str, Compiled] = {}
 
     def add(self, kernel: GeneratedKernel, compiled: Compiled) -> None:
-        """Use ``compiled`` for ``kernel`` from now on."""
+        """Register ``compiled`` as the module of ``kernel``."""
         self._known[kernel.digest] = compiled
 
     def submit(self, kernel: GeneratedKernel, arch: str) -> Future[Compiled | CompileFailure]:
@@ -103,7 +104,7 @@ class EnvironmentBaseline:
         programs: Files of tile programs that are read there.
 
     Raises:
-        BaselineError: The environment does not answer.
+        BaselineError: The environment does not respond.
     """
 
     def __init__(
@@ -122,17 +123,17 @@ class EnvironmentBaseline:
         """Return the kernel that the baseline environment generated, or the reason why there is none."""
         answer = self._answers[self._places[entry.position]]
         if "error" in answer:
-            return f"the baseline environment cannot make it: {answer['error']}"
+            return f"the baseline environment cannot generate it: {answer['error']}"
         try:
             kernel, compiled = _program(answer, self._pool.cache, entry.device.arch)
         except (KeyError, TypeError, ValueError) as error:
-            return f"the baseline environment gave something that is no kernel: {type(error).__name__} {error}"
+            return f"the baseline environment returned an invalid kernel: {type(error).__name__} {error}"
         self._pool.add(kernel, compiled)
         made = "the kernel that was recorded" if answer["digest"] == entry.trial.kernel_digest else "its own kernel"
         if answer["digest"] == candidate.kernel.digest:
             why = f"the same source, compiled by {self._pool.toolchain} instead of {compiled.toolchain}"
         else:
-            why = f"the code differs from that of the baseline, autosched {answer['version']}, which made {made}"
+            why = f"the code differs from that of the baseline, autosched {answer['version']}, which generated {made}"
         return Baseline(dataclasses.replace(candidate, kernel=kernel), why)
 
 
@@ -172,7 +173,7 @@ def _ask(
     except (ValueError, KeyError, TypeError) as error:
         raise BaselineError(f"the baseline environment {python} did not answer in JSON ({last})") from error
     if not isinstance(answers, list) or len(answers) != len(entries):
-        raise BaselineError(f"the baseline environment {python} answered for other entries than it was asked for")
+        raise BaselineError(f"the baseline environment {python} returned other entries than requested")
     return answers
 
 

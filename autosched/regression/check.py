@@ -1,4 +1,4 @@
-"""A complete check of a database, or of some entries, for the command line and the pytest plugin."""
+"""Complete check of a database or of some of its entries, for the command line and the pytest plugin."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ class CheckOptions:
 class CheckRun:
     """Findings of a check so far, from which a report can be made even if the check is interrupted.
 
-    ``entries`` are those of the database. ``done`` are the findings of the first entries that are not findings already.
+    ``entries`` are those of the database; some of them are already findings. ``done`` are the findings of the first
+    others.
     """
 
     def __init__(self, name: str, kind: Literal["static", "timed", "configs"]) -> None:
@@ -107,7 +108,7 @@ def selected(store: Store, options: CheckOptions) -> list[CheckedEntry | CheckFi
     if held and not found and (options.operators or options.device):
         what = " or ".join(options.operators) or "any operator"
         where = f" on {options.device.name}" if options.device else ""
-        raise CannotCheck(f"{store.name} holds no schedule of {what}{where}, but of {held}: name one of these")
+        raise CannotCheck(f"{store.name} has no schedule of {what}{where}, but of {held}: name one of these")
     return found
 
 
@@ -150,7 +151,7 @@ def static_report(run: CheckRun, options: CheckOptions, told: Told) -> CheckRepo
 
     Args:
         run: Its entries are checked.
-        options: Whether and how results are emulated.
+        options: Options of the emulation.
         told: Called after each entry, with a note for the user.
 
     Returns:
@@ -164,7 +165,7 @@ def static_report(run: CheckRun, options: CheckOptions, told: Told) -> CheckRepo
         try:
             check_ready()
         except HostFailure as error:
-            raise CannotCheck(f"the numbers cannot be checked here: {error}; or give --no-emulate") from error
+            raise CannotCheck(f"results cannot be verified here: {error}; or give --no-emulate") from error
     try:
         other = OtherCompiler.of(options.with_python) if options.with_python else None
     except NoOtherCompiler as error:
@@ -196,14 +197,14 @@ def timed_report(
         A finding for each of ``found``, in their order.
 
     Raises:
-        CannotCheck: No GPU answers.
+        CannotCheck: No GPU responds.
         StoreError: The database to compare with cannot be used.
     """
     if options.against:
         Store.open(options.against, create=False).close()  # report an unusable database before requesting a GPU
     answers, why = cuda_available()
     if not answers:
-        raise CannotCheck(f"a timed check needs a GPU, and none answers ({why}): give --static for what can be checked")
+        raise CannotCheck(f"a timed check needs a GPU, and none responds ({why}): give --static for a static check")
     device = cuda_device()
     with _pool(KnownPrograms) as pool:
         return timed_on(name, found, options, told, device, pool, lambda: CudaRunner(device, pool))
@@ -234,7 +235,7 @@ def timed_on(
 
     Raises:
         StoreError: The database to compare with cannot be used.
-        BaselineError: The environment to compare with does not answer.
+        BaselineError: The environment to compare with does not respond.
     """
     began = time.monotonic()
     good = [entry for entry in found if isinstance(entry, CheckedEntry)]

@@ -1,6 +1,7 @@
 """Interface of commands and tests to another project's files of tuned configurations. Integrations implement it.
 
-A file holds a configuration for each batch size of one layer. Folders of them are checked, tuned, read and written.
+A file contains a configuration for each batch size of one layer. Folders of such files are checked, tuned, read and
+written.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class ConfigCheck:
         device: Check only the files of this device; None for all.
         emulate: Verify each configuration in the emulator.
         triton: The Triton version that must be installed, "" for any.
-        with_python: The Python of an environment with another Triton, that is compared with this one's; "" for none.
+        with_python: The Python of an environment with another Triton to compare with; "" for none.
     """
 
     device: Device | None = None
@@ -48,7 +49,7 @@ class ConfigEntry(Protocol):
 
 
 class ConfigVerifier(Protocol):
-    """Verifies entries, in processes of its own, each distinct configuration once. A context manager."""
+    """Verifier of entries in separate processes, each distinct configuration once. A context manager."""
 
     def __enter__(self) -> Self:
         """Start the processes. Raises CannotCheck if configurations cannot be verified on this machine."""
@@ -81,32 +82,32 @@ class ConfigFiles(Protocol):
 
     @property
     def batch_sizes(self) -> Sequence[int]:
-        """Batch sizes of a file that nobody chose otherwise."""
+        """Default batch sizes of a file."""
 
     def fits(self, folder: Path) -> bool:
-        """Return whether the files of a folder may be this project's, by their names and places.
+        """Return True if the files of a folder may be this project's, by their names and locations.
 
         Raises:
-            ValueError: The folder holds no such file.
+            ValueError: The folder contains no such file.
         """
 
     def entries(self, folder: Path, check: ConfigCheck) -> tuple[Sequence[ConfigEntry], list[str]]:
-        """List each file and its entries, and a line for each file in another format.
+        """Return each file and its entries, and a line for each file in another format.
 
         Raises:
-            ValueError: The folder holds none, or none for the device.
+            ValueError: The folder contains no such file, or none for the device.
         """
 
     def verifier(self, check: ConfigCheck, workers: int | None = None) -> ConfigVerifier:
-        """Return a verifier with this many processes, by default one a core."""
+        """Return a verifier with ``workers`` processes, by default one per core."""
 
     def check(self, folder: Path, check: ConfigCheck, on_entry: Callable[[str], None]) -> CheckReport:
         """Verify all entries of a folder.
 
         Args:
-            folder: Where the files are, or one file.
-            check: What is checked.
-            on_entry: Called for every entry with its verdict, "" for one that passes.
+            folder: Folder of the files, or one file.
+            check: Options of the check.
+            on_entry: Called for every entry with its verdict; "" for one that passes.
 
         Raises:
             ValueError: As ``entries``.
@@ -132,10 +133,10 @@ class ConfigFiles(Protocol):
             device: The GPU that the file is for.
             rows: Batch sizes.
             ranks: GPUs that share each expert.
-            dtype: Overrides what the model says of its quantization, "" for that.
-            candidates: First choices of the time model to compile for each batch size.
-            measure: Time them on the GPU of this machine.
-            on_batch_size: Called once a batch size is done.
+            dtype: Type of the weights, which overrides the model's quantization; "" to use the model's.
+            candidates: Number of the time model's first choices to compile for each batch size.
+            measure: If True, time them on the GPU of this machine.
+            on_batch_size: Called after each batch size.
 
         Raises:
             ValueError: The model has no such layer, or no configuration for it can be used.
@@ -143,23 +144,23 @@ class ConfigFiles(Protocol):
         """
 
     def expert_products(self, model: Path, *, rows: Sequence[int], ranks: int, dtype: str) -> Sequence[ExpertProduct]:
-        """Return the products of an expert that a database serves; empty for layers that a file serves.
+        """Return the products of an expert, for layers that need a database; empty for layers that need a file.
 
         Args:
             model: The config.json.
             rows: Batch sizes.
             ranks: GPUs that share each expert.
-            dtype: Overrides what the model says of its quantization, "" for that.
+            dtype: Type of the weights, which overrides the model's quantization; "" to use the model's.
 
         Raises:
             ValueError: The file describes no such layer.
         """
 
     def write(self, folder: Path, tuned: Any) -> Path:
-        """Write the file of what ``tune``, ``read`` or ``stored`` returned, and its sidecar."""
+        """Write the file of a result of ``tune``, ``read`` or ``stored``, and its sidecar."""
 
     def read(self, paths: Iterable[Path], model: Path | None) -> Sequence[tuple[Path, TunedConfigs]]:
-        """Read files and folders; ``model`` is a config.json for files that have no sidecar.
+        """Read files and folders. ``model`` is a config.json for files without a sidecar.
 
         Raises:
             ValueError: A folder without such files, or a file without a sidecar or model.
@@ -173,14 +174,14 @@ class ConfigFiles(Protocol):
 
 
 def recognised_files(folder: Path, option: str) -> ConfigFiles:
-    """Return the files of the one project that the files of a folder fit.
+    """Return the interface of the project to which the files of a folder belong.
 
     Args:
-        folder: Where the files are, or one file.
-        option: Option that names the project where this does not decide.
+        folder: Folder of the files, or one file.
+        option: Option that names the project if it cannot be recognised, for the error message.
 
     Raises:
-        ValueError: The folder holds no such file, its files fit several projects, or they are mixed.
+        ValueError: The folder contains no such file, its files fit several projects, or they are mixed.
     """
     projects: dict[str, ConfigFiles] = {name: CONFIG_FILES.load(name) for name in CONFIG_FILES}
     fitting = [name for name, files in projects.items() if files.fits(folder)]

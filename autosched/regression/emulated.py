@@ -1,4 +1,4 @@
-"""Calls of kernels without a GPU, for tests of programs that call tuned kernels."""
+"""Calls of tuned kernels without a GPU, for tests of programs that call them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 
 
 class EmulationFailed(RuntimeError):
-    """The emulator found a fault of the kernel, or could not run it. The message is one line."""
+    """The emulator found a fault in the kernel, or could not run it. The message is one line."""
 
 
 class EmulatedKernel:
-    """A kernel that is called like a loaded one, on numpy arrays, and runs on the CPU: ``out = kernel(a, b)``.
+    """A kernel that is called like a loaded one but runs on the CPU, on numpy arrays: ``out = kernel(a, b)``.
 
     Arrays are shaped as in memory, in the operands' storage types (bf16 is the uint16 of its bits). A first dimension
     of 1 may be omitted; if the first input lacks it, so does the result. Emulation is far slower than a GPU: use
@@ -35,8 +35,8 @@ class EmulatedKernel:
         Raises:
             TypeError: Wrong arguments.
             ValueError: An array does not fit.
-            EmulationFailed: The kernel has a race, accesses memory out of bounds, or does not end.
-            HostFailure: There is no compiler.
+            EmulationFailed: The kernel has a race, accesses memory out of bounds, or does not terminate.
+            HostFailure: The emulator has no compiler.
         """
         names = [operand.name for operand in self.inputs]
         given = dict(zip(names, arrays, strict=False)) | named

@@ -1,4 +1,4 @@
-"""Entries of a database that a check examines: the best schedule of every problem and device."""
+"""Entries of a database to check: the best schedule of every problem and device."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from search_spaces.operators.problem import Problem
 # Errors of the entry itself, such as a failing reference; other entries are still checked. A failure of this machine
 # (HostFailure, MemoryError) is unrelated to the entry and ends the check.
 ENTRY_ERRORS = (ValueError, ProblemTooLarge)
-LIBRARY_WON = "the vendor's library won when it was tuned: there is no kernel of ours to check"
+LIBRARY_WON = "the vendor's library won when it was tuned, so there is no kernel to check"
 RIVALS = 3  # number of next fastest schedules whose predicted order is checked
 
 
@@ -54,7 +54,7 @@ class CheckedEntry:
 
     def unjudged(self, error: BaseException) -> CheckFinding:
         """Return the finding of an entry whose check raised one of ENTRY_ERRORS."""
-        return self.finding(EntryStatus.UNCERTAIN, f"it could not be judged: {str(error) or type(error).__name__}")
+        return self.finding(EntryStatus.UNCERTAIN, f"it could not be checked: {str(error) or type(error).__name__}")
 
     def finding(self, verdict: EntryStatus, *reasons: str, **more: object) -> CheckFinding:
         """Return a finding about this entry; ``more`` are its other fields."""
@@ -143,8 +143,8 @@ def _entry(
     if not is_library(trial.schedule) and name not in (t.name for t in templates()):
         return _unreadable(
             summary,
-            f"its best schedule is one of {name!r:.60}, a kernel template that is not known here: give its tile "
-            "program (--program FILE), or install the package that has it",
+            f"its best schedule is of the unknown kernel template {name!r:.60}: give its tile program "
+            "(--program FILE), or install the package that contains it",
         )
     noise = 0.0
     if guard is not None:
@@ -172,11 +172,11 @@ def _rivals(trials: Sequence[Trial], best: Trial) -> tuple[Trial, ...]:
     return tuple(sorted(others, key=lambda r: r.seconds or 0.0)[:RIVALS])
 
 
-_STALE = "it was recorded when its file computed something else, and was not tuned again since: tune it again"
+_STALE = "its file computed something else when it was tuned: tune it again"
 
 
 def _without_reference(summary: ProblemSummary) -> tuple[str, str]:
-    """Return the parts that are equal in summaries which differ only in their references."""
+    """Return the parts of a summary that do not depend on the reference."""
     fields = {name: value for name, value in fields_of(summary.problem_key).items() if name != "computes"}
     return json.dumps(fields, sort_keys=True), summary.device
 

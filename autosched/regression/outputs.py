@@ -31,8 +31,8 @@ def summary(report: CheckReport) -> Summary:
 def action_benchmark(report: CheckReport) -> list[dict[str, Any]]:
     """Return data for github-action-benchmark's ``customSmallerIsBetter``: times relative to their baselines.
 
-    Absolute times drift with the machine, ratios within one run do not. For a static check: registers, spills, code
-    size.
+    Ratios are used because absolute times drift with the machine. For a static check the data are registers, spills and
+    code size.
     """
     found: list[dict[str, Any]] = []
     for f in report.findings:

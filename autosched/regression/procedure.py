@@ -1,6 +1,6 @@
-"""Procedure of a run of many entries: rounds until each is decided, one list of findings, and a second process.
+"""Procedure of a timed check: rounds until each entry is decided, and confirmation of findings in a second process.
 
-It is independent of the source of times, so that it is the same for a GPU, a simulated one and recorded noise.
+It does not depend on the source of times, so it is the same for a GPU, a simulated GPU and recorded noise.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from autosched.regression.slowdown import (
 )
 from measurements.trials.timing_statistics import SpeedChange
 
-Measure = Callable[[int], Times]  # that many rounds of one entry, in the process that is measuring now
+Measure = Callable[[int], Times]  # times this many rounds of one entry in the current process
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class ComparisonEffort:
     def __post_init__(self) -> None:
         if not 8 <= self.rounds <= self.most_rounds:
             raise ValueError(
-                f"rounds must satisfy 8 <= rounds <= most_rounds, not {self.rounds} and {self.most_rounds}: "
-                "fewer than 8 pairs allow no claim"
+                f"rounds must satisfy 8 <= rounds <= most_rounds, got {self.rounds} and {self.most_rounds}: "
+                "fewer than 8 pairs are not significant"
             )
         if not self.seconds > 0:
-            raise ValueError(f"an entry needs some seconds of measuring, not {self.seconds}")
+            raise ValueError(f"the seconds of an entry must be more than 0, got {self.seconds}")
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def flagged(found: Mapping[int, TimeComparison]) -> list[int]:
 def judged(
     found: Mapping[int, TimeComparison], again: Mapping[int, TimeComparison], limits: Mapping[int, SlowdownLimits]
 ) -> tuple[dict[int, ComparisonOutcome], str]:
-    """Return the verdict on every entry, and a line on why the whole run is in doubt; "" if it is not.
+    """Return the verdict on every entry, and the reason why the whole run is in doubt; "" if it is not.
 
     ``again`` contains the comparisons of ``flagged`` entries in a second process.
     """
@@ -102,8 +102,8 @@ def judged(
     slower = [i for i, j in made.items() if j.verdict is SpeedChange.SLOWER]
     faster = sum(j.verdict is SpeedChange.FASTER for j in made.values())
     doubt = (
-        f"{max(len(slower), faster)} of {len(made)} entries went the "
-        "same way and none the other, which is more likely one cause outside of the kernels"
+        f"{max(len(slower), faster)} of {len(made)} entries changed in the "
+        "same direction and none in the other, which suggests a cause outside of the kernels"
     )
     for i in slower:
         made[i] = replace(made[i], verdict=SpeedChange.UNCERTAIN, reason=doubt)
@@ -115,11 +115,11 @@ def _alone(first: TimeComparison, suspect: bool) -> ComparisonOutcome:
     if first.moved:
         return ComparisonOutcome(SpeedChange.UNCERTAIN, first.moved, first)
     if first.verdict is SpeedChange.UNCERTAIN:
-        return ComparisonOutcome(first.verdict, f"after {first.rounds} rounds the noise still hides the answer", first)
+        return ComparisonOutcome(first.verdict, f"undecided after {first.rounds} rounds, because of noise", first)
     if first.verdict is not SpeedChange.SLOWER:
         return ComparisonOutcome(first.verdict, "", first)
     if suspect:
-        return ComparisonOutcome(SpeedChange.UNCERTAIN, "slower in one process, and a second could not be asked", first)
+        return ComparisonOutcome(SpeedChange.UNCERTAIN, "slower in one process, and a second one could not run", first)
     return ComparisonOutcome(
         SpeedChange.UNCERTAIN, f"slower, but p = {first.p:.2g} may be chance among so many entries", first
     )
@@ -131,4 +131,4 @@ def _confirmed(first: TimeComparison, second: TimeComparison, limits: SlowdownLi
         return ComparisonOutcome(SpeedChange.UNCERTAIN, moved, first, second)
     if second.verdict is SpeedChange.SLOWER:
         return ComparisonOutcome(SpeedChange.SLOWER, "found in two processes", first, second)
-    return ComparisonOutcome(second.verdict, "slower in one process, cleared by a second", first, second)
+    return ComparisonOutcome(second.verdict, "slower in one process, but not in a second", first, second)

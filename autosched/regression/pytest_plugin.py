@@ -1,9 +1,10 @@
-"""pytest --autosched-db best.db [--autosched-static]: one test for every entry of a database; and a fixture.
+"""Pytest plug-in that checks a database or tuned-configuration files, and offers the fixture ``tuned_kernel``.
 
-``--autosched-configs DIR`` is one test for every entry of tuned-configuration files.
+``pytest --autosched-db best.db [--autosched-static]`` adds one test for every entry of a database, and
+``--autosched-configs DIR`` one for every entry of tuned-configuration files.
 
-A project that does not ask for it pays for the import of this module alone, so nothing of autosched is imported before
-an option or the fixture is used.
+The module is imported in every pytest run, so it imports other modules of autosched only when an option or the fixture
+is used.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from search_spaces.operators.problem import Problem
 
 _NODE = "autosched"
-_EMULATION = "autosched-triton"  # the plug-in that emulates
+_EMULATION = "autosched-triton"  # name of the plug-in that emulates Triton launches
 _VERDICT = "autosched_verdict"  # property of a test report with the verdict
 
 
@@ -32,22 +33,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("autosched", "tuned kernels")
     group.addoption("--autosched-db", metavar="DB", help="test every entry of this database of tuned schedules")
     group.addoption("--autosched-static", action="store_true", help="only what can be tested without a GPU")
-    group.addoption("--autosched-no-emulate", action="store_true", help="do not compute the entries on the CPU")
+    group.addoption("--autosched-no-emulate", action="store_true", help="do not emulate the entries on the CPU")
     group.addoption("--autosched-max-slowdown", metavar="SHARE", default="1%", help="allowed slowdown (default 1%%)")
     group.addoption("--autosched-against", metavar="DB", help="compare times with the schedules of this database")
     group.addoption(
         "--autosched-configs", metavar="DIR", help="test every entry of tuned-configuration files, without a GPU"
     )
-    group.addoption("--autosched-format", metavar="NAME", help="whose these are, if they do not show it: vllm, sglang")
-    group.addoption("--autosched-device", metavar="D", help="of these files: only those of this device (h100)")
     group.addoption(
-        "--autosched-triton", metavar="DEVICE", help="run every Triton launch in the emulator, for this GPU (h100)"
+        "--autosched-format", metavar="NAME", help="project of these files, if it cannot be recognised: vllm, sglang"
     )
-    group.addoption("--autosched-full", action="store_true", help="several orders of each launch, and twice in a row")
+    group.addoption("--autosched-device", metavar="D", help="only files of this device, such as h100")
+    group.addoption(
+        "--autosched-triton",
+        metavar="DEVICE",
+        help="emulate every Triton launch on this GPU, such as h100",
+    )
+    group.addoption("--autosched-full", action="store_true", help="launch in several orders, and twice in a row")
     group.addoption(
         "--autosched-allow-undefined",
         action="store_true",
-        help="reading memory of torch.empty before it is written is no fault",
+        help="do not report reads of unwritten memory of torch.empty",
     )
     group.addoption(
         "--autosched-first-config",
@@ -239,7 +244,7 @@ class ConfigEntries(pytest.Collector):
             yield ConfigItem.of(self, entry)
 
 
-@pytest.hookimpl(tryfirst=True)  # so that -k and -m choose among the entries, too
+@pytest.hookimpl(tryfirst=True)  # first, so that -k and -m also select among the entries
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
     """Add a test for each entry of the database and of configuration files."""
     if config.getoption("autosched_configs"):
@@ -248,14 +253,14 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     if not database:
         return
     if hasattr(config, "workerinput") and not config.getoption("autosched_static"):
-        raise pytest.UsageError("times are taken by one process at a time: give -n0, or --autosched-static")
+        raise pytest.UsageError("a timed check must run in one process: give -n0, or --autosched-static")
     try:
         config.stash[_GUARD] = SessionGuard(config, database)
         found = list(Entries.from_parent(session, name=_NODE, nodeid=_NODE).collect())
     except ValueError as error:
         raise pytest.UsageError(f"--autosched-db: {error}") from error
     if not found:
-        raise pytest.UsageError(f"{_shown(database)} holds no schedule that works: a check of nothing does not pass")
+        raise pytest.UsageError(f"{_shown(database)} has no working schedule: an empty check does not pass")
     items += found
 
 
@@ -278,7 +283,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Start before any conftest.py is imported, because one may query the GPU and skip tests without it."""
+    """Start before any conftest.py is imported, because it may query the GPU and skip tests without one."""
     if early_config.known_args_namespace.autosched_triton:
         _emulate_triton(early_config, early_config.known_args_namespace)
 
@@ -349,9 +354,9 @@ def tuned_kernel(pytestconfig: pytest.Config) -> Callable[[Problem], Any]:
 
     ``kernel = tuned_kernel(problem)``, then ``out = kernel(a, b)``.
 
-    On a machine with a GPU ``autosched.Database`` loads the kernel. Elsewhere the same kernel runs in the emulator, on
-    numpy arrays, so that a program's own tests need no GPU. The database is --autosched-db, or the setting
-    autosched_db. A problem that is not in the database fails the test.
+    On a machine with a GPU ``autosched.Database`` loads the kernel. On other machines the same kernel runs in the
+    emulator, on numpy arrays, so that a program's own tests need no GPU. The database is --autosched-db, or the setting
+    autosched_db. If the problem is not in the database, the test fails.
     """
     database = pytestconfig.getoption("autosched_db") or pytestconfig.getini("autosched_db")
     if not database:

@@ -23,13 +23,13 @@ class EntryStatus(StrEnum):
     SLOWER = "slower"
     UNCERTAIN = "uncertain"  # measured, but noise or a changed machine prevents a verdict
     CANNOT_COMPARE = "cannot compare"  # there is no baseline here
-    STALE = "stale"  # it belongs to an earlier reference, and no entry belongs to the current one
+    STALE = "stale"  # it has an earlier reference, and no entry has the current one
     WRONG = "wrong"  # wrong results
     BROKEN = "broken"  # it is no longer valid, does not compile, or does not run
 
     @classmethod
     def of_verdict(cls, status: str) -> EntryStatus:
-        """Return the entry's status for the status of a verdict, without further information on the entry."""
+        """Return the entry's status for the status of a verdict."""
         outcome = outcome_of(status)
         if outcome != "refused":
             return cls.SOUND if outcome == "accepted" else cls.UNCERTAIN
@@ -37,12 +37,12 @@ class EntryStatus(StrEnum):
 
     @property
     def judged(self) -> bool:
-        """Whether the entry was compared, with any result."""
+        """True if the entry was compared, with any result."""
         return self not in (EntryStatus.UNCERTAIN, EntryStatus.CANNOT_COMPARE, EntryStatus.STALE)
 
     @property
     def fails(self) -> bool:
-        """Whether this status alone makes a check fail."""
+        """True if this status alone makes a check fail."""
         return self in (EntryStatus.SLOWER, EntryStatus.WRONG, EntryStatus.BROKEN)
 
 
@@ -104,9 +104,9 @@ class CheckFinding:
 class CheckReport:
     """All findings of one check of ``database``.
 
-    ``kind`` is "static", "timed" or "configs" (then ``database`` is a folder). ``doubt`` is a line on why the whole run
-    is invalid, "" if it is valid. ``tools`` contains names and versions of the tools. ``left_out`` is a line with the
-    number of trials of an earlier reference, "" for none.
+    ``kind`` is "static", "timed" or "configs" (then ``database`` is a folder). ``doubt`` is the reason why the whole
+    run is invalid, "" if it is valid. ``tools`` contains names and versions of the tools. ``left_out`` is a line with
+    the number of trials of an earlier reference, "" for none.
     """
 
     database: str
@@ -143,11 +143,11 @@ class CheckReport:
         """Summary in one line."""
         left_out = f"; {self.left_out}" if self.left_out else ""
         if not self.findings:
-            return f"nothing was judged: {self.doubt or f'{self.database} holds no schedule that works'}{left_out}"
+            return f"nothing was checked: {self.doubt or f'{self.database} has no working schedule'}{left_out}"
         counts = ", ".join(f"{n} {verdict}" for verdict, n in self.counts.items())
         configs = self.kind == "configs"
         told = {
-            ExitStatus.OK: "every configuration that was judged is sound" if configs else "no confirmed regression",
+            ExitStatus.OK: "every checked configuration is sound" if configs else "no confirmed regression",
             ExitStatus.NO: "BROKEN CONFIGURATIONS" if configs else "REGRESSION",
             ExitStatus.NO_ANSWER: "could not judge",
         }[self.status]
@@ -179,8 +179,8 @@ def status_of(verdicts: Sequence[EntryStatus], doubt: str = "") -> ExitStatus:
         doubt: Reason why the whole run is invalid; "" if it is valid.
 
     Returns:
-        0 for no confirmed regression, 1 for one, 2 if the check has no result. That is also the case if no entry was
-        compared, because a check without entries must not pass, and if an entry is stale.
+        0 without a confirmed regression, 1 with one, 2 if the check has no result. The check also has no result if an
+        entry is stale, and if no entry was compared, because an empty check must not pass.
     """
     if any(verdict.fails for verdict in verdicts):
         return ExitStatus.NO

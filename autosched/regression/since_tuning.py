@@ -1,9 +1,9 @@
-"""Changes of the machine since an entry was tuned: a new driver may slow baseline and candidate alike.
+"""Changes of the machine since an entry was tuned, such as a new driver that slows down baseline and candidate alike.
 
-Tuning's last re-measurement interleaved the winner with a control, and stored both times. The control is the vendor's
-library, or a plain copy without one. A check interleaves them again. The kernel may have changed relative to the
-control, and the control relative to its own earlier time. Each change is reported, and makes a verdict "as fast as
-before" uncertain, because the earlier state cannot be timed again.
+The last re-measurement of a search times the winner alternately with a control, and stores both times. The control is
+the vendor's library, or a plain copy if there is none. A check times both again. The kernel may have changed relative
+to the control, and the control relative to its own earlier time. Each change is reported. It makes the verdict "same"
+uncertain, because the earlier state cannot be timed again.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class AtTuning:
     def of(cls, trials: Sequence[Trial], best: Trial) -> AtTuning | None:
         """Return the control of the re-measurement that ``best`` won, or the one among ``trials``.
 
-        Re-measurements made before trials had a control have the library among the trials. None if there is no control,
-        and for times of another policy than the default, which a check does not have.
+        In old databases trials have no control, and the library is one of the trials. Returns None if there is no
+        control, or if the times have another policy than the default, which checks use.
         """
         if best.control is not None and best.measurement.timing is not None:
             return None if best.policy != DEFAULT else cls(best.measurement.timing, best.control, best.driver)
@@ -91,10 +91,10 @@ def since(then: AtTuning, ratio: Ratio, control: Ratio, control_seconds: float, 
     reasons = []
     slower = low > allowed
     if slower or high < 1 / allowed:
-        reasons.append(f"against the {name} it takes {change:.3f} of what it took when it was tuned")
+        reasons.append(f"relative to the {name} it takes {change:.3f}x the time at tuning")
     moved = max(alone, 1 / alone) > (1 + ALONE) * math.exp(error)
     if moved:
-        reasons.append(f"the {name} itself takes {alone:.3f} of its time of then: clock, driver or version are others")
+        reasons.append(f"the {name} itself takes {alone:.3f}x its time at tuning: clock, driver or version changed")
     if reasons and then.driver:
         reasons.append(f"it was tuned with driver {then.driver}")
     return Since(change, alone, tuple(reasons), slower or moved)

@@ -1,13 +1,17 @@
-"""When is a kernel slower than its baseline? Pure functions of interleaved times.
+"""Statistical tests for a slowdown, from interleaved times.
 
-Four programs run in every round, in alternating order: the baseline, the candidate, the baseline again, and a control
-that is independent of our changes (the vendor's library, or a plain copy). The second baseline measures the current
-noise of this entry on this machine. Differences that two runs of one program could show are not reported.
+Four kernels run in every round, in alternating order: the baseline, the candidate, the baseline again, and a control
+that does not depend on our changes (the vendor's library, or a plain copy). The second baseline measures the current
+noise of this entry on this machine. Differences that two runs of one kernel could show are not reported.
 
-Because false alarms make people disable such checks, a finding must pass five tests. The whole interval of its ratio is
-beyond the limit. The lost seconds matter. It survives the control of the false discovery rate over all entries
-(Benjamini and Hochberg, J. R. Statist. Soc. B 57, 1995). The control and the second baseline are stable. A new process
-confirms it.
+Because false alarms make people disable such checks, a finding must pass five tests:
+
+- The whole confidence interval of its ratio is beyond the limit.
+- The lost time in seconds is also beyond a limit.
+- It passes the control of the false discovery rate over all entries (Benjamini and Hochberg, J. R. Statist. Soc. B 57,
+  1995).
+- The control and the second baseline are stable.
+- A new process confirms it.
 """
 
 from __future__ import annotations
@@ -20,9 +24,9 @@ from dataclasses import dataclass
 from measurements.trials import signed_rank, timing_statistics
 from measurements.trials.timing_statistics import Ratio, SpeedChange, log_ratios
 
-CONFIDENCE = 0.99  # of all intervals; with 95%, too many of a hundred entries would be outside theirs
+CONFIDENCE = 0.99  # confidence level of intervals; with 95%, several of a hundred entries would be outside of theirs
 DISCOVERY_RATE = 0.05  # fraction of false findings that Benjamini-Hochberg accepts in the first list
-ONE_SIDED = 8  # this many judged entries or more, of which most went the same way and none the other
+ONE_SIDED = 8  # minimum number of entries for the test that most changed in the same direction and none in the other
 MOST = 0.8
 
 
@@ -38,9 +42,11 @@ class SlowdownLimits:
 
     def __post_init__(self) -> None:
         if not 0 <= self.max_slowdown < 10:
-            raise ValueError(f"a slowdown is a share of the time, such as 0.03 for 3%, not {self.max_slowdown}")
+            raise ValueError(
+                f"max_slowdown must be a fraction of the time, such as 0.03 for 3%, got {self.max_slowdown}"
+            )
         if not 0 <= self.floor < 1:
-            raise ValueError(f"the floor is a time in seconds, such as 5e-7, not {self.floor}")
+            raise ValueError(f"floor must be a time in seconds, such as 5e-7, got {self.floor}")
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,7 @@ class TimeComparison:
     ``ratio`` is candidate over baseline, ``noise`` the second baseline over the first, ``control`` the control over the
     baseline (None without one). ``limit`` is the slowdown that had to be exceeded: the larger of the allowed one and of
     one that noise alone could show. ``p`` is the probability of such times if the slowdown were within the limit.
-    ``moved`` says in one line why the times cannot be trusted, "" if they can.
+    ``moved`` is the reason why the times are unreliable, "" if they are reliable.
     """
 
     verdict: SpeedChange
@@ -83,7 +89,7 @@ class TimeComparison:
 
     @property
     def decided(self) -> bool:
-        """Return whether more rounds would change nothing."""
+        """True if more rounds cannot change the verdict."""
         return self.verdict is not SpeedChange.UNCERTAIN and not self.moved
 
 
@@ -118,7 +124,7 @@ def compare(times: Times, limits: SlowdownLimits, noise: float = 0.0) -> TimeCom
 
 
 def discoveries(p_values: Sequence[float], rate: float = DISCOVERY_RATE) -> list[bool]:
-    """Return for each p-value whether its finding is accepted, by the procedure of Benjamini and Hochberg.
+    """Return True for each p-value whose finding the procedure of Benjamini and Hochberg accepts.
 
     At most the fraction ``rate`` of accepted findings is expected to be false. ``p_values`` has one value for every
     compared entry, slower or not.
@@ -130,9 +136,9 @@ def discoveries(p_values: Sequence[float], rate: float = DISCOVERY_RATE) -> list
 
 
 def moved_between(first: TimeComparison, second: TimeComparison, limits: SlowdownLimits) -> str:
-    """Return why two runs of one entry in two processes cannot be pooled (their controls differ); "" if they can.
+    """Return a reason if two runs of one entry in two processes cannot be pooled, because their controls differ; or "".
 
-    Control and baseline are the same two programs in both, so that only the machine can have changed them.
+    Control and baseline are the same kernels in both runs, so a difference is caused by the machine.
     """
     if first.control is None or second.control is None:
         return ""
@@ -143,10 +149,7 @@ def moved_between(first: TimeComparison, second: TimeComparison, limits: Slowdow
 
 
 def one_sided(verdicts: Sequence[SpeedChange]) -> bool:
-    """Return whether nearly all entries changed in one direction.
-
-    One cause outside of them explains that better than many causes inside.
-    """
+    """Return True if nearly all entries changed in one direction, which suggests a cause outside of the kernels."""
     if len(verdicts) < ONE_SIDED:
         return False
     slower, faster = (verdicts.count(v) for v in (SpeedChange.SLOWER, SpeedChange.FASTER))

@@ -1,7 +1,8 @@
-"""Part of a check that needs no GPU. Nothing is timed, so there is no noise, and CI can run it for every change.
+"""Static check, which needs no GPU. It has no noise, because nothing is timed, so CI can run it for every change.
 
-An entry is still valid, still compiles for its device, needs no more resources than recorded, computes correct results
-in the emulator, has a verification of its current kernel, and keeps its rank in the order that the cost model predicts.
+It checks that an entry is valid, compiles for its device, needs no more resources than recorded, and computes correct
+results in the emulator. It also checks that the current kernel was verified, and that the cost model predicts the same
+rank as at tuning.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class StaticOptions:
     """Options of a static check.
 
     ``growth`` is the fraction by which registers, shared memory and machine code may grow; a new spill is always worse.
-    ``emulate``: compute each entry in the emulator. ``seed``: random seed of its inputs.
+    If ``emulate``, each entry is verified in the emulator, with inputs of the random seed ``seed``.
     """
 
     growth: float = 0.0
@@ -49,7 +50,7 @@ class StaticOptions:
 
     def __post_init__(self) -> None:
         if not 0 <= self.growth < 10:
-            raise ValueError(f"growth is a share, such as 0.1 for 10%, not {self.growth}")
+            raise ValueError(f"growth must be a fraction, such as 0.1 for 10%, got {self.growth}")
 
 
 def check_static(entries: Sequence[CheckedEntry], pool: CompilePool, options: StaticOptions) -> Iterator[CheckFinding]:
@@ -70,13 +71,13 @@ def check_static(entries: Sequence[CheckedEntry], pool: CompilePool, options: St
 
 
 def _family(entry: CheckedEntry) -> tuple[str, str]:
-    """Return the device and the key that entries share which differ only in their batch size; "" without one."""
+    """Return the device and the key of a problem's family (all its batch sizes); the key is "" if it has no batch."""
     invariant = stored.is_batch_invariant(entry.trial.verification) and entry.problem.batch_sizes
     return entry.device.name, family_key(entry.problem) if invariant else ""
 
 
 def _orders_of_families(entries: Sequence[CheckedEntry]) -> dict[tuple[str, str], dict[SumOrder, str]]:
-    """Return the orders of sums of the batch-invariant entries of each family, each with a trial that has it."""
+    """Return the orders of sums of each family's batch-invariant entries, with a trial for each order."""
     found: dict[tuple[str, str], dict[SumOrder, str]] = {}
     for entry in entries:
         order = stored.order(entry.trial.verification)
@@ -108,7 +109,7 @@ def _found(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> Ch
     if recorded is None:
         verdict, reasons = (
             EntryStatus.CANNOT_COMPARE,
-            ["its trial does not say what it was compiled to: tune it again"],
+            ["its trial has no digest of its kernel: tune it again"],
         )
     else:
         worse = _worse(program, recorded, code, options.growth)
@@ -116,7 +117,7 @@ def _found(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> Ch
         verdict = EntryStatus.SLOWER if reasons else EntryStatus.SAME
         if not reasons and _better(program, recorded):
             verdict = EntryStatus.FASTER
-            reasons.append("it needs fewer resources than were recorded, and nothing more")
+            reasons.append("it needs fewer resources than recorded, and no resource has grown")
     required = stored.order(entry.trial.verification)
     order = sum_order(template(entry.trial.schedule.template), entry.problem, entry.trial.schedule, entry.device)
     if required is not None and order != required:
@@ -130,12 +131,12 @@ def _found(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> Ch
     missing = stored.lacks(entry.trial.verification)
     if missing:
         numbers["verification_lacks"] = "; ".join(missing)
-        reasons.append(f"its full verification lacks something: {numbers['verification_lacks']}")
-    # Measured entries were also checked on the GPU; for estimated ones, the verdict is the only check.
+        reasons.append(f"its full verification is incomplete: {numbers['verification_lacks']}")
+    # Measured entries were also checked on the GPU. For estimated ones the verification is the only check.
     if doubt and (entry.trial.verification is not None or entry.trial.provenance is Provenance.ESTIMATED):
         if not options.emulate and not verdict.fails:
             verdict = EntryStatus.UNCERTAIN
-        again = "and was verified again here" if options.emulate else "and nothing is emulated here"
+        again = "and this check verified it again" if options.emulate else "and this check does not emulate it"
         reasons.append(f"{doubt}, {again}: autosched verify --db renews it")
     if options.emulate:
         outcome = verify_one(
@@ -180,7 +181,7 @@ def _shared(resources: Resources) -> int:
 
 
 def _worse(program: Compiled, then: Resources, code: MachineCode | None, growth: float) -> list[str]:
-    """Return the resources of which today's module needs more than the recorded one."""
+    """Return one line for each resource that today's module needs more of than the recorded one."""
     now, found = program.resources, []
     pairs = [
         ("registers", then.registers, now.registers, growth),

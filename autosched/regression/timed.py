@@ -1,8 +1,8 @@
-"""Part of a check that needs the GPU: baseline, candidate, the baseline again and a control, interleaved in one run.
+"""Timed check on a GPU: baseline, candidate, the baseline again and a control, interleaved in one run.
 
 The candidate is the kernel that today's code and compiler generate from a stored schedule. The caller provides its
-baseline: the trial itself, another database, or another environment. Both run now, on the same machine and driver, so
-that neither can cause a difference.
+baseline: the trial itself, another database, or another environment. Both run on the same machine and driver, so these
+cannot cause a difference.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ class Baselines(Protocol):
     """Function that provides the baseline of an entry."""
 
     def __call__(self, entry: CheckedEntry, candidate: Candidate) -> Baseline | str:
-        """Return the baseline of an entry with today's kernel ``candidate``, or one line on why there is none."""
+        """Return the baseline of an entry whose current kernel is ``candidate``, or one line with a reason."""
 
 
 Told = Callable[[str], None]  # called after each finished entry, with a note for the user or ""
 
 
-# They say nothing of an entry: what was judged before them stays, and the run as a whole is in doubt.
+# These errors concern no entry: earlier verdicts remain valid, and the rest of the run is in doubt.
 _MACHINE_ERRORS = (RunnerStopped, HostFailure, MemoryError)
 
 
 class _Failed(Exception):
-    """A program of an entry cannot be timed: the verdict on the entry, and the reason."""
+    """A kernel of an entry cannot be timed. Contains the verdict on the entry, and the reason."""
 
     def __init__(self, verdict: EntryStatus, reason: str) -> None:
         super().__init__(reason)
@@ -104,7 +104,7 @@ def check_timed(
         told: Called with the verdict of each finished entry.
 
     Returns:
-        A finding for each entry, in their order, and the reason why the whole run is in doubt, "" if it is not.
+        A finding for each entry, in their order; and the reason why the whole run is in doubt, or "".
     """
     found: dict[int, CheckFinding] = {}
     pairs: dict[int, _Pair] = {}
@@ -185,10 +185,10 @@ def _session(start: Callable[[], TimingSession]) -> Iterator[TimingSession]:
 
 
 def _pair(entry: CheckedEntry, device: Device, pool: CompilePool, baselines: Baselines) -> _Pair | CheckFinding:
-    """Return the two programs of an entry, compiled, or why there are not two."""
+    """Return the compiled baseline and candidate of an entry, or a finding with the reason if one is missing."""
     if entry.device.name != device.name:
         return entry.finding(
-            EntryStatus.CANNOT_COMPARE, f"it is of {entry.device.name}, and the GPU of this machine is {device.name}"
+            EntryStatus.CANNOT_COMPARE, f"it is for {entry.device.name}, and the GPU of this machine is {device.name}"
         )
     trial = entry.trial
     if is_library(trial.schedule):
@@ -226,17 +226,17 @@ def _same_code(one: Compiled, other: Compiled) -> bool:
 
 
 class _Timer:
-    """Times of one entry in one session, as ``procedure.Measure``: with the control that works, if one does."""
+    """Timer of one entry in one session (``procedure.Measure``), with the first control that works."""
 
     def __init__(self, session: TimingSession, pair: _Pair) -> None:
         self._session, self._pair = session, pair
         self._controls = list(CONTROLS)
         self._programs = [pair.baseline, pair.candidate, pair.baseline]
         self.medians = (0.0, 0.0)  # medians of baseline and candidate, in seconds
-        self.control: tuple[str, float] | None = None  # its name, and its median in seconds
+        self.control: tuple[str, float] | None = None  # name of the control, and its median in seconds
 
     def __call__(self, rounds: int) -> Times:
-        """Raise _Failed where a program cannot be timed, RunnerStopped where the GPU does not answer."""
+        """Time further rounds. Raises _Failed if a kernel cannot be timed, and RunnerStopped."""
         while True:
             control = self._controls[0] if self._controls else None
             told = self._session.compare(
@@ -251,17 +251,15 @@ class _Timer:
                 self.control = None if control is None else (control, statistics.median(told[3].seconds))
                 return Times(baseline, candidate, again, told[3].seconds if control is not None else ())
             if all(entrant.status is Status.OK for entrant in told[:3]):
-                self._controls.pop(0)  # there is none of this kind here
+                self._controls.pop(0)  # this control is not available
                 continue
             self._blame(told)
             if not self._controls:
-                raise _Failed(
-                    EntryStatus.UNCERTAIN, f"each program runs alone, and together they do not: {told[0].reason}"
-                )
-            self._controls.pop(0)  # it may have been the control
+                raise _Failed(EntryStatus.UNCERTAIN, f"each kernel runs alone, but not together: {told[0].reason}")
+            self._controls.pop(0)  # the control may be the cause
 
     def _blame(self, told: Sequence[Entrant]) -> None:
-        """Run each alone: who fails so is to blame. Raises _Failed."""
+        """Run each kernel alone, to find the one that fails. Raises _Failed."""
         alone = self._session.compare([self._pair.candidate], rounds=1, library=False)[0]
         if alone.status is not Status.OK:
             wrong = alone.status is Status.WRONG_RESULT
@@ -277,7 +275,7 @@ def _finding(pair: _Pair, judgement: ComparisonOutcome, timer: _Timer) -> CheckF
     changed = judgement.verdict in (timing_statistics.SpeedChange.SLOWER, timing_statistics.SpeedChange.FASTER)
     if pair.same_code and changed:
         verdict = EntryStatus.UNCERTAIN
-        reasons.append("both are the same machine code: it is the machine, not the code")
+        reasons.append("both have the same machine code, so the machine is the cause")
     elif changed:
         reasons.append(pair.reason)
     numbers: dict[str, float | int | str] = {

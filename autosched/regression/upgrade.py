@@ -1,9 +1,9 @@
-"""Would another compiler make slower kernels of the schedules that are stored here?
+"""Check of a compiler upgrade: entries whose kernels get worse with the compiler of another environment.
 
-Each entry, and its next fastest rivals, are compiled by the NVRTC of this environment and by that of another. The check
-compares spills, occupancy, instructions of the main loop, the estimated time, the estimated order among the rivals, and
-the results: if the PTX differs, that of the other compiler is verified in the emulator. Entries that get worse should
-be tuned again with the other compiler.
+Each entry and its next fastest rivals are compiled by the NVRTC of this environment and by that of the other. The check
+compares spills, occupancy, instructions of the main loop, the estimated time, and the estimated order among the rivals.
+If the PTX differs, the other compiler's PTX is also verified in the emulator. Entries that get worse should be tuned
+again with the other compiler.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def check_upgrade(
         entries: The entries.
         here: Compiles with this environment's NVRTC.
         other: The other environment.
-        options: Whether results are emulated, and the seed of their inputs.
+        options: Options of the emulation.
     """
     with CompilePool(here.cache, workers=here.workers, other=other) as there:
         for entry in entries:
@@ -148,11 +148,11 @@ def _overtaken(
             ahead.append(rival)
     if ahead:
         named = ", ".join(f"trial {rival.id}" for rival in ahead)
-        yield f"estimated rank: {named} of {1 + len(entry.rivals)} came after it here and comes before it there"
+        yield f"estimated rank: {named} of {1 + len(entry.rivals)} slower than it here are faster than it there"
 
 
 def _verified(entry: CheckedEntry, kernel: GeneratedKernel, other: OtherCompiler, seed: int) -> tuple[bool, str] | None:
-    """Return whether the kernel fails with the other compiler's PTX, and the reason; None if nothing is wrong."""
+    """Return True and the reason if the kernel fails with the other compiler's PTX; None if it is correct."""
     digest = ptx_digest(kernel)
     with compiled_elsewhere(other):
         if ptx_digest(kernel) == digest:

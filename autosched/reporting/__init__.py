@@ -1,6 +1,6 @@
-"""How are results shown?
+"""Display of results: text, tables, pictures and HTML.
 
 Start at ``formatting.py`` (numbers with units, tables, bounds in words). ``pictures.py`` draws layouts,
 ``roofline.py`` compares with the limits of a GPU, and ``html/`` writes the report of a database. Nothing here needs a
-GPU. This room must not import ``tuning`` or the command line.
+GPU. This package must not import ``tuning`` or the command line.
 """

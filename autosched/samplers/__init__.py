@@ -1,9 +1,9 @@
-"""Which schedule should a search try next?
+"""Samplers, which propose the next schedules of a search.
 
 Start at ``base.py``, the interface: a sampler proposes legal schedules of a space, and trials are reported to it. A
-sampler is made by a factory ``factory(space, *, seed, estimates, threads)``. The built-in ones are listed here;
-another package adds its own by an entry point of the group ``autosched.samplers``, named like the sampler. This room
-must not import the search that uses it, ``autosched.tuning``.
+factory creates samplers: ``factory(space, *, seed, estimates, threads)``. The built-in ones are listed here; another
+package adds its own by an entry point of the group ``autosched.samplers``, named like the sampler. This package must
+not import the search that uses it, ``autosched.tuning``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Which problems should be tuned one after another?
+"""Suites of problems that are tuned one after another.
 
-Start at ``suite.py``, which reads a suite file; ``logged_calls.py`` reads the log of a program's calls. Each yields
-problems; tuning them is the job of ``autosched.tuning``. Logs of other projects are read by ``integrations``, which
-this room must not import.
+Start at ``suite.py``, which reads a suite file; ``logged_calls.py`` reads the log of a program's calls. Both yield
+problems, which ``autosched.tuning`` tunes. Logs of other projects are read by ``integrations``, which this package
+must not import.
 """

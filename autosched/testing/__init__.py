@@ -1,7 +1,7 @@
-"""Does a plug-in keep its contract?
+"""Tests of the contracts of plug-ins.
 
 Start at ``samplers.py``: the contract of a sampler is a class of pytest tests, which a plug-in's tests inherit. This
-room needs pytest. It must not import ``tuning`` or the command line, and no other room may import it.
+package needs pytest. It must not import ``tuning`` or the command line, and no other package may import it.
 """
 
 from autosched.testing.samplers import SAMPLER_SPACES, SamplerContract

@@ -1,9 +1,9 @@
-"""How does a PyTorch program call tuned kernels?
+"""Calls of tuned kernels from PyTorch.
 
 Start at ``ops.py``, which defines ``torch.ops.autosched``; ``patching.py`` redirects a model's calls to these
 operators. On GPUs the operators launch the kernels that ``autosched.dispatch.functions`` selects, from a table in C++
-(``host_path.py``). On CPU tensors they use torch's own formula, or the emulator within ``emulated``. This room must not
-import ``tuning``, and ``import autosched`` must not import this room, which imports torch.
+(``host_path.py``). On CPU tensors they use torch's own formula, or the emulator within ``emulated``. This package
+must not import ``tuning``, and ``import autosched`` must not import this package, which imports torch.
 """
 
 from autosched.torch import attention_gradient, cross_entropy_gradient, tile_ops  # noqa: F401  # define operators

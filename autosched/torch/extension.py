@@ -1,4 +1,4 @@
-"""The compiled extension of this room, built on first use by the host's C++ compiler and stored in the cache.
+"""Compiled extension of this package, built on first use by the host's C++ compiler and stored in the cache.
 
 It uses only torch's stable C interface, so it needs no CUDA headers. The build takes a few seconds.
 """

@@ -1,8 +1,8 @@
-"""Are the launches of a Triton program correct, and how fast could they be?
+"""Verification and tuning of the Triton kernels that a program launches.
 
 Start at ``session.py``, which runs every launch of a Triton program in the emulator and verifies it. ``tuning/``
 searches configurations of a function, and ``persistence/`` stores the choices of stock autotuners. Importing the
-package does not import torch; the names that need it do so on first use. This room must not import ``judge`` or
+package does not import torch; the names that need it do so on first use. This package must not import ``judge`` or
 ``integrations``, which use it.
 """
 

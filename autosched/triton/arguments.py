@@ -21,8 +21,10 @@ from search_spaces.launches.tensor_map import MOST_BOX, TensorMap
 
 _UNSIGNED = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
 _ADDRESS_BYTES = 8
-_FLAGGED_BYTES = 2**26  # of a fully defined storage; larger ones have no flags, which take as much memory
-# By Triton's numbers of element types (those of tensormap.replace) and swizzles.
+_FLAGGED_BYTES = (
+    2**26
+)  # maximum bytes of a fully defined storage that gets flags, which take as much memory as the storage
+# Indexed by Triton's numbers of element types (those of tensormap.replace) and swizzles.
 _ELEMENTS = (
     "UINT8", "UINT16", "UINT32", "INT32", "UINT64", "INT64", "FLOAT16", "FLOAT32", "FLOAT32_FTZ", "FLOAT64",
     "BFLOAT16", "TFLOAT32", "TFLOAT32_FTZ",
@@ -31,7 +33,7 @@ _SWIZZLES = ("NONE", "32B", "64B", "128B")
 
 
 class ArgumentMismatch(ValueError):
-    """An argument that no GPU launch, or not this kernel, accepts. The message is one line."""
+    """An argument that the kernel or the GPU cannot accept. The message is one line."""
 
 
 @dataclass
@@ -74,7 +76,9 @@ class LaunchArguments:
         """Pass a host-side tensor descriptor, encoded as ``meta`` of the compiled kernel specifies."""
         base = tensor_of(descriptor.base)
         if base is None:
-            raise ArgumentMismatch(f"{name}: a tensor descriptor of {type(descriptor.base).__name__}, not of a tensor")
+            raise ArgumentMismatch(
+                f"{name}: the tensor descriptor is of a {type(descriptor.base).__name__}: create it from a tensor"
+            )
         storage = base.untyped_storage()
         each = int(meta["elem_size"])
         operand = self._operand(name, storage, each)
@@ -82,7 +86,7 @@ class LaunchArguments:
         strides = [int(n) * each for n in descriptor.strides][::-1]
         box = [int(n) for n in meta["block_size"]][::-1]
         if meta.get("fp4_padded") or meta.get("is_im2col"):
-            raise ArgumentMismatch(f"{name}: the emulator knows no im2col and no padded 4-bit tensor descriptors")
+            raise ArgumentMismatch(f"{name}: the emulator does not support im2col or padded 4-bit tensor descriptors")
         element = "TFLOAT32" if getattr(descriptor, "round_f32_to_tf32", False) else _ELEMENTS[int(meta["elem_type"])]
         try:
             made = TensorMap(
@@ -109,7 +113,7 @@ class LaunchArguments:
         }
 
     def memory(self) -> Memory:
-        """Return the memory of the launch, including arrays that are only reached by addresses in 8-byte elements."""
+        """Return the memory of the launch, including arrays that are only reached by addresses in other arrays."""
         defined = {}
         for name, storage in self.tensors.items():
             flags = self.storages.defined(storage)
@@ -167,7 +171,7 @@ def tensor_of(value: Any) -> torch.Tensor | None:
 
 
 def flattened(names: Sequence[Any], kinds: Sequence[Any], values: Sequence[Any]) -> Iterator[tuple[str, str, Any]]:
-    """Return name, type and value of each argument of the compiled kernel: no constants, tuples flattened."""
+    """Yield name, type and value of each argument of the compiled kernel: no constants, tuples flattened."""
     for name, kind, value in zip(names, kinds, values, strict=False):
         if isinstance(kind, tuple | list):
             yield from flattened([f"{name}[{k}]" for k in range(len(kind))], kind, tuple(value))

@@ -1,4 +1,4 @@
-"""Verify that a function that launches Triton kernels gives a row the same bits in every batch.
+"""Verification that a function with Triton kernels computes the same bits for a row in every batch.
 
 The function takes the number of rows by name and returns tensors whose first axis has the rows. Its random inputs have
 the same rows in every batch: ``torch.randn``, ``rand`` and ``randint`` draw each row from its own number.
@@ -48,14 +48,14 @@ class FunctionInBatches:
     _drawn: list[dict[int, tuple[int, int]]] = field(default_factory=list)  # rows of the batch and first extents
 
     def why_not(self, places: Sequence[int]) -> str:
-        """Return "": the function is called with any number of rows."""
+        """Return "", because the function accepts any number of rows."""
         return ""
 
     def launch(self, name: str, places: Sequence[int], order: Order, launches: int) -> Launched:
         """Call the function for a batch, with launches in one order of blocks.
 
         Raises:
-            TypeError: It returns anything but tensors, or none with the rows.
+            TypeError: The function returns something other than tensors, or no tensor whose first axis has the rows.
         """
         begun = len(self.session.launches)
         self.session.plan = replace(self.session.plan, orders=(order,))
@@ -161,10 +161,10 @@ class FunctionInBatches:
 
 
 def _configuration(one: VerifiedLaunch, other: VerifiedLaunch, batch: str) -> list[Cause]:
-    """Return the launch whose constants or threads the batch has changed."""
+    """Return the launch as a cause if its constants or threads differ between the batches."""
     before = {**dict(one.constants), "threads": one.threads}
     after = {**dict(other.constants), "threads": other.threads}
-    # Triton makes a constant of an argument that is 1, which is no choice of the batch's.
+    # Triton specialises arguments that are 1 to constants, so these do not show a choice by batch.
     both = [name for name in after if before.get(name) is not None and after[name] is not None]
     names = [str(name) for name in both if before[name] != after[name]]
     if not names:
@@ -180,7 +180,7 @@ def _of(values: Mapping[Any, Any], name: str) -> Any:
 
 
 def _sources(one: VerifiedLaunch, other: VerifiedLaunch) -> BatchSources:
-    """Return what differs between two launches, by the parameters of the first one."""
+    """Return the values that differ between two launches, by the parameters of the first one."""
     others = dict(other.numbers.values())
     changed = {k: name for k, (name, data) in one.numbers.items() if others.get(name) != data}
     return BatchSources(changed, grid=one.grid != other.grid)
@@ -216,8 +216,8 @@ def verify_function(
         The verdict: "ok", "bits_differ" with the first difference and its causes, or the status of a failed launch.
 
     Raises:
-        TypeError: The function returns anything but tensors with the rows.
-        LaunchFailed: A launch does not end.
+        TypeError: The function returns something other than tensors whose first axis has the rows.
+        LaunchFailed: A launch does not terminate.
     """
     subject = FunctionInBatches(function, session, BatchRows(name, most, {}, {}))
     plan = BatchPlan.of(most, full=full, least=least, most=most)

@@ -1,4 +1,4 @@
-"""Line of a program that launches an emulated kernel."""
+"""Source line that launches an emulated kernel."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-# Attributes of the section .nv.info, of four bytes of a symbol and four of a value (cuobjdump -elf names them).
+# Attributes of the section .nv.info: four bytes of a symbol, then four of a value (cuobjdump -elf names them).
 _FORMAT_SIZED = 4
 _FRAME_SIZE, _REGISTERS = 0x11, 0x2F
 _SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -20,7 +20,7 @@ class CubinResources:
 
 
 def cubin_resources(cubin: bytes) -> CubinResources | None:
-    """Return the resources of a cubin; None if it is not a cubin, or does not state them."""
+    """Return the resources of a cubin; None if the bytes are not a cubin or do not state them."""
     values: dict[int, list[int]] = {}
     try:
         for attribute, value in _attributes(_section(cubin, ".nv.info")):

@@ -33,7 +33,7 @@ def described_launch(launch: TritonLaunch, storages: Storages) -> tuple[LaunchAr
         else:
             at = len(arguments.arguments)
             if at >= len(parameters):
-                raise LaunchFailed(f"{launch.name}: its PTX has {len(parameters)} parameters, and it got more")
+                raise LaunchFailed(f"{launch.name}: got more arguments than its PTX has parameters ({len(parameters)})")
             arguments.raw(name, scalar_bytes(name, kind, value, parameters[at]))
     for k, parameter in enumerate(parameters[len(arguments.arguments) :]):
         # Scratch memory is the first of the compiler's parameters; the others are null.
@@ -58,7 +58,7 @@ def described_launch(launch: TritonLaunch, storages: Storages) -> tuple[LaunchAr
 
 
 def _add_descriptor(arguments: LaunchArguments, parameters: Sequence[Any], name: str, value: Any, meta: Any) -> None:
-    """Pass a tensor descriptor as a tensor map, or as pointer, shape and strides; and shape and strides."""
+    """Pass a descriptor as a tensor map, or as pointer, shape and strides; then shape and strides again."""
     shape, strides = list(value.shape), list(value.strides)
     if meta is not None:
         arguments.tensor_map(name, value, meta)

@@ -24,7 +24,7 @@ from autosched.triton.cubin import cubin_resources
 from search_spaces.hardware.devices import Device
 
 _FILE = re.compile(r'^(\s*\.file\s+\d+\s+")([^"]*)(?=")', re.MULTILINE)
-_FILE_NAME = 150  # maximum letters of a kernel's name in the file names of Triton's cache
+_FILE_NAME = 150  # maximum characters of a kernel's name in the file names of Triton's cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,9 +64,9 @@ class Launcher(Protocol):
 
 
 class _KernelLauncher:
-    """Callable that Triton creates for a compiled kernel, and calls for each launch.
+    """Callable that Triton creates for a compiled kernel and calls for each launch.
 
-    Triton creates another one if the program moves Triton's cache.
+    If the program moves Triton's cache, Triton creates another one.
     """
 
     _programs: ClassVar[WeakKeyDictionary[Any, tuple[str, bytes]]] = (
@@ -128,7 +128,7 @@ class _Utils:
 
     def get_device_properties(self, _device: int) -> dict[str, int]:
         d = self._device
-        bus = 5120  # bits; only triton.testing divides by it, and the clock compensates for it
+        bus = 5120  # memory bus width in bits; only triton.testing divides by it, and the clock compensates for it
         return {
             "max_shared_mem": d.shared_per_block,
             "max_num_regs": d.registers_per_sm,
@@ -144,11 +144,11 @@ class _Utils:
         found = cubin_resources(binary)
         registers, spills = (found.registers, found.local_bytes // 4) if found is not None else (0, 0)
         warps = self._device.max_threads_per_block // self._device.warp_size
-        if registers:  # whole warps, and registers are allocated in units
+        if registers:  # a block has whole warps, and registers are allocated in units
             unit = self._device.register_allocation_unit
             each = -(-registers * self._device.warp_size // unit) * unit
             warps = min(warps, self._device.registers_per_block // each)
-        # No module, since there is nothing to unload: Triton would call a driver when none may be active any more.
+        # Return no module: Triton would unload it through a driver that may no longer be active.
         return (None, name, registers, spills, self._device.warp_size * warps)
 
     def unload_module(self, _module: Any) -> None:
@@ -158,8 +158,8 @@ class _Utils:
 class DeviceNumber(int):
     """Number 0, which torch and Triton use for the emulated GPU.
 
-    Triton caches compiled kernels by device number. Kernels of another emulated GPU must not be found: two numbers are
-    equal for the same GPU, and a number equals 0 while its GPU is emulated.
+    Triton caches compiled kernels by device number, and must not return those of another emulated GPU. Therefore two
+    numbers are only equal if their GPUs are, and a number only equals 0 while its GPU is emulated.
     """
 
     device: str
@@ -226,7 +226,7 @@ class EmulatedDriver:
 
         Args:
             fn: Launches the kernel.
-            _: Other parameters of Triton's, which are ignored.
+            _: Triton's other parameters, which are ignored.
             quantiles: Quantiles to return, which are all equal; None for one number.
             more: Other keywords of Triton's; ``return_mode="all"`` returns a list.
         """
@@ -264,7 +264,7 @@ def activated(launcher: Launcher) -> Iterator[EmulatedDriver]:
     """Make the emulated driver Triton's active one within the context."""
     config = triton.runtime.driver
     place = "_active" if "_active" in vars(config) else "active"  # attributes of Triton 3.6 and 3.4
-    before = vars(config)[place]  # `reset_active` would query for a GPU where there is none
+    before = vars(config)[place]  # `reset_active` would query for a GPU, which may be missing
     driver = EmulatedDriver(launcher)
     _spend_fusion_warning()
     config.set_active(driver)
@@ -287,7 +287,7 @@ def first_configurations() -> Iterator[None]:
 
 
 def _spend_fusion_warning() -> None:
-    """Use up Triton 3.9's single warning about the default of FP fusion, which no emulated program requested."""
+    """Consume Triton 3.9's warning about the default of FP fusion, which Triton shows once per process."""
     if triton.__version__.startswith("3.9."):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "TRITON_DEFAULT_FP_FUSION is unset", UserWarning)
@@ -296,7 +296,7 @@ def _spend_fusion_warning() -> None:
 
 @contextmanager
 def _ptx_kept() -> Iterator[None]:
-    """Keep PTX for emulation, although autotuners (Helion's) make Triton keep only machine code."""
+    """Make Triton keep PTX for emulation, although some autotuners (Helion's) make it keep only machine code."""
     name = "TRITON_STORE_BINARY_ONLY"
     before = os.environ.get(name)
     os.environ[name] = "0"
@@ -311,7 +311,7 @@ def _ptx_kept() -> Iterator[None]:
 
 @contextmanager
 def _testing_replaced(driver: EmulatedDriver) -> Iterator[None]:
-    """Replace ``triton.testing``, which would launch thousands of times for times that an emulator does not have."""
+    """Replace the benchmarks of ``triton.testing``, which would emulate thousands of launches for no measurement."""
     names = {"do_bench": driver.do_bench, "do_bench_cudagraph": driver.do_bench}
     before = {name: getattr(triton.testing, name) for name in names}
     run = triton.testing.Mark.run
@@ -341,7 +341,7 @@ def _cached_program(src: Any, metadata: Any) -> tuple[str, bytes]:
             cubin = Path(path).read_bytes()
     if not ptx:
         raise RuntimeError(
-            f"Triton's cache has no PTX of {src.name}, which is what is emulated: empty the cache (TRITON_CACHE_DIR, "
+            f"Triton's cache has no PTX of {src.name}, which the emulator needs: empty the cache (TRITON_CACHE_DIR, "
             "~/.triton/cache), which was filled with TRITON_STORE_BINARY_ONLY"
         )
     return ptx, cubin
@@ -370,7 +370,7 @@ def cluster_of(metadata: Any) -> int:
 
 
 def emulated_launcher() -> Launcher | None:
-    """Return the launcher of the current emulated program, or None, where no GPU is expected."""
+    """Return the launcher of the current emulated program, or None outside of one, if the process has no GPU."""
     found = vars(triton.runtime.driver)
     active = found.get("_active", found.get("active"))
     return active.launcher if isinstance(active, EmulatedDriver) else None

@@ -1,7 +1,7 @@
 """Estimated times of Triton launches.
 
-A compiled launch is estimated from the work of its emulated blocks and the resources of its cubin, an uncompiled one
-from counts by size (``configs/tuning/layer_counts.py``).
+A compiled launch is estimated from the work of its emulated blocks and the resources of its cubin. An uncompiled launch
+is estimated from counts by size (``configs/tuning/layer_counts.py``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from search_spaces.hardware.costs.transactions import SECTOR_BYTES
 from search_spaces.hardware.devices import Device
 from search_spaces.launches.launch import Launch
 
-_UNKNOWN_REGISTERS = 64  # of a thread, without a cubin
+_UNKNOWN_REGISTERS = 64  # registers per thread if there is no cubin
 
 
 def estimated_seconds(launch: Launch, runs: Sequence[CountedRun], cubin: bytes, device: Device) -> float:
@@ -41,21 +41,21 @@ def estimated_seconds(launch: Launch, runs: Sequence[CountedRun], cubin: bytes, 
 def triton_times(launches: LaunchTable, device: Device) -> LaunchTimes:
     """Estimate launches of Triton code, with a cold L2 cache.
 
-    Its warps meet at a barrier after each tile, so they do not hide each other's waits.
+    The warps of Triton code synchronise after each tile, so they do not hide each other's latency.
     """
     return launch_times(launches, device, exposed=1.0, cold=True)
 
 
 def triton_counts(launch: Launch, runs: Sequence[CountedRun]) -> LaunchCounts:
-    """Return the average work of a block. DRAM serves each array once, and no more than the blocks request."""
+    """Return the average work of a block. DRAM traffic is at most one pass over each array."""
     counts = averaged(launch, runs, float(sum(operand.bytes for operand in launch.operands)))
     asked = SECTOR_BYTES * counts.blocks * (counts.unique_sectors + counts.store_sectors + counts.atomic_sectors)
     return replace(counts, dram_bytes=min(counts.dram_bytes, asked))
 
 
 def compiled_resources(cubin: bytes) -> CompiledResources:
-    """Return the resources: all shared memory is dynamic, and local memory is only used for spills."""
+    """Return the resources, assuming that all shared memory is dynamic and all local memory is spills."""
     found = cubin_resources(cubin)
     if found is None:
         return CompiledResources(_UNKNOWN_REGISTERS)
-    return CompiledResources(found.registers, 2 * found.local_bytes)  # each stored once, and loaded once
+    return CompiledResources(found.registers, 2 * found.local_bytes)  # each spilled byte is stored once and loaded once

@@ -1,4 +1,4 @@
-"""Basis of a verification: exact instructions, instructions within an error bound, and what was and was not run."""
+"""Fidelity report of a verification: exact and approximate instructions, and the launches that ran or did not run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from measurements.emulator.ptx.parser import parse
 if TYPE_CHECKING:
     from autosched.triton.session import Session, VerifiedLaunch
 
-# PTX specifies the results of these up to an error, not bit by bit; see docs/explanation/emulator.md, Limits.
+# PTX specifies an error bound for the results of these, not their bits; see docs/explanation/emulator.md, Limits.
 _BOUNDED_OPCODES = ("mma", "wmma", "wgmma", "ex2", "lg2", "sin", "cos", "tanh", "tcgen05")
 _BOUNDED_QUALIFIERS = ("approx", "full")
 
@@ -20,9 +20,9 @@ _BOUNDED_QUALIFIERS = ("approx", "full")
 class Fidelity:
     """Fidelity of all launches of a session.
 
-    ``exact`` and ``bounded`` are PTX instructions without operands. ``unsupported`` are sentences that name the line.
-    ``grids`` are those of each kernel; ``not_run`` lists launches of which only some blocks ran. ``sizes`` are those of
-    ``Session.at_sizes``.
+    ``exact`` and ``bounded`` are PTX instructions without operands. ``unsupported`` describes each unsupported feature
+    with its line. ``grids`` lists the grids of each kernel, and ``not_run`` the launches of which only some blocks ran.
+    ``sizes`` are those of ``Session.at_sizes``.
     """
 
     device: str
@@ -54,7 +54,7 @@ class Fidelity:
             *(f"blocks: {text}" for text in self.not_run),
             "not covered: "
             + ("blocks that did not run, " if self.not_run else "")
-            + "other sizes, other values, other orders of blocks and threads, time, and what ptxas makes of the PTX",
+            + "other sizes, other values, other orders of blocks and threads, time, and machine code",
         ]
 
 

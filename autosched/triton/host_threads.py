@@ -1,6 +1,6 @@
-"""Threads of a program's host.
+"""Delays of host threads that make missing synchronisation between them visible.
 
-A wait of one thread counts for all once it returns, because it is unknown how threads wait for each other.
+When a wait of one thread returns, it counts as a wait of all threads, because their own synchronisation is not tracked.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ import threading
 import time
 from collections import Counter
 
-_MOST_OF_SITE, _MOST = 2, 20  # delays of one line, and of all
-_SECONDS, _STEP = 0.1, 1e-3  # length of each delay, and interval between checks
+_MOST_OF_SITE, _MOST = 2, 20  # maximum delays of one line, and of all lines
+_SECONDS, _STEP = 0.1, 1e-3  # length of each delay, and interval between checks, in seconds
 
 
 class HostThreads:
-    """Delays waits of the host while other threads run, so that these do what is not ordered behind the wait."""
+    """Delays the return of host waits, so that other threads first do work that is not ordered after the wait."""
 
     def __init__(self) -> None:
         self._actions: Counter[int] = Counter()  # by thread
         self._delays: Counter[tuple[str, int]] = Counter()
 
     def note_action(self) -> None:
-        """Take an action of the running thread: it has used memory."""
+        """Record that the running thread has used memory."""
         self._actions[threading.get_ident()] += 1
 
     def let_others_act(self, site: tuple[str, int]) -> None:
-        """Let other threads act before a wait at a line of the program returns. Without others this takes no time."""
+        """Let other threads act before the wait at this line returns. Returns at once if there are none."""
         if threading.active_count() < 2 or self._delays[site] >= _MOST_OF_SITE or self._delays.total() >= _MOST:
             return
         self._delays[site] += 1

@@ -1,4 +1,4 @@
-"""Memory that launches in front of a dependent one (``launch_pdl``) may still use."""
+"""Memory that earlier launches may still use while a dependent launch (``launch_pdl``) runs."""
 
 from __future__ import annotations
 
@@ -13,17 +13,22 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from measurements.emulator.host_order import Ranges, Use
 from measurements.emulator.memory import Unfinished
 
-UsedBytes = npt.NDArray[np.integer[Any]]  # the use of each byte (host_order.Use); 0 if unused
+UsedBytes = npt.NDArray[np.integer[Any]]  # use of each byte (host_order.Use); 0 if unused
 
 
 class Overlaps:
-    """Uses of memory, by stream, by the last launch and by all in front of it that it may overlap."""
+    """Uses of memory per stream: those of the last launch, and those of earlier launches that may overlap it."""
 
     def __init__(self) -> None:
         self._uses: dict[int, dict[int, tuple[StorageWeakRef, UsedBytes]]] = {}  # by stream, by address
 
     def unfinished(self, stream: int, tensors: Mapping[str, torch.UntypedStorage]) -> tuple[Unfinished, ...]:
-        """Return what the launches in front may still use of tensors, which are named as the arrays of a launch."""
+        """Return the bytes of a launch's arrays that earlier launches may still use.
+
+        Args:
+            stream: Stream of the launch.
+            tensors: Storages by the names of the launch's arrays.
+        """
         uses = self._uses.get(stream, {})
         return tuple(
             Unfinished(name, first, end, only_read)
@@ -34,12 +39,12 @@ class Overlaps:
         )
 
     def launched(self, stream: int, uses: Sequence[tuple[torch.UntypedStorage, UsedBytes]], *, after_all: bool) -> None:
-        """Take a launch.
+        """Record a launch.
 
         Args:
             stream: The stream of the launch.
             uses: Storages with the use of each byte.
-            after_all: All launches in front have ended before a dependent one behind this may begin.
+            after_all: True if all earlier launches end before a dependent launch after this one may begin.
         """
         before = {} if after_all else self._uses.get(stream, {})
         for storage, used in uses:
@@ -50,7 +55,7 @@ class Overlaps:
         self._uses[stream] = before
 
     def end(self, stream: int | None = None) -> None:
-        """Take other work of a stream, or a wait for it; None: for all. A launch behind that overlaps none in front."""
+        """Record other work on a stream (None: all), or a wait for it. Later launches overlap no earlier one."""
         if stream is None:
             self._uses.clear()
         else:

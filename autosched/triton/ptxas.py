@@ -1,4 +1,4 @@
-"""Waits that ptxas injects for wgmma in Triton kernels, which the PTX does not show."""
+"""Waits for wgmma that ptxas injects into Triton kernels, and that the PTX does not show."""
 
 from __future__ import annotations
 

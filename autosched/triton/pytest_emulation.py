@@ -1,4 +1,4 @@
-"""``pytest --autosched-triton DEVICE``: the Triton launches of tests run in the emulator; a fault fails the test."""
+"""Plug-in for ``pytest --autosched-triton DEVICE``: emulates the Triton launches of tests, and reports faults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from autosched.verify.launch_plan import QUICK, THOROUGH
 
 
 class TritonEmulation:
-    """The plug-in. The device exists from the start, since test modules may use it when they are imported."""
+    """The plug-in. It starts before collection, because test modules may use the device when they are imported."""
 
     def __init__(
         self, device: str, *, thorough: bool = False, undefined_memory: bool = True, first_configuration: bool = False

@@ -1,4 +1,4 @@
-"""Sample of the blocks that run of a large launch, with the blocks that these wait for."""
+"""Samples of a large launch's blocks: those to run, including blocks that they wait for."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from measurements.emulator import Emulation, Finding, FindingKind
 
 _WAITING = (FindingKind.DEADLOCK, FindingKind.BARRIER_NOT_REACHED)
 _BLOCK = re.compile(r"block \((\d+), (\d+), (\d+)\)")
-# Instructions of warps. Launches up to this size run whole, within seconds; it also bounds all samples that were too
-# small.
+# Warp instructions. Launches up to this size run completely, within seconds. All samples of a launch together may also
+# execute this many.
 _CHEAP, _MOST = 5e6, 1e8
 
 
 def sampled(grid: tuple[int, int, int], most: int | None) -> tuple[int, ...] | None:
-    """Return the blocks to run: neighbours along each axis that share edges, then distant ones. None for all."""
+    """Return the blocks to run: neighbours along each axis, which share tile edges, then distant ones. None for all."""
     total = math.prod(grid)
     if most is None or total <= most:
         return None
@@ -28,7 +28,7 @@ def sampled(grid: tuple[int, int, int], most: int | None) -> tuple[int, ...] | N
 
 @dataclass
 class Sample:
-    """Some ``blocks`` of a launch, None for all."""
+    """The ``blocks`` of a launch that run; None for all."""
 
     grid: tuple[int, int, int]
     blocks: tuple[int, ...] | None
@@ -42,15 +42,15 @@ class Sample:
             return None
         where = f"{waiting.file}:{waiting.line}: " if waiting.file else ""
         return (
-            f"{where}a block waits for what a block outside of the {len(self.blocks)} that ran of "
-            f"{math.prod(self.grid)} does: {waiting.message}; let all run"
+            f"{where}a block waits for a block that did not run ({len(self.blocks)} of {math.prod(self.grid)} "
+            f"ran): {waiting.message}; run all blocks"
         )
 
     def widened(self, run: Emulation) -> tuple[int, ...] | None:
-        """Return the sample with neighbours of the waiting block, twice as many each time.
+        """Return the sample with more neighbours of the waiting block, twice as many each time.
 
-        Returns None, which is all blocks, if these execute little. Returns the same sample if all samples have executed
-        too much.
+        Returns None (all blocks) if the whole launch executes few instructions. Returns the same sample if the samples
+        so far have executed too many.
         """
         assert self.blocks is not None
         total = math.prod(self.grid)

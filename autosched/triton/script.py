@@ -92,14 +92,14 @@ def run_script(
 
     Raises:
         UnknownDevice: No row describes the device.
-        HostFailure: This machine cannot emulate.
+        HostFailure: This machine cannot run the emulator.
         OSError: The file cannot be read.
         ValueError: ``seconds`` is not positive.
     """
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file")
     if seconds is not None and not seconds > 0:
-        raise ValueError(f"a script must have more than 0 s, not {seconds}")
+        raise ValueError(f"the time limit of a script must be more than 0 s, got {seconds}")
     before, folder = sys.argv, str(path.resolve().parent)
     sys.argv = [str(path), *arguments]
     sys.path.insert(0, folder)
@@ -123,7 +123,7 @@ def run_script(
         sys.argv = before
         sys.path.remove(folder)
     if failure.startswith(_RAISED) and any(launch.left_out for launch in session.launches):
-        failure += "; blocks were left out (--blocks), and it may miss what they write"
+        failure += "; it may need the results of blocks that were left out (--blocks)"
     return ScriptReport(session, failure, trace)
 
 
@@ -167,7 +167,7 @@ def _limited(seconds: float | None) -> Iterator[None]:
 
 
 def _doing(frame: FrameType | None) -> str:
-    """Return the library that took most of the time, if not the script's own code."""
+    """Return a message with the library call that was running, or "" for the script's own code."""
     while frame is not None:
         code, module = frame.f_code.co_name, frame.f_globals.get("__name__", "")
         if (module, code) == ("triton.compiler.compiler", "compile"):

@@ -42,7 +42,7 @@ _DEPENDENT_SINCE = 90  # compute capability of programmatic dependent launch
 
 
 class FaultsFound(AssertionError):
-    """Launches within ``emulated`` had faults. The message lists them, and ``session`` holds them."""
+    """Launches within ``emulated`` had faults. The message lists them, and ``session`` contains them."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -65,8 +65,8 @@ class VerifiedLaunch:
         seconds: Time that the time model ESTIMATES from the executed work; 0 if the launch did not end.
         blocks: Number of its blocks.
         left_out: Number of blocks that did not run.
-        size: The size that ``Session.at_sizes`` chose; "" otherwise.
-        numbers: Parameters that are passed by value: position, then name and bytes.
+        size: The size that ``Session.at_sizes`` chose; "" without it.
+        numbers: Parameters passed by value: name and bytes, by position.
     """
 
     kernel: str
@@ -112,7 +112,7 @@ class Session:
     plan: LaunchPlan = QUICK
     launches: list[VerifiedLaunch] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    milliseconds: float = 0.0  # of the simulated GPU, so far
+    milliseconds: float = 0.0  # elapsed time of the simulated GPU
     storages: Storages = field(default_factory=Storages)
     host_findings: list[Finding] = field(default_factory=list)  # findings between launches
     _streams: StreamOrder = field(init=False)
@@ -126,7 +126,7 @@ class Session:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Faults and notes, once per grade, kind and line, over all launches and between them."""
+        """Faults and notes of all launches and between launches, once per grade, kind and line."""
         return (*(finding for _, finding in self._first_shown()), *self.host_findings)
 
     @property
@@ -205,7 +205,7 @@ class Session:
                 self._size = ""
 
     def launch(self, launch: TritonLaunch) -> None:
-        """Emulate one launch, write its outputs into the program's tensors and remember it.
+        """Emulate one launch, write its outputs into the program's tensors, and record it.
 
         Raises LaunchFailed if there are no outputs to continue with.
         """
@@ -237,7 +237,7 @@ class Session:
         first = next(runs)
         while (cause := sample.waits(first.emulation)) is not None:
             wider = sample.widened(first.emulation)
-            if wider == sample.blocks:  # wider ones exceeded their time
+            if wider == sample.blocks:  # larger samples exceeded their time limit
                 raise LaunchFailed(f"{launch.name}, launched at {where}: unsupported: {cause}")
             sample.blocks = wider
             runs = runs_of_sample()
@@ -282,7 +282,7 @@ class Session:
         return verified
 
     def benchmark(self, call: Callable[[], Any]) -> float:
-        """Return the milliseconds of one call by the time model. The call is made twice, and must be repeatable."""
+        """Return the time model's milliseconds for one call. The call is made twice, so it must be repeatable."""
         before, first = self.milliseconds, len(self.launches)
         call()
         taken, once = self.milliseconds - before, self.launches[first:]
@@ -292,7 +292,7 @@ class Session:
             changed = [n for n, values in a.emulation.outputs.items() if not _same(values, b.emulation.outputs.get(n))]
             if changed:
                 note = (
-                    f"{a.kernel}, launched at {a.called_at}: a repeated call leaves other values in "
+                    f"{a.kernel}, launched at {a.called_at}: a repeated call changes the values of "
                     f"{', '.join(changed)}. Autotuning repeats calls: name these arguments in reset_to_zero= or "
                     f"restore_value="
                 )
@@ -340,9 +340,9 @@ def emulated(
         The session.
 
     Raises:
-        LaunchFailed: A launch does not end, or needs a feature that the emulator lacks.
+        LaunchFailed: A launch does not terminate, or needs a feature that the emulator lacks.
         UnknownDevice: No row describes the device.
-        HostFailure: This machine cannot emulate.
+        HostFailure: This machine cannot run the emulator.
     """
     row = device_named(device) if isinstance(device, str) else device
     session = Session(row, plan)
@@ -375,10 +375,10 @@ def emulate(
         keywords: Constants and launch options by name.
 
     Returns:
-        The last launch, even if it did not end.
+        The last launch, even if it did not terminate.
 
     Raises:
-        ValueError: Nothing is launched; also as ``emulated`` raises it.
+        ValueError: Nothing was launched, or an argument of ``emulated`` is invalid.
     """
     import torch
 

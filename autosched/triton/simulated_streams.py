@@ -1,4 +1,4 @@
-"""Streams and events of ``torch.cuda`` on a simulated GPU, which a ``StreamOrder`` follows."""
+"""Streams and events of ``torch.cuda`` on a simulated GPU, tracked by a ``StreamOrder``."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def stream_classes(streams: StreamOrder, clock: Callable[[], float], device: Any
             return True
 
     class SimulatedEvent:
-        """An event at a time of the simulated device, and in the order of its streams."""
+        """An event with a time of the simulated device and a position in the order of streams."""
 
         def __init__(self, *_: Any, **__: Any) -> None:
             self._at = clock()

@@ -1,7 +1,7 @@
-"""Tensors of a program that sees a simulated GPU: their attributes, moves and operators.
+"""Tensors of a program that sees a simulated GPU: their attributes, copies between devices, and operators.
 
-All tensors are on the CPU. ``Storages`` knows which ones the program has on the host; all others report ``cuda:0``, in
-every thread and below the dispatcher, since the attributes of ``torch.Tensor`` themselves are replaced.
+All tensors are on the CPU. ``Storages`` records which ones the program expects on the host; all others report
+``cuda:0``. The attributes of ``torch.Tensor`` are replaced, so this holds in every thread and below the dispatcher.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from autosched.triton.undefined import UndefinedValues
 
 CPU = torch.device("cpu")
 CUDA = torch.device("cuda", 0)
-_TENSOR = torch._C.TensorBase  # whose attributes report the tensor's real device
+_TENSOR = torch._C.TensorBase  # operators that need the tensor's real device
 _FACTORIES = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided")
 _WAITING = (
     "_local_scalar_dense",
@@ -51,7 +51,7 @@ def is_cuda(device: Any) -> bool:
 
 
 def is_index(device: Any) -> bool:
-    """Return True if a device is given by number, as ``torch.cuda.current_device()`` returns it."""
+    """Return True if a device is a number, as ``torch.cuda.current_device()`` returns it."""
     return isinstance(device, int) and not isinstance(device, bool)
 
 
@@ -61,7 +61,7 @@ def tensor_attributes(storages: Storages, streams: StreamOrder, values: Undefine
     Args:
         storages: Registry of tensors.
         streams: Receives copies, and reads by the host.
-        values: Receives reads by the host; None: all memory counts as written.
+        values: Receives reads by the host; None to treat all memory as written.
 
     Returns:
         The attributes by name.
@@ -69,7 +69,7 @@ def tensor_attributes(storages: Storages, streams: StreamOrder, values: Undefine
 
     def device(tensor: torch.Tensor) -> torch.device:
         actual = _TENSOR.device.__get__(tensor)
-        # The compiler's tensors may have no storage.
+        # Tensors of torch's compiler may have no storage.
         is_device = actual.type == "cpu" and not in_compiler() and storages.host_of(tensor) is None
         return CUDA if is_device else actual
 
@@ -95,7 +95,7 @@ def tensor_attributes(storages: Storages, streams: StreamOrder, values: Undefine
         return result
 
     def read_by_host(name: str, *, is_shown: bool = False) -> Callable[..., Any]:
-        """Return a function of ``torch.Tensor`` that hands a tensor's memory over to the host."""
+        """Return a replacement of a ``torch.Tensor`` method that makes a tensor's memory accessible to the host."""
         read = getattr(torch.Tensor, name)
 
         def reads(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -150,7 +150,7 @@ def destination(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, dict[
 
 
 class DeviceArguments(TorchFunctionMode):  # type: ignore[misc]
-    """Replaces devices among the arguments of torch's functions by the CPU, and records where their results are."""
+    """Replaces devices in the arguments of torch's functions by the CPU, and records the device of each result."""
 
     def __init__(self, storages: Storages, streams: StreamOrder) -> None:
         super().__init__()
@@ -170,7 +170,7 @@ class DeviceArguments(TorchFunctionMode):  # type: ignore[misc]
         if "device" in kwargs:
             kwargs["device"] = CPU if is_index(device) else on_cpu(device)
         result = func(*[on_cpu(a) for a in args], **kwargs)
-        is_placed = (moves or pinned) and not torch.compiler.is_compiling()  # its compiler traces this
+        is_placed = (moves or pinned) and not torch.compiler.is_compiling()  # torch's compiler traces this
         if is_placed and isinstance(result, torch.Tensor):
             self._storages.place(result, None if moves else "pinned")
             if moves:
@@ -191,7 +191,7 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
 
     Args:
         storages: Registry of tensors.
-        values: Tracks values that depend on unwritten memory; None: memory of ``torch.empty`` counts as written.
+        values: Tracks values that depend on unwritten memory; None to treat memory of ``torch.empty`` as written.
         streams: Receives the memory that operators use, if the program sees a simulated GPU.
         arguments: ``DeviceArguments`` of a program that sees a simulated GPU: factories below the dispatcher create
             tensors for it, and operators registered for CUDA are called.
@@ -225,7 +225,7 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if not hasattr(func, "_schema"):
-            return func(*args, **kwargs)  # of a higher order; its inner calls also arrive here
+            return func(*args, **kwargs)  # higher-order operators; their inner calls also arrive here
         host: Host | None = None
         if self._arguments is not None:
             if func.namespace not in _BUILT_IN and (key := self._backend(func, args, kwargs)) is not None:
@@ -235,7 +235,9 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
             host = "plain" if is_fresh else self._host_of_result(args, kwargs)
             if "device" in kwargs or "pin_memory" in kwargs:
                 kwargs = {name: on_cpu(value) for name, value in kwargs.items() if name != "pin_memory"}
-            if func is torch.ops.aten.histc.default and not args[0].is_floating_point():  # CUDA's takes integers
+            if (
+                func is torch.ops.aten.histc.default and not args[0].is_floating_point()
+            ):  # CUDA's version accepts integers
                 return func(args[0].double(), *args[1:], **kwargs).to(args[0].dtype)
         name, is_view = _described(func)
         values = self._values if self._values is not None and not is_view else None
@@ -259,7 +261,7 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
     def _used(
         self, func: Any, name: str, args: Any, kwargs: dict[str, Any], result: Any, new: list[torch.Tensor]
     ) -> Any:
-        """Report an operator's memory use to the streams, and return its result."""
+        """Report an operator's memory accesses to the streams, and return its result."""
         streams = self._streams
         if name == "lift_fresh" or self._arguments is None or streams is None:
             return result
@@ -281,7 +283,7 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
         return (self._storages.host_of(a) is None) != (self._storages.host_of(b) is None)
 
     def _host_of_result(self, args: Any, kwargs: dict[str, Any]) -> Host | None:
-        """Return where on the host a new tensor is; None if the program has it on the GPU."""
+        """Return the kind of host memory of a new tensor; None if the tensor is on the simulated GPU."""
         if is_cuda(kwargs.get("device")):
             return None
         if kwargs.get("pin_memory"):
@@ -319,7 +321,7 @@ def _described(func: Any) -> tuple[str, bool]:
 
 
 def modes(storages: Storages, streams: StreamOrder, values: UndefinedValues | None) -> ExitStack:
-    """Return the modes of a thread of a program that sees a simulated GPU, which are active within the stack."""
+    """Return a stack with the modes that each thread of a program needs to see a simulated GPU."""
 
     class Modes(ExitStack):
         def __enter__(self) -> Modes:
@@ -333,7 +335,7 @@ def modes(storages: Storages, streams: StreamOrder, values: UndefinedValues | No
 
 
 def thread_run(entered: Callable[[], ExitStack]) -> Callable[[threading.Thread], None]:
-    """Return a ``threading.Thread.run`` whose thread has the modes of the program."""
+    """Return a replacement of ``threading.Thread.run`` that enters the modes of the program in the new thread."""
     run = threading.Thread.run
 
     def run_with_modes(thread: threading.Thread) -> None:
@@ -360,7 +362,7 @@ def _results(result: Any) -> list[torch.Tensor]:
 
 
 def _aliases(func: Any, result: Any) -> list[Any]:
-    """Return the schema's alias of each result: None for new memory. A list of tensors has one entry."""
+    """Return the alias that the schema states for each result; None for new memory. A list of tensors has one entry."""
     returns = func._schema.returns
     tensors = _results(result)
     if len(returns) == len(tensors):

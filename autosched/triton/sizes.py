@@ -1,11 +1,11 @@
-"""Stress sizes: the ends of a range, and neighbours of powers of two, where tiles have remainders."""
+"""Stress sizes: the ends of a range, and neighbours of powers of two, which leave partial tiles."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 Size = Mapping[str, int]
-_BESIDE = 17  # value of the other sizes while one is varied; no tile divides it
+_BESIDE = 17  # value of the other sizes while one is varied; not a multiple of any tile size
 
 
 def stress_sizes(**ranges: tuple[int, int]) -> list[Size]:
@@ -28,7 +28,7 @@ def stress_sizes(**ranges: tuple[int, int]) -> list[Size]:
 
 
 def _values(least: int, most: int) -> Iterator[int]:
-    """Return one more than each power of two in the range, and the largest power with its neighbours."""
+    """Yield one more than each power of two in the range, and the largest power with its neighbours."""
     powers = [2**k for k in range(most.bit_length()) if least <= 2**k <= most]
     wanted = [least, *(p + 1 for p in powers), *(p + k for p in powers[-1:] for k in (-1, 0)), most]
     yield from dict.fromkeys(v for v in wanted if least <= v <= most)

@@ -1,4 +1,4 @@
-"""The memory of a program's tensors as the emulator sees it: a storage is an array, a tensor a pointer into it.
+"""Memory of a program's tensors for the emulator: a storage is an array, and a tensor is a pointer into it.
 
 Memory of ``torch.empty`` is undefined until it is written. ``TrackedTensors`` tracks that byte by byte.
 """
@@ -17,30 +17,30 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from measurements.emulator.memory import Flags
 
 _FIRST_SWEEP = 128  # new tensors between two sweeps for freed ones
-_NO_VALUE = 0xFF  # every byte of it: NaN as a float, -1 as an integer
+_NO_VALUE = 0xFF  # value of each undefined byte: NaN as a float, -1 as an integer
 
 Host = Literal["plain", "pinned"]
 Bytes = npt.NDArray[np.uint8]
 
 
 def storage_bytes(storage: torch.UntypedStorage) -> Bytes:
-    """Return the bytes of a storage on the CPU, not a copy. The caller keeps the storage alive."""
-    # Not by a tensor, which observers of torch would see as the program's.
+    """Return the bytes of a storage on the CPU without copying them. The caller must keep the storage alive."""
+    # A tensor would be simpler, but torch's modes would report it as a tensor of the program.
     return np.ctypeslib.as_array((ctypes.c_uint8 * storage.nbytes()).from_address(storage.data_ptr()))
 
 
 class Storages:
     """Storages of a program, by address.
 
-    They record undefined bytes, the storage of an address, and which storages are host memory for a program that sees a
-    simulated GPU. Unregistered storages are defined, and on the GPU. Thread-safe.
+    Records undefined bytes, the storage of an address, and which storages are host memory in a program that sees a
+    simulated GPU. Unregistered storages count as defined GPU memory. Thread-safe.
     """
 
     def __init__(self) -> None:
         self._flags: dict[int, tuple[StorageWeakRef, Flags]] = {}
         self._alive: dict[int, tuple[StorageWeakRef, int]] = {}
         self._on_host: dict[int, tuple[StorageWeakRef, Host]] = {}
-        # Of ``torch.empty`` on the host, where writes are not tracked: counts only once it turns out to be the GPU's.
+        # Memory of ``torch.empty`` on the host, where writes are not tracked. It only counts if it is later the GPU's.
         self._flags_on_host: dict[int, tuple[StorageWeakRef, Flags]] = {}
         self._lock = threading.RLock()
         self._adds_until_sweep = _FIRST_SWEEP
@@ -51,7 +51,7 @@ class Storages:
         Args:
             tensor: The tensor.
             undefined: True if its bytes are undefined.
-            on_host: True if it seems to be on the host, where writes are not tracked.
+            on_host: True if the tensor seems to be on the host, where writes are not tracked.
         """
         if tensor.layout is not torch.strided:
             return  # a sparse tensor has no storage; its indices and values are tensors of their own
@@ -74,7 +74,7 @@ class Storages:
                 flags[storage.data_ptr()] = (reference, np.zeros(size, dtype=np.bool_))
 
     def _forget_expired(self) -> None:
-        """Drop the entries of freed storages, whose flags would keep as many bytes as their tensors had.
+        """Drop the entries of freed storages, whose flags take as much memory as their tensors took.
 
         The next sweep comes after as many new tensors as entries remain, so a tensor costs constant time on average.
         """
@@ -107,7 +107,7 @@ class Storages:
         return None if flags is None else _of_elements(flags, tensor).reshape(-1)
 
     def set_defined_bytes(self, tensor: torch.Tensor, now: Flags) -> None:
-        """Set those flags."""
+        """Set the flags that ``defined_bytes`` returns."""
         storage = tensor.untyped_storage()
         flags = self.defined(storage)
         if flags is None:
@@ -125,7 +125,7 @@ class Storages:
                 self._flags.pop(storage.data_ptr(), None)
 
     def place(self, tensor: torch.Tensor, host: Host | None) -> None:
-        """Record the host memory that a tensor is in; None for the GPU's."""
+        """Record the kind of host memory of a tensor; None for GPU memory."""
         if tensor.layout is not torch.strided or tensor.device.type == "meta":
             return
         storage = tensor.untyped_storage()
@@ -138,7 +138,7 @@ class Storages:
                 self._on_host[storage.data_ptr()] = (StorageWeakRef(storage), host)
 
     def host_of(self, tensor: torch.Tensor) -> Host | None:
-        """Return the host memory of a tensor; None if it is the GPU's or unregistered."""
+        """Return the kind of host memory of a tensor; None for GPU memory and unregistered tensors."""
         if not self._on_host or tensor.layout is not torch.strided:
             return None
         address = tensor.untyped_storage().data_ptr()
@@ -180,7 +180,7 @@ class Storages:
 
 
 def _of_elements(flags: Flags, tensor: torch.Tensor) -> Flags:
-    """Return a storage's flags as those of a tensor's elements: its shape, and the bytes of an element. A view."""
+    """Return a view of a storage's flags with the shape of a tensor, and the bytes of an element as the last axis."""
     each = tensor.element_size()
     strides = [each * stride for stride in tensor.stride()]
     first = flags[each * tensor.storage_offset() :]

@@ -1,7 +1,7 @@
-"""The order of a Triton program's streams: work is executed immediately, and ``HostOrder`` checks what orders it.
+"""Streams of a Triton program. Work is executed immediately, and ``HostOrder`` checks that the program orders it.
 
-As in torch, streams do not wait for the default one, the memory of a freed tensor is reused by the next one on the same
-stream, and copies are asynchronous only from and to pinned memory, with ``non_blocking=True``.
+As in torch, streams do not wait for the default stream. The memory of a freed tensor is reused by the next tensor on
+the same stream. Copies are only asynchronous from or to pinned memory, with ``non_blocking=True``.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from measurements.emulator.host_order import (
     one_range,
 )
 
-_MOST_ROWS = 4096  # of a tensor; one with more is not checked
+_MOST_ROWS = 4096  # maximum ranges of a tensor; tensors with more are not checked
 
 Raced = Callable[[str, tuple[str, int]], None]
 
 
 @dataclass(frozen=True)
 class Work:
-    """Work that uses memory, and the program's line that issued it."""
+    """Work that uses memory, and the line of the program that issued it."""
 
     what: str
     file: str
@@ -83,21 +83,21 @@ class StreamOrder:
         self._raced = raced
         self._lock = threading.RLock()
         self._thread = threading.local()
-        self._blocks: dict[int, tuple[int, _TensorMemory]] = {}  # by address: number, memory
+        self._blocks: dict[int, tuple[int, _TensorMemory]] = {}  # tensor number and memory, by address
         self._numbers = 0
         self._freed: list[_Freed] = []
-        self._work = 0  # on the default stream, before there was any other
+        self._work = 0  # work on the default stream before the program created another one
         self._waited = 0
         self._written: dict[
             int, tuple[int, StorageWeakRef, Work]
-        ] = {}  # by that work, which may not have been waited for
+        ] = {}  # memory used by that work, which the host may not have waited for
         self.is_active = False
 
     # Streams --------------------------------------------------------------------------------------------------------
 
     @property
     def current(self) -> int:
-        """The current stream of this thread."""
+        """Current stream of this thread."""
         return int(getattr(self._thread, "stream", LEGACY))
 
     @current.setter
@@ -105,7 +105,7 @@ class StreamOrder:
         self._thread.stream = stream
 
     def add_stream(self) -> int:
-        """Return a new stream. Order matters from the first one on."""
+        """Return a new stream. Order is tracked once the program has created a stream."""
         with self._lock:
             self._activate()
             return self.order.add_stream(blocking=False)
@@ -161,7 +161,7 @@ class StreamOrder:
     # Uses -----------------------------------------------------------------------------------------------------------
 
     def operator(self, what: str, read: Sequence[torch.Tensor], written: Sequence[torch.Tensor]) -> None:
-        """Record an operator of torch on the current stream, and on the host's memory."""
+        """Record an operator of torch on the current stream, and its accesses to host memory."""
         if any(self._storages.host_of(t) is None for t in written):
             self.overlaps.end(self.current)
         if not self.is_active:
@@ -172,7 +172,7 @@ class StreamOrder:
             by = Work(what, *call_site())
             stream = self.current
             self.order.begin(stream)
-            if torch._C._current_graph_task_id() != -1:  # backward: torch orders its streams
+            if torch._C._current_graph_task_id() != -1:  # in backward passes, torch orders the streams itself
                 self.order.wait_for_all(stream)
             for use, tensors in ((Use.READ, read), (Use.WRITE, written)):
                 for tensor in tensors:
@@ -245,7 +245,7 @@ class StreamOrder:
                 self.order.inherit(number, taken.pending, one_range(storage.data_ptr(), storage.data_ptr() + size))
 
     def record_stream(self, tensor: torch.Tensor, stream: int) -> None:
-        """Defer reuse of a tensor's memory, after it is freed, until a stream has finished its current work."""
+        """Delay the reuse of a tensor's memory after it is freed, until a stream has finished its current work."""
         if self.is_active:
             with self._lock:
                 self._number(tensor.untyped_storage())
@@ -261,7 +261,7 @@ class StreamOrder:
             self._written = {a: w for a, w in self._written.items() if w[0] > self._waited and not w[1].expired()}
 
     def _collect_freed(self) -> None:
-        """Set aside the memory of freed tensors that other streams may still use."""
+        """Find freed tensors, and keep their memory from being reused while other streams may use it."""
         for address, (number, block) in list(self._blocks.items()):
             if not block.reference.expired():
                 continue

@@ -1,4 +1,4 @@
-"""``torch.compile`` within ``emulated``: Inductor generates Triton kernels for the device instead of C++.
+"""Support of ``torch.compile`` within ``emulated``: Inductor generates Triton kernels for the device instead of C++.
 
 Only this file uses internals of torch's compiler. Tested with torch 2.13 and 2.14.
 """
@@ -18,9 +18,9 @@ import triton
 _ABSENT = object()
 _SETTINGS = {
     "cpu_backend": "triton",
-    "compile_threads": 1,  # in this process: others have no emulated device
-    "autotune_local_cache": False,  # keyed without the name of the device
-    "benchmark_epilogue_fusion": False,  # its program for CPU tensors is not Python
+    "compile_threads": 1,  # compile in this process: others have no emulated device
+    "autotune_local_cache": False,  # its key does not contain the name of the device
+    "benchmark_epilogue_fusion": False,  # its wrapper for CPU tensors is not Python
 }
 
 
@@ -67,7 +67,11 @@ def _prepared(pretend_cuda: bool) -> Iterator[None]:
     detection = importlib.import_module("torch.utils._triton")
     benchmarking = importlib.import_module("torch._inductor.runtime.benchmarking")
     replaced: list[tuple[Any, str, Any]] = [
-        (detection, "has_triton", lambda: True),  # else it traces the host code of a program's own kernels
+        (
+            detection,
+            "has_triton",
+            lambda: True,
+        ),  # otherwise the compiler traces the host code of the program's own kernels
         # For CPU tensors Inductor looks up Triton's backend, driver and target under "cpu".
         (interface, "raise_if_triton_unavailable", staticmethod(lambda *_: None)),
         (helpers, "set_driver_to_cpu", lambda: None),
@@ -79,7 +83,9 @@ def _prepared(pretend_cuda: bool) -> Iterator[None]:
     ]
     if pretend_cuda:
         tensor = importlib.import_module("torch._dynamo.variables.tensor").TensorVariable
-        replaced.append((torch.accelerator, "is_available", lambda: False))  # else it queries CUDA's current stream
+        replaced.append(
+            (torch.accelerator, "is_available", lambda: False)
+        )  # otherwise the compiler queries CUDA's current stream
         replaced += [(tensor, name, _on_cuda(getattr(tensor, name))) for name in _ATTRIBUTES]
     before = [vars(owner).get(name, _ABSENT) for owner, name, _ in replaced]
     has_triton = detection.has_triton
@@ -95,19 +101,19 @@ def _prepared(pretend_cuda: bool) -> Iterator[None]:
                 delattr(owner, name)
             else:
                 setattr(owner, name, theirs)
-        if hasattr(has_triton, "cache_clear"):  # it may have been cached within, where there is a GPU
+        if hasattr(has_triton, "cache_clear"):  # a value cached within the context states that there is a GPU
             has_triton.cache_clear()
         _forget()
 
 
 def _forget() -> None:
-    """Drop compiled code: its names in Inductor's caches do not include the device."""
+    """Drop compiled code, because its keys in Inductor's caches do not include the device."""
     torch.compiler.reset()
     importlib.import_module("torch._inductor.codecache").PyCodeCache.cache_clear()
     importlib.import_module("torch._inductor.async_compile").CompiledTritonKernels.cache_clear()
 
 
-_ATTRIBUTES = ("method_attr_device", "method_attr_is_cuda")  # device attributes that a traced program reads
+_ATTRIBUTES = ("method_attr_device", "method_attr_is_cuda")  # attributes of the device that a traced program reads
 
 
 def _on_cuda(answers: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,7 +1,7 @@
-"""Tracking of values that depend on unwritten memory through torch's operators.
+"""Tracking of values that depend on unwritten memory, through torch's operators.
 
-An operator that reads such memory runs again with other bytes there. Results that differ depend on them and are
-undefined as well. It is a finding only if the program reads such a value: a number, a condition, a shape.
+An operator that reads such memory runs again with other bytes there. Results that differ depend on these bytes and are
+undefined as well. A finding is only reported if the program reads such a value: a number, a condition or a shape.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from autosched.triton.storages import Storages, storage_bytes
 from measurements.emulator.findings import Grade
 from measurements.emulator.memory import Flags
 
-_OTHER_BYTES = (0x00, 0x77)  # in place of 0xFF bytes: zeros, and large numbers
-# The bytes that decide a comparison may not be among the tried ones, so each comparison depends on its operands.
+_OTHER_BYTES = (0x00, 0x77)  # replacements of the 0xFF bytes: zeros, and large numbers
+# Other bytes than the tried ones might change a comparison, so each comparison depends on its operands.
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 Taken = Callable[[str, Grade], None]
@@ -40,7 +40,7 @@ class UndefinedValues:
 
     Args:
         storages: Registry of undefined bytes.
-        taken: Called with values that the program reads and that depend on them.
+        taken: Called with values that the program reads and that depend on undefined bytes.
     """
 
     def __init__(self, storages: Storages, taken: Taken) -> None:
@@ -52,7 +52,7 @@ class UndefinedValues:
         return self._storages.has_undefined and any(self._is_undefined(t) for t in tensors_of((args, kwargs)))
 
     def run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> JudgedCall:
-        """Run an operator whose arguments have such bytes."""
+        """Run an operator whose arguments have undefined bytes."""
         state = torch.default_generator.get_state()
         others: list[tuple[_Copies, Any]] = []
         for byte in _OTHER_BYTES:
@@ -61,26 +61,26 @@ class UndefinedValues:
             other_args, other_kwargs = copies.of(args), copies.of(kwargs)
             try:
                 others.append((copies, func(*other_args, **other_kwargs)))
-            except Exception:  # it decides whether the operator can run at all
+            except Exception:  # the value decides whether the operator can run at all
                 others.append((copies, None))
         torch.default_generator.set_state(state)
         return JudgedCall(func(*args, **kwargs), func, args, kwargs, others)
 
     def settle(self, call: JudgedCall, new: list[torch.Tensor], written: list[torch.Tensor]) -> None:
-        """Mark the dependent bytes of an operator's new tensors and modified arguments."""
+        """Mark the bytes of an operator's new tensors and modified arguments that depend on undefined ones."""
         name = call.func._schema.name.removeprefix("aten::")
         results = list(tensors_of(call.result))
         others = [list(tensors_of(other)) for _, other in call.others]
         if name in ("equal", "allclose"):
             differs = self._may_be_equal(call)
-        else:  # a number; repr, as NaN differs from itself
+        else:  # a number; compared as text, because NaN differs from itself
             differs = not results and any(repr(other) != repr(call.result) for _, other in call.others)
         if differs:
-            self._taken(f"{name} depends on memory that nobody has written", "fault")
+            self._taken(f"{name} depends on unwritten memory", "fault")
         for k, tensor in enumerate(results):
             alike = [each[k] for each in others if len(each) > k and each[k].shape == tensor.shape]
             if len(alike) < len(others):
-                self._taken(f"the shape of {name}'s result depends on memory that nobody has written", "fault")
+                self._taken(f"the shape of {name}'s result depends on unwritten memory", "fault")
             elif any(tensor is each for each in new):
                 self._compare(tensor, alike)
                 if name in _COMPARISONS:
@@ -126,7 +126,7 @@ class UndefinedValues:
             return
         unwritten = int((~flags).sum())
         grade: Grade = "note" if flags.any() and not is_shown else "fault"
-        self._taken(f"{what} of a tensor in which nobody has written {unwritten} of {flags.size} bytes", grade)
+        self._taken(f"{what} of a tensor in which {unwritten} of {flags.size} bytes are unwritten", grade)
         self._storages.define(tensor)
 
     def _is_undefined(self, tensor: torch.Tensor) -> bool:

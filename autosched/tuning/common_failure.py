@@ -1,4 +1,4 @@
-"""Early end of a search whose first configurations all fail for the same reason."""
+"""Early end of a search if its first configurations all fail for the same reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from measurements.trials.trial import Trial
 ENOUGH = 4  # the default configuration and three more
 _SHOWN = 300  # maximum characters of a reason
 
-# A kernel that is too slow or too large does not predict the next one.
+# That a kernel is too slow or too large says nothing about other configurations.
 _REMEDIES = {
     Status.COMPILE_ERROR: "fix the source",
     Status.LAUNCH_ERROR: "fix the launch: its grid, block and arguments",
@@ -26,7 +26,7 @@ _VARIES = re.compile(r"0x[0-9a-f]+|\d[\d.,e+-]*|'[^']*'|\"[^\"]*\"", re.IGNORECA
 
 
 def common_failure(trials: Sequence[Trial]) -> str:
-    """Return why all ``trials`` fail and how to remedy it, in one line.
+    """Return the common reason why all ``trials`` fail, and the remedy, in one line.
 
     Args:
         trials: The first trials of a search, in order. Those without a kernel are ignored.
@@ -42,7 +42,7 @@ def common_failure(trials: Sequence[Trial]) -> str:
     if remedy is None:
         return ""
     reason = one_line(first.measurement.reason or first.status.value)[:_SHOWN]
-    return f"all of the first {len(tried)} configurations fail alike, {first.status.value}: {reason}; {remedy}"
+    return f"the first {len(tried)} configurations all fail for one reason, {first.status.value}: {reason}; {remedy}"
 
 
 def _reason_class(trial: Trial) -> tuple[Status, str]:

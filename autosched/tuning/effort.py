@@ -1,4 +1,4 @@
-"""Effort of a search, in one word: its number of trials, the smallest worthwhile gain, and its verification."""
+"""Named efforts of a search: number of trials, smallest worthwhile gain, and time of the verification."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Effort:
-    """Defaults of options that are not given.
+    """Values of options that the user does not give.
 
     Attributes:
         trials: Number of trials.
@@ -33,5 +33,5 @@ EFFORTS = {
 def effort(name: str) -> Effort:
     """Return an effort by its name. Raises ValueError for an unknown one."""
     if name not in EFFORTS:
-        raise ValueError(f"effort must be {', '.join(EFFORTS)}, not {name!r}")
+        raise ValueError(f"effort must be {', '.join(EFFORTS)}, got {name!r}")
     return EFFORTS[name]

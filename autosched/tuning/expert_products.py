@@ -1,4 +1,4 @@
-"""Tune the products of an expert of a mixture-of-experts layer, and compare each with the default schedule."""
+"""Tuning of the matrix products of a mixture-of-experts layer, and comparison of each with the default schedule."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class TunedProduct:
 
     Attributes:
         product: The product.
-        default_seconds: Time of the schedule that a call takes without a database; None if nothing says it.
+        default_seconds: Time of the schedule that calls use without a database; None if unknown.
         best: Best trial of the database; None if no schedule works.
-        ratio: The default's time over the best one's; None if nothing says the former.
-        interval: What the ratio may be.
+        ratio: The default's time over the best one's; None if the former is unknown.
+        interval: Confidence interval of the ratio.
     """
 
     product: ExpertProduct
@@ -53,7 +53,7 @@ class TunedProduct:
 
     @property
     def word(self) -> Word | None:
-        """Whether the gain is beyond the noise; None if no schedule works."""
+        """Size of the gain relative to the noise; None if no schedule works."""
         return None if self.best is None else word_of(self.ratio, self.interval)
 
 
@@ -66,7 +66,7 @@ def refuse_products(products: Sequence[ExpertProduct], device: Device) -> None:
             name = product.problem.a
             raise ValueError(
                 f"no kernel multiplies experts of {name} on {device.name} ({device.arch}): use a GPU whose tensor "
-                "cores take block scales (sm_100a, sm_103a, sm_110a, sm_120a, sm_121a), or give --dtype if they are "
+                "cores support block scales (sm_100a, sm_103a, sm_110a, sm_120a, sm_121a), or give --dtype if they are "
                 "served as another type"
             ) from error
 
@@ -94,7 +94,7 @@ def tune_products(
         The products in their order.
 
     Raises:
-        ValueError: As of ``tune``, or no kernel multiplies the type of the products on the device.
+        ValueError: As in ``tune``, or no kernel multiplies the type of the products on the device.
     """
     refuse_products(products, device)
     found = []
@@ -120,7 +120,7 @@ def _compared(
     assert after is not None
     if default is not None and default.measurement.timing is not None:
         before = default.measurement.timing
-    elif best.provenance is Provenance.ESTIMATED:  # not tried: the time model says how far it is behind
+    elif best.provenance is Provenance.ESTIMATED:  # the default was not tried: use the ratio of the model's estimates
         both = [choice.schedule, best.schedule]
         guessed = predicted_seconds(templates_for(problem, device), problem, both, device)
         before = Timing.estimate(after.median * guessed[0] / guessed[1])

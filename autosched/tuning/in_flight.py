@@ -1,10 +1,10 @@
 """Limit of the trials in flight, which are proposed but not yet reported.
 
 A high limit keeps compilers and GPUs busy. A low limit lets a sampler learn from each trial before it proposes the
-next, which matters most at the start. Therefore a quarter of the reported trials may be in flight, but no more than
-keep the machine busy. If a GPU measures faster than one compiler compiles, the limit is from the start the number with
-which the compilers, the GPU and the sampler keep pace. Trials with a compiled module need no compiler, so the limit
-grows with their share. For a sampler that proposes in batches the limit is larger by one batch.
+next, which matters most at the start. Therefore a quarter of the reported trials may be in flight, up to the number
+that keeps the machine busy. If a GPU measures faster than one compiler compiles, the limit is that number from the
+start. Trials whose module is already compiled need no compiler, so the limit grows with their share. For a sampler that
+proposes in batches the limit is larger by one batch.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ Generate = Callable[[Problem, Schedule, Device], GeneratedKernel]
 
 
 class VerifyOutcome(Protocol):
-    """Outcome of an emulation. ``worst`` is the largest error over its tolerance; None without one.
+    """Outcome of an emulation. ``worst`` is the largest ratio of an error to its tolerance, or None.
 
     Only a status of FAILURE_STATUSES means that the kernel is wrong.
     """
@@ -48,15 +48,15 @@ class VerifyOutcome(Protocol):
 
     @property
     def worst(self) -> float | None:
-        """Largest error over its tolerance; None without one."""
+        """Largest ratio of an error to its tolerance; None if there is none."""
 
 
 @runtime_checkable
 class Storable(Protocol):
-    """Outcome that trials keep."""
+    """Outcome that is stored in trials."""
 
     def stored(self) -> dict[str, Any]:
-        """Return the JSON form that trials keep."""
+        """Return the JSON form that is stored in trials."""
 
 
 Verifier = Callable[[Schedule], VerifyOutcome]
@@ -117,12 +117,12 @@ class RunIdentity:
 
 
 class TrialLedger:
-    """Keeps the trials of a run. Every trial is stored before it is used.
+    """Ledger of the trials of a run. Every trial is stored before it is used.
 
     Args:
         run: Properties shared by all trials.
         store: Database of the trials.
-        generate: Generates a kernel; raises ValueError for a schedule without one.
+        generate: Generates a kernel; raises ValueError if there is none for a schedule.
         proposer: Returns the name of the sampler or adviser that proposed a schedule.
         objectives: Objectives of the search.
 
@@ -171,7 +171,7 @@ class TrialLedger:
 
         Args:
             budget: Limits of the run.
-            earlier: Trials that the store holds. Default: read them.
+            earlier: Trials in the store. Default: read them.
 
         Returns:
             The earlier trials.
@@ -184,7 +184,7 @@ class TrialLedger:
         return list(earlier)
 
     def read_best(self) -> None:
-        """Read the best from the store; for other objectives than the time, compute it from the newest trials."""
+        """Read the best from the store, or compute it from the newest trials for other objectives than the time."""
         if self.objectives.is_time:
             self.best = self._store.best(self.problem, self.device.name, self.provenance, self.run.policy)
             return
@@ -200,7 +200,7 @@ class TrialLedger:
         return self.objectives.costs(self.problem, trial.schedule, trial.measurement)
 
     def front(self) -> list[Row]:
-        """Return the rows of the trials that no other one beats in all objectives."""
+        """Return the rows of the trials on the Pareto front."""
         return self.objectives.front(self.problem, self._newest)
 
     def candidate(self, schedule: Schedule) -> Candidate:
@@ -224,7 +224,7 @@ class TrialLedger:
     def make_trial(
         self, schedule: Schedule, digest: str | None, measurement: Measurement, rank: int | None = None
     ) -> Trial:
-        """Return a new trial of this run, not stored yet.
+        """Return a new trial of this run without storing it.
 
         Args:
             schedule: Schedule of the trial.
@@ -258,7 +258,7 @@ class TrialLedger:
         )
 
     def mark_wrong(self, trial: Trial, found: Measurement) -> Trial:
-        """Append a failed verification of an earlier trial, which is then no longer the best.
+        """Append a trial with a failed verification of an earlier one, so that this is no longer the best.
 
         Args:
             trial: Earlier trial.
@@ -317,7 +317,7 @@ class TrialLedger:
         """
         try:
             outcome = verifier(schedule)
-        except KernelFileError:  # no schedule can be judged: the user's reference fails
+        except KernelFileError:  # no schedule can be verified, because the user's reference fails
             raise
         except ValueError as error:  # a trial of earlier code, whose schedule is no longer valid
             status, reason, worst = Status.UNVERIFIED, str(error), None

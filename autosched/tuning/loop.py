@@ -1,12 +1,12 @@
 """Main loop of ``tune``: propose, generate, measure, store and report trials until the limit is reached.
 
 Several trials are in flight (``in_flight``). When one completes, its result is reported to the sampler, which proposes
-the next, while compilers and GPUs work on the others. On a GPU results are processed in the order of completion,
-elsewhere in the order of proposals, so that a seed gives the same result on every machine.
+the next, while compilers and GPUs work on the others. On a GPU results are processed in the order of completion. On
+other backends they are processed in the order of proposals, so that a seed gives the same result on every machine.
 
-Each result is stored before the next step, so an interruption loses at most the trials in flight. Tuning into the same
-store resumes the search: all earlier trials of the same problem, device, provenance and space are reported to the
-sampler first.
+Each result is stored before the next step, so an interruption loses at most the trials in flight. A search with the
+same store resumes: all earlier trials of the same problem, device, provenance and space are reported to the sampler
+first.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class TunerParts:
         generate: Generates a kernel; raises ValueError for a schedule without one.
         verifiers: Verify new bests and the winner. Default: no verification.
         complexity: Ranks finalists that are equally fast.
-        default: Returns the schedule of untuned problems, which takes part in every paired timing.
+        default: Returns the schedule of untuned problems, which every paired timing includes.
         lines: Messages about the run.
         observer: Observer to which every trial is reported.
         in_flight: Limits the trials in flight.
@@ -94,13 +94,14 @@ class Tuner:
         )
         self._plan = SearchPlan()
         self._num_proposed = self._num_reported = 0
-        self._pending: dict[Schedule, Measurement | None] = {}  # proposed and not reported, in order of proposal
+        # Trials that are proposed but not reported, in order of proposal.
+        self._pending: dict[Schedule, Measurement | None] = {}
         self._in_flight: dict[str, list[Schedule]] = {}  # schedules of each kernel in flight, by its digest
         self._order: list[str] = []  # digests of kernels, in the order of submission
         self._num_unpromising = 0  # consecutive proposals with too small an expected gain
         self._trials: list[Trial] = []
         self._failures: Counter[str] = Counter()
-        self._any_worked = False  # whether any trial of this or an earlier run worked
+        self._any_worked = False  # True if any trial of this or an earlier run worked
         self._common_failure = ""
         self._num_expected = 0  # number of trials to display, at most the size of the space
         self._started = 0.0
@@ -123,13 +124,16 @@ class Tuner:
         self._started, self._plan, self._num_unpromising = time.monotonic(), plan, 0
         self._trials, self._failures, self._common_failure = [], Counter(), ""
         earlier = ledger.open(Budget(plan.trials, plan.seconds if math.isfinite(plan.seconds) else None), earlier)
-        # repeated measurements and the library are not trials
+        # repeated measurements and the library do not count as trials
         self._any_worked = any(trial.ok for trial in earlier)
         tried = len({trial.schedule for trial in earlier if not is_library(trial.schedule)})
         trials = f"{tried} {'trial' if tried == 1 else 'trials'}"
         existing = f"{trials} of this problem on {ledger.device.name} ({ledger.provenance})"
         self._num_expected = self._at_most(plan.trials, tried)
-        lines = (*self._parts.lines, f"{ledger.name} holds {existing}; up to {self._num_expected:,} more will be tried")
+        lines = (
+            *self._parts.lines,
+            f"{ledger.name} has {existing}; up to {self._num_expected:,} more will be tried",
+        )
         if self._observer is not None:
             start = Start(
                 ledger.problem, ledger.device, ledger.provenance, lines, self._num_expected, tried, ledger.best
@@ -188,8 +192,8 @@ class Tuner:
     def _restore(self, earlier: Sequence[Trial]) -> None:
         """Report earlier results to the sampler, and reuse measurements of the same kernels by the same tools.
 
-        The time of a wrong kernel is not reported, because a sampler would look for similar ones. Unverified trials are
-        not reported at all, so that they may be tried again.
+        The time of a wrong kernel is not reported, because the sampler would propose similar ones. Unverified trials
+        are not reported, so that they may be tried again.
         """
         ledger = self._ledger
         fingerprint = canonical_json(ledger.fingerprint)
@@ -232,7 +236,7 @@ class Tuner:
         return time.monotonic() - self._started >= self._plan.seconds
 
     def _search(self) -> bool:
-        """Try schedules until the limits are met; return whether the sampler has no more to propose."""
+        """Try schedules until a limit is reached. Return True if the sampler has no further proposals."""
         self._pending, self._in_flight, self._order = {}, {}, []
         self._num_proposed, exhausted = 0, False
         with closing(stream_of(self._runner)) as opened:
@@ -274,7 +278,7 @@ class Tuner:
         return schedules
 
     def _report(self) -> bool:
-        """Report completed trials to the sampler; return whether there were any."""
+        """Report completed trials to the sampler. Return True if there were any."""
         done = [(schedule, measurement) for schedule, measurement in self._pending.items() if measurement is not None]
         for schedule, measurement in done:
             del self._pending[schedule]
@@ -283,7 +287,7 @@ class Tuner:
         return bool(done)
 
     def _submit(self, schedules: Sequence[Schedule], stream: Stream) -> None:
-        """Start measuring. A kernel that is known, or in flight for another schedule, is not measured again."""
+        """Start measurements. A kernel that is known, or in flight for another schedule, is not measured again."""
         for schedule in schedules:
             self._pending[schedule] = None
             try:
@@ -330,7 +334,7 @@ class Tuner:
         return measured.status is Status.UNRANKED or self._ledger.is_new_on_front(schedule, measured)
 
     def _at_most(self, trials: int, tried: int) -> int:
-        """Return the maximum number of trials. A space is counted only if very many trials are requested."""
+        """Return the maximum number of trials. The space is only counted if very many trials are requested."""
         if trials <= _UNCOUNTED or self._parts.count is None:
             return trials
         try:

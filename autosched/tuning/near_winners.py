@@ -1,4 +1,4 @@
-"""Fastest recorded schedules of near problems of an operator, on GPUs of one architecture."""
+"""Fastest recorded schedules of similar problems of an operator, on GPUs of the same architecture."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def near_winners(
     """Return the fastest measured schedule of each near problem, the nearest first.
 
     Args:
-        problem: Searched problem, which is its own nearest one. Others of the operator are near if they differ in sizes
-            alone.
+        problem: Problem to search, which is the nearest one to itself. Other problems of the operator are near if they
+                only differ in sizes.
         device: Its GPU. Recordings of GPUs of the same architecture count.
-        store: The database; None for the recordings alone.
+        store: The database; None to use only recordings.
         shipped: Recordings that come with autosched.
 
     Returns:
@@ -52,7 +52,7 @@ def near_winners(
 def _problems(
     problem: Problem, device: Device, store: Store | None, shipped: ShippedRecordings
 ) -> Iterator[tuple[float, str, str, Store | ShippedRecordings]]:
-    """Yield doublings, problem, GPU and source of every near problem."""
+    """Yield the distance (in doublings of sizes), problem, GPU and source of every near problem."""
     rows = {row.name: row for row in (*all_devices(), device) if row.arch == device.arch}
     for name, row in rows.items():
         keys, _ = shipped.problems(problem.operator, name)

@@ -16,7 +16,7 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
 MOST = 4  # maximum number of objectives
-_LEAST_VALUE = 1e-18  # lower bound of positive values, also used for 0: values are compared by their ratio
+_LEAST_VALUE = 1e-18  # values are compared by their ratio, so 0 and smaller values are replaced by this one
 _STEPS = {1: 1, 2: 4, 3: 2, 4: 1}  # steps of the weights, by number of objectives
 _LEAST_WEIGHT = 0.05  # minimum weight, so that each objective decides between trials that tie in the others
 
@@ -46,9 +46,9 @@ class Objectives:
         pairs = list(texts.items()) if isinstance(texts, Mapping) else [_read(text) for text in texts]
         for name, direction in pairs:
             if direction not in ("min", "max"):
-                raise ValueError(f"the direction of the objective {name} must be min or max, not {direction!r}")
+                raise ValueError(f"the direction of the objective {name} must be min or max, got {direction!r}")
         if not 1 <= len(pairs) <= MOST or len(dict(pairs)) < len(pairs):
-            raise ValueError(f"give 1 to {MOST} objectives, each once")
+            raise ValueError(f"invalid objectives: give 1 to {MOST}, each once")
         return cls(tuple(pairs))
 
     @property

@@ -26,7 +26,7 @@ from search_spaces.short_repr import short_repr
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.sum_order import SumOrder
 
-MODEL_TRIALS = 48  # maximum if a model estimates the times and is searched itself
+MODEL_TRIALS = 48  # maximum trials if a model estimates the times and is searched itself
 MODEL_GAIN = 1e-3  # default of min_gain in that case: models do not distinguish smaller differences
 
 
@@ -43,7 +43,7 @@ class SearchOptions:
         verify: If True, each new best is verified in the emulator before it is accepted, and the final best in full.
             Applies to backends that do not run kernels.
         progress: Observer to which every trial is reported. True draws a line on stderr on a terminal and in a
-            notebook, and prints a line every 10 seconds elsewhere; False or None shows nothing.
+                notebook, and otherwise prints a line every 10 seconds. False or None shows nothing.
         seconds: Time limit of the search in seconds. Trials in flight are completed, and the fastest schedules are
             still timed in turns or verified. Default: none.
         verification_seconds: Time limit of the full verification, in seconds; 0 skips it. Default:
@@ -67,16 +67,16 @@ class SearchOptions:
         if self.trials is not None:
             object.__setattr__(self, "trials", whole_number("trials", self.trials, 1))
         if self.seconds is not None and (not _is_number(self.seconds) or not 0 < self.seconds < math.inf):
-            raise ValueError(f"seconds are what the search may take, more than 0, not {self.seconds!r}")
+            raise ValueError(f"seconds (time limit of the search) must be more than 0, got {self.seconds!r}")
         if self.verification_seconds is not None and (
             not _is_number(self.verification_seconds) or not self.verification_seconds >= 0
         ):
-            raise ValueError(f"verification_seconds are seconds, 0 or more, not {self.verification_seconds!r}")
+            raise ValueError(f"verification_seconds must be at least 0, got {self.verification_seconds!r}")
         check(DEFAULT if self.sampler is None else self.sampler, self.seed)
         observer = self.progress
         known = observer is None or isinstance(observer, bool | Observer)
         if isinstance(observer, type) or not known:
-            raise ValueError(f"progress must be an object with methods started and trial, or None, not {observer!r}")
+            raise ValueError(f"progress must be an object with methods started and trial, or None, got {observer!r}")
 
     @property
     def database_or_default(self) -> str | Path:
@@ -97,7 +97,7 @@ class SearchOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TuneOptions(BackendOptions, SearchOptions):
-    """Options of ``autosched.tune``: those of every search and of the backend, and these.
+    """Options of ``autosched.tune``, in addition to those of every search and of the backend.
 
     Without ``trials``, if a time model estimates all times (as without a GPU), the model itself is searched. Its best
     schedules are compiled until it expects no faster one.
@@ -108,13 +108,14 @@ class TuneOptions(BackendOptions, SearchOptions):
             times of other problems in the database.
         min_gain: The search ends once UNPROMISING proposals in a row are expected to shorten the best time by less than
             this fraction of it.
-        effort: Sets ``trials``, ``min_gain`` and ``verification_seconds`` unless they are given. "model" tries the time
-            model's own choice alone, "quick" continues while a gain of 2% is expected, "full" much longer.
+        effort: Sets ``trials``, ``min_gain`` and ``verification_seconds`` unless they are given. "model" only tries the
+            time model's own choice. "quick" continues while a gain of 2% is expected. "full" continues much longer.
         objective: Objective in place of the time: a column of a trial's row, or a metric of the problem, such as
             "registers", "GFLOP/s:max" or "joules" (on a GPU). Several give a Pareto front (``result.front``).
-        same_bits_as: Reference whose order of sums every schedule must have, so that results have its bits: a
-            ``SumOrder``, a ``Schedule`` of this problem, a ``Trial``, or a database, whose best of this problem (else
-            of another batch of it) is the reference; ``DB#12`` is its trial 12. Default: any order.
+        same_bits_as: Reference whose order of sums every schedule must have, so that results have the same bits: a
+            ``SumOrder``, a ``Schedule`` of this problem, a ``Trial``, or a database. For a database the reference is
+            its best trial of this problem, or else of another batch of it; ``DB#12`` is its trial 12. Default: any
+            order.
         batch_invariant: If True, a row of the result has the same bits in every batch: the order of sums depends on
             neither the batch nor the position of the row, and is the same for all sizes of the batch.
         compiler_controls: If True, the last tenth of the trials varies controls of ptxas around the fastest schedules:
@@ -141,7 +142,9 @@ class TuneOptions(BackendOptions, SearchOptions):
         SearchOptions.__post_init__(self)
         BackendOptions.__post_init__(self)
         if self.min_gain is not None and (not _is_number(self.min_gain) or not 0 <= self.min_gain < 1):
-            raise ValueError(f"min_gain is a part of the best time, from 0 to less than 1, not {self.min_gain!r}")
+            raise ValueError(
+                f"min_gain must be a fraction of the best time, at least 0 and below 1, got {self.min_gain!r}"
+            )
         if self.effort is not None:
             effort(self.effort)
         _ = self.objectives  # raises ValueError
@@ -151,11 +154,11 @@ class TuneOptions(BackendOptions, SearchOptions):
             object.__setattr__(self, "compiler_controls", True)
         _ = self.read_control_files  # raises ValueError
         if not isinstance(self.same_bits_as, SumOrder | Schedule | Trial | str | Path | None):
-            raise ValueError(f"same_bits_as is a schedule, a trial or a database, not {self.same_bits_as!r:.60}")
+            raise ValueError(f"same_bits_as must be a schedule, a trial or a database, got {self.same_bits_as!r:.60}")
 
     @property
     def rules_bits(self) -> bool:
-        """Whether the order of sums is restricted."""
+        """True if the order of sums is restricted."""
         return self.same_bits_as is not None or self.batch_invariant
 
     @classmethod
@@ -180,7 +183,7 @@ class TuneOptions(BackendOptions, SearchOptions):
 
     @cached_property
     def read_control_files(self) -> tuple[ControlFile, ...]:
-        """The control files. Raises ValueError for one that cannot be read."""
+        """Control files. Raises ValueError for one that cannot be read."""
         return tuple(map(ControlFile.read, self.control_files))
 
     @cached_property

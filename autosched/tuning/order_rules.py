@@ -1,7 +1,7 @@
-"""Rules on the order of sums of a search: equal bits as a reference, or batch invariance.
+"""Rules on the order of sums in a search: the same bits as a reference, or batch invariance.
 
-All problems of a family, which differ in the size of their batch alone, must get one order. It is that of the family's
-batch-invariant trials in the database; without any, the order that the time model chooses for a large batch.
+A family of problems only differs in the size of the batch, and all of them must get the same order. It is the order of
+the family's batch-invariant trials in the database, or else the one that the time model chooses for a large batch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from search_spaces.templates.template import TemplateSet
 if TYPE_CHECKING:
     from measurements.store.store import Store
 
-TRIAL_MARK = "#"  # between a database and the number of a trial
+TRIAL_MARK = "#"  # separator of a database and the number of a trial
 
 
 class SearchOrder(NamedTuple):
@@ -36,7 +36,7 @@ class SearchOrder(NamedTuple):
 
     Attributes:
         rule: Requirement on the order of sums.
-        line: Where its reference comes from, in one line.
+        line: Source of its reference, in one line.
     """
 
     rule: OrderRule
@@ -46,7 +46,7 @@ class SearchOrder(NamedTuple):
 def search_order(
     options: TuneOptions, problem: Problem, device: Device, templates: TemplateSet, store: Store
 ) -> SearchOrder:
-    """Return the rule that the options of a search ask for (``TuneOptions.rules_bits``).
+    """Return the rule that the options of a search require (``TuneOptions.rules_bits``).
 
     Args:
         options: Options of the search.
@@ -60,14 +60,13 @@ def search_order(
     """
     if options.batch_invariant and not problem.batch_sizes:
         raise ValueError(
-            f"{problem.operator} has no size along which rows are batched: leave batch_invariant out, or name a "
-            "reference with same_bits_as"
+            f"{problem.operator} has no batch size: omit batch_invariant, or name a reference with same_bits_as"
         )
     if options.same_bits_as is not None:
         order, source = _reference(options.same_bits_as, problem, device)
         if options.batch_invariant and order.batch_dependent:
             raise ValueError(
-                f"the reference is not batch-invariant ({order}): name another one, or leave batch_invariant out"
+                f"the reference is not batch-invariant ({order}): name another one, or omit batch_invariant"
             )
     else:
         order, source = _of_family(store, problem, device) or _usual(problem, device, templates)
@@ -75,9 +74,9 @@ def search_order(
 
 
 def refuse_other_orders(name: str, earlier: Sequence[Trial], task: SearchTask, rule: OrderRule | None) -> None:
-    """Raise ValueError if a database holds trials of a problem with another order of sums than a search's.
+    """Raise ValueError if a database contains trials of the problem with another order of sums than the search's.
 
-    Calls use the fastest trial, so trials with and without a rule must not stand in one database.
+    Calls use the fastest trial, so a database must not contain both trials with and without a rule.
 
     Args:
         name: Name of the database.
@@ -91,7 +90,7 @@ def refuse_other_orders(name: str, earlier: Sequence[Trial], task: SearchTask, r
         if rule is None:
             if stored.is_batch_invariant(trial.verification):
                 raise ValueError(
-                    f"trial {trial.id} of {name} is batch-invariant, and a faster schedule without that would replace "
+                    f"trial {trial.id} of {name} is batch-invariant, and a faster schedule that is not would replace "
                     "it: give batch_invariant (--batch-invariant), or another database"
                 )
             continue
@@ -135,7 +134,7 @@ def _known(problem: Problem, schedule: Schedule, device: Device) -> SumOrder:
 
 
 def _of_database(text: str, problem: Problem, device: Device) -> tuple[SumOrder, str]:
-    """Return the order of a stored trial: that of a number, else the best of the problem, else of its family."""
+    """Return the order of a stored trial: the one with a given number, or the best of the problem or of its family."""
     from measurements.store.store import Store
 
     name, mark, number = text.rpartition(TRIAL_MARK)
@@ -144,7 +143,7 @@ def _of_database(text: str, problem: Problem, device: Device) -> tuple[SumOrder,
         if numbered:
             found = store.trial(int(number))
             if found is None:
-                raise ValueError(f"{store.name} holds no trial {number}: name one of its trials")
+                raise ValueError(f"{store.name} has no trial {number}: name one of its trials")
             from measurements.trials.problem_key import problem_of
 
             return _known(problem_of(found.problem_key), found.schedule, device), f"that of trial {number}"
@@ -153,7 +152,7 @@ def _of_database(text: str, problem: Problem, device: Device) -> tuple[SumOrder,
             return _known(problem, best.schedule, device), f"that of trial {best.id} of {store.name}"
         for member, trial in _family(store, problem, device):
             return _known(member, trial.schedule, device), f"that of trial {trial.id} of {store.name}, {_batch(member)}"
-        raise ValueError(f"{store.name} holds no schedule of this problem on {device.name}, nor of another batch of it")
+        raise ValueError(f"{store.name} has no schedule of this problem on {device.name}, nor of another batch of it")
 
 
 def _batch(problem: Problem) -> str:
@@ -162,13 +161,13 @@ def _batch(problem: Problem) -> str:
 
 
 def family_key(problem: Problem) -> str:
-    """Return the key that problems share which differ in the size of their batch alone."""
+    """Return the key of a problem's family, which is independent of the batch size."""
     name, usual = next(iter(problem.batch_sizes.items()))
     return f"{name} {problem.of_batch(usual).key()}"
 
 
 def _family(store: Store, problem: Problem, device: Device) -> Iterator[tuple[Problem, Trial]]:
-    """Yield the best trial of each other batch of a problem that the database holds."""
+    """Yield the best trial of each other batch of a problem in the database."""
     from measurements.store.errors import StoreError
 
     if not problem.batch_sizes:
@@ -197,7 +196,7 @@ def _of_family(store: Store, problem: Problem, device: Device) -> tuple[SumOrder
                 found.setdefault(order, f"that of trial {trial.id}, {_batch(member)}")
     if len(found) > 1:
         raise ValueError(
-            f"{store.name} holds batch-invariant trials of this problem with {len(found)} orders of sums "
+            f"{store.name} has batch-invariant trials of this problem with {len(found)} orders of sums "
             f"({'; '.join(found.values())}): name one of them with same_bits_as"
         )
     return next(iter(found.items()), None)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from autosched.samplers import DEFAULT
 from autosched.tuning.winner import paired_timing
 
-TRIALS = 64  # default: takes some minutes on a GPU
-VERIFICATION_SECONDS = 60.0  # limit of the winner's full verification
+TRIALS = 64  # default number of trials, which takes some minutes on a GPU
+VERIFICATION_SECONDS = 60.0  # default time limit of the winner's full verification, in seconds
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,7 +40,7 @@ def refuse_unsearchable(task: SearchTask, seed: int, *, compiled: bool) -> None:
 
     Raises:
         EmptySpace: No schedule is legal; a ValueError that names the rules.
-        KernelFileError: A ValueError: the user's kernel does not compile, or its entry point has other arguments.
+        KernelFileError: A ValueError: the user's kernel does not compile, or its entry point has unexpected arguments.
     """
     task.space.sample(1, seed)
     if compiled and isinstance(task.problem, KernelProblem):
@@ -65,8 +65,8 @@ def refuse_earlier(name: str, earlier: Sequence[Trial], task: SearchTask, runner
 
     Raises:
         StoreError: A trial names the current space but is not in it, so that no sampler can learn from it.
-        ValueError: A trial belongs to a kernel template that is not installed, and might be the best; or its time comes
-            from another model than ``runner``'s.
+        ValueError: A trial may be the best but belongs to a kernel template that is not installed; or its time is from
+                another model than ``runner``'s.
     """
     _refuse_other_schedules(name, earlier, task.space)
     _refuse_other_model(name, earlier, runner)
@@ -79,7 +79,7 @@ def _refuse_other_model(name: str, earlier: Sequence[Trial], runner: Runner) -> 
     for trial in earlier:
         theirs = trial.runner_info.model
         if theirs != mine and backends.TRAINED in f"{mine} {theirs}":
-            raise ValueError(f"{name} holds times of this problem estimated by {theirs}, not {mine}: use another --db")
+            raise ValueError(f"{name} has times of this problem estimated by {theirs}, not {mine}: use another --db")
 
 
 def _refuse_other_schedules(name: str, earlier: Sequence[Trial], space: SearchSpace) -> None:
@@ -104,7 +104,7 @@ def _refuse_other_schedules(name: str, earlier: Sequence[Trial], space: SearchSp
 def refuse_old_compiler(backend: backends.Backend) -> None:
     """Raise ValueError if the compiler of a search has no compiler controls."""
     if backend.pool is None:
-        raise ValueError(f"compiler controls need kernels to compile, and {backend.name} has none: leave them out")
+        raise ValueError(f"the backend {backend.name} compiles no kernels: omit the compiler controls")
     why = why_no_controls(backend.pool.toolchain)
     if why:
         raise ValueError(why)

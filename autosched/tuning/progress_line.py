@@ -1,4 +1,4 @@
-"""Progress of a search: one line that is redrawn on a terminal or in a notebook, and plain lines elsewhere."""
+"""Progress of a search: one line that is redrawn on a terminal or in a notebook, otherwise plain lines."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Self, TextIO
 from autosched.tuning.result import Observer, Progress, Start
 from measurements.files.text import harmless
 
-REDRAWN_SECONDS = 0.2  # between redraws, slow enough for remote terminals
-PLAIN_SECONDS = 10.0  # between plain lines
+REDRAWN_SECONDS = 0.2  # seconds between redraws, enough for remote terminals
+PLAIN_SECONDS = 10.0  # seconds between plain lines
 
 
 class ProgressLine:
-    """Observer that draws one line on ``stream``: trials, the best so far, failures, the remaining time."""
+    """Observer that draws one line on ``stream``: trials, the best so far, failures, and the remaining time."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -52,7 +52,7 @@ class ProgressLine:
 
 
 class PlainLines(threading.Thread):
-    """Observer that prints a line to ``stream`` every ``seconds``, also while no trial ends. Use it as a context."""
+    """Observer that prints a line to ``stream`` every ``seconds``, even if no trial has ended. A context manager."""
 
     def __init__(self, stream: TextIO, seconds: float = PLAIN_SECONDS) -> None:
         super().__init__(daemon=True)
@@ -70,7 +70,7 @@ class PlainLines(threading.Thread):
         self._state = _summary(progress)
 
     def run(self) -> None:
-        """Print the state at each interval until the work is over."""
+        """Print the state at each interval until the search ends."""
         while not self._over.wait(self._seconds):
             line = f"{self._task}: {self._state}, {time.monotonic() - self._began:.0f} s"
             try:
@@ -101,7 +101,7 @@ def _summary(progress: Progress) -> str:
 
 
 def is_redrawn(stream: TextIO) -> bool:
-    """Return True if a line on ``stream`` can be redrawn: on a terminal, and in a notebook."""
+    """Return True if a line on ``stream`` can be redrawn, on a terminal or in a notebook."""
     return stream.isatty() or type(stream).__module__.startswith("ipykernel.")
 
 

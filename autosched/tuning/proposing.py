@@ -1,4 +1,4 @@
-"""Source of a search's trials: a sampler, and advice that it tries first."""
+"""Source of a search's trials: a sampler, and advice (schedules to try first)."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def sampler_of(
 def _sampler(task: SearchTask, options: TuneOptions, plan: SearchPlan, estimates: Estimates) -> Sampler:
     """Return the sampler of these options.
 
-    For other objectives than the time it is one per weighting of them, without estimates of times.
+    For other objectives than the time, it consists of one sampler per weighting, without estimates of times.
     """
     if options.objectives.is_time:
         return make_sampler(plan.sampler, task.space, seed=options.seed, estimates=estimates)
@@ -98,7 +98,7 @@ def _default_schedule(task: SearchTask) -> Schedule | None:
 
 
 def _default_configuration(space: SearchSpace) -> Schedule | None:
-    """Return the first values of a user's kernel, which show whether it works at all; None if they are not legal."""
+    """Return the first values of a user's kernel, to try whether it works at all; None if they are not legal."""
     name, member = next(iter(space.members.items()))
     schedule = Schedule(name, tuple((p.name, p.default) for p in member.parameters))
     return schedule if schedule in space else None

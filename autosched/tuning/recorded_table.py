@@ -44,13 +44,13 @@ def schedules_of_table(
     table = read_table(path)
     members = templates.space(problem, device).members
     if len(members) != 1:
-        raise TableError(f"{path} holds one kernel, and this problem has {len(members)} templates: name one")
+        raise TableError(f"{path} is of one kernel, and this problem has {len(members)} templates: name one")
     ((name, space),) = members.items()
     known = {p.name for p in space.parameters}
     for parameters in table.parameters.values():
         for p in parameters:
             if p.name not in known and len(p.values) > 1:
-                raise TableError(f"{path} varies {p.name}, and {name} has no parameter of that name: give it one")
+                raise TableError(f"{path} varies {p.name}, which is not a parameter of {name}: add the parameter")
     found: dict[Schedule, Measurement] = {}
     for schedule, measurement in table.measurements.items():
         own = _own(name, space, table.configuration(schedule))
@@ -58,7 +58,7 @@ def schedules_of_table(
             found[own] = measurement
     if not any(m.ok for m in found.values()):
         raise TableError(
-            f"none of the {len(table.measurements)} configurations in {path} is one of {name} that ran: give a file of "
+            f"none of the {len(table.measurements)} configurations in {path} ran and exists in {name}: give a file of "
             "this kernel"
         )
     return table, found
@@ -69,7 +69,7 @@ def _own(name: str, space: Space, given: Mapping[str, Given]) -> Schedule | None
     items: list[tuple[str, Value]] = []
     for p in space.parameters:
         if p.name not in given and len(p.values) > 1:
-            raise TableError(f"the file does not say which {p.name} it measured: give that parameter one value")
+            raise TableError(f"the file does not state the value of {p.name}: give that parameter one value")
         value = p.values[0] if p.name not in given else _value(p, given[p.name])
         if value is None:
             return None

@@ -106,15 +106,15 @@ class TuneResult:
         satisfied: True if no gain of ``min_gain`` is expected.
         out_of_time: True if the time limit ended the search before all its trials were made.
         interrupted: True if Ctrl-C ended it.
-        stopped: Reason why measuring or verifying could not continue; "" if it could.
-        common_failure: The one reason for which the first configurations failed, which ended the search; "" otherwise.
+        stopped: Reason why measurements or verifications had to stop; "" if they did not.
+        common_failure: Reason why all of the first configurations failed, if that ended the search; "" otherwise.
         remeasured: Result of the paired timing of the fastest schedules; None without one.
         entrants: Candidates of the paired timing.
-        worth: Accuracy of a warm start's predictions, as a text; "" without one.
+        worth: Accuracy of a warm start's predictions, as a text; "" without a warm start.
         verification: Outcome of the full verification of the best, in one line; "" without one.
         database: Path or URL of the database.
         sampler: Name of the sampler.
-        num_guessed: Number of schedules whose times were estimated in order to propose the best of them.
+        num_guessed: Number of schedules whose times were estimated to choose proposals.
         num_verified: Number of schedules that were emulated.
         objectives: Objectives of the search.
         front: With several objectives, the rows of the database's trials that no other trial dominates.
@@ -226,7 +226,7 @@ class TuneResult:
 
     @property
     def why_none(self) -> str:
-        """Most common reason if no trial of this run worked, with its number of trials; "" otherwise."""
+        """Most common reason, with its number of trials, if no trial of this run worked; "" otherwise."""
         if not self.trials or self.ok:
             return ""
         reason, times = Counter(r.measurement.reason or r.status.value for r in self.trials).most_common(1)[0]
@@ -234,7 +234,7 @@ class TuneResult:
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C during a search. Completed trials are stored, and ``result`` holds them."""
+    """Ctrl-C ended a search. Completed trials are stored, and ``result`` contains them."""
 
     def __init__(self, result: TuneResult) -> None:
         super().__init__("the search was stopped; its trials so far are stored")
@@ -268,7 +268,10 @@ def completed(result: TuneResult) -> TuneResult:
 
 @dataclass
 class SoFar:
-    """Observer that collects the results of a run, for a Ctrl-C outside of the tuner. ``then`` is another observer."""
+    """Observer that collects the results of a run, in case Ctrl-C is pressed outside of the tuner.
+
+    ``then`` is another observer, to which everything is forwarded.
+    """
 
     then: Observer | None = None
     start: Start | None = None
@@ -289,7 +292,7 @@ class SoFar:
             self.then.trial(progress)
 
     def interrupted(self, by: KeyboardInterrupt) -> TuneResult:
-        """Return the results until ``by``, which is raised again for a run that had not started."""
+        """Return the results so far. Raises ``by`` if the run had not started."""
         if isinstance(by, Interrupted):
             return by.result
         if self.start is None:

@@ -27,14 +27,15 @@ KINDS: Mapping[str, frozenset[Provenance]] = {
     "estimated": frozenset({Provenance.ESTIMATED}),
 }
 
-UNKNOWN_OPERATOR = "of operators that are not known here"  # such as those of kernel files
+UNKNOWN_OPERATOR = "of unknown operators"  # such as those of kernel files
 
 
 @dataclass(frozen=True)
 class TrainingData:
     """Observations of one kind of time.
 
-    ``left_out`` counts skipped times of that kind by reason, and ``others`` the times of the other kind.
+    ``left_out`` is the number of skipped times of that kind by reason, and ``others`` the number of times of the other
+    kind.
     """
 
     observations: tuple[Observations, ...]
@@ -77,7 +78,7 @@ def usable(data: TrainingData) -> TrainingData:
         if now is not None:
             kept.append(now)
         if gone:
-            left_out["of schedules that this version cannot make, or whose cost is not stated"] += gone
+            left_out["of schedules that this version cannot generate, or whose cost is not stated"] += gone
     return TrainingData(tuple(kept), dict(left_out), data.others)
 
 
@@ -115,17 +116,17 @@ def observations_of(trials: Iterable[Trial], left_out: dict[str, int]) -> list[O
 
 
 def _is_of_space(schedule: Schedule) -> bool:
-    """Whether models know a schedule: the library and compiler controls are in no space."""
+    """Return True if models know the space of a schedule. The library and compiler controls are in no space."""
     return not is_library(schedule) and not has_controls(schedule)
 
 
 def _why_not(trial: Trial) -> str:
-    """Return why the problem of a trial does not exist in this version."""
+    """Return the reason why the problem of a trial does not exist in this version."""
     return "of problems that this version does not have" if is_operator(trial.operator) else UNKNOWN_OPERATOR
 
 
 def _times(trials: Sequence[Trial]) -> dict[Trial, float]:
-    """Return the newest working trial of each schedule, with the median of its times, or that of its re-measurement."""
+    """Return the newest working trial of each schedule, with the median of its times or of its re-measurement."""
     by_schedule: dict[str, list[Trial]] = {}
     for trial in trials:
         by_schedule.setdefault(trial.schedule.key(), []).append(trial)

@@ -95,7 +95,7 @@ def _usable(table: Sequence[Row], objectives: Mapping[str, Direction]) -> list[R
     columns = dict.fromkeys(key for row in table for key in row)
     for name, direction in objectives.items():
         if direction not in ("min", "max"):
-            raise ValueError(f"the direction of {name} must be min or max, not {direction!r}")
+            raise ValueError(f"the direction of {name} must be min or max, got {direction!r}")
         if table and name not in columns:
-            raise ValueError(f"there is no column {name!r}: use one of {', '.join(columns)}")
+            raise ValueError(f"unknown column {name!r}: use one of {', '.join(columns)}")
     return [row for row in table if all(isinstance(row.get(name), (int, float)) for name in objectives)]

@@ -1,4 +1,4 @@
-"""``tune``: search the schedules of a problem, and store every trial in a database."""
+"""Function ``tune``, which searches the schedules of a problem and stores every trial in a database."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def tune(problem: Problem | Program, options: TuneOptions | None = None, **keywo
         The best trial of the database, the trials of this run, and why it ended.
 
     Raises:
-        ValueError: Invalid input (StoreError for the database), before anything is written; or CommonFailure: the first
-            configurations fail for one reason, which the message states with the remedy.
+        ValueError: Invalid input (StoreError for the database), before anything is written. CommonFailure: the first
+                configurations all failed for one reason; the message states it with the remedy.
         TypeError: An unknown option.
-        KeyboardInterrupt: Ctrl-C. Completed trials are stored, and the exception's ``result`` holds them.
+        KeyboardInterrupt: Ctrl-C. Completed trials are stored, and the exception's ``result`` contains them.
     """
     began = time.monotonic()
     options, sizes = TuneOptions.gathered(options, keywords)
@@ -119,7 +119,7 @@ def _problem(problem: Problem | Program, sizes: Mapping[str, Any]) -> Problem:
 
 
 def _search_order(problem: Problem, options: TuneOptions, backend: backends.Backend) -> SearchOrder:
-    """Return the rule on the order of sums. The database is not created for it: bad input leaves no files behind."""
+    """Return the rule on the order of sums. Does not create the database, so that bad input creates no files."""
     from measurements.store.store import Store
 
     database = options.database_or_default
@@ -134,10 +134,7 @@ def _restricted(problem: Problem, backend: backends.Backend, rule: OrderRule) ->
 
 @contextmanager
 def _opened(options: TuneOptions, backend: backends.Backend) -> Iterator[Store]:
-    """Open the database, which is created if missing, and the compilers' cache.
-
-    Invalid input leaves no files behind.
-    """
+    """Open the database, which is created if missing, and the compilers' cache. Invalid input creates no files."""
     from measurements.store.store import Store, StoreError  # imports sqlalchemy, which the loop itself does not need
 
     database = options.database_or_default
@@ -145,7 +142,7 @@ def _opened(options: TuneOptions, backend: backends.Backend) -> Iterator[Store]:
         Path(database).parent.mkdir(parents=True, exist_ok=True)
     with Store.open(database) as store:
         if store.in_memory:
-            raise StoreError(f"{database} is a database in memory, which keeps nothing: give the path of a file")
+            raise StoreError(f"{database} is an in-memory database, which is lost at exit: pass the path of a file")
         if backend.pool is not None:
             backend.pool.cache.prepare()
         yield store
@@ -153,7 +150,7 @@ def _opened(options: TuneOptions, backend: backends.Backend) -> Iterator[Store]:
 
 @contextmanager
 def starting(runner: Runner) -> Iterator[None]:
-    """Start the process of a GPU while the search is set up. What fails is raised again by the search itself."""
+    """Start the process of a GPU while the search is set up. The search itself raises any errors again."""
 
     def start() -> None:
         with suppress(Exception):
@@ -242,9 +239,9 @@ def _tuner(
 
 
 def _in_flight_limit(backend: backends.Backend, workers: int | None) -> InFlightLimit:
-    """Return a limit from costs on a GPU.
+    """Return the limit of trials in flight: from recorded costs on a GPU, otherwise fixed.
 
-    Elsewhere the limit is fixed, so that a seed tries the same schedules on every machine.
+    With a fixed limit, a seed tries the same schedules on every machine.
     """
     if backend.runner.provenance is not Provenance.MEASURED:
         return InFlightLimit()
@@ -267,6 +264,6 @@ def _unranked(backend: backends.Backend) -> str:
     why = why_ptx()
     code = "spills and instruction mix by machine code" if why is None else f"instruction mix by PTX, as {why}"
     return (
-        f"times of {', '.join(counted)} are ESTIMATED from what some blocks do in the emulator ({code}), and "
-        f"one that it cannot run is not ranked; how well that ranks: {ESTIMATES_PAGE}"
+        f"times of {', '.join(counted)} are ESTIMATED from the work of some blocks in the emulator ({code}); "
+        f"kernels that it cannot run are not ranked; accuracy: {ESTIMATES_PAGE}"
     )

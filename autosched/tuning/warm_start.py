@@ -1,7 +1,4 @@
-"""Prior knowledge of a search, and its accuracy in the end.
-
-Sources are a trained model, or the times of other problems in the database.
-"""
+"""Warm start of a search from a trained model or from times of other problems in the database."""
 
 from __future__ import annotations
 
@@ -23,9 +20,9 @@ if TYPE_CHECKING:
     from cost_models.trees.trained_model import OperatorModel, TrainedModel
     from measurements.store.store import Store
 
-FEWEST_TIMES = 32  # minimum of other problems' times that improve on the analytic model
-MOST_TIMES = 2000  # maximum, those of this device first: training takes seconds
-FEWEST_JUDGED = 8  # times of a run that are needed to rate the start
+FEWEST_TIMES = 32  # minimum number of other problems' times that improves on the analytic model
+MOST_TIMES = 2000  # maximum number, those of this device first: training takes seconds
+FEWEST_JUDGED = 8  # minimum number of a run's times to report the accuracy of the start
 
 
 @dataclass(frozen=True)
@@ -95,7 +92,7 @@ def from_model(model: TrainedModel, name: str, task: SearchTask, estimates: Esti
     part = model.of(task.problem)
     if not isinstance(estimates, AnalyticEstimates):
         silent = ", ".join(t.name for t in task.templates if t.counts is None)
-        raise ValueError(f"a model cannot see schedules of {silent}, whose cost is not stated: leave --model out")
+        raise ValueError(f"models do not know schedules of {silent}, whose cost is not stated: omit --model")
     corrected = estimates.corrected(part.predict)
     corrected.log_seconds(task.space.sample(1, 0))  # raises ModelMismatch for other features
     source = f"{name}, which knows {part.rows:,} {model.provenance} times of {task.problem.operator}"
@@ -107,7 +104,7 @@ def from_model(model: TrainedModel, name: str, task: SearchTask, estimates: Esti
 
 
 def _doubts(part: OperatorModel, task: SearchTask) -> list[str]:
-    """Return the reasons why predictions may be worse than the held-out figures, a sentence each."""
+    """Return the reasons why predictions may be worse than the held-out figures, one sentence each."""
     doubts, known = [], dict(part.templates)
     if task.device.name not in part.devices:
         doubts.append(f"the model has no times of {task.device.name}, only of {', '.join(part.devices)}")
@@ -120,17 +117,17 @@ def _doubts(part: OperatorModel, task: SearchTask) -> list[str]:
 
 
 def from_other_problems(store: Store, run: RunIdentity, task: SearchTask, estimates: Estimates) -> WarmStart:
-    """Return a start from the times that a database holds of other problems of the operator.
+    """Return a start from the times of other problems of the operator in a database.
 
     Args:
-        store: Database; the same content gives the same start.
+        store: The database. Equal contents give equal starts.
         run: Run, whose provenance and policy the times must have.
         task: Task of the search, whose own trials are excluded. Times on its device are read first, then those on
             others, MOST_TIMES at most.
         estimates: Estimates of the analytic model.
 
     Returns:
-        The start; with ``estimates`` alone if there are fewer than FEWEST_TIMES times.
+        The start; only ``estimates`` if there are fewer than FEWEST_TIMES times.
     """
     if not isinstance(estimates, AnalyticEstimates):
         return WarmStart(estimates)

@@ -1,8 +1,8 @@
-"""What does a user's kernel file say?
+"""Users' kernels, described by kernel files.
 
 Start at ``user_kernel.py``: a kernel has its source, parameters, launch and problem. ``document.py`` and ``reading/``
 read the TOML file, ``template.py`` makes a kernel template of it, and ``user_functions.py`` calls the user's Python
-functions in a child process. This room must not import ``tuning`` or the command line.
+functions in a child process. This package must not import ``tuning`` or the command line.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ class KernelProblem(Problem):
         Raises:
             KernelFileError: A function fails or returns other outputs, or a kernel cannot be emulated; the message is
                 one line.
-            HostFailure: This machine cannot emulate.
+            HostFailure: This machine cannot run the emulator.
         """
         reference = self.file.reference
         outputs = [o for o in self.operands() if o.role in ("output", "inout")]

@@ -99,7 +99,7 @@ def verify_batch(
         status of a run that failed.
 
     Raises:
-        HostFailure: This machine cannot emulate.
+        HostFailure: This machine cannot run the emulator.
         ValueError: The schedule is invalid for the problem.
     """
     settings = settings or VerifySettings()

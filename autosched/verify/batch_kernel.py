@@ -100,7 +100,7 @@ def verify_kernel(subject: KernelInBatches, plan: BatchPlan) -> Verdict:
         The verdict: "ok", "bits_differ" with the first difference and its causes, or the status of a run that failed.
 
     Raises:
-        HostFailure: This machine cannot emulate.
+        HostFailure: This machine cannot run the emulator.
         ValueError: The arguments do not fit the kernel.
     """
     runs = list(until_failure(results(make_runs(plan.runs(subject)))))

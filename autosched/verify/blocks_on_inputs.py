@@ -58,7 +58,7 @@ def blocks_alone(problem: KernelProblem, kernel: GeneratedKernel, settings: Veri
         The runs; None if the launch can be emulated whole, or if blocks cannot be verified alone.
 
     Raises:
-        HostFailure: This machine cannot emulate.
+        HostFailure: This machine cannot run the emulator.
         KernelFileError: The problem's inputs cannot be created.
     """
     threads = math.prod(kernel.grid) * math.prod(kernel.block)

@@ -42,7 +42,7 @@ def run_planned(
 
     Raises:
         ExecutableRefused: It cannot be run this way.
-        HostFailure: This machine cannot emulate.
+        HostFailure: This machine cannot run the emulator.
     """
     options = ExecutableOptions(device, plan.suppressions, driver, undefined_memory)
 

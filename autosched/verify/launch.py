@@ -54,7 +54,7 @@ class LaunchUnderTest:
             The emulation; if ``inputs`` are not arrays it has ``elements`` in place of outputs.
 
         Raises:
-            HostFailure: This machine cannot emulate.
+            HostFailure: This machine cannot run the emulator.
             ValueError: Inputs do not fit the launch, or a run of some blocks is repeated or perturbed.
         """
         if not isinstance(self.inputs, Mapping):

@@ -58,7 +58,7 @@ def counted(
 
     Returns:
         The counts of each launch in their order. None if the inputs have more than MOST_BYTES, if ``count_launch``
-        returns None, or if this machine cannot emulate.
+        returns None, or if this machine cannot run the emulator.
 
     Raises:
         ValueError: The schedule is invalid; also as ``count_launch`` and the problem's inputs raise it.
@@ -102,7 +102,7 @@ def _inputs(problem: Problem) -> InputsFile:
 def count_launch(kernel: GeneratedKernel, inputs: InputsFile) -> LaunchCounts | None:
     """Return the average work of a block; None if blocks cannot be emulated in ``SECONDS`` each.
 
-    Raises HostFailure if this machine cannot emulate.
+    Raises HostFailure if this machine cannot run the emulator.
     """
     runs = counted_runs(kernel, inputs)
     return None if runs is None else averaged(kernel, runs, float(_least_bytes(kernel)))

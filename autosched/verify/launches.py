@@ -55,7 +55,7 @@ def runs_of_launch(
     """Make the runs of a plan lazily; see ``launch_runs`` for the arguments.
 
     Raises:
-        HostFailure: This machine cannot emulate.
+        HostFailure: This machine cannot run the emulator.
         ValueError: Inputs that do not fit the launch.
     """
     return results(make_runs(launch_runs(launch, plan, oracle, count=count), suppressions=plan.suppressions))
@@ -123,7 +123,7 @@ def verify_launch(
         count: If True, the first run counts its executed instructions.
 
     Raises:
-        HostFailure: This machine cannot emulate.
+        HostFailure: This machine cannot run the emulator.
         ValueError: Inputs that do not fit the launch.
     """
     return verdict_of(list(runs_of_launch(launch, plan, oracle, count=count)), plan)

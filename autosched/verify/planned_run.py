@@ -50,7 +50,7 @@ def make_runs(
         inconclusive.
 
     Raises:
-        HostFailure: This machine cannot emulate.
+        HostFailure: This machine cannot run the emulator.
         ValueError: Inputs do not fit the launch.
     """
     started = time.monotonic()

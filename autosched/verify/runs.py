@@ -92,7 +92,7 @@ def run_whole(
         The run; wrong numbers have the status ``wrong_result``.
 
     Raises:
-        HostFailure: This machine cannot emulate.
+        HostFailure: This machine cannot run the emulator.
     """
     seed = settings.seed if seed is None else seed
     limit = limit or settings.time_limit

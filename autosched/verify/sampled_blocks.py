@@ -141,7 +141,7 @@ def verify_blocks(
         The run.
 
     Raises:
-        HostFailure: This machine cannot emulate.
+        HostFailure: This machine cannot run the emulator.
     """
     blocks = sampled_blocks(problem, kernel, seed, share)
     launch = LaunchUnderTest(kernel, seed, blocks=blocks)

@@ -47,7 +47,7 @@ class ScheduleVerifier:
         """Make the runs of the plan until one fails, or the budget is spent.
 
         Raises ValueError if the schedule breaks a validity constraint, ProblemTooLarge, HostFailure if this machine
-        cannot emulate.
+        cannot run the emulator.
         """
         self.template.config(self.problem, schedule, self.device)  # the cut of an invalid schedule is meaningless
         try:
@@ -152,7 +152,7 @@ def verify_one(
 
     Raises:
         ValueError: The schedule is invalid for ``problem``.
-        HostFailure: This machine cannot emulate.
+        HostFailure: This machine cannot run the emulator.
     """
     settings = gathered(VerifySettings, "settings", settings, changes)
     return ScheduleVerifier(template, problem, device, settings).verify(schedule)
@@ -184,7 +184,7 @@ def verify(
 
     Raises:
         ValueError: A schedule is invalid for ``problem``.
-        HostFailure: This machine cannot emulate.
+        HostFailure: This machine cannot run the emulator.
     """
     settings = gathered(VerifySettings, "settings", settings, changes)
 
@@ -220,7 +220,7 @@ def verify_kernel(
         Each run, as it completes.
 
     Raises:
-        HostFailure: This machine cannot emulate.
+        HostFailure: This machine cannot run the emulator.
     """
     settings = VerifySettings(depth, seed, time_limit, execute=execute)
     return until_failure(results(make_runs(runs_of_kernel(problem, kernel, settings))))

@@ -1,6 +1,6 @@
-"""What does NVRTC make of this source?
+"""Compilation of CUDA sources with NVRTC.
 
 Start at ``pool.py``. Compilers run in processes of their own and return a result or a failure with a reason.
 ``cubin_cache.py`` keeps cubins on disk, ``cuda_headers.py`` finds headers, ``disassembly.py`` reads machine code.
-This room must not import runners, the emulator, the store or kernel templates.
+This package must not import runners, the emulator, the store or kernel templates.
 """

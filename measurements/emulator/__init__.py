@@ -1,9 +1,9 @@
-"""What does a launch do: its numbers, races, bounds, barriers and memory transactions?
+"""Emulation of launches: results, races, bounds, barriers and memory transactions.
 
 Start at ``emulator.py`` (``emulate``), which needs no GPU. ``ptx/`` translates PTX to bytecode, ``runtime/`` executes
 it (C++; its state is in ``runtime/machine/machine.hpp``), ``host/`` compiles the runtime, and ``findings.py`` lists
-the kinds of findings. ``executables/`` runs whole programs. This room knows launches, and must not import operators,
-kernel templates or tile programs.
+the kinds of findings. ``executables/`` runs whole programs. This package only depends on launches, and must not
+import operators, kernel templates or tile programs.
 """
 
 from measurements.emulator.emulate_options import EmulateOptions

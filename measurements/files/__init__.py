@@ -1,6 +1,6 @@
-"""How are files read and written safely?
+"""Safe reading and writing of files.
 
-Start at ``atomic_write.py``, which publishes files whole. ``bounded.py`` reads files that a user names,
-``python_file.py`` loads users' Python files, and ``text.py`` makes third-party text safe to print. This room must not
-import any other room.
+Start at ``atomic_write.py``, which writes files atomically. ``bounded.py`` reads files that a user names,
+``python_file.py`` loads users' Python files, and ``text.py`` makes third-party text safe to print. This package must
+not import any other package of ``measurements``.
 """

@@ -1,4 +1,4 @@
-"""A file that its readers see whole or not at all."""
+"""Atomic replacement of files."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 
 def publish(path: Path, content: bytes) -> None:
-    """Write ``content`` in place of what is at ``path``.
+    """Write ``content`` to ``path`` atomically, replacing an existing file.
 
-    Until it is whole it has a name that nobody could foresee: in a folder of others, a link may lie under any that can
-    be guessed. Raises OSError, which names ``path``, with nothing changed.
+    The temporary file has an unpredictable name, because in a shared folder somebody may have created a link under a
+    predictable one. Raises OSError that names ``path``, with nothing changed.
     """
     temporary = path.with_name(f".new-{secrets.token_hex(8)}")
     try:
@@ -22,5 +22,5 @@ def publish(path: Path, content: bytes) -> None:
         error.filename, error.filename2 = str(path), None
         raise
     finally:
-        with suppress(OSError):  # where there is no such folder
+        with suppress(OSError):  # the folder does not exist
             temporary.unlink()

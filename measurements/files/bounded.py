@@ -1,4 +1,4 @@
-"""Files that somebody else names: never more of one is read than there may be, and none is waited for without end."""
+"""Reading of files that a user names, with limits of size and waiting time."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ import stat
 from pathlib import Path
 from typing import Any, BinaryIO
 
-WAIT_SECONDS = 8.0  # for a pipe to which its writer has written nothing
-NO_WRITER_SECONDS = 1.0  # for a pipe that no process has opened to write
+WAIT_SECONDS = 8.0  # seconds to wait for a pipe whose writer has written nothing
+NO_WRITER_SECONDS = 1.0  # seconds to wait for a pipe that no process has opened to write
 
 
 def read_bounded(path: str | Path, most: int, *, regular: bool = False) -> bytes:
     """Return the content of a file.
 
     Args:
-        path: Its name.
-        most: Bytes that it may have.
-        regular: Whether it must be a regular file, as one is that nobody names on a command line.
+        path: Path of the file.
+        most: Maximum size in bytes.
+        regular: If True, only regular files are accepted. Pipes only make sense on a command line.
 
     Raises:
-        ValueError: It has more bytes, as /dev/zero has, or is no regular file. The message is the reason alone.
-        OSError: As of ``open_readable``.
+        ValueError: The file is larger, or is not a regular file. The message is the reason, without the path.
+        OSError: As in ``open_readable``.
     """
     with open_readable(path, regular=regular) as file:
         content = file.read(most + 1)
-    if content is None:  # a file of the system's, which would have to be waited for
-        raise BlockingIOError(errno.EAGAIN, "there is nothing to read yet", str(path))
+    if content is None:  # a system file that has no data yet
+        raise BlockingIOError(errno.EAGAIN, "it has no data yet", str(path))
     if len(content) > most:
         raise ValueError(f"it has more than {most:,} bytes")
     return content
 
 
 def read_json(path: str | Path, most: int, **hooks: Any) -> Any:
-    """Return the document in a regular file; ``hooks`` are those of ``json.loads``.
+    """Return the JSON document in a regular file of at most ``most`` bytes. ``hooks`` are those of ``json.loads``.
 
-    Raises ValueError, with the reason alone, also for a document that is nested too deeply; and OSError.
+    Raises ValueError, with the reason but without the path, also for a document that is nested too deeply; and OSError.
     """
     content = read_bounded(path, most, regular=True)
     try:
@@ -48,15 +48,15 @@ def read_json(path: str | Path, most: int, **hooks: Any) -> Any:
 
 
 def open_readable(path: str | Path, *, regular: bool = False) -> BinaryIO:
-    """Open a file, or a pipe once something is written to it.
+    """Open a file, or a pipe after waiting for data.
 
     Args:
-        path: Its name.
-        regular: Whether it must be a regular file.
+        path: Path of the file.
+        regular: If True, only regular files are accepted.
 
     Raises:
-        OSError: It cannot be opened. TimeoutError for a pipe that nobody writes to.
-        ValueError: It is not a regular file, and must be.
+        OSError: The file cannot be opened. TimeoutError: No process writes to the pipe.
+        ValueError: ``regular`` is True, and the file is not a regular file.
     """
     file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115  # it is returned open
     try:
@@ -64,7 +64,7 @@ def open_readable(path: str | Path, *, regular: bool = False) -> BinaryIO:
             if regular:
                 raise ValueError("it is not a regular file")
             if not _written_to(file.fileno()):
-                raise TimeoutError(errno.ETIMEDOUT, "nothing is written to it", str(path))
+                raise TimeoutError(errno.ETIMEDOUT, "no process writes to it", str(path))
             os.set_blocking(file.fileno(), True)
     except BaseException:
         file.close()
@@ -73,16 +73,16 @@ def open_readable(path: str | Path, *, regular: bool = False) -> BinaryIO:
 
 
 def _written_to(descriptor: int) -> bool:
-    """Wait until there is something to read; False if nothing comes."""
+    """Wait until data can be read; return False if none arrive in time."""
     waiting = select.poll()
     waiting.register(descriptor, select.POLLIN)
     first = min(NO_WRITER_SECONDS, WAIT_SECONDS)
     if waiting.poll(1000 * first):
         return True
     try:
-        if not os.read(descriptor, 1):  # the end of a pipe that has no writer; nothing was there to be taken
+        if not os.read(descriptor, 1):  # end of file: the pipe has no writer, and no data were consumed
             return False
-    except BlockingIOError:  # somebody has it open
+    except BlockingIOError:  # a writer has it open
         pass
     return bool(waiting.poll(1000 * (WAIT_SECONDS - first)))
 

@@ -1,4 +1,4 @@
-"""Where compiled files are cached on this machine, and whether that folder is writable."""
+"""Cache folder of compiled files on this machine."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import os
 import tempfile
 from pathlib import Path
 
-CUBINS = Path("cubin", "cubins")  # in the cache: compiled kernels, each named by its SHA-256
-LISTINGS = Path("cubin", "listings")  # in the cache: disassembled kernels
+CUBINS = Path("cubin", "cubins")  # subfolder of compiled kernels, whose names are their SHA-256
+LISTINGS = Path("cubin", "listings")  # subfolder of disassembled kernels
 
 
 class CacheUnusable(ValueError):
-    """The cache cannot be made or written. The message is one line that says what to do."""
+    """The cache cannot be created or written. The message is one line with the remedy."""
 
 
 def cache_root() -> Path:
-    """AUTOSCHED_CACHE_DIR, else ``autosched`` in the user's cache folder (XDG). Raises CacheUnusable without a home."""
+    """Return AUTOSCHED_CACHE_DIR, or ``autosched`` in the user's cache folder (XDG).
+
+    Raises CacheUnusable if there is no home folder.
+    """
     chosen = os.environ.get("AUTOSCHED_CACHE_DIR")
     if chosen:
         return Path(chosen)
@@ -27,18 +30,18 @@ def cache_root() -> Path:
 
 
 def check_writable(folder: Path) -> None:
-    """Raise CacheUnusable where ``folder`` cannot be made or written. Leaves nothing behind."""
+    """Raise CacheUnusable if ``folder`` cannot be created or written. Creates no permanent files."""
     try:
         nearest = next((place for place in (folder, *folder.parents) if place.exists()), folder)
         with tempfile.TemporaryFile(dir=nearest) as file:
-            file.write(bytes(4096))  # a full disk accepts an empty file, but no content
+            file.write(bytes(4096))  # a full disk accepts an empty file but no data
             file.flush()
     except OSError as error:
         raise cannot_write(folder, error) from error
 
 
 def make_folder(folder: Path) -> None:
-    """Make ``folder`` and write there. Raises CacheUnusable."""
+    """Create ``folder`` and check that it is writable. Raises CacheUnusable."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -47,20 +50,20 @@ def make_folder(folder: Path) -> None:
 
 
 def put(temporary: str | Path, path: Path) -> None:
-    """Give a finished file its name in the cache, once all of it is on the disk.
+    """Move a complete file to ``path`` in the cache, after synchronising it to disk.
 
-    Raises OSError, with a sentence where a folder has that name.
+    Raises OSError; its message names the remedy if ``path`` is a folder.
     """
     with open(temporary, "rb") as file:
         os.fsync(file.fileno())
     try:
         os.replace(temporary, path)
     except (IsADirectoryError, NotADirectoryError) as error:
-        raise OSError(f"{path} is a folder, where the cache keeps a file: remove it") from error
+        raise OSError(f"{path} is a folder, but the cache needs a file of that name: remove it") from error
 
 
 def publish(path: Path, content: bytes) -> None:
-    """Write a file that readers see whole or not at all. Raises OSError."""
+    """Write a file atomically. Raises OSError."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -72,7 +75,7 @@ def publish(path: Path, content: bytes) -> None:
 
 
 def cannot_write(folder: Path, error: OSError) -> CacheUnusable:
-    """Return the exception for an ``error`` in the cache."""
+    """Return the exception for a system error in the cache."""
     return CacheUnusable(
         f"the compile cache {str(folder)!r} cannot be written ({error.strerror or error}): "
         "set AUTOSCHED_CACHE_DIR to a writable folder"

@@ -1,4 +1,4 @@
-"""Where a user's database is kept when no other is named."""
+"""Default location of a user's database."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ VARIABLE = "AUTOSCHED_DB"
 
 
 def default_database() -> str:
-    """AUTOSCHED_DB, a path or SQLAlchemy URL; else ``autosched/best.db`` in the user's data folder (XDG).
+    """Return AUTOSCHED_DB (a path or SQLAlchemy URL), or ``autosched/best.db`` in the user's data folder (XDG).
 
-    Raises ValueError without a home.
+    Raises ValueError if there is no home folder.
     """
     chosen = os.environ.get(VARIABLE)
     if chosen:
@@ -24,7 +24,7 @@ def default_database() -> str:
 
 
 def database_or_default(given: str | Path | None) -> str:
-    """``given``, a path or URL; else the user's, whose folder is made. Raises ValueError without a home, OSError."""
+    """Return ``given`` (a path or URL), or the user's database, whose folder is created. Raises ValueError, OSError."""
     if given is not None:
         return str(given)
     chosen = default_database()

@@ -1,4 +1,4 @@
-"""What C++ calls a mangled name."""
+"""Demangling of C++ names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 
 @cache
 def demangled(name: str) -> str:
-    """Return the name itself where it is not mangled, or where this machine has no libstdc++."""
+    """Return the demangled form of a C++ name; the name itself if it is not mangled or libstdc++ is missing."""
     if not name.startswith("_Z"):
         return name
     try:

@@ -1,4 +1,4 @@
-"""A lock on a whole file, between processes and threads, on every system. It ends with the process that holds it."""
+"""Portable lock on a file, between processes and threads. It is released when its process ends."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _POLL_SECONDS = 0.02
 
 
 def lock(file: IO[str], *, wait: bool = True) -> None:
-    """Lock an open file until it is closed. Each opening of a file is a separate owner.
+    """Lock an open file until it is closed. Each open file object is a separate owner.
 
     Args:
-        file: The file, which holds nothing: on Windows, others cannot read it while it is locked.
-        wait: Wait for the owner of the lock.
+        file: The file. It should be empty, because on Windows others cannot read it while it is locked.
+        wait: If True, wait until the lock is free.
 
     Raises:
         OSError: The file cannot be locked; without ``wait``, also because another owner has the lock.

@@ -1,4 +1,4 @@
-"""Arrays of .npy files that anybody may have written: nothing of one is read before its header is believed."""
+"""Reading of untrusted .npy files. The header is checked before any data are read."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ MOST_BYTES = 1 << 31
 
 
 def open_npy(path: str | Path) -> npt.NDArray[Any]:
-    """Return the numbers in the file ``path``, read as they are used; no object is ever unpacked.
+    """Return the array in a file as a memory map. Objects are never unpickled.
 
-    Raises ValueError, with the reason alone, for whatever is no single array of numbers, or of more than
+    Raises ValueError, with the reason but without the path, if the file is not a single array of numbers of at most
     ``MOST_BYTES``.
     """
     path = Path(path)
@@ -23,7 +23,7 @@ def open_npy(path: str | Path) -> npt.NDArray[Any]:
             raise ValueError("it is not a regular file" if path.exists() else "there is no such file")
         if path.stat().st_size > MOST_BYTES:
             raise ValueError(f"it has more than {MOST_BYTES >> 30} GiB")
-        with np.errstate(all="ignore"):  # an impossible shape overflows
+        with np.errstate(all="ignore"):  # impossible shapes overflow
             array: npt.NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
     except OSError as error:
         raise ValueError((error.strerror or str(error)).lower()) from None
@@ -31,5 +31,5 @@ def open_npy(path: str | Path) -> npt.NDArray[Any]:
         sentence = " ".join(str(error).split()).partition(". ")[0]
         raise ValueError(sentence or type(error).__name__) from None
     if array.dtype.kind not in "fiub":
-        raise ValueError(f"it holds {array.dtype}, no numbers")
+        raise ValueError(f"its elements are {array.dtype}, not numbers")
     return array

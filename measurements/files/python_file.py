@@ -1,4 +1,4 @@
-"""A user's Python file as a module: run once, and whatever it raises becomes one line."""
+"""Execution of a user's Python file as a module. Its exceptions are converted to one line."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class NotLoaded(ValueError):
 
 
 def run_as_module(path: Path, name: str) -> ModuleType:
-    """Run a file and return its module, which ``sys.modules`` knows by ``name``.
+    """Run a file and return its module, which is registered in ``sys.modules`` as ``name``.
 
-    Raises NotLoaded for a file that is not Python's, and whatever the file raises.
+    Raises NotLoaded for a file that is not a Python file, and any exception of the file itself.
     """
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -38,20 +38,20 @@ def run_as_module(path: Path, name: str) -> ModuleType:
 
 
 def load_module(path: Path, name: str) -> ModuleType:
-    """As ``run_as_module``, but raise NotLoaded for whatever the file raises: one that exits has not been loaded."""
+    """Run a file as ``run_as_module`` does, but convert every exception to NotLoaded, including SystemExit."""
     try:
         return run_as_module(path, name)
     except (KeyboardInterrupt, NotLoaded):
         raise
-    except BaseException as error:  # the user's code may raise anything, and may want to exit
+    except BaseException as error:  # the user's code may raise any exception, including SystemExit
         raise NotLoaded(f"{path} fails{_at_line(path, error)}: {said(error)}") from error
 
 
 def said(error: BaseException) -> str:
-    """Return type and text of what a user's code raised, as one line."""
+    """Return type and text of a user code's exception, as one line."""
     try:
         text = str(error)
-    except Exception:  # the user's class may do anything here, too
+    except Exception:  # methods of the user's class may also raise any exception
         text = ""
     return one_line(f"{type(error).__name__}: {text}")
 

@@ -1,15 +1,15 @@
-"""Text of compilers, drivers, workers and libraries, made safe before it becomes part of a reason or a log."""
+"""Sanitising of text from compilers, drivers, workers and libraries for messages and logs."""
 
 from __future__ import annotations
 
 import re
 
 _PASSWORDS = re.compile(r"(?<=://)([^:/@\s]*):[^/\s]*(?=@)|(?<=[?&]password=)[^&\s]*")
-_LONGEST = 1000  # characters of a line for people; a log may hold more
+_LONGEST = 1000  # maximum characters of a line in a message
 
 
 def harmless(text: str) -> str:
-    """``text`` with its lines and tabs, but every other control character escaped, so that no terminal acts on it."""
+    """Return ``text`` with control characters escaped, except line breaks and tabs, for safe output on terminals."""
     lines = text.replace("\r\n", "\n")
     if lines.isascii() and lines.replace("\n", "").replace("\t", "").isprintable():
         return lines
@@ -17,28 +17,27 @@ def harmless(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """``text``, which names something: a device, a version, a tool.
+    """Return ``text``, the name of a device, version or tool, after checking that it can be printed.
 
-    Raises ValueError for what no terminal shows as it is, such as an escape sequence, a zero byte or a mark that turns
-    the direction of writing.
+    Raises ValueError for control characters, such as escape sequences, zero bytes and marks of writing direction.
     """
     if not text.isprintable():
-        raise ValueError(f"{text!a:.60} holds characters that cannot be printed")
+        raise ValueError(f"{text!a:.60} contains characters that cannot be printed")
     return text
 
 
 def one_line(text: str) -> str:
-    """``text``, harmless and on one line, truncated where it is too long to read."""
+    """Return ``text`` on one line, with control characters escaped, and truncated if it is too long."""
     line = " ".join(harmless(text[: 10 * _LONGEST]).split())
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message; its type where there is none."""
+    """Return the first line of an error's message, or the error's type if the message is empty."""
     line = next(iter(harmless(str(error)).strip().splitlines()), type(error).__name__)
     return line.replace("\t", " ")
 
 
 def without_password(place: str) -> str:
-    """Return a path or the URL of a database, as it may be shown and logged."""
+    """Return a path or the URL of a database without its password, for messages and logs."""
     return _PASSWORDS.sub(lambda found: "***" if found[1] is None else f"{found[1]}:***", place)

@@ -1,8 +1,8 @@
 """Working folders of a process, and cleanup after killed processes: their folders and running compilers.
 
-The process that works in a folder holds a lock on a file in it, which the system releases when the process ends. An
-unlocked folder is abandoned: whoever killed its process removes it at once; otherwise the next process that needs such
-a folder removes it and terminates its compiler.
+The process that works in a folder holds a lock on a file in it. The system releases the lock when the process ends, so
+an unlocked folder is abandoned. The process that killed its owner removes it immediately. Otherwise the next process
+that needs such a folder removes it and terminates its compiler.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ def build_folder(parent: Path) -> Iterator[Path]:
 
 @contextmanager
 def temporary_folder(what: str = "emulator") -> Iterator[Path]:
-    """Yield an empty folder among the system's temporary files, where a launch's arrays may take gigabytes.
+    """Yield an empty folder in the system's temporary folder, for arrays of launches, which may take gigabytes.
 
     Args:
-        what: A part of its name.
+        what: Part of its name.
 
     Raises:
-        OSError: If it cannot be created.
+        OSError: The folder cannot be created.
     """
     parent = Path(tempfile.gettempdir())
     _look_once(parent)
@@ -69,7 +69,7 @@ def _folder_of(process: int, what: str) -> Path:
     _own.add(folder)
 
     def remove() -> None:
-        if os.getpid() == process:  # not in a child that is a copy of it
+        if os.getpid() == process:  # not in a forked child
             shutil.rmtree(folder, ignore_errors=True)
             file.close()
 
@@ -79,12 +79,12 @@ def _folder_of(process: int, what: str) -> Path:
 
 @cache
 def _look_once(parent: Path) -> None:
-    """Clean up once per process, as other programs may keep many files there."""
+    """Remove abandoned folders, once per process, because the folder may contain many files of other programs."""
     remove_abandoned(parent, _TEMPORARY)
 
 
 def remove_own_temporary() -> None:
-    """Remove the temporary folders of this process, which is about to end without a further word."""
+    """Remove the temporary folders of this process, which is about to end without running exit handlers."""
     for folder in list(_own):
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -106,7 +106,7 @@ def _lock_of(folder: Path) -> IO[str]:
     """Return the locked file of a new folder, which is locked until it is closed."""
     file = (folder / _NEW).open("w")
     lock(file)
-    os.rename(file.name, folder / _LOCK)  # nobody sees it before it is locked
+    os.rename(file.name, folder / _LOCK)  # other processes do not see it before it is locked
     return file
 
 
@@ -114,7 +114,7 @@ def note_compiler(folder: Path, group: int) -> None:
     """Record that the process group ``group``, which was just started, works in ``folder``."""
     started = _start_time(group)
     if (folder / _LOCK).exists() and started is not None:
-        with suppress(OSError):  # only needed by others if this process is killed
+        with suppress(OSError):  # only used if this process is killed
             (folder / f"{_GROUP}{group}").write_text(started)
 
 
@@ -140,7 +140,7 @@ def remove_abandoned(parent: Path, prefix: str) -> None:
 
 
 def _end_compilers(folder: Path) -> None:
-    """Kill the recorded process groups if they are still the same, as numbers are reused."""
+    """Kill the recorded process groups, unless their numbers have been reused."""
     for noted in folder.glob(f"{_GROUP}*"):
         with suppress(OSError, ValueError):
             group = int(noted.name.removeprefix(_GROUP))

@@ -61,7 +61,7 @@ class AttributedLaunch:
         pointers = np.array([value.ctypes.data for value in values], np.uint64)
         (status,) = driver.cuLaunchKernelEx(config, self._function, pointers.ctypes.data, 0)
         if int(status) != 0:
-            raise LaunchRefused(f"the driver refuses the launch: {driver.CUresult(int(status)).name}")
+            raise LaunchRefused(f"the driver rejects the launch: {driver.CUresult(int(status)).name}")
 
 
 def _attribute(driver: Any, name: Any) -> Any:
@@ -71,7 +71,7 @@ def _attribute(driver: Any, name: Any) -> Any:
 
 
 def _stored(parameter: Any) -> Array:
-    """Return a parameter's bytes, which the launch copies."""
+    """Return a parameter's bytes. The launch copies them."""
     if isinstance(parameter, np.ndarray):
         return np.ascontiguousarray(parameter)
     address = parameter if isinstance(parameter, int) else int(parameter.data.ptr)

@@ -1,4 +1,4 @@
-"""Interface of every backend: candidates in, one measurement out for each, in order of completion."""
+"""Interface of every backend: it returns one measurement for each candidate, in order of completion."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Candidate:
 class Entrant:
     """One entrant of a comparison: its time in each round, or the reason why it has none. ``label`` names it.
 
-    ``error`` is its largest error over its tolerance; ``clock_mhz`` the GPU's clock after the last round; ``version``
-    that of the vendor's library, "" for all others.
+    ``error`` is the largest ratio of an error to its tolerance. ``clock_mhz`` is the GPU's clock after the last round.
+    ``version`` is that of the vendor's library, "" for all others.
     """
 
     label: str
@@ -42,18 +42,18 @@ class Entrant:
 
 
 class RunnerStopped(RuntimeError):
-    """The backend cannot continue (a GPU no longer answers). Earlier results are valid; the message is one line."""
+    """The backend cannot continue, for example because a GPU no longer responds. Earlier results are valid."""
 
 
 class Runner(Protocol):
-    """The protocol, which one test class checks for every backend.
+    """Protocol of a backend. One test class checks it for every backend.
 
-    ``measure`` yields exactly one (position, measurement) per candidate, in order of completion. Any failure of a
-    candidate (not compiling, hanging, crashing its process, wrong numbers) is a status of its own measurement and does
-    not affect others. The result of a candidate does not depend on its position in the sequence, except that one far
-    slower than its predecessors is repeated less often. Leaving the iteration early cancels pending candidates;
-    ``close`` from another thread ends it early. Only RunnerStopped, and errors of this machine such as a full disk, are
-    raised.
+    ``measure`` yields exactly one (position, measurement) per candidate, in order of completion. A failure of a
+    candidate (a compile error, hang, crash or wrong result) is a status of its own measurement and does not affect
+    others. The result of a candidate does not depend on its position in the sequence, with one exception: a candidate
+    that is far slower than its predecessors is timed fewer times. Leaving the iteration early cancels pending
+    candidates, and ``close`` from another thread ends it. The iteration only raises RunnerStopped, and errors of this
+    machine such as a full disk.
     """
 
     @property
@@ -68,9 +68,9 @@ class Runner(Protocol):
         """Return one line on the backend, its device, and the meaning of its times."""
 
     def fingerprint(self) -> dict[str, str]:
-        """Return everything besides the kernel that times may depend on: device, driver, toolchain, model.
+        """Return everything that affects times, except the kernel: device, driver, toolchain, model.
 
-        Stored with every trial.
+        It is stored with every trial.
         """
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
@@ -83,19 +83,20 @@ class Runner(Protocol):
 class Stream(Protocol):
     """Candidates in flight.
 
-    Iteration yields (position, measurement) of each, once, in order of completion, until none is left.
+    Iteration yields one (position, measurement) per candidate, in order of completion, until none remains.
 
-    More may be added at any time; positions continue. Candidates do not affect each other, as in ``Runner.measure``.
-    ``seconds`` is the time that the GPU, or its replacement, was busy with the last result, without compiling.
+    Candidates may be added at any time; positions continue. Candidates do not affect each other, as in
+    ``Runner.measure``. ``seconds`` is how long the GPU, or its replacement, was busy with the last result, without
+    compilation.
     """
 
     seconds: float
 
     def add(self, candidates: Sequence[Candidate]) -> None:
-        """Start candidates after those that were added before, without waiting."""
+        """Queue candidates after those added earlier, without waiting."""
 
     def ready(self) -> bool:
-        """True if a result is available, so that the next one does not wait."""
+        """True if the next result is available without waiting."""
 
     def __iter__(self) -> Iterator[tuple[int, Measurement]]: ...
 
@@ -115,7 +116,7 @@ class Streaming(Protocol):
 
 @runtime_checkable
 class Comparing(Protocol):
-    """A runner that can also time candidates in turns."""
+    """A runner that can also time candidates alternately."""
 
     def compare(
         self,
@@ -126,7 +127,7 @@ class Comparing(Protocol):
         others: Sequence[str] = (),
         seed: int | None = None,
     ) -> tuple[Entrant, ...]:
-        """Time candidates in turns.
+        """Time candidates alternately, in rounds.
 
         Args:
             candidates: At least one, of one problem.

@@ -1,4 +1,4 @@
-"""Launches as the driver takes them: handles, sizes and bytes of parameters, for those who launch without cupy."""
+"""Launches in the form of the driver's API (handles, sizes and bytes of parameters), for callers without cupy."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class DriverStep:
         shared_bytes: Dynamic shared memory of a block.
         launches: Number of launches, one after another.
         cluster: Blocks of a cluster, if the function was compiled without one; zeros for no such attribute.
-        cooperative: If all blocks must run at the same time.
-        dependent: If it may start before its predecessor in the stream has ended.
+        cooperative: True if all blocks must run at the same time.
+        dependent: True if it may start before its predecessor in the stream has ended.
         parameters: Its parameters, in order.
     """
 
@@ -66,7 +66,7 @@ def driver_steps(
         loaded: The kernel.
         names: Names of the arrays.
         starts: Their addresses on the GPU.
-        fixed: How many of the last arrays are the same in every call.
+        fixed: Number of arrays, at the end, that are the same in every call.
 
     Returns:
         A step for each function, in order; None if the launch needs more, such as a texture or constant memory.
@@ -101,7 +101,7 @@ def _parameters(
 ) -> tuple[DriverParameter, ...] | None:
     parameters = []
     for name, maps, given in step.slots:
-        if name is None or (maps is None and given is not None):  # a scalar that no call of this kind passes anew
+        if name is None or (maps is None and given is not None):  # a scalar, which is the same in every call
             parameters.append(DriverParameter("value", content=given.tobytes()))
             continue
         if isinstance(given, LinearTexture):

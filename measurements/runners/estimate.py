@@ -1,4 +1,4 @@
-"""Backend without a GPU: each candidate is compiled for the named device, and a model predicts its time."""
+"""Backend without a GPU: it compiles candidates for the named device, and a model predicts their times."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class EstimateRunner(PoolRunner):
         self._closed = False
 
     def describe(self) -> str:
-        """Return one line on the device, the compiler and the time model, and why nothing is measured."""
+        """Return one line on the device, the compiler, the time model, and the reason why nothing is measured."""
         because = f": {self._why}" if self._why else ""
         target = ", ".join(text for text in (self._device.arch, self._device.note) if text)
         return (
@@ -96,13 +96,13 @@ class EstimateRunner(PoolRunner):
             return Measurement(
                 Status.UNRANKED,
                 self.provenance,
-                "it compiles, but its cost is not known, so that no time can be estimated",
+                "it compiles, but the model does not know its cost, so no time can be estimated",
                 resources=compiled.resources,
                 compile_seconds=compiled.compile_seconds,
                 code=compiled.code,
             )
         if not (seconds > 0 and math.isfinite(seconds)):
-            raise ValueError(f"{self._model} predicted {seconds} s, which is not a time")
+            raise ValueError(f"{self._model} predicted {seconds} s, which is not a valid time")
         return Measurement(
             Status.OK,
             self.provenance,

@@ -1,4 +1,4 @@
-"""Launches of a compiled kernel in any process: arguments encoded as parameters, on cupy's current stream."""
+"""Launches of a compiled kernel on cupy's current stream, with its arguments encoded as parameters."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from search_spaces.launches.launch import Argument, BytesArgument, Launch, Scala
 from search_spaces.launches.tensor_map import TensorMap
 from search_spaces.launches.texture import LinearTexture
 
-_MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # of a CUtensorMap
-_KEPT_MAPS = 4096  # encoded maps per kernel, by address: more than the rotating copies of a measurement
+_MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # bytes of a CUtensorMap
+_KEPT_MAPS = 4096  # encoded maps cached per kernel: more than the rotating copies of a measurement
 _PORTABLE_CLUSTER = 8  # blocks supported by every GPU with clusters
 
 
 _Slot = tuple[str | None, dict[int, Array] | None, Any]
-Encoder = Callable[[Sequence[Any]], tuple[Any, ...]]  # of addresses and scalars
+Encoder = Callable[[Sequence[Any]], tuple[Any, ...]]  # function of addresses and scalars
 
 
 class NoEncoder(LaunchRefused):
@@ -36,10 +36,10 @@ class NoEncoder(LaunchRefused):
 class LoadedLaunch:
     """``launch`` with its functions, loaded from ``cubin`` (the path of a file) on the current GPU; ``cp`` is cupy.
 
-    ``grid`` is the launched grid: that of ``launch`` or, if it may shrink, at most the number of blocks that run at the
-    same time on this GPU. The file is not needed afterwards. ``overlapping``: a dependent ``launch`` may start before
-    its predecessor has ended; False for timing it alone, since it would overlap itself. Raises LaunchRefused if the
-    function was compiled for another cluster than ``launch.cluster``, and cupy's errors if it does not load.
+    ``grid`` is the launched grid: that of ``launch``, or, if it may shrink, at most the number of blocks that run at
+    the same time on this GPU. The file is not needed afterwards. If ``overlapping``, a dependent ``launch`` may start
+    before its predecessor has ended; use False to time it alone, because it would overlap itself. Raises LaunchRefused
+    if the function was compiled for another cluster than ``launch.cluster``, and cupy's errors if it does not load.
     """
 
     def __init__(self, cp: Any, launch: Launch, cubin: str, *, overlapping: bool = False) -> None:
@@ -65,7 +65,7 @@ class LoadedLaunch:
         self._times, self._block, self._shared = range(launch.launches), launch.block, launch.dynamic_shared_bytes
 
     def _with_attributes(self, function: Any, launch: Launch) -> AttributedLaunch | None:
-        """Return the launcher of a step that cupy cannot launch; None for others. Raises LaunchRefused."""
+        """Return a launcher for a step that cupy cannot launch, else None. Raises LaunchRefused."""
         compiled_for = launch.cluster == (1, 1, 1) or _check_cluster(int(function.kernel.ptr), launch.cluster)
         dependent = launch.dependent and self._overlapping
         if compiled_for and not launch.cooperative and not dependent:
@@ -75,7 +75,7 @@ class LoadedLaunch:
 
     @property
     def steps(self) -> tuple[LoadedStep, ...]:
-        """The functions that a launch runs, in order."""
+        """Functions that a launch runs, in order."""
         own = LoadedStep(self._function, self.launch, self.grid, self.launch.launches)
         own.attributed, own.slots = self._attributed, self._slots
         return (own, *self._then)
@@ -85,9 +85,9 @@ class LoadedLaunch:
         self.launch_with(self.parameters(arrays))
 
     def shrunk(self) -> str:
-        """Return by how much the grid is smaller than that of the description, in a few words, or ""."""
+        """Return a note if the grid is smaller than described, or ""."""
         (blocks, *_), (described, *_) = self.grid, self.launch.grid
-        return f"launched {blocks} of {described} blocks: no more run at a time" if blocks < described else ""
+        return f"launched {blocks} of {described} blocks: no more run at the same time" if blocks < described else ""
 
     def parameters(self, arrays: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the function's parameters in cupy's form, followed by a tuple of those of each further function.
@@ -115,7 +115,7 @@ class LoadedLaunch:
     def encoder(self, names: Sequence[str]) -> Encoder:
         """Return ``parameters`` as a function of the addresses of the arrays of these names, in this order.
 
-        Among them may be scalars that each call passes: an array of one element in place of an address.
+        The names may include scalars that each call passes, as an array of one element in place of an address.
         """
         own = self._encoder(self._slots, names)
         if not self._then:
@@ -130,7 +130,7 @@ class LoadedLaunch:
             for name, maps, given in slots_by_name
         ]  # fmt: skip
         at = [position for position, maps, _ in slots if position is not None and maps is None]
-        if len(at) == len(slots) > 1:  # only pointers
+        if len(at) == len(slots) > 1:  # a fast path for launches whose parameters are all pointers
             return itemgetter(*at)
 
         def encoded(starts: Sequence[Any]) -> tuple[Any, ...]:
@@ -171,7 +171,7 @@ class LoadedLaunch:
     def fill_symbols(self, arrays: Mapping[str, Any]) -> None:
         """Copy the arrays of ``launch.symbols`` (cupy's, or addresses) to constant memory, on cupy's current stream.
 
-        Required before the first launch, and before one with other contents.
+        Required before the first launch, and whenever the contents change.
         """
         cuda = self._cupy.cuda
         for operand, to in self._symbols:
@@ -185,7 +185,7 @@ class LoadedLaunch:
         if len(maps) >= _KEPT_MAPS:
             maps.clear()
         if isinstance(described, LinearTexture):
-            # The object lives as long as this launch: another launch may still read through it.
+            # The object must live as long as this launch, because an earlier launch may still read through it.
             try:
                 self._textures.append(texture_object(self._cupy, described, address))
             except ValueError as error:
@@ -196,7 +196,7 @@ class LoadedLaunch:
         return maps[address]
 
     def _made(self, tensor_map: TensorMap, address: int) -> Array:
-        """Encode with the driver, or with a kernel if this machine's driver has no function for it."""
+        """Encode a map with the driver, or with a kernel if the driver has no function for it."""
         try:
             _encode_function()
         except NoEncoder as missing:
@@ -204,7 +204,7 @@ class LoadedLaunch:
             try:
                 made = build_tensor_map(self._cupy, tensor_map, address)
             except (NvrtcMissing, ValueError) as error:
-                raise LaunchRefused(f"{missing}, and none can be made on the GPU: {error}") from error
+                raise LaunchRefused(f"{missing}, and a kernel on the GPU cannot encode it: {error}") from error
             return _passed(made)
         return encode_tensor_map(tensor_map, address)
 
@@ -212,8 +212,8 @@ class LoadedLaunch:
 class LoadedStep:
     """A function of a pipeline, its launch, grid and number of launches.
 
-    ``slots`` has one item for each parameter: name of an array or None; for a tensor map or texture, the encoded ones
-    by address; the value or description.
+    ``slots`` has one item for each parameter: the name of an array or None, a cache by address for a tensor map or
+    texture, and the value or description.
     """
 
     def __init__(self, function: Any, launch: Launch, grid: Size3 | None = None, launches: int = 1) -> None:
@@ -229,7 +229,7 @@ class LoadedStep:
 
 
 def _slot(argument: Argument) -> _Slot:
-    """Return the name by which a call passes it, cached maps by address, and what is passed if the call does not."""
+    """Return an argument's name in a call, its cache of maps by address, and its value if a call does not pass it."""
     if isinstance(argument, BytesArgument):
         return None, None, argument.stored
     if isinstance(argument, ScalarArgument):
@@ -255,7 +255,7 @@ def encode_tensor_map(tensor_map: TensorMap, address: int) -> Array:
     _check_address(tensor_map, address)
     corners = tensor_map.im2col
     box: tuple[Any, ...] = ((ctypes.c_uint32 * rank)(*tensor_map.box),)
-    if corners is not None:  # its box is channels of a pixel and pixels of a column
+    if corners is not None:  # the box is channels per pixel and pixels per column
         between = ctypes.c_int * len(corners.lower)
         box = (between(*corners.lower), between(*corners.upper), *tensor_map.box[:2])
     status = (_encode_function() if corners is None else _encode_im2col_function())(
@@ -273,7 +273,7 @@ def encode_tensor_map(tensor_map: TensorMap, address: int) -> Array:
         _number(driver.CUtensorMapFloatOOBfill, f"CU_TENSOR_MAP_FLOAT_OOB_FILL_{tensor_map.fill}"),
     )
     if status != 0:
-        raise LaunchRefused(f"the driver refuses tensor map {tensor_map.name}: {driver.CUresult(status).name}")
+        raise LaunchRefused(f"the driver rejects tensor map {tensor_map.name}: {driver.CUresult(status).name}")
     return _passed(encoded)
 
 
@@ -284,12 +284,12 @@ def _check_address(tensor_map: TensorMap, address: int) -> None:
 
 
 def _passed(encoded: Array) -> Array:
-    """Return the bytes of a map as cupy passes a struct: one element."""
+    """Return the bytes of a map as an array of one element, which is how cupy passes a struct."""
     return encoded.view(np.dtype((np.void, _MAP_BYTES)))
 
 
 def _number(names: Any, name: str) -> int:
-    """Return the number of an enumerator of the driver, for which the bindings have several kinds of class."""
+    """Return the value of a driver enumerator. Its class differs between versions of the bindings."""
     return int(getattr(names, name))
 
 
@@ -312,7 +312,7 @@ _NUMBERS = ctypes.POINTER(ctypes.c_uint32)
 def _of_driver(name: str, box: Sequence[Any]) -> Any:
     """Return a function of the driver that encodes maps; ``box`` are the types of its box parameters.
 
-    Raises NoEncoder if there is none: before CUDA 12, or if the driver's library has another name.
+    Raises NoEncoder if there is no such function: before CUDA 12, or if the driver's library has another name.
     """
     try:
         encode = getattr(ctypes.CDLL("libcuda.so.1"), name)
@@ -348,7 +348,7 @@ def _clusters_at_a_time(cp: Any, function: int, launch: Launch) -> int | None:
 
         handle = driver.CUfunction(function)
         if clustered:
-            config = driver.CUlaunchConfig()  # without a cluster: it is the function's own
+            config = driver.CUlaunchConfig()  # the launch has no cluster attribute, because the function has its own
             config.gridDimX, config.gridDimY, config.gridDimZ = launch.grid
             config.blockDimX, config.blockDimY, config.blockDimZ = launch.block
             config.sharedMemBytes = launch.dynamic_shared_bytes
@@ -357,7 +357,7 @@ def _clusters_at_a_time(cp: Any, function: int, launch: Launch) -> int | None:
             status, running = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
                 handle, launch.threads, launch.dynamic_shared_bytes
             )
-    except (ImportError, RuntimeError):  # no bindings, or no driver for them, or one that lacks the function
+    except (ImportError, RuntimeError):  # the bindings, the driver or its function are missing
         return None
     if int(status) != 0:
         return None
@@ -381,10 +381,10 @@ def _check_cluster(function: int, cluster: Size3) -> bool:
         attributes.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH,
     ):
         status, blocks = driver.cuFuncGetAttribute(side, handle)
-        _checked(status, "the kernel's cluster cannot be read")
+        _checked(status, "cannot read the kernel's cluster dimensions from the driver")
         compiled.append(int(blocks))
     if tuple(compiled) not in (cluster, (0, 0, 0)):
-        raise LaunchRefused(f"__cluster_dims__ is {tuple(compiled)} in the source, but the launch says {cluster}")
+        raise LaunchRefused(f"__cluster_dims__ is {tuple(compiled)} in the source, but {cluster} in the launch")
     if cluster[0] * cluster[1] * cluster[2] > _PORTABLE_CLUSTER:
         large = attributes.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
         (status,) = driver.cuFuncSetAttribute(handle, large, 1)

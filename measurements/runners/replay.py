@@ -1,4 +1,4 @@
-"""Backend without a GPU, with earlier measurements: each candidate's result is looked up."""
+"""Backend without a GPU: it returns earlier measurements of candidates."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from search_spaces.spaces.schedule import Schedule
 
 
 class ReplayRunner:
-    """Returns the newest trial in ``recording`` of a candidate's problem and schedule.
+    """Runner that returns the newest trial in ``recording`` of a candidate's problem and schedule.
 
-    A schedule that was never recorded gets the status UNRECORDED; to spend no trials on these, search a
+    A schedule that was never recorded gets the status UNRECORDED. To spend no trials on these, search a
     ``RecordedSpace`` of ``schedules``. Nothing is compiled or timed. ``why`` is the reason why nothing is measured, for
     ``describe``.
     """
@@ -32,7 +32,7 @@ class ReplayRunner:
 
     @property
     def schedules(self) -> tuple[Schedule, ...]:
-        """The recorded schedules, each once, in the order of their first trials."""
+        """Recorded schedules, each once, in the order of their first trials."""
         return tuple(trial.schedule for trial in self._newest.values())
 
     def describe(self) -> str:
@@ -71,7 +71,7 @@ class ReplayRunner:
 
 
 class TableReplayRunner:
-    """Returns measurements of a third-party table by schedule; ``origin`` is a description of the table.
+    """Runner that returns measurements of a third-party table by schedule; ``origin`` describes the table.
 
     As with ``ReplayRunner``, another schedule gets the status UNRECORDED.
     """
@@ -115,4 +115,4 @@ class TableReplayRunner:
         self._closed = True
 
 
-_UNRECORDED = Measurement(Status.UNRECORDED, Provenance.REPLAYED, "the recording does not hold this schedule")
+_UNRECORDED = Measurement(Status.UNRECORDED, Provenance.REPLAYED, "the recording does not contain this schedule")

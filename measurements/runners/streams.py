@@ -21,9 +21,9 @@ from measurements.workers.transport import WorkerClosed
 class Call:
     """One call of a runner's public method.
 
-    ``results`` gets results, an exception to raise, or None when the runner or its pool closes.
+    ``results`` receives results, an exception to raise, or None when the runner or its pool closes.
 
-    A call that is ``over`` accepts no more results.
+    If ``over`` is true, the call accepts no more results.
     """
 
     def __init__(self) -> None:
@@ -37,8 +37,8 @@ class PoolStream(Call):
     Args:
         pool: Compilers.
         arch: Target architecture.
-        compiled: Called with each program, or the failure, in a thread of the pool or of ``add``. It puts an item into
-            ``results``, now or later.
+        compiled: Called with each compiled kernel, or the failure, in a thread of the pool or of ``add``. It puts an
+            item into ``results``, immediately or later.
         finish: Converts an item to (position, measurement, seconds of the GPU) in the iterating thread; None skips it.
         closed: Called when the stream is closed.
     """
@@ -55,7 +55,7 @@ class PoolStream(Call):
         super().__init__()
         self._pool, self._arch = pool, arch
         self._take, self._finish, self._closed = compiled, finish, closed
-        self._futures: dict[int, Future[Compiled | CompileFailure]] = {}  # of those without a result yet
+        self._futures: dict[int, Future[Compiled | CompileFailure]] = {}  # positions without a result yet
         self._added = 0
         self.seconds = 0.0
 
@@ -111,7 +111,7 @@ class PoolStream(Call):
 
 
 class PoolRunner(ABC):
-    """A runner that measures the programs of a pool, with a single stream."""
+    """A runner that measures the compiled kernels of a pool, with a single stream."""
 
     @abstractmethod
     def stream(self) -> PoolStream:
@@ -125,7 +125,7 @@ class PoolRunner(ABC):
 
 
 class InOrder:
-    """A stream that yields results in the order in which candidates were added, one at a time."""
+    """A stream that yields results in the order in which candidates were added."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream

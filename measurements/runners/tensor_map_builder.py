@@ -1,7 +1,7 @@
-"""Tensor maps built on the GPU, without the driver: a kernel of one thread writes the 128 bytes.
+"""Encoding of tensor maps on the GPU, without the driver: a kernel of one thread writes the 128 bytes.
 
-They differ from those of ``cuTensorMapEncodeTiled`` in a property that ``tensormap.replace`` cannot set: there is no L2
-promotion (PTX ISA 9.7.9.28). Needs NVRTC and an sm_90.
+Unlike the maps of ``cuTensorMapEncodeTiled``, these have no L2 promotion, which ``tensormap.replace`` cannot set
+(PTX ISA 9.7.9.28). Needs NVRTC and an sm_90.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def fields_of(tensor_map: TensorMap, address: int) -> Array:
     Raises ValueError for maps that only the driver encodes.
     """
     if tensor_map.interleave != "NONE" or tensor_map.im2col is not None or max(tensor_map.sizes) >= 2**32:
-        raise ValueError(f"only a driver encodes {tensor_map.name}, interleaved, of im2col, or with a size of 2^32")
+        raise ValueError(f"{tensor_map.name}: only the driver encodes interleaved or im2col maps, or sizes of 2^32")
     fields = np.zeros(1, FIELDS)
     of = fields[0]
     of["address"], of["rank"] = address, len(tensor_map.sizes)
@@ -82,7 +82,7 @@ def _builder(cp: Any, gpu: int) -> Any:
     """Return the kernel, loaded on the current GPU ``gpu``."""
     compiled = compile_source(SOURCE, ENTRY, ARCH, headers())
     if compiled.cubin is None:
-        raise ValueError(f"the kernel that makes tensor maps does not compile: {compiled.log}")
+        raise ValueError(f"the kernel that encodes tensor maps does not compile: {compiled.log}")
     with temporary_folder("tensor-map") as folder:
         path = folder / "fill_tensor_map.cubin"
         path.write_bytes(compiled.cubin)

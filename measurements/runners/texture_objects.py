@@ -1,4 +1,4 @@
-"""Texture objects on a GPU that refer to arrays in place, without copying them."""
+"""Texture objects on a GPU that read arrays in place."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def texture_object(cp: Any, texture: LinearTexture, address: int) -> Any:
     rows = len(texture.extent) == 2
     if rows and texture.row_bytes % _PITCH_BYTES:
         raise ValueError(
-            f"{texture.name} has rows of {texture.row_bytes} bytes, and a texture on a GPU needs a multiple of "
-            f"{_PITCH_BYTES}"
+            f"{texture.name} has rows of {texture.row_bytes} bytes: rows of a texture must be a multiple "
+            f"of {_PITCH_BYTES} bytes"
         )
     if address % _START_BYTES:
         raise ValueError(f"{texture.name} must start at a multiple of {_START_BYTES} bytes for its texture")

@@ -1,9 +1,9 @@
-"""The entries of a trial store: one row per problem, device, provenance and policy, with the best of its trials.
+"""Index of the best trials: one entry per problem, device, provenance and policy.
 
-Entries duplicate information of the trials, so that the best of a million trials is found by its key. Every append
-updates its entry in the same transaction. Some updates would need all trials of the entry (a repeated schedule, a
-re-measurement). They leave ``ranked_id`` behind ``newest_id``; the next query of such an entry ranks its trials with
-``rank``, the only definition of best.
+Entries are derived from the trials, so that the best of a million trials is found by its key. Every append updates its
+entry in the same transaction. If an update would need all trials of the entry (a repeated schedule, a re-measurement),
+``ranked_id`` stays below ``newest_id``. The next query of such an entry ranks its trials with ``rank``, the only
+definition of best.
 """
 
 from __future__ import annotations
@@ -98,12 +98,13 @@ def _entry(row: Any) -> IndexEntry:
 
 
 def insert(connection: Connection, row: Mapping[str, Any]) -> int | None:
-    """Store a trial and update its entry. Return its id, or None if the database returns none.
+    """Store a trial and update its entry. Return its id, or None if the database assigns none.
 
     Ids of an entry are in the order of commits: the entry is locked before the trial gets its id.
     """
     t, key = TRIALS.c, {name: row[name] for name in _KEY}
-    if row["status"] == Status.WRONG_RESULT.value and _has_worked(connection, row):  # on any device
+    # A wrong result on any device counts.
+    if row["status"] == Status.WRONG_RESULT.value and _has_worked(connection, row):
         same_problem = ENTRIES.c.problem_digest == row["problem_digest"]
         connection.execute(sa.select(ENTRIES.c.device).where(same_problem).order_by(*_ORDER).with_for_update()).all()
         connection.execute(ENTRIES.update().where(same_problem).values(ranked_id=None))
@@ -166,7 +167,7 @@ def keep(connection: Connection, key: Mapping[str, Any], newest_id: int, winner:
 
 
 def counted(connection: Connection, problem_digest: str | None = None) -> list[dict[str, Any]]:
-    """Return the contents of every entry, or of those of one problem, from the trials, without the winners."""
+    """Compute every entry, or those of one problem, from the trials, without the winners."""
     t = TRIALS.c
     keys = tuple(t[name] for name in _KEY)
     grouped = sa.select(
@@ -227,7 +228,7 @@ def _locked(connection: Connection, key: Mapping[str, Any]) -> Any:
 
 
 def _made(connection: Connection, row: Mapping[str, Any]) -> bool:
-    """Create an empty entry; return False if another process just did."""
+    """Create an empty entry; return False if another process has just created it."""
     try:
         with connection.begin_nested():
             connection.execute(ENTRIES.insert(), {**row, "trials": 0, "ok": 0, "first_id": 0, "newest_id": 0})
@@ -255,7 +256,7 @@ def _is_wrong(connection: Connection, row: Mapping[str, Any]) -> bool:
 
 
 def _winner(rows: Iterable[Any], wrong: set[tuple[str, str | None]], name: str) -> Winner | None:
-    """Return the fastest schedule of ``rows``, which are ordered by id and hold the cells of _RANKED_BY."""
+    """Return the fastest schedule of ``rows``, which are ordered by id and contain the cells of _RANKED_BY."""
     tried: dict[str, list[Any]] = {}
     for row in rows:
         tried.setdefault(row[1], []).append(row)
@@ -278,7 +279,7 @@ def _winner(rows: Iterable[Any], wrong: set[tuple[str, str | None]], name: str) 
         usable.append(_Ranked(newest.id, *_pooled(same), won, alone))
     if not usable:
         return None
-    winner = max(usable, key=lambda s: s.won)  # the first one without a previous winner
+    winner = max(usable, key=lambda s: s.won)  # without a previous winner, the first row
     if winner.won:
         usable = [winner, *(s for s in usable if s.tried_alone > winner.won)]
     fastest = min(usable, key=lambda s: s.median)
@@ -294,7 +295,7 @@ def _pooled(rows: list[Any]) -> tuple[float, float, float, int]:
 
 
 def _check(row: Any, name: str) -> None:
-    """Raise StoreError for contents that autosched cannot have stored."""
+    """Raise StoreError for values that autosched never stores."""
     times = (row.median, row.p25, row.p75, row.repeats)
     if row.status not in _STATUSES or not (_are_times(times) if row.status == _OK else times == _NO_TIMES):
         read_cells(row._mapping, _RANKED_BY, name)

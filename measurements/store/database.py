@@ -1,10 +1,10 @@
-"""One open database: an SQLite file, or a server behind a URL. Its connections, its transactions, and its errors.
+"""Connections, transactions and errors of one open database, an SQLite file or a server.
 
-While a database is open for writing, an SQLite file is in write-ahead mode: a commit then waits for no disk, readers
-and writers do not block each other, a killed process loses nothing it had committed, and a power cut loses at most the
-last seconds and damages nothing. The last writer to close leaves this mode, so that at rest a database is exactly one
-file that can be copied, committed to a repository, or read from a read-only folder. Where write-ahead mode is
-unavailable (some network file systems), every commit is synchronised.
+While an SQLite file is open for writing, it is in write-ahead mode: commits do not wait for the disk, and readers and
+writers do not block each other. A killed process loses no committed trial. A power failure loses at most the last
+seconds and damages nothing. The last writer leaves this mode when it closes the file. A closed database is therefore a
+single file that can be copied, committed to a repository, or read from a read-only folder. If write-ahead mode is
+unavailable (on some network file systems), every commit is synchronised to disk.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class StoreDatabase:
 
     @property
     def in_memory(self) -> bool:
-        """True if the data end with this object."""
+        """True if the data are lost when this object is closed."""
         return self._engines[False].dialect.name == "sqlite" and self._file is None
 
     @property
@@ -60,12 +60,12 @@ class StoreDatabase:
     def open(cls, url_or_path: str | Path, *, create: bool = True) -> Self:
         """Open the database in an SQLite file, or behind an SQLAlchemy URL such as "postgresql+psycopg://host/name".
 
-        With ``create`` it is opened for writing and created if missing; otherwise it must exist and may be read-only.
-        Raises StoreError, with nothing changed on disk, for a location that cannot be written (or read), for a file
-        that is not an SQLite database of autosched, and for another schema.
+        If ``create`` is true, the database is opened for writing and created if missing. Otherwise it must exist and
+        may be read-only. Raises StoreError for a location that cannot be written (or read), for a file that is not an
+        SQLite database of autosched, and for another schema version. Nothing on disk is then changed.
         """
         if not isinstance(url_or_path, (str, Path)):
-            raise StoreError(f"a database is given as a path or an SQLAlchemy URL, not {url_or_path!r}")
+            raise StoreError(f"invalid database {url_or_path!r}: give a path or an SQLAlchemy URL")
         text = str(url_or_path)
         if "://" not in text and text != ":memory:":
             return cls._open_file(text, create)
@@ -101,7 +101,7 @@ class StoreDatabase:
     def _open_memory(cls, name: str) -> Self:
         engine = sa.create_engine(
             "sqlite://",
-            poolclass=StaticPool,  # one connection: a database in memory ends with its connection
+            poolclass=StaticPool,  # one connection, because an in-memory database ends with its connection
             connect_args={"isolation_level": None, "check_same_thread": False},
         )
         database = cls(sqlite_file.begin_explicitly(engine), name)
@@ -133,10 +133,7 @@ class StoreDatabase:
             raise StoreError(f"the database {self.name} has been closed: open it again")
 
     def settled_state(self) -> tuple[int, ...] | None:
-        """Return a state of the file that identifies its contents.
-
-        None if the file may be changing, or does not exist.
-        """
+        """Return a value that changes with the file's contents; None if the file is missing or may be changing."""
         return None if self._file is None else sqlite_file.settled_state(self._file)
 
     def size(self) -> int | None:
@@ -152,7 +149,7 @@ class StoreDatabase:
         return [f"the file is damaged: {one_line(str(line))}" for line in said if line != "ok"]
 
     def compact(self) -> None:
-        """Return the space of removed trials to the disk. Raises StoreError."""
+        """Shrink the file by the space of removed trials. Raises StoreError."""
         if self._file is not None:
             try:
                 sqlite_file.compact(self._file)
@@ -176,7 +173,7 @@ class StoreDatabase:
     def transaction(self, *, write: bool = False) -> Iterator[Connection]:
         """Begin a transaction, and commit it or roll it back as a whole.
 
-        Yields a connection. Raises StoreError in place of every error of the database.
+        Yields a connection. Converts every error of the database to StoreError.
         """
         self.refuse_closed()
         try:
@@ -184,11 +181,11 @@ class StoreDatabase:
                 yield connection
         except IntegrityError as error:
             raise StoreError(
-                f"the database {self.name} refuses the trial: {first_line(error.orig or error)}"
+                f"the database {self.name} rejects the trial: {first_line(error.orig or error)}"
             ) from error
         except (DBAPIError, sqlite3.Error, UnicodeDecodeError) as error:
             cause = error.orig if isinstance(error, DBAPIError) else error
-            todo = "check that it exists and may be used"
+            todo = "check that it exists and that you have access"
             if self._file is not None:
                 todo = sqlite_file.advice(cause, self._file)
             problem = f"cannot be {'written' if write else 'read'} ({first_line(cause or error)})"
@@ -199,7 +196,7 @@ class StoreDatabase:
     def _enter_write_ahead(self) -> None:
         """Enter write-ahead mode before the first trial.
 
-        A file that is only read, or rejected, is therefore unchanged.
+        Files that are only read, or rejected, are therefore unchanged.
         """
         if self._file is None:
             return
@@ -213,7 +210,7 @@ class StoreDatabase:
                 self._unwritten = False
 
     def _prepare(self, create: bool) -> None:
-        """Create the tables if there are none, and check that they are autosched's."""
+        """Create the tables if there are none, and check that existing ones are autosched's."""
         with self.transaction(write=create) as connection:
             if create:
                 wait_for_others(connection)

@@ -1,4 +1,4 @@
-"""Errors of unusable databases, without importing sqlalchemy: commands that open none need not wait for it."""
+"""Errors of databases. This module does not import sqlalchemy, so commands without a database start faster."""
 
 from measurements.files.text import harmless
 
@@ -11,14 +11,14 @@ class StoreError(ValueError):
 
 
 class EarlierProblem(StoreError):
-    """Trials of a user's problem with an earlier reference or earlier arguments."""
+    """Trials of a user's problem that were stored with an earlier reference or earlier arguments."""
 
 
 class UnknownOperator(StoreError):
-    """Problems of an operator that is not registered in this process: a user's kernel, or another package's."""
+    """The operator of a stored problem is not registered in this process: it is a user's, or another package's."""
 
     def __init__(self, database: str, operator: str) -> None:
         super().__init__(
-            f"{database} holds problems of {operator!r:.60}, an operator that is not known here: give its kernel file "
+            f"{database} has problems of an unknown operator, {operator!r:.60}: give its kernel file "
             "(--kernel FILE) or its tile program (--program FILE), or install the package that has it"
         )

@@ -1,9 +1,9 @@
-"""Exports: the best trials of a database as JSON files that people read, compare and keep in a repository.
+"""Export of a database's best trials to JSON files that people read, compare and commit to a repository.
 
 There is one file per device and operator, ``DEVICE.OPERATOR.json``. Entries are sorted by problem and provenance, keys
-are sorted, and each value has its own line, so that a changed schedule is a small difference.
-``schemas/export.schema.json`` describes the format. An export holds the best trial of each entry, and its guard for CI;
-other trials stay in the database.
+are sorted, and each value has its own line, so that a changed schedule gives a small diff.
+``schemas/export.schema.json`` describes the format. An export contains the best trial of each entry and its guard for
+CI, and no other trials.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from measurements.trials.trial import Trial
 
 FORMAT = 1
 SCHEMA = Path(__file__).resolve().parent / "schemas" / "export.schema.json"
-MOST_BYTES = 2**26  # limit of a file, which takes about twenty times as much memory
-_LONGEST_PART = 100  # maximum characters of a file's two names, without additions
+MOST_BYTES = 2**26  # maximum size of a file; reading it takes about twenty times as much memory
+_LONGEST_PART = 100  # maximum characters of the device and of the operator in a file's name
 _FILE_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]*(\.[A-Za-z0-9_+-]+)*", re.ASCII)
 
 
@@ -52,14 +52,16 @@ def documents(store: Store, operator: str | None = None, device: str | None = No
             continue
         for part in (summary.device, summary.operator):
             if len(part) > _LONGEST_PART or not _FILE_PART.fullmatch(part):
-                raise ExportError(f"the device or operator {part!r:.60} cannot name a file: export the others by name")
+                raise ExportError(
+                    f"{part!r:.60} cannot be part of a file name: export the other devices and operators by name"
+                )
         document = found.setdefault(
             f"{summary.device}.{summary.operator}.json",
             {"export": FORMAT, "device": summary.device, "operator": summary.operator, "entries": []},
         )
         guard = store.guard_of(summary.problem_key, summary.device)
         best = trial.to_json()
-        del best["id"]  # the id is that of a database
+        del best["id"]  # ids are only valid within a database
         document["entries"].append(
             {
                 "best": best,
@@ -72,9 +74,9 @@ def documents(store: Store, operator: str | None = None, device: str | None = No
 
 
 def text(document: Mapping[str, Any]) -> str:
-    """Return the text of a document's file; the same entries give the same bytes.
+    """Return the text of a document's file. Equal entries give equal bytes.
 
-    Raises ExportError for a number that JSON lacks, which only a database edited by hand can hold.
+    Raises ExportError for infinite numbers and NaN, which only a manually edited database contains.
     """
     try:
         return json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
@@ -109,7 +111,9 @@ def write(
         try:
             target.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
-            raise ExportError(f"{one_line(str(target))} is not a folder, or in none: name one for the files") from error
+            raise ExportError(
+                f"{one_line(str(target))} is not a folder, or its parent does not exist: name a folder for the files"
+            ) from error
         made.append(target / name)
         try:
             publish(made[-1], text(document).encode())
@@ -119,19 +123,19 @@ def write(
 
 
 def read(paths: Iterable[str | os.PathLike[str]]) -> Store:
-    """Return the entries of export files, as a database in memory. Raises ExportError that names the file."""
+    """Return the entries of export files as an in-memory database. Raises ExportError that names the file."""
     store = Store.open("sqlite://")
     for given in paths:
         path = Path(given)
         try:
             found = path.stat()
-            if not stat.S_ISREG(found.st_mode):  # opening a pipe would block, and reading a device never ends
+            if not stat.S_ISREG(found.st_mode):  # opening a pipe would block, and a device has no end
                 raise ExportError(f"{path} is not a regular file: give the files of an export")
             if found.st_size > MOST_BYTES:
                 raise ExportError(f"{path} is larger than {MOST_BYTES:,} bytes: split it by operator")
             content = path.read_bytes()
         except OSError as error:
-            raise ExportError(f"{path} cannot be read ({error.strerror}): name a file that can") from error
+            raise ExportError(f"{path} cannot be read ({error.strerror}): name another file") from error
         try:
             document = json.loads(content, parse_constant=_no_number)
             entries = list(_entries(document))
@@ -150,18 +154,20 @@ def _no_number(text: str) -> None:
 
 def _entries(document: Any) -> Iterable[tuple[Trial, Guard | None]]:
     if not isinstance(document, dict) or "export" not in document:
-        raise ValueError("it does not say which format it has")
+        raise ValueError("its format is not given")
     if document["export"] != FORMAT:
-        raise ValueError(f"its format is {document['export']!r:.20}, and this autosched reads {FORMAT}: upgrade it")
+        raise ValueError(
+            f"its format is {document['export']!r:.20}, and this version of autosched reads {FORMAT}: upgrade autosched"
+        )
     seen: set[tuple[str, Provenance, str]] = set()
     for entry in document["entries"]:
         trial = Trial.from_json({**entry["best"], "id": None})
         if not trial.ok:
             raise ValueError("the best of an entry has no time")
         if (trial.device, trial.operator) != (document["device"], document["operator"]):
-            raise ValueError("an entry is of another device or operator than the file says")
+            raise ValueError("an entry has another device or operator than the file")
         key = trial.problem_key, trial.provenance, trial.policy
         if key in seen:
-            raise ValueError(f"two entries are of one problem: {trial.problem_key}")
+            raise ValueError(f"two entries have the same problem: {trial.problem_key}")
         seen.add(key)
         yield trial, None if entry["guard"] is None else Guard(**entry["guard"])

@@ -13,7 +13,7 @@ from measurements.store import best_index, rows
 from measurements.store.schema import ENTRIES, SCHEMA_VERSION, TRIALS, digest_of
 from measurements.store.store import ProblemSummary, Store, StoreError
 
-_PARAMETERS = 500  # of one statement
+_PARAMETERS = 500  # rows of one statement
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def check(store: Store) -> list[str]:
     Errors are damage to the file, unreadable trials, and digests and entries that contradict the trials.
 
     Raises:
-        StoreError: The file cannot be read at all.
+        StoreError: The file cannot be read.
     """
     found = store.damage()
     reader = rows.RowReader(store.name)
@@ -58,22 +58,22 @@ def check(store: Store) -> list[str]:
                 found.append(str(error))
                 continue
             if row[width : width + 2] != (digest_of(trial.problem_key), digest_of(trial.schedule.key())):
-                found.append(f"trial {trial.id} is filed under another problem or schedule than its own")
+                found.append(f"trial {trial.id} is stored under a wrong problem or schedule")
             if row[width + 2] != trial.operator:
-                found.append(f"trial {trial.id} is filed under {row[width + 2]!a:.60}, which is not its operator")
+                found.append(f"trial {trial.id} is stored under {row[width + 2]!a:.60}, which is not its operator")
             if row[width + 3] != trial.policy:
-                found.append(f"trial {trial.id} is filed under another policy than its own, {trial.policy}")
+                found.append(f"trial {trial.id} is stored under another policy than its own, {trial.policy}")
         kept = {_key(row): dict(row) for row in connection.execute(sa.select(ENTRIES)).mappings()}
         if not found:
             for counted in best_index.counted(connection):
                 entry, where = kept.pop(_key(counted), None), f"{counted['problem']:.200} on {counted['device']}"
                 if entry is None or any(entry[name] != counted[name] for name in counted):
-                    found.append(f"what is kept of {where} ({counted['provenance']}) is not what its trials say")
+                    found.append(f"the entry of {where} ({counted['provenance']}) does not match its trials")
                 elif entry["ranked_id"] == entry["newest_id"]:
                     winner = best_index.rank(connection, counted, store.name)
                     if entry["winner_id"] != (None if winner is None else winner.id):
                         found.append(f"the best of {where} ({counted['provenance']}) is not the fastest of its trials")
-            found += [f"there is no trial of the entry of {entry['problem']:.200}" for entry in kept.values()]
+            found += [f"an entry has no trials: {entry['problem']:.200}" for entry in kept.values()]
     return found
 
 
@@ -92,14 +92,14 @@ class Collected:
 
 
 def collect(store: Store, keep: int | None = None, *, dry_run: bool = False) -> Collected:
-    """Remove trials that no ranking reads: those of kernels that their schedule no longer generates.
+    """Remove trials of outdated kernels, which their schedules no longer generate and no ranking uses.
 
-    With ``keep``, failures and all but the ``keep`` fastest schedules of an entry are also removed. Wrong results are
-    kept, and the best trial does not change. Raises ValueError for a ``keep`` below 1, and StoreError, with nothing
+    With ``keep``, also remove failures and all but the ``keep`` fastest schedules of each entry. Wrong results are
+    kept, and the best trial does not change. Raises ValueError for a ``keep`` below 1, and StoreError. Nothing is then
     removed.
     """
     if keep is not None and keep < 1:
-        raise ValueError(f"at least one schedule of an entry must be kept, not {keep}")
+        raise ValueError(f"keep must be at least 1 schedule per entry, got {keep}")
     removed: Counter[str] = Counter()
     rejected: list[int] = []
     before: dict[tuple[str, ...], int | None] = {}
@@ -139,7 +139,7 @@ def _refuse_another_best(connection: sa.Connection, store: Store, before: Mappin
     e = ENTRIES.c
     for row in connection.execute(sa.select(e.problem, e.device, e.provenance, e.policy, e.winner_id)):
         if before.get((row.problem, row.device, row.provenance, row.policy)) != row.winner_id:
-            raise StoreError(f"{store.name} stays as it is: without these trials another schedule would be the best")
+            raise StoreError(f"{store.name} was not changed: without these trials another schedule would be the best")
 
 
 def _key(row: Mapping[Any, Any]) -> tuple[Any, ...]:

@@ -1,15 +1,15 @@
-"""Merging the trials of one database into another.
+"""Merge of the trials of one database (the source) into another (the target).
 
-Entries (a problem on a device, of one provenance and policy) that only the source has are added. If both have one with
-different best schedules, the better one is kept by evidence, and the other is skipped with all its trials:
+An entry is a problem on a device, with one provenance and policy. Entries that only the source has are added. If both
+databases have an entry with different best schedules, the better one is kept, and the other is skipped with its trials:
 
-- measured times are compared only if both schedules were timed in turns, in one re-measurement, in either database: its
-  order decides. Otherwise the times have different days, clocks and machines, and the better one is *unclear*: the
-  target's is kept;
-- estimated and replayed times of one fingerprint (the same model, the same recording) have no noise: the smaller wins.
+- Measured times are only compared if both schedules were timed alternately, in one re-measurement in either database.
+  Its ranking decides. Otherwise days, clocks and machines differ, so the result is *unclear* and the target's entry is
+  kept.
+- Estimated and replayed times of one fingerprint (the same model, the same recording) have no noise: the smaller wins.
 
-Wrong results are always added: a kernel that is wrong anywhere is never the best. Measured, replayed and estimated
-times are separate entries, and ``Store.best`` ranks them in this order. Merging twice changes nothing.
+Wrong results are always added, because a kernel that is wrong on any device is never the best. Measured, replayed and
+estimated times are separate entries, and ``Store.best`` ranks them in this order. A second merge changes nothing.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class MergeOutcome(StrEnum):
     REPLACED = "replaced"  # the source's best is better
     KEPT = "kept"  # the target's best is better
     SAME = "same"  # both have the same best schedule
-    UNCLEAR = "unclear"  # the noise hides which one is better; the target's is kept
+    UNCLEAR = "unclear"  # noise hides which one is better; the target's is kept
     REFUSED = "refused"  # the source's best cannot be used now, so only wrong results are added
 
 
 @dataclass(frozen=True)
 class MergedEntry:
-    """Result of merging one entry of the source. ``taken`` of its trials are now also in the target."""
+    """Result of merging one entry of the source. ``taken`` is the number of trials added to the target."""
 
     summary: ProblemSummary
     verdict: MergeOutcome
@@ -66,15 +66,15 @@ class Merged:
         return tuple(entry for entry in self.entries if entry.verdict is MergeOutcome.UNCLEAR)
 
 
-Doubt = Callable[[ProblemSummary, Trial], str]  # why the best of an entry cannot be used, "" if it can
+# Returns the reason why the best trial of an entry cannot be used, or "".
+Doubt = Callable[[ProblemSummary, Trial], str]
 
 
 def merge(source: Store, target: Store, doubt: Doubt = lambda summary, trial: "") -> Merged:
     """Merge the better entries of ``source`` into ``target``, in one transaction.
 
-    Raises StoreError, with nothing changed.
-
-    Trials that others merge into the target meanwhile are not added again.
+    Trials that others merge into the target at the same time are not added again. Raises StoreError, with nothing
+    changed.
     """
     before = target.newest()
     theirs = {(s.problem_key, s.device, s.provenance, s.policy): s for s in target.problems()}
@@ -139,7 +139,7 @@ def _judged(
         return (MergeOutcome.REPLACED if better else MergeOutcome.KEPT), f"{source.provenance} by the same means"
     order = _paired([*target_trials, *source_trials], source, target)
     if order is None:
-        return MergeOutcome.UNCLEAR, "they were never timed in turns: tune the problem again to decide"
+        return MergeOutcome.UNCLEAR, "they were never timed alternately: tune the problem again to decide"
     return (MergeOutcome.REPLACED if order else MergeOutcome.KEPT), "timed in turns"
 
 

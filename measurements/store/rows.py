@@ -24,7 +24,7 @@ from search_spaces.spaces.schedule import Schedule
 _RESOURCES = tuple(Resources.__dataclass_fields__)
 _CODE = tuple(MachineCode.__dataclass_fields__)
 _TIMES = ("median", "p25", "p75", "repeats")
-_SHOWN = 60  # characters of an unreadable cell
+_SHOWN = 60  # characters shown of an unreadable cell
 _SHARED = (  # shared by most trials of a problem
     *("problem", "device", "fingerprint", "template", "template_version", "space_version", "provenance", "status"),
     *("reason", "toolchain", "driver", "autosched_version", "sampler", "seed", "budget"),
@@ -33,7 +33,7 @@ _OWN = (
     *("id", "kernel_digest", "schedule", *_TIMES, "error", "compile_seconds", "clock_mhz", "created", "final_rank"),
     *("verification", "control", "watts", "facts", *_RESOURCES, *_CODE),
 )
-COLUMNS = tuple(TRIALS.c[name] for name in (*_SHARED, *_OWN))  # required for a trial
+COLUMNS = tuple(TRIALS.c[name] for name in (*_SHARED, *_OWN))  # columns that every trial must have
 _Part = TypeVar("_Part")
 
 
@@ -89,7 +89,7 @@ _TOLD_APART_BY = (
 
 
 def unknown(connection: Connection, rows: Sequence[dict[str, Any]], since: int) -> list[dict[str, Any]]:
-    """Return the ``rows`` that do not duplicate a trial stored after the one with the id ``since``."""
+    """Return those ``rows`` that do not duplicate a trial stored after the id ``since``."""
     columns = [TRIALS.c[name] for name in _TOLD_APART_BY]
     there = set(map(tuple, connection.execute(sa.select(*columns).where(TRIALS.c.id > since))))
     return [row for row in rows if tuple(row[name] for name in _TOLD_APART_BY) not in there]
@@ -136,12 +136,12 @@ def from_row(row: Mapping[Any, Any], database: str) -> Trial:
             facts=cells["facts"],
             id=cells["id"],
         )
-    except (ValueError, TypeError) as error:  # such as a median outside its quartiles, or a time without them
+    except (ValueError, TypeError) as error:  # for example a median outside its quartiles, or a time without quartiles
         raise unreadable(database, cells["id"], str(error)) from error
 
 
 def _whole(kind: type[_Part], cells: Mapping[str, Any], names: Sequence[str]) -> _Part | None:
-    """Return a value made of several cells, or None if all are empty. Raises ValueError if only some are."""
+    """Return a value that several cells form; None if all are empty. Raises ValueError if only some are empty."""
     there = {name: cells[name] for name in names if cells[name] is not None}
     if there and len(there) != len(names):
         raise ValueError(f"its {kind.__name__} is incomplete: only {', '.join(there)}")
@@ -149,9 +149,9 @@ def _whole(kind: type[_Part], cells: Mapping[str, Any], names: Sequence[str]) ->
 
 
 def read_cells(row: Mapping[Any, Any], columns: Iterable[sa.Column[Any]], database: str) -> dict[str, Any]:
-    """Return the cells of ``columns`` in the types of a trial, since SQLite itself lets any cell hold anything.
+    """Return the cells of ``columns`` in the types of a trial. SQLite itself does not check the types of cells.
 
-    Raises StoreError that names the trial and the cell, if autosched cannot have stored it.
+    Raises StoreError that names the trial and the cell, if autosched never stores such a value.
     """
     cells = {}
     for column in columns:
@@ -225,15 +225,16 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
 
 
 class RowReader:
-    """``from_row`` for many rows of COLUMNS of the database ``name``; shared values are read once and held once.
+    """Reader of many rows, like ``from_row``, that parses and stores shared values once.
 
-    Each of the 96,000 trials of a problem has its own schedule, times and digests, but shares almost everything else.
+    A problem may have 96,000 trials. Each has its own schedule, times and digests, but shares almost all other values.
+    ``name`` is the database.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._first: dict[tuple[Any, ...], Trial] = {}  # by the shared cells
-        self._kinds: set[tuple[Any, ...]] = set()  # cells that ``from_row`` reads per trial
+        self._first: dict[tuple[Any, ...], Trial] = {}  # parsed values, by their cells
+        self._kinds: set[tuple[Any, ...]] = set()  # cells that differ between trials
         self._pairs: dict[tuple[str, Value], tuple[str, Value]] = {}
 
     def trial(self, row: sa.Row[Any]) -> Trial:

@@ -1,4 +1,4 @@
-"""The tables of a trial store, and the check that a database has them."""
+"""Tables of a trial store, and checks that a database has them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from measurements.trials.measurement import Resources
 
 SCHEMA_VERSION = 9  # the only readable version: docs/decisions/0016
 APPLICATION = "autosched"
-_LOCK = int.from_bytes(b"autosch")  # an arbitrary unique number
+_LOCK = int.from_bytes(b"autosch")  # an arbitrary number that identifies this advisory lock
 
 _RESOURCES = tuple(Resources.__dataclass_fields__)
 
@@ -48,7 +48,7 @@ TRIALS = sa.Table(
     sa.Column("provenance", sa.Text, nullable=False),
     sa.Column("status", sa.Text, nullable=False),
     sa.Column("reason", sa.Text, nullable=False),
-    sa.Column("median", sa.Float(53)),  # seconds, as the quartiles
+    sa.Column("median", sa.Float(53)),  # seconds, like the quartiles
     sa.Column("p25", sa.Float(53)),
     sa.Column("p75", sa.Float(53)),
     sa.Column("repeats", sa.Integer),
@@ -66,11 +66,11 @@ TRIALS = sa.Table(
     sa.Column("cubin_digest", sa.Text),
     sa.Column("sass_digest", sa.Text),
     sa.Column("sass_bytes", sa.Integer),
-    sa.Column("budget", sa.Text),  # JSON, as the next
+    sa.Column("budget", sa.Text),  # JSON, like the next column
     sa.Column("verification", sa.Text),
     sa.Column("control", sa.Text),
     sa.Column("watts", sa.Float(53)),
-    sa.Column("facts", sa.Text),  # JSON: what a user's kernel file says of the problem
+    sa.Column("facts", sa.Text),  # JSON of the problem's verification in a user's kernel file
     sa.Column("policy", sa.Text, nullable=False, server_default=""),
     sa.Column("problem_digest", sa.String(64), nullable=False),
     sa.Column("schedule_digest", sa.String(64), nullable=False),
@@ -97,13 +97,13 @@ ENTRIES = sa.Table(
     sa.Column("policy", sa.Text, primary_key=True),
     sa.Column("operator", sa.Text, nullable=False),
     sa.Column("problem", sa.Text, nullable=False),
-    sa.Column("trials", sa.Integer, nullable=False),  # different schedules, as ok
+    sa.Column("trials", sa.Integer, nullable=False),  # number of different schedules, like ok
     sa.Column("ok", sa.Integer, nullable=False),
     sa.Column("first_id", sa.Integer, nullable=False),
     sa.Column("newest_id", sa.Integer, nullable=False),
-    sa.Column("ranked_id", sa.Integer),  # the newest trial when the winner was found
+    sa.Column("ranked_id", sa.Integer),  # newest trial at the time of the ranking
     sa.Column("winner_id", sa.Integer),
-    sa.Column("median", sa.Float(53)),  # of the winner, pooled, as the next
+    sa.Column("median", sa.Float(53)),  # pooled times of the winner, like the next columns
     sa.Column("p25", sa.Float(53)),
     sa.Column("p75", sa.Float(53)),
     sa.Column("repeats", sa.Integer),
@@ -123,10 +123,10 @@ GUARDS = sa.Table(
 
 @dataclass(frozen=True)
 class Guard:
-    """Limits of CI for the best schedule of one problem on one device, where they differ from the defaults.
+    """Limits of CI for the best schedule of one problem on one device, if they differ from the defaults.
 
-    ``max_slowdown`` is the allowed slowdown as a fraction (0.03 is 3%), ``floor_seconds`` a negligible difference,
-    ``noise`` the observed fraction by which unchanged runs differ; None keeps the default. ``notes`` are free text.
+    ``max_slowdown`` is the allowed slowdown as a fraction (0.03 is 3%). ``floor_seconds`` is a negligible difference.
+    ``noise`` is the observed fraction by which unchanged runs differ. None keeps the default. ``notes`` are free text.
     Raises ValueError for a number that is negative or not finite.
     """
 
@@ -140,14 +140,14 @@ class Guard:
             value = getattr(self, name)
             number = isinstance(value, (int, float)) and not isinstance(value, bool)
             if value is not None and not (number and 0 <= value < math.inf):
-                raise ValueError(f"{name} of a guard is a finite number of at least 0, not {value!r}")
+                raise ValueError(f"{name} of a guard must be a finite number of at least 0, got {value!r}")
         if not isinstance(self.notes, str):
-            raise ValueError(f"the notes of a guard are text, not {self.notes!r}")
+            raise ValueError(f"the notes of a guard must be text, got {self.notes!r}")
 
 
 def create_tables(connection: Connection) -> None:
     """Create the tables in a database without them."""
-    if connection.dialect.name == "postgresql":  # an option at the index would import this dialect in every process
+    if connection.dialect.name == "postgresql":  # an option of the index would import this dialect in every process
         _TRIALS_WRONG.dialect_options["postgresql"]["where"] = _WRONG
     _METADATA.create_all(connection)
     rows = {"application": APPLICATION, "schema_version": str(SCHEMA_VERSION)}
@@ -155,18 +155,18 @@ def create_tables(connection: Connection) -> None:
 
 
 def wait_for_others(connection: Connection) -> None:
-    """Let one process at a time create the tables of a server; in SQLite, writing itself is exclusive."""
+    """Wait until no other process creates tables on a server. In SQLite, write transactions are exclusive anyway."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
 
 
 def has_none(connection: Connection) -> bool:
-    """Return True if no table of the database has one of autosched's names."""
+    """Return True if the database has no table with a name of autosched's tables."""
     return not set(sa.inspect(connection).get_table_names()) & set(_METADATA.tables)
 
 
 def refuse_other(connection: Connection, name: str) -> None:
-    """Raise StoreError for a database that autosched did not create, or with another schema. Writes nothing."""
+    """Raise StoreError for a database that autosched did not create, or with another schema version. Writes nothing."""
     inspector = sa.inspect(connection)
     existing = set(inspector.get_table_names())
     if not _has(inspector, existing, META):
@@ -199,9 +199,9 @@ def refuse_other(connection: Connection, name: str) -> None:
 
 
 def _strange(connection: Connection) -> list[str]:
-    """Return foreign triggers, views, tables and computed columns, which could run code whenever the database is used.
+    """Return unknown triggers, views, tables and computed columns, which could run code when the database is used.
 
-    On a server, where others may have their own, only objects related to autosched's tables count.
+    On a server, other users may have such objects, so only those related to autosched's tables count.
     """
     ours = sorted(_METADATA.tables)
     if connection.dialect.name == "sqlite":
@@ -243,7 +243,7 @@ def _has(inspector: sa.Inspector, existing: set[str], table: sa.Table) -> bool:
 
 def _columns(inspector: sa.Inspector, table: str) -> set[str]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", sa.exc.SAWarning)  # types unknown to SQLAlchemy: names are enough
+        warnings.simplefilter("ignore", sa.exc.SAWarning)  # types unknown to SQLAlchemy: the names suffice
         return {column["name"] for column in inspector.get_columns(table)}
 
 

@@ -21,17 +21,17 @@ from measurements.store import schema
 from measurements.store.errors import StoreError
 from measurements.store.sqlite_header import MAGIC
 
-BUSY_SECONDS = 20.0  # time to wait for another writer; a commit takes milliseconds
+BUSY_SECONDS = 20.0  # time limit of waiting for another writer; a commit takes milliseconds
 NOTICE_SECONDS = 2.0  # wait after which it is logged (at level INFO, which the command line shows)
 
 _log = logging.getLogger(__name__)
 
-# the last is raised for a file so damaged that SQLite's message about it is not text
+# the last one is raised if a file is so damaged that SQLite's message is not text
 DATABASE_ERRORS = (sqlite3.Error, SQLAlchemyError, UnicodeDecodeError)
 
 _LONGEST = 500  # bytes of a path; SQLite's limit is 512 including the suffix of its journal
 _TOLD_APART = 2_000_000_000  # ns, the coarsest resolution of file times
-_LEAST_FREE = 2**16  # bytes: SQLite's shared memory file alone takes half of that
+_LEAST_FREE = 2**16  # bytes; SQLite's shared memory file alone takes half of that
 
 _ADVICE = {
     sqlite3.SQLITE_BUSY: "another process holds it, try again when that has ended",
@@ -71,14 +71,15 @@ def check(path: Path, create: bool) -> None:
     """Raise StoreError for a file that cannot be autosched's database, with nothing changed on disk."""
     with _system_errors(path, "be used"):
         there = _exists(path)
-        _exists(Path(f"{path}-journal"))  # SQLite creates it for writing: its name must not be too long either
+        # The journal, which SQLite creates for writing, must not have too long a name either.
+        _exists(Path(f"{path}-journal"))
         if not there:
             if not create:
                 raise StoreError(f"there is no database {path}: check the path, or tune into it first")
             if not path.parent.is_dir():
                 folder = path.parent
                 if folder.exists():
-                    raise StoreError(f"{folder} is not a folder, so no database can be in it: choose another path")
+                    raise StoreError(f"{folder} is not a folder: choose another path for the database")
                 raise StoreError(f"the folder {folder} for the database does not exist: create it, or choose another")
             return
         if not path.is_file():
@@ -98,18 +99,19 @@ def check(path: Path, create: bool) -> None:
 
 
 def _look(path: Path) -> None:
-    """Reject a foreign file without touching it: ``immutable`` takes no lock and creates no -wal or -shm file.
+    """Reject files of other programs without changing them.
 
-    The file alone suffices for this check, because the tables are created before write-ahead mode is entered and do not
-    change. Further checks are left to SQLite itself: a checkpoint, running or interrupted by a kill or a full disk, may
-    have written half of the file. SQLite waits for the former and repairs the latter.
+    ``immutable`` takes no lock and creates no -wal or -shm file. This check does not need the write-ahead log, because
+    the tables are created before write-ahead mode is entered. It does not check the trials: a checkpoint that is
+    running or was interrupted may have written half of the file. SQLite itself waits for a running one and repairs the
+    other.
     """
     with suppress(*DATABASE_ERRORS), _engine(lambda: _connect(path, "mode=ro&immutable=1"), path).begin() as c:
         schema.refuse_other(c, str(path))
 
 
 def create_empty(path: Path) -> bool:
-    """Create the file if there is none; return True if this call created it."""
+    """Create the file if it is missing; return True if this call created it."""
     with _system_errors(path, "be created"):
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))
@@ -119,7 +121,7 @@ def create_empty(path: Path) -> bool:
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Return an identity that distinguishes a file from another one of the same name, or None."""
+    """Return an identity of the file at ``path``, which changes if the file is replaced; None if it is missing."""
     with suppress(OSError):
         found = os.stat(path)
         return found.st_dev, found.st_ino
@@ -150,7 +152,7 @@ def plain_engine(path: Path) -> Engine:
 
     def connect() -> sqlite3.Connection:
         if not os.access(path.parent, os.W_OK) and not _exists(Path(f"{path}-wal")):
-            # a file in write-ahead mode could not be read without creating files next to it
+            # reading a file in write-ahead mode creates files next to it
             return _connect(path, "mode=ro&immutable=1")
         return _connect(path, "mode=rw")
 
@@ -158,7 +160,7 @@ def plain_engine(path: Path) -> Engine:
 
 
 def writing_engine(path: Path) -> Engine:
-    """Return an engine in write-ahead mode; if that is unavailable, every commit is synchronised."""
+    """Return an engine in write-ahead mode; if that is unavailable, every commit is synchronised to disk."""
 
     def connect() -> sqlite3.Connection:
         connection = _connect(path, "mode=rw")
@@ -174,7 +176,7 @@ def writing_engine(path: Path) -> Engine:
 
 
 def leave_write_ahead(path: Path) -> None:
-    """Fold the write-ahead log into the file and leave that mode, unless another process has it open."""
+    """Copy the write-ahead log into the file and leave that mode, unless another process has the file open."""
     if path.is_file():
         with suppress(sqlite3.Error), closing(_connect(path, "mode=rw", 0.0)) as connection:
             connection.execute("PRAGMA journal_mode = DELETE")
@@ -187,10 +189,10 @@ def compact(path: Path) -> None:
 
 
 def begin_explicitly(engine: Engine, path: Path | None = None) -> Engine:
-    """Also begin transactions before CREATE TABLE and SELECT, where the sqlite3 module begins none.
+    """Make an engine begin transactions before CREATE TABLE and SELECT too, which the sqlite3 module does not.
 
-    The lock is acquired immediately, with a wait: two writers that both read first would otherwise deadlock. ``path``
-    is the file that others may lock.
+    The lock is acquired at the begin of a transaction, with a time limit: two writers that both read first would
+    otherwise deadlock. ``path`` is the file that others may lock.
     """
 
     @sa.event.listens_for(engine, "begin")
@@ -200,7 +202,7 @@ def begin_explicitly(engine: Engine, path: Path | None = None) -> Engine:
             connection.exec_driver_sql("BEGIN")
         raw = connection.connection.driver_connection
         if path is not None and raw is not None:
-            _lock(raw, "BEGIN IMMEDIATE" if write else "PRAGMA schema_version", path)  # reading takes a lock
+            _lock(raw, "BEGIN IMMEDIATE" if write else "PRAGMA schema_version", path)  # a read also takes a lock
         elif write:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
 
@@ -229,7 +231,7 @@ def _is_busy(error: sqlite3.OperationalError) -> bool:
 
 
 def _log_waiting(path: Path) -> None:
-    _log.info("another process holds the database %s: waiting for it, %.0f s at most", path, BUSY_SECONDS)
+    _log.info("another process has locked the database %s: waiting at most %.0f s", path, BUSY_SECONDS)
 
 
 def advice(error: BaseException | None, path: Path) -> str:
@@ -264,8 +266,7 @@ def _connect(path: Path, mode: str, busy_seconds: float = BUSY_SECONDS) -> sqlit
 def _enter_write_ahead(connection: sqlite3.Connection, path: Path) -> str:
     """Request write-ahead mode and return the journal mode.
 
-    SQLite does not wait for others here as it does for statements: while one process enters or leaves the mode, other
-    requests fail immediately.
+    Unlike statements, this request does not wait for other processes: it fails while one enters or leaves the mode.
     """
     began, told = time.monotonic(), False
     while True:
@@ -283,7 +284,7 @@ def _enter_write_ahead(connection: sqlite3.Connection, path: Path) -> str:
 
 
 def _exists(path: Path) -> bool:
-    """Return what ``Path.exists`` returns, but raise other system errors in every version of Python."""
+    """Return True if a path exists. Unlike ``Path.exists``, raise other system errors in every version of Python."""
     try:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,6 +1,6 @@
-"""The trial store: one append-only table of trials, in SQLite (a path) or any database SQLAlchemy knows (a URL).
+"""Trial store: an append-only table of trials in SQLite (a path) or any database that SQLAlchemy supports (a URL).
 
-Every append is a transaction of its own; ``database`` describes the effect of a crash.
+Every append is a separate transaction; ``database.py`` describes the effect of a crash.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from measurements.trials.vendor_library import LIBRARY_SCHEDULE
 from search_spaces.catalogue import is_operator
 from search_spaces.operators.problem import EarlierReference, Problem
 
-_MOST_ANSWERS = 10_000  # of cached results of ``best``
+_MOST_ANSWERS = 10_000  # maximum number of cached results of ``best``
 _Asked = tuple[str, str, Provenance | None, str | None]
 _SUMMARY = ("operator", "problem", "device", "provenance", "policy", "trials", "ok")
 _RANKING = (Provenance.MEASURED, Provenance.REPLAYED, Provenance.ESTIMATED)
@@ -48,10 +48,10 @@ _RANKING = (Provenance.MEASURED, Provenance.REPLAYED, Provenance.ESTIMATED)
 
 @dataclass(frozen=True)
 class ProblemSummary:
-    """Numbers of tried and of ok schedules of one provenance and policy for a problem on a device.
+    """Numbers of tried and of ok schedules of a problem on a device, with one provenance and policy.
 
-    A schedule that is re-measured counts once. ``library`` is true if the vendor's library was also timed, which does
-    not count. ``first`` is the id of the first trial.
+    A re-measured schedule counts once. ``library`` is true if the vendor's library was also timed; it does not count as
+    a schedule. ``first`` is the id of the first trial.
     """
 
     first: int
@@ -66,12 +66,12 @@ class ProblemSummary:
 
     @property
     def works(self) -> bool:
-        """True if a tried schedule or a timed library has worked."""
+        """True if any schedule, or the library, was timed successfully."""
         return self.ok > 0 or self.library
 
 
 class Store:
-    """The trials in one database. Thread-safe. Open it with ``Store.open``, end it with ``close``."""
+    """Trials in one database. Thread-safe. Open it with ``Store.open``, and close it with ``close``."""
 
     def __init__(self, database: StoreDatabase) -> None:
         self._database = database
@@ -79,7 +79,7 @@ class Store:
         self._answers: tuple[tuple[int, ...] | None, dict[_Asked, Trial | None]] = (
             None,
             {},
-        )  # cached ``best`` of a state
+        )  # cached results of ``best``, valid for one state of the file
         self._winners: dict[tuple[str, str, Provenance, str], tuple[object, Trial]] = {}  # with their cells
         self._grown: set[tuple[str, str]] = set()  # entries with new trials
 
@@ -95,13 +95,13 @@ class Store:
 
     @property
     def in_memory(self) -> bool:
-        """True if the data end with this object."""
+        """True if the data are lost when this object is closed."""
         return self._database.in_memory
 
     def close(self) -> None:
         """Close the database, which also happens at exit. Safe to call twice."""
         if self._database.is_open:
-            with suppress(StoreError):  # entries that are not ranked now are ranked when queried
+            with suppress(StoreError):  # entries that cannot be ranked now are ranked when queried
                 self.rank()
         self._database.close()
 
@@ -160,7 +160,7 @@ class Store:
             return connection.execute(sa.select(sa.func.max(TRIALS.c.id))).scalar_one() or 0
 
     def extend(self, trials: Sequence[Trial], unless_since: int | None = None) -> None:
-        """Append many trials in order, in one transaction, except those stored by others after the id ``unless_since``.
+        """Append trials in order, in one transaction, except those that others stored after the id ``unless_since``.
 
         Raises StoreError as ``append``.
         """
@@ -205,7 +205,7 @@ class Store:
         policy: str | None = None,
         status: Status | None = None,
     ) -> list[Trial]:
-        """Return the trials that match everything given, in the order they were stored.
+        """Return the trials that match all arguments, in the order they were stored.
 
         Args:
             problem: Problem of the trials; None for all.
@@ -232,7 +232,7 @@ class Store:
     def problems(self, operator: str | None = None) -> list[ProblemSummary]:
         """Return a summary per problem, device, provenance and policy, in order of first appearance.
 
-        With ``operator``, only of its problems.
+        If ``operator`` is given, only its problems are included.
         """
         columns = {name: ENTRIES.c[name] for name in _SUMMARY}
         t = TRIALS.c
@@ -256,15 +256,15 @@ class Store:
     def problem(self, summary: ProblemSummary) -> Problem:
         """Return the problem of a summary.
 
-        Raises UnknownOperator for an unregistered kernel, EarlierProblem for an earlier reference, and StoreError that
-        names a trial for a format that this version does not know.
+        Raises UnknownOperator for an unregistered kernel, EarlierProblem for an earlier reference, and StoreError for a
+        format that this version does not know.
         """
         if not is_operator(summary.operator):
             raise UnknownOperator(self.name, summary.operator)
         try:
             problem = problem_of(summary.problem_key)
         except EarlierReference as error:
-            raise EarlierProblem(f"trial {summary.first} of the database {self.name} is left out: {error}") from error
+            raise EarlierProblem(f"trial {summary.first} of the database {self.name} is skipped: {error}") from error
         except ValueError as error:
             raise unreadable(self.name, summary.first, str(error)) from error
         if (problem.operator, problem.key()) != (summary.operator, summary.problem_key):
@@ -273,18 +273,18 @@ class Store:
         return problem
 
     def current(self, summaries: Iterable[ProblemSummary]) -> tuple[list[ProblemSummary], str]:
-        """Return the summaries except those of an earlier reference of a known kernel, and a message.
+        """Return the summaries, except those of an earlier reference of a known kernel, and a message.
 
-        The message is about skipped trials, "" for none.
+        The message states the number of skipped trials; it is "" if there are none.
         """
         found, earlier = self.by_reference(summaries)
         left_out = sum(summary.trials for summary in earlier)
         if not left_out:
             return found, ""
         return found, (
-            "1 trial of an earlier reference is left out"
+            "1 trial of an earlier reference is skipped"
             if left_out == 1
-            else f"{left_out:,} trials of an earlier reference are left out"
+            else f"{left_out:,} trials of an earlier reference are skipped"
         )
 
     def by_reference(self, summaries: Iterable[ProblemSummary]) -> tuple[list[ProblemSummary], list[ProblemSummary]]:
@@ -297,7 +297,7 @@ class Store:
             except EarlierProblem:
                 earlier.append(summary)
                 continue
-            except StoreError:  # its users report it
+            except StoreError:  # callers report it
                 pass
             current.append(summary)
         return current, earlier
@@ -316,7 +316,7 @@ class Store:
             return connection.execute(query).first() is not None
 
     def best_of(self, summary: ProblemSummary) -> Trial | None:
-        """Return ``best`` for the problem, device, provenance and policy of a summary, whose problem may be unknown."""
+        """Return the best trial of a summary, as ``best``. The summary's problem may be unknown."""
         return self._best(summary.problem_key, summary.device, summary.provenance, summary.policy)
 
     def guard(self, problem: Problem, device: str) -> Guard | None:
@@ -357,12 +357,13 @@ class Store:
     ) -> Trial | None:
         """Return the fastest schedule by median time, on exactly this device.
 
-        Repeated trials of a schedule count as one, with the medians of their times and the sum of their repeats, in the
-        newest trial; only trials of the schedule's newest kernel count. A kernel with a wrong result on any device is
-        never the best, nor is a schedule while its newest trial is unverified. The first one tried wins a tie.
+        Repeated trials of a schedule count as one: the newest trial, with the medians of the times and the sum of the
+        repeats. Only trials of the schedule's newest kernel count. A kernel with a wrong result on any device is never
+        the best, and neither is a schedule whose newest trial is unverified. The schedule that was tried first wins a
+        tie.
 
-        The winner of the newest paired re-measurement ranks before everything tried until then; only schedules tried
-        since can beat it by their medians. The time of a re-measured schedule is that of its newest re-measurement.
+        The winner of the newest paired re-measurement ranks before all earlier schedules. Only later schedules can beat
+        it by their medians. The time of a re-measured schedule is that of its newest re-measurement.
 
         Args:
             problem: Problem of the trials.
@@ -418,7 +419,7 @@ class Store:
             return trial
         trial = from_row(row, self.name)
         if (trial.problem_key, trial.device, trial.provenance, trial.policy) != key:
-            raise unreadable(self.name, trial.id, "it is filed under another problem, device or policy")
+            raise unreadable(self.name, trial.id, "it is stored under another problem, device or policy")
         trial = replace(trial, measurement=replace(trial.measurement, timing=timing))
         if len(self._winners) == _MOST_ANSWERS:
             self._winners = {}
@@ -430,7 +431,7 @@ class Store:
         return self._database.transaction()
 
     def writing(self) -> AbstractContextManager[Connection]:
-        """Begin a transaction of changes, which are kept as a whole or not at all."""
+        """Begin a transaction of changes, which is committed or rolled back as a whole."""
         return self._database.writing()
 
     def size(self) -> int | None:
@@ -442,7 +443,7 @@ class Store:
         return self._database.damage()
 
     def compact(self) -> None:
-        """Return the space of removed trials to the disk. Raises StoreError."""
+        """Shrink the file by the space of removed trials. Raises StoreError."""
         self._database.compact()
 
 

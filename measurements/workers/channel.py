@@ -1,4 +1,4 @@
-"""One end of a conversation with a worker, over pipes or a socket: questions, answers, and the blobs in between."""
+"""Channel to a worker, over pipes or a socket: sends requests and blobs, and receives replies."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from measurements.workers.messages import Buffer, Message, MessageDecoder, check
 
 _STDERR_TAIL = 8192
 _READ = 1 << 18  # bytes
-_PIPE_READS = 16  # of 64 KiB: the largest pipe that Linux gives by default
+_PIPE_READS = 16  # blocks of 64 KiB: the largest pipe of an unprivileged process on Linux
 
 
 class Channel:
-    """Write to one descriptor and read from another, without blocking. They stay the caller's to close.
+    """Non-blocking writes to one descriptor and reads from another. The caller closes them.
 
-    Blobs are sent once: the other end asks again for those that it has forgotten.
+    Each blob is sent once. The other end requests those again that it has dropped.
 
     Args:
-        reading: The descriptor that messages come from.
-        writing: The one that they go to.
-        errors: Is drained meanwhile, so that a verbose child never blocks; None where there is none.
-        pid: A child whose exit ends the conversation, even while one of its own children keeps the pipes open; None for
-            none.
+        reading: Descriptor from which messages are read.
+        writing: Descriptor to which messages are written.
+        errors: Descriptor of the child's standard error, which is drained so that the child never blocks; or None.
+        pid: Process id of a child whose exit closes the channel, even while its own children keep the pipes open; or
+            None.
     """
 
     def __init__(self, reading: int, writing: int, errors: int | None = None, pid: int | None = None) -> None:
@@ -45,32 +45,32 @@ class Channel:
             self._selector.register(self._ended, selectors.EVENT_READ)
         self._unframer = MessageDecoder()
         self._unsent: deque[memoryview] = deque()
-        self._sent: set[str] = set()  # digests
+        self._sent: set[str] = set()  # digests of the blobs that were sent
         self._tail = b""
         self._questions = 0
 
     def recv(self, deadline: float) -> Message:
-        """Return the next message of the other end. Raises as ``request`` does."""
+        """Return the next message of the other end. Raises the errors of ``request``."""
         return self._exchange([], deadline)
 
     def request(
         self, payload: Mapping[str, Any], blobs: Mapping[str, Buffer], deadline: float, **envelope: object
     ) -> Message:
-        """Return the answer to a question.
+        """Send a request and return its reply.
 
         Args:
-            payload: What is asked, as JSON.
-            blobs: What it needs, by digest; those that were sent before are not sent again.
-            deadline: Of ``time.monotonic``.
-            envelope: Further fields beside the payload.
+            payload: The request, as JSON.
+            blobs: Blobs that it needs, by digest. Those that were already sent are not sent again.
+            deadline: Time limit, as a value of ``time.monotonic``.
+            envelope: Further fields of the message, next to the payload.
 
         Returns:
-            The envelope that the answer came in.
+            The message that contains the reply.
 
         Raises:
-            TimeoutError: There is none until ``deadline``.
-            EOFError: The other end is gone.
-            ValueError: The answer is malformed.
+            TimeoutError: There was no reply before ``deadline``.
+            EOFError: The other end has closed the channel.
+            ValueError: The reply is malformed.
         """
         self._questions += 1
         header = {"id": self._questions, "payload": payload, **envelope}
@@ -82,15 +82,15 @@ class Channel:
         if "missing" in answer:
             missing = answer["missing"]
             if not isinstance(missing, list) or not missing or not all(digest in blobs for digest in missing):
-                raise ValueError("asked for bytes that do not exist")
+                raise ValueError("requested unknown blobs")
             again = {digest: blobs[digest] for digest in missing}
             answer = self._exchange(frame({"id": self._questions}, again), deadline)
         if answer.get("id") != self._questions:
-            raise ValueError("answered a question that was not asked")
+            raise ValueError("replied to another request")
         return checked(answer)
 
     def stderr_tail(self) -> str:
-        """Return the end of the child's standard error, at most what the pipe holds if others still write."""
+        """Return the end of the child's standard error. If others still write to it, return what the pipe contains."""
         for _ in range(_PIPE_READS):
             if self._errors not in self._selector.get_map() or not self._read_stderr():
                 break
@@ -134,7 +134,7 @@ class Channel:
         except BlockingIOError:
             return
         except OSError:
-            self._unsent.clear()  # the end of its output tells the rest
+            self._unsent.clear()  # the rest of its output
         while self._unsent and not self._unsent[0]:
             self._unsent.popleft()
         if not self._unsent:
@@ -145,7 +145,7 @@ class Channel:
             chunk = os.read(self._reading, _READ)
         except BlockingIOError:
             return True
-        except OSError:  # a connection that was reset
+        except OSError:  # the connection was reset
             return False
         self._unframer.feed(chunk)
         return bool(chunk)
@@ -164,7 +164,7 @@ class Channel:
 
 
 def _pidfd(pid: int) -> int | None:
-    """Return a descriptor that can be read once the process has ended, where the system has that (Linux 5.3)."""
+    """Return a descriptor that is readable once the process has ended; None before Linux 5.3."""
     if sys.platform == "linux":
         with suppress(OSError):
             return os.pidfd_open(pid)

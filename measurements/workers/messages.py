@@ -1,6 +1,7 @@
-"""Messages between a tuner and its workers: a JSON object, and the bytes that it names by their SHA-256.
+"""Messages between a tuner and its workers: a JSON object, and blobs that it refers to by SHA-256.
 
-On the wire a message is one line of JSON, whose "blobs" lists [digest, bytes] of what follows the line without a gap.
+The encoding is one line of JSON, followed by the blobs without gaps. "blobs" of the JSON lists the [digest, number of
+bytes] of each.
 """
 
 from __future__ import annotations
@@ -14,33 +15,33 @@ from typing import Any
 
 Buffer = bytes | memoryview
 
-LONGEST_LINE = 1 << 28  # bytes: a longer one is malformed
-LARGEST_BLOBS = 1 << 36  # bytes of the blobs of one message
+LONGEST_LINE = 1 << 28  # bytes; a longer line is malformed
+LARGEST_BLOBS = 1 << 36  # total bytes of the blobs of a message
 
 
 class Message(dict[str, Any]):
-    """A JSON object. ``blobs`` are bytes by their digest, which the object may name."""
+    """A JSON object with ``blobs``, bytes by digest."""
 
     def __init__(self, content: Mapping[str, Any] | None = None, blobs: Mapping[str, Buffer] | None = None) -> None:
         super().__init__(content or {})
         self.blobs: dict[str, Buffer] = dict(blobs or {})
 
     def attach(self, content: Buffer) -> str:
-        """Take ``content`` along; its digest."""
+        """Add ``content`` as a blob, and return its digest."""
         digest = digest_of(content)
         self.blobs[digest] = content
         return digest
 
 
 def digest_of(content: Buffer) -> str:
-    """Return the SHA-256 of ``content`` in hexadecimal: the name of a blob."""
+    """Return the SHA-256 of ``content`` in hexadecimal, which identifies a blob."""
     return hashlib.sha256(content).hexdigest()
 
 
 def frame(header: Mapping[str, Any], blobs: Mapping[str, Buffer]) -> list[Buffer]:
-    """Return what is written for a message, piece by piece.
+    """Return the encoding of a message as a list of buffers.
 
-    Raises TypeError and ValueError for what JSON cannot represent.
+    Raises TypeError and ValueError if JSON cannot represent the header.
     """
     sizes = [[digest, memoryview(content).nbytes] for digest, content in blobs.items()]
     line = json.dumps({**header, "blobs": sizes} if sizes else header, separators=(",", ":")).encode() + b"\n"
@@ -48,11 +49,11 @@ def frame(header: Mapping[str, Any], blobs: Mapping[str, Buffer]) -> list[Buffer
 
 
 class MessageDecoder:
-    """Bytes in, in whatever pieces they come; messages out."""
+    """Incremental decoder of received bytes into messages."""
 
     def __init__(self) -> None:
         self._received = bytearray()
-        self._searched = 0  # bytes known to contain no end of line
+        self._searched = 0  # number of leading bytes known to contain no end of line
         self._header: dict[str, Any] | None = None
         self._expected: list[tuple[str, int]] = []
         self._blobs: dict[str, Buffer] = {}
@@ -62,9 +63,9 @@ class MessageDecoder:
         self._received += data
 
     def next(self) -> Message | None:
-        """Return the next whole message, None where more bytes are needed. Its blobs are as they came: see ``checked``.
+        """Return the next complete message, with unchecked blobs (see ``checked``); None if more bytes are needed.
 
-        Raises ValueError for a malformed message; the stream is unusable then.
+        Raises ValueError for a malformed message, after which the stream is unusable.
         """
         if self._header is None:
             end = self._received.find(b"\n", self._searched)
@@ -90,32 +91,32 @@ class MessageDecoder:
 
 
 def checked(message: Message) -> Message:
-    """``message`` itself. Raises ValueError where bytes of it do not have the digest that they are sent under."""
+    """Return ``message`` after checking its blobs. Raises ValueError if one does not have its digest."""
     for digest, content in message.blobs.items():
         if digest_of(content) != digest:
-            raise ValueError(f"sent bytes that do not have the digest {digest[:12]}...")
+            raise ValueError(f"sent a blob that does not match its digest {digest[:12]}...")
     return message
 
 
 class BlobStore:
-    """The blobs used last, of ``limit`` bytes in total."""
+    """Cache of the most recently used blobs, up to ``limit`` bytes in total."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._blobs: OrderedDict[str, Buffer] = OrderedDict()
 
     def add(self, message: Message) -> None:
-        """Keep the blobs of ``message``. Raises ValueError, and keeps none, where one has another digest."""
+        """Store the blobs of ``message``. Raises ValueError, without storing any, if one does not match its digest."""
         self._blobs.update(checked(message).blobs)
 
     def missing(self, digests: Iterable[str]) -> list[str]:
-        """Those of ``digests`` that are not here."""
+        """Return those ``digests`` whose blobs are not stored."""
         return [digest for digest in digests if digest not in self._blobs]
 
     def take(self, digests: Iterable[str]) -> dict[str, Buffer]:
-        """Return the blobs of ``digests``, which are the last ones used now; others are forgotten to keep the limit.
+        """Return the blobs of ``digests``, mark them as used, and drop others until the limit holds.
 
-        Raises KeyError for one that is not here.
+        Raises KeyError for a blob that is not stored.
         """
         wanted = {digest: self._blobs[digest] for digest in digests}
         for digest in wanted:
@@ -132,7 +133,7 @@ def _object(line: bytes) -> dict[str, Any]:
     except ValueError:
         document = None
     if not isinstance(document, dict):
-        raise ValueError("answered something that is not a JSON object")
+        raise ValueError("sent a line that is not a JSON object")
     return document
 
 
@@ -141,7 +142,7 @@ def _sizes(listed: Any) -> list[tuple[str, int]]:
         sizes = [(digest, size) for digest, size in listed]
         if all(type(size) is int and size >= 0 and re.fullmatch("[0-9a-f]{64}", digest) for digest, size in sizes):
             if sum(size for _, size in sizes) > LARGEST_BLOBS:
-                raise ValueError(f"announced more than {LARGEST_BLOBS} bytes")
+                raise ValueError(f"announced blobs of more than {LARGEST_BLOBS} bytes")
             return sizes
     except TypeError:
         pass

@@ -1,10 +1,11 @@
-"""What a worker and whatever it starts may take of memory and of the CPU: more of either, and the worker is killed.
+"""Limits of CPU time and memory for a worker and its child processes. A worker that exceeds one is killed.
 
-Time is that of the CPU, because a busy machine makes every process slow and no process wrong. Behind it stands a limit
-of the clock, for a worker that waits instead of working.
+The time limit is CPU time, because on a busy machine a correct process may take much longer. There is also a limit of
+wall-clock time, for a worker that waits instead of working.
 
-A limit of the address space would hold off libraries that reserve much and fill little (PyTorch, thread pools), and is
-one for each process. What counts here is what was written to: anonymous and shared memory, and what of it was swapped.
+A limit of the address space would apply to each process separately. It would also fail with libraries that reserve much
+more memory than they use (PyTorch, thread pools). Therefore only memory that was written counts: anonymous and shared
+memory, including swapped pages.
 """
 
 from __future__ import annotations
@@ -22,34 +23,34 @@ from measurements.workers.messages import Buffer, Message
 from measurements.workers.transport import NO_BLOBS, WorkerDied, WorkerFailed, WorkerTimeout
 from measurements.workers.worker import Worker
 
-POLL_SECONDS = 0.005  # between two looks at memory: a core fills up to ten megabytes meanwhile
-_TIME_POLL_SECONDS = 0.05  # where only time is limited
-WALL_CLOCK_TIMES = 10.0  # seconds of the clock for each of the CPU: a process of a busy machine gets a tenth of a core
+POLL_SECONDS = 0.005  # seconds between two checks of memory: a core fills up to ten megabytes in this time
+_TIME_POLL_SECONDS = 0.05  # seconds between two checks if only time is limited
+WALL_CLOCK_TIMES = 10.0  # wall-clock limit per CPU second: on a busy machine a process may get a tenth of a core
 _WRITTEN = re.compile(r"^(?:RssAnon|RssShmem|VmSwap):\s+(\d+) kB", re.MULTILINE)
 
 
 def written_bytes(pid: int) -> int:
-    """Return what a process and all that it started hold in memory of their own; 0 where the system does not say."""
+    """Return the bytes of memory that a process and its descendants have written; 0 if unknown."""
     return 1024 * sum(sum(map(int, _WRITTEN.findall(text))) for text in _family(pid, "status"))
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the CPU seconds of a process and of all that it started, including those that have ended.
+    """Return the CPU seconds of a process and its descendants, including those that have ended.
 
-    0 if the system does not tell.
+    Returns 0 if the system does not report them.
     """
-    # The fields behind the name, which may hold anything: utime, stime, cutime and cstime are the 14th to 17th of all.
+    # Fields after the name, which may contain any character. Fields 14 to 17 are utime, stime, cutime and cstime.
     ticks = sum(sum(map(int, text.rpartition(")")[2].split()[11:15])) for text in _family(pid, "stat"))
     return ticks / os.sysconf("SC_CLK_TCK") if ticks else 0.0
 
 
 def _family(pid: int, file: str) -> Iterator[str]:
-    """Yield what is in ``file`` below /proc of a process and of all that it started."""
+    """Yield the contents of ``file`` in /proc for a process and each of its descendants."""
     waiting = [pid]
     while waiting:
         folder = Path("/proc", str(waiting.pop()))
         try:
-            yield (folder / file).read_text(errors="replace")  # a process may name itself by any bytes
+            yield (folder / file).read_text(errors="replace")  # the name of a process may contain any bytes
             for thread in (folder / "task").iterdir():
                 waiting += map(int, (thread / "children").read_text().split())
         except OSError:  # it has ended, or this is not Linux
@@ -57,7 +58,7 @@ def _family(pid: int, file: str) -> Iterator[str]:
 
 
 class WorkerLimitExceeded(Exception):
-    """A worker was ended at a limit: "time" (of the CPU), "memory", or "wall clock" where it waited for too long."""
+    """A worker was killed because it exceeded a limit: "time" (CPU time), "memory" or "wall clock"."""
 
     def __init__(self, what: Literal["time", "memory", "wall clock"]) -> None:
         super().__init__(what)
@@ -72,20 +73,22 @@ def request_within(
     seconds: float,
     memory: float = math.inf,
 ) -> Message:
-    """Return the answer of a worker within ``seconds`` of CPU time and WALL_CLOCK_TIMES as many of the clock.
+    """Send a request to a worker with limits, and return the reply.
+
+    The limit of wall-clock time is ``seconds`` times WALL_CLOCK_TIMES.
 
     Args:
-        worker: Is started if it does not run, which does not count towards the limits.
+        worker: The worker. It is started if it is not running; the start does not count towards the limits.
         payload: As for ``Worker.request``.
         blobs: As for ``Worker.request``.
-        seconds: Limit of the CPU seconds of the worker and its children.
-        memory: Limit of their memory in bytes.
+        seconds: Limit of the CPU time of the worker and its descendants, in seconds.
+        memory: Limit of their memory, in bytes.
 
     Returns:
-        The answer, as from ``Worker.request``.
+        The reply, as from ``Worker.request``.
 
     Raises:
-        WorkerLimitExceeded: The worker has been killed.
+        WorkerLimitExceeded: The worker exceeded a limit and was killed.
         WorkerError: As for ``Worker.request``, except WorkerTimeout.
     """
     worker.start()
@@ -104,7 +107,7 @@ def request_within(
 class ResourceWatch:
     """Context that kills ``worker`` once it exceeds ``memory`` bytes, or ``seconds`` of CPU time since entry.
 
-    Afterwards ``exceeded`` says which of the two it was, "" for neither.
+    Afterwards ``exceeded`` names the exceeded limit; "" for none.
     """
 
     def __init__(self, worker: Worker, memory: float, seconds: float = math.inf) -> None:

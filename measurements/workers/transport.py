@@ -1,7 +1,7 @@
-"""Between a tuner and a worker, wherever the worker runs: requests, answers and blobs, but no file paths.
+"""Protocol of a connection to a worker on any machine: it transports requests, replies and blobs, but no file paths.
 
-``worker.Worker`` is one, a child process over pipes. On other machines an actor of a Ray cluster has one of its own
-(``runners.fleet``).
+``worker.Worker`` implements it for a child process with pipes. On other machines, each actor of a Ray cluster has such
+a worker (``runners.fleet``).
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ NO_BLOBS: Mapping[str, Buffer] = {}
 
 
 class WorkerError(Exception):
-    """A request that got no answer."""
+    """A request failed."""
 
 
 class WorkerTimeout(WorkerError):
-    """The time limit passed; the worker and its process group have been killed."""
+    """The worker exceeded the time limit, and was killed with its process group."""
 
 
 class WorkerDied(WorkerError):
-    """The process ended or broke the protocol. ``returncode`` is negative for a signal; ``stderr`` is its tail."""
+    """The process ended or violated the protocol. ``returncode`` is negative for a signal; ``stderr`` is its tail."""
 
     def __init__(self, message: str, returncode: int | None, stderr: str) -> None:
         super().__init__(message)
@@ -32,44 +32,44 @@ class WorkerDied(WorkerError):
 
 
 class WorkerFailed(WorkerError):
-    """The handler raised; the worker is alive and takes the next request."""
+    """The handler raised an exception. The worker is alive and accepts further requests."""
 
 
 class WorkerClosed(WorkerError):
-    """The worker has been closed, possibly while it was answering."""
+    """The worker was closed, possibly during a request."""
 
 
 class Transport(Protocol):
-    """One worker, used by one thread at a time; ``kill`` and ``close`` may come from any.
+    """One worker, for use by one thread at a time. ``kill`` and ``close`` may be called from any thread.
 
-    A worker that overruns its time is killed for real, with every process of its group. A worker that is gone, in
-    whatever way, is replaced by the next ``start`` or ``request``; if it was lost while idle,
-    only the next request may notice, and raise WorkerDied.
+    A worker that exceeds its time limit is killed with every process of its group. The next ``start`` or ``request``
+    replaces a worker that has ended for any reason. If a worker ended while it was idle, the next request may raise
+    WorkerDied.
     """
 
     @property
     def starts(self) -> int:
-        """How many workers there have been; none knows what an earlier one was sent."""
+        """Number of workers started so far. A new worker has none of the blobs of earlier ones."""
 
     @property
     def pid(self) -> int | None:
-        """The worker's process id on its machine, None while there is none."""
+        """The worker's process id on its machine; None if it is not running."""
 
     def start(self) -> None:
-        """Start a worker if there is none, and wait until it takes requests. Raises WorkerTimeout, WorkerDied."""
+        """Start a worker if none is running, and wait until it accepts requests. Raises WorkerTimeout, WorkerDied."""
 
     def request(self, payload: Mapping[str, Any], timeout: float, blobs: Mapping[str, Buffer] = NO_BLOBS) -> Message:
-        """Return the handler's answer to ``payload``, within ``timeout`` seconds; starts a worker if there is none.
+        """Return the handler's reply to ``payload``, within ``timeout`` seconds. Starts a worker if none is running.
 
-        ``blobs`` are all that the handler needs, by digest; what the worker has already is not sent again. Raises
-        WorkerTimeout, WorkerDied, WorkerFailed, WorkerClosed. After the first two the worker is gone.
+        ``blobs`` are all blobs that the handler needs, by digest; those that the worker already has are not sent again.
+        Raises WorkerTimeout, WorkerDied, WorkerFailed, WorkerClosed. After the first two the worker has ended.
         """
 
     def stop(self) -> None:
         """Kill the worker and its process group; the next request starts a new one."""
 
     def kill(self) -> None:
-        """Kill the worker and its process group now; a request under way raises WorkerDied."""
+        """Kill the worker and its process group. A pending request raises WorkerDied."""
 
     def close(self) -> None:
-        """End the worker for good. A request under way in another thread raises WorkerClosed."""
+        """End the worker permanently. A pending request in another thread raises WorkerClosed."""

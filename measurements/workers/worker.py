@@ -1,12 +1,14 @@
 """A supervised child process that answers requests over pipes.
 
-Whatever may hang, crash or poison its process (a compiler, a GPU) runs in a ``Worker``. A worker that overruns its
-time is killed with every process that it started, and the next request starts a new one. The parent then removes the
-temporary folders that they worked in (``measurements.files.work_folders``). Killed are its group, and on
-Linux also what has left the group, known by a mark in the environment that it inherited; a process that wipes its
-environment is not found. The child's standard output is moved away before the module is imported, so prints of
-libraries and handlers go to standard error and cannot corrupt the answers. When the parent ends, however it ends, the
-child sees the end of its input and ends its group.
+Code that may hang, crash or corrupt its process (a compiler, a GPU) runs in a ``Worker``. A worker that exceeds its
+time limit is killed with its descendants, and the next request starts a new one. The parent then removes their
+temporary folders (``measurements.files.work_folders``). The parent kills the worker's process group. On Linux it also
+kills descendants that have left the group, which have a mark in their environment; processes that clear their
+environment are not found.
+
+Standard output of the child is redirected to standard error before the module is imported, so that output of libraries
+and handlers cannot corrupt replies. When the parent ends for any reason, the child reads the end of its input and ends
+its group.
 
 A worker module calls ``serve(handle)`` when it runs as ``__main__``.
 """
@@ -38,7 +40,8 @@ _BOOTSTRAP = (
     "from measurements.workers.worker import run_child; run_child(sys.argv[1])"
 )
 _PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
-# In another environment our packages come from here, and everything else from there: also where that has its own ones.
+# With an interpreter of another environment, our packages come from this one, and all others from that environment.
+# This holds even if that environment has its own version of our packages.
 _BOOTSTRAP_ELSEWHERE = f"""
 import sys
 from importlib.machinery import PathFinder
@@ -52,24 +55,24 @@ sys.dont_write_bytecode = True
 from measurements.workers.worker import run_child
 run_child(sys.argv[1])
 """
-STORE_BYTES = 1 << 30  # of blobs, kept by a child
+STORE_BYTES = 1 << 30  # bytes of blobs that a child caches
 _READ = 1 << 18  # bytes
-_MARK = "AUTOSCHED_WORKER"  # in the environment of a child and of all that it starts
-_END_GRACE = 0.5  # seconds that a dying child gets to report its own exit status
+_MARK = "AUTOSCHED_WORKER"  # variable in the environment of a child and its descendants
+_END_GRACE = 0.5  # seconds to wait for the exit status of a child that is ending
 
 Handler = Callable[[Message], Mapping[str, Any]]
 
 
 class Worker:
-    """Own one child process, used by one thread at a time; ``kill`` and ``close`` may come from any.
+    """Owner of one child process, for use by one thread at a time. Any thread may call ``kill`` and ``close``.
 
     Args:
-        module: What the child runs.
-        env: Adds to the parent's environment.
-        python_path: Adds to the child's ``sys.path``.
-        python: The interpreter; that of another environment has its own packages, and autosched's from here.
-        memory_limit: Bytes of address space (Linux); None for no limit.
-        start_timeout: Seconds for imports, which do not count as time of a request.
+        module: Name of the module that the child runs.
+        env: Additions to the parent's environment.
+        python_path: Additions to the child's ``sys.path``.
+        python: The interpreter. One of another environment uses that environment's packages, except for autosched's.
+        memory_limit: Limit of the address space in bytes (Linux); None for no limit.
+        start_timeout: Time limit of the start in seconds. The start does not count as time of a request.
     """
 
     def __init__(
@@ -91,15 +94,15 @@ class Worker:
         self._memory_limit = memory_limit
         self._start_timeout = start_timeout
         self._using = threading.RLock()  # held while the pipes are in use
-        self._lock = threading.Lock()  # held while the process is started, killed or collected: guards its id
+        self._lock = threading.Lock()  # held while the process is started, killed or reaped: protects its process id
         self._closed = False
-        self._working = False  # on a request, so that it may have temporary folders
+        self._working = False  # True after a request, when the child may have temporary folders
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
 
     @property
     def pid(self) -> int | None:
-        """The process id of the child, None while there is none."""
+        """Process id of the child; None if it is not running."""
         process = self._process
         return None if process is None else process.pid
 
@@ -108,7 +111,7 @@ class Worker:
         return _BOOTSTRAP if self._python == sys.executable else _BOOTSTRAP_ELSEWHERE
 
     def start(self) -> None:
-        """Start the child if none is running, and wait until it takes requests. Raises WorkerTimeout, WorkerDied."""
+        """Start the child if none is running, and wait until it accepts requests. Raises WorkerTimeout, WorkerDied."""
         with self._using:
             if self._process is not None and not _has_ended(self._process.pid):
                 return
@@ -126,7 +129,8 @@ class Worker:
                 stderr=subprocess.PIPE,
                 env={**os.environ, **self._env},
                 bufsize=0,
-                start_new_session=True,  # a group of its own: killed as a whole, and out of reach of Ctrl-C
+                # Its own process group, which can be killed as a whole and does not receive Ctrl-C.
+                start_new_session=True,
             )
             self._process = process
             self.starts += 1
@@ -134,10 +138,10 @@ class Worker:
         self._limit_memory(process.pid)
         hello = self._exchange(channel.recv, self._start_timeout, "did not start")
         if hello != {"ready": True}:
-            raise self._died("greeted with something else than the protocol's first line")
+            raise self._died("sent an invalid first line")
 
     def request(self, payload: Mapping[str, Any], timeout: float, blobs: Mapping[str, Buffer] = NO_BLOBS) -> Message:
-        """As the contract says."""
+        """Send a request and return its reply, as ``Transport.request`` specifies."""
         with self._using:
             self.start()
             channel = self._channel
@@ -152,27 +156,27 @@ class Worker:
                 raise WorkerFailed(one_line(str(answer["error"])))
             result = answer.get("result")
             if not isinstance(result, dict):
-                raise self._died("answered something that is not a JSON object")
+                raise self._died("sent a line that is not a JSON object")
             return Message(result, answer.blobs)
 
     def stop(self) -> None:
-        """Kill the child and all that it started, and collect it; the next request starts a new one."""
+        """Kill the child and its descendants, and reap it. The next request starts a new one."""
         with self._using:
             self._reap()
 
     def kill(self) -> None:
-        """Kill the child and its process group now; a request under way raises WorkerDied."""
+        """Kill the child and its process group. A pending request raises WorkerDied."""
         with self._lock:
             if self._process is not None:
                 _kill_group(self._process.pid)
 
     def close(self) -> None:
-        """End the child for good. A request under way in another thread raises WorkerClosed."""
+        """End the child permanently. A pending request in another thread raises WorkerClosed."""
         with self._lock:
             self._closed = True
             if self._process is not None:
                 _kill_group(self._process.pid)
-        with self._using:  # a request under way sees its child end and returns
+        with self._using:  # a pending request returns, because its child has ended
             self._reap()
 
     def __enter__(self) -> Self:
@@ -201,12 +205,12 @@ class Worker:
             raise self._died(None) from None
         except ValueError as error:
             raise self._died(str(error)) from None
-        except BaseException:  # Ctrl-C: the answer would be taken for that of the next question
+        except BaseException:  # Ctrl-C: otherwise the next request would receive this reply
             self._reap()
             raise
 
     def _died(self, complaint: str | None) -> WorkerError:
-        """End what is left of the child and says how it ended; ``complaint`` is what it did wrong, None: it exited."""
+        """End the child's remaining processes and return an error. ``complaint`` is None if the child exited."""
         process, channel = self._process, self._channel
         tail = ""
         if process is not None and channel is not None:
@@ -214,7 +218,7 @@ class Worker:
                 _await_exit(process.pid, _END_GRACE)
                 if not _has_ended(process.pid):
                     complaint = "closed its output but did not exit"
-            _kill_group(process.pid)  # so that its output ends
+            _kill_group(process.pid)  # so that its output has an end
             tail = channel.stderr_tail()
         returncode = self._reap()
         if self._closed:
@@ -224,7 +228,7 @@ class Worker:
         return WorkerDied(f"{self.module} {what}" + (f": {one_line(last[0])}" if last[0] else ""), returncode, tail)
 
     def _reap(self) -> int | None:
-        """Kill the group, collect the exit status and close the pipes. Harmless when there is no child."""
+        """Kill the group, reap the child, close the pipes, and return the exit status. None if there is no child."""
         with self._lock:
             process, channel = self._process, self._channel
             self._process = self._channel = None
@@ -240,9 +244,10 @@ class Worker:
             try:
                 returncode = process.wait(timeout=30.0)
             except subprocess.TimeoutExpired:
-                return None  # stuck inside the kernel (a GPU driver): it dies when the driver returns
+                return None  # blocked in the kernel (a GPU driver): it ends when the driver returns
             if self._working:
-                from measurements.files.work_folders import remove_temporary_of_killed  # most workers need none
+                # Most workers have no temporary folders.
+                from measurements.files.work_folders import remove_temporary_of_killed
 
                 self._working = False
                 remove_temporary_of_killed()
@@ -256,7 +261,7 @@ def _fd(pipe: IO[bytes] | None) -> int:
 
 
 def _kill_group(pid: int) -> None:
-    """Kill the group that ``pid`` leads; the leader must not be collected yet, so that the id is still its own."""
+    """Kill the group of the leader ``pid``, which must not have been reaped, so that the id is still valid."""
     try:
         os.killpg(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -268,23 +273,23 @@ def _kill_group(pid: int) -> None:
 
 
 def _kill_marked(mark: str) -> None:
-    """Kill what a child has started and what has left its group since: on Linux, whose /proc shows environments."""
+    """Kill descendants of a child that have left its group. Linux only, because it reads environments from /proc."""
     marked = f"{_MARK}={mark}".encode()
     for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended, or is another user's
+        with suppress(OSError):  # it has ended, or belongs to another user
             if marked in (folder / "environ").read_bytes().split(b"\0"):
                 os.kill(int(folder.name), signal.SIGKILL)
 
 
 def _await_exit(pid: int, seconds: float) -> None:
-    """Wait until the child has ended on its own, without collecting it, for at most ``seconds``."""
+    """Wait at most ``seconds`` until the child has ended by itself, without reaping it."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and not _has_ended(pid):
         time.sleep(0.002)
 
 
 def _has_ended(pid: int) -> bool:
-    """Return True for a child that is a zombie: it keeps its id until it is collected."""
+    """Return True if a child is a zombie, which keeps its id until it is reaped."""
     try:
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
     except ChildProcessError:
@@ -302,22 +307,23 @@ def _describe_exit(returncode: int | None) -> str:
     return f"ended with exit status {returncode}"
 
 
-# ---- the child's side ----
+# ---- functions of the child ----
 
-_claimed: tuple[int, int] | None = None  # descriptors of requests and answers, once the standard ones are moved away
+# Descriptors of requests and replies, after the standard streams have been redirected.
+_claimed: tuple[int, int] | None = None
 
 
 def run_child(module: str) -> None:
-    """Run ``module`` as ``__main__`` with requests and answers on private descriptors. What the bootstrap calls."""
+    """Run ``module`` as ``__main__``, with requests and replies on private descriptors. The bootstrap calls this."""
     _claim_streams()
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 def serve(handle: Handler, store_bytes: int = STORE_BYTES) -> None:
-    """Answer requests with ``handle`` until the parent ends the worker; does not return.
+    """Answer requests with ``handle`` until the parent ends the worker. Does not return.
 
-    ``store_bytes`` of blobs are kept. An exception of ``handle``, MemoryError included, is reported to the parent, and
-    serving goes on.
+    Up to ``store_bytes`` of blobs are cached. An exception of ``handle``, including MemoryError, is reported to the
+    parent, and the worker continues to serve.
     """
     requests_fd, answers_fd = _claim_streams()
     messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -339,7 +345,7 @@ def serve(handle: Handler, store_bytes: int = STORE_BYTES) -> None:
             while rest:
                 rest = rest[os.write(answers_fd, rest) :]
 
-    # A thread of its own, so that the end of the parent is seen also while a handler works or hangs.
+    # A separate thread, which detects the end of the parent even while a handler runs or hangs.
     threading.Thread(target=read, daemon=True).start()
     send({"ready": True})
     store = BlobStore(store_bytes)
@@ -357,17 +363,17 @@ def serve(handle: Handler, store_bytes: int = STORE_BYTES) -> None:
 def received(
     message: Message, store: BlobStore, recv: Callable[[], Message], send: Callable[[Mapping[str, Any]], None]
 ) -> Message:
-    """Return a request with all blobs that it needs, those asked for that are not here.
+    """Return a request with all blobs that it needs. Missing blobs are requested from the parent.
 
     Args:
-        message: As it came.
-        store: Keeps blobs from request to request.
-        recv: Waits for the next message.
-        send: Answers, to ask for blobs.
+        message: The received message.
+        store: Cache of blobs.
+        recv: Waits for the next message and returns it.
+        send: Sends a message, to request blobs.
 
     Raises:
-        ValueError: Bytes whose digest differs from the announced one.
-        EOFError: The other end is gone.
+        ValueError: A blob does not match its digest.
+        EOFError: The other end has closed the channel.
     """
     store.add(message)
     needs = message.get("needs", [])
@@ -379,7 +385,10 @@ def received(
 
 
 def _claim_streams() -> tuple[int, int]:
-    """Move standard input and output to private descriptors; reads then get nothing, prints go to standard error."""
+    """Move standard input and output to private descriptors.
+
+    Afterwards standard input is empty, and standard output goes to standard error.
+    """
     global _claimed
     if _claimed is None:
         _claimed = os.dup(0), os.dup(1)

@@ -31,30 +31,30 @@ def test_files_that_introductions_name_exist(package: str) -> None:
 
 
 @pytest.mark.parametrize("package", ["autosched", "cost_models", "measurements", "search_spaces"])
-def test_introductions_ask_a_question_and_name_a_start_and_a_bound(package: str) -> None:
+def test_introductions_state_the_contents_a_start_and_a_bound(package: str) -> None:
     lacking = []
     for file in (REPOSITORY / package).rglob("__init__.py"):
         lines = (ast.get_docstring(ast.parse(file.read_text())) or "").splitlines()
         prose = " ".join(line for line in lines if not line.startswith((">>>", "    ")))
         plain = re.sub(r"``[^`]*``", "NAME", prose)
         sentences = re.split(r"(?<=[.?]) ", plain)
-        asks = sentences[0].endswith("?")
+        states = sentences[0].endswith(".")
         bounded = re.search(r"\b(not|never) import|No other", plain) is not None
-        if not (asks and bounded and "Start at" in plain and 3 <= len(sentences) <= 5):
+        if not (states and bounded and "Start at" in plain and 3 <= len(sentences) <= 5):
             lacking.append(file)
     assert lacking == []
 
 
 @pytest.mark.parametrize("package", ["autosched", "cost_models", "measurements", "search_spaces"])
-def test_the_architecture_page_lists_the_rooms_of_each_layer(package: str) -> None:
+def test_the_architecture_page_lists_the_packages_of_each_layer(package: str) -> None:
     contracts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     layers = next(c["layers"] for c in contracts if c.get("containers") == [package])
     expected = {number: set(layer.split(" | ")) for number, layer in enumerate(layers, 1)}
     page = (REPOSITORY / "docs" / "contributing" / "architecture.md").read_text()
     table = page.split(f"\n`{package}/`\n")[1].split("\n\n")[0]
     listed: dict[int, set[str]] = {}
-    for layer, rooms in re.findall(r"^\| (\d+) \| ([^|]*) \|", table, re.M):
-        listed.setdefault(int(layer), set()).update(re.findall(r"`(\w+)(?:/|\.py)`", rooms))
+    for layer, packages in re.findall(r"^\| (\d+) \| ([^|]*) \|", table, re.M):
+        listed.setdefault(int(layer), set()).update(re.findall(r"`(\w+)(?:/|\.py)`", packages))
     assert listed == expected
 
 

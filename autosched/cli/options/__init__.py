@@ -1,6 +1,6 @@
-"""What do the options of a command mean?
+"""Options of commands, and conversion of their texts to values.
 
-Start at ``groups.py``: options that commands share are a dataclass a group. Each other file turns one kind of text
-into a value: problems, devices, kernel files, schedules, arguments of a launch. Bad text raises ``InputError``, whose
-message is one line. This room must not import commands.
+Start at ``groups.py``: each group of options that commands share is a dataclass. Each other file converts one kind of
+text to a value: problems, devices, kernel files, schedules, arguments of a launch. Bad text raises ``InputError``,
+whose message is one line. This package must not import commands.
 """

@@ -1,4 +1,4 @@
-"""Consoles on stdout and stderr, and the tables that are printed on them. Importing rich takes 20 ms."""
+"""Consoles on stdout and stderr, and tables printed on them. Importing rich takes 20 ms."""
 
 import os
 import sys
@@ -23,7 +23,7 @@ def stdout_console() -> Console:
 
 
 def stderr_console() -> Console:
-    """Return such a console on stderr."""
+    """Return a console on stderr that colours and wraps only on request."""
     return _console(stderr=True)
 
 
@@ -41,7 +41,7 @@ def _console(*, stderr: bool) -> Console:
 
 
 def show_readings(console: Console, problem: Problem) -> None:
-    """Print how ambiguous parts of a tile program's listing were read, a line each."""
+    """Print one line for each ambiguous part of a tile program's listing, with its interpretation."""
     for reading in readings(problem):
         console.print(reading, markup=False, style="dim")
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-# Largest values that options accept: limits of memory, or values that can only be mistakes
+# Maximum values of options: larger ones exceed memory, or can only be mistakes
 MOST_SAMPLES = 100_000
 MOST_TRIALS = 10**9
 MOST_WORKERS = 1024

@@ -1,4 +1,4 @@
-"""Handle Ctrl-C: the command ends with status 130 and at most one line, at any time and however often it is pressed.
+"""Handling of Ctrl-C: the command ends with status 130 and prints at most one line.
 
 SIGTERM and SIGHUP, which ``timeout``, CI systems and closing terminals send, have the same effect.
 
@@ -27,24 +27,24 @@ from typing import NoReturn
 from autosched.reporting.exit_status import ExitStatus
 
 PATIENCE = 2.0  # seconds
-RETRY = 0.005  # seconds until another try where it was not safe to raise
+RETRY = 0.005  # seconds until another attempt if it was not safe to raise
 REPEAT = 0.02  # seconds until a signal that is not handled yet is sent again
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 _DEFAULTS = (signal.default_int_handler, signal.SIG_DFL)
 _LOCKING = (threading.__file__, os.path.dirname(concurrent.futures.__file__) + os.sep)
-_WAITS = ("wait", "_wait_for_tstate_lock")  # the only functions of that module that may be interrupted
+_WAITS = ("wait", "_wait_for_tstate_lock")  # the only functions of the module that may be interrupted
 
 
 def take() -> None:
-    """Let these signals end the process at once from now on, unless the parent process ignores them."""
+    """From now on, end the process immediately on these signals, unless the parent process ignores them."""
     for number in _SIGNALS:
         if signal.getsignal(number) in _DEFAULTS:
             signal.signal(number, _end)
 
 
 def leave() -> None:
-    """Note that the process is about to end by itself, with a status that a late signal must not change."""
+    """Record that the process is about to end by itself, so that a late signal does not change its exit status."""
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
@@ -53,7 +53,7 @@ def leave() -> None:
 def raised() -> Iterator[None]:
     """Raise KeyboardInterrupt on these signals within the block, so that its work can clean up.
 
-    The block is the last work of a command. Without an earlier ``take`` this does nothing.
+    The block must be the last work of a command. Does nothing unless ``take`` was called.
     """
     taken = [number for number in _SIGNALS if signal.getsignal(number) is _end]
     if not taken:
@@ -103,13 +103,13 @@ def raised() -> Iterator[None]:
         if before is not None:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
-        if first is None:  # only the answer is left to be printed
+        if first is None:  # only the printing of the answer remains
             leave()
 
 
 @contextmanager
 def _repeated(unhandled: Callable[[int], bool]) -> Iterator[None]:
-    """Send each signal of the block to the main thread again for as long as it is unhandled."""
+    """Within the block, send each signal to the main thread again while it is unhandled."""
     if not hasattr(signal, "pthread_kill"):  # Windows
         yield
         return
@@ -121,7 +121,7 @@ def _repeated(unhandled: Callable[[int], bool]) -> Iterator[None]:
         while came := os.read(reading, 1):
             time.sleep(REPEAT)
             if unhandled(came[0]):
-                signal.pthread_kill(main, came[0])  # comes here again
+                signal.pthread_kill(main, came[0])  # this handler is then called again
         os.close(reading)
 
     before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
@@ -134,7 +134,7 @@ def _repeated(unhandled: Callable[[int], bool]) -> Iterator[None]:
 
 
 def _unsafe(frame: FrameType | None) -> bool:
-    """Return whether an exception raised in ``frame`` could be lost, or leave a lock held for ever.
+    """Return True if an exception raised in ``frame`` could be lost, or could leave a lock held.
 
     ``Condition.__enter__``, which every future and executor uses, is unprotected between taking its lock and returning.
     An exception there would deadlock: other threads would wait for the lock, and this thread for them. Imports and

@@ -1,4 +1,4 @@
-"""Print text: answers to stdout, messages about the run to stderr, and with --json one JSON document to stdout.
+"""Printing of text: answers to stdout, messages about the run to stderr, and with --json one JSON document to stdout.
 
 Every command imports this module. Tables and styles are in ``console.py``, which imports rich.
 """
@@ -26,7 +26,7 @@ def answer(line: str) -> None:
 
 @contextmanager
 def waiting_told() -> Iterator[None]:
-    """Show the library's own log on stderr, such as waiting for a database that another process holds."""
+    """Show the library's log on stderr within the block, for example that it waits for a locked database."""
     library, handler = logging.getLogger("measurements"), logging.StreamHandler()
     handler.setFormatter(logging.Formatter("autosched: %(message)s"))
     level = library.level

@@ -1,4 +1,4 @@
-"""Check output files before a command starts its work."""
+"""Checks of output files before a command starts its work."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from measurements.store.sqlite_header import is_sqlite
 
 
 def check_outputs(outputs: Sequence[str | None], inputs: Sequence[str | None]) -> None:
-    """Check that output files can be written and replace nothing of value. Links are followed.
+    """Check that output files can be written, and that they replace no input or database. Links are followed.
 
     Args:
         outputs: Output files; None for options that were not given.
         inputs: Input files or database URLs; None for options that were not given.
 
     Raises:
-        InputError: An output's folder does not exist, it is a folder, may not be written, is named twice, or would
-            replace an input or a database.
+        InputError: An output's folder does not exist; or the output is a folder, cannot be written, is named twice, or
+                would replace an input or a database.
     """
     given = [Path(output) for output in outputs if output is not None]
     read = [Path(i) for i in inputs if i is not None and "://" not in i and Path(i).exists()]

@@ -1,4 +1,4 @@
-"""Show progress on stderr: a live display on a terminal, occasional plain lines elsewhere."""
+"""Progress on stderr: a live display on a terminal, otherwise occasional plain lines."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _redrawn(console: Console) -> bool:
 
 
 class _Ticker(threading.Thread):
-    """Calls ``tick`` every QUIET_SECONDS. Use it as a context."""
+    """Context manager that calls ``tick`` every QUIET_SECONDS."""
 
     def __init__(self, tick: Callable[[], None]) -> None:
         super().__init__(daemon=True)
@@ -129,7 +129,7 @@ class TuneDisplay:
 
     @property
     def has_started(self) -> bool:
-        """Whether the input was found usable."""
+        """True once the search has started, so the input was valid."""
         return self._start is not None
 
     def __enter__(self) -> Self:
@@ -139,13 +139,13 @@ class TuneDisplay:
         self._running.close()
 
     def started(self, start: Start) -> None:
-        """Note that the backend is chosen and the database is open."""
+        """Record that the backend is chosen and the database is open."""
         self._start = start
         self._running.enter_context(interrupts.raised())
         for line in (*start.lines, f"{formatting.one_line(start.problem)} on {start.device.name}"):
             self._answers.print(line, soft_wrap=not self._answers.is_terminal)
         if _redrawn(self._console):
-            from rich.live import Live  # imported here, since plain lines need not wait for it
+            from rich.live import Live  # imported here, because plain lines do not need it
 
             self._live = Live(console=self._console, get_renderable=self._draw, refresh_per_second=4, transient=True)
             self._running.callback(self._live.stop)

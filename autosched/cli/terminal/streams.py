@@ -1,4 +1,4 @@
-"""Keep a run alive if stdout or stderr cannot be written: text is dropped, and the end of the run reports it."""
+"""Standard streams that do not end a run if they cannot be written. The lost text is reported at the end."""
 
 import io
 import os
@@ -9,7 +9,7 @@ _LEAST_COLUMNS = 20
 
 
 class TerminalStream(io.TextIOWrapper):
-    """Text stream that never raises OSError. ``lost`` holds the first error; later text is dropped."""
+    """Text stream that never raises OSError. ``lost`` is the first error; later text is dropped."""
 
     lost: OSError | None = None
 

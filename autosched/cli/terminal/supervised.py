@@ -1,8 +1,8 @@
-"""Run a command in a child process, so that exit status 0 always means that the command completed.
+"""Execution of a command in a child process, so that exit status 0 always means that the command completed.
 
 Users' Python files run in the child. If they end it early (``os._exit``, a crash), that must not look like a success.
-The child therefore reports its status only after the command has completed. What a child that ends early leaves among
-the system's temporary files is removed here.
+The child therefore reports its status only after the command has completed. The parent removes the temporary files of
+a child that ended early.
 """
 
 import os
@@ -34,7 +34,7 @@ def supervised(command: Callable[[], int]) -> int:
         _end_with(parent)
         child = os.getpid()
         status = _told(command)
-        if os.getpid() == child:  # a user's file that forks brings a second process here
+        if os.getpid() == child:  # a user's file that forks returns here in a second process
             os.write(writing, bytes([status & 0xFF]))
         raise SystemExit(status)
     os.close(writing)
@@ -42,7 +42,7 @@ def supervised(command: Callable[[], int]) -> int:
     ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     for number in _FORWARDED:
         signal.signal(number, signal.SIG_IGN)  # the status is known
-    os.set_blocking(reading, False)  # processes that the child has started may still hold the other end
+    os.set_blocking(reading, False)  # processes that the child started may still have the other end open
     with suppress(BlockingIOError):
         told = os.read(reading, 1)
         if told:

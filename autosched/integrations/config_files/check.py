@@ -1,4 +1,4 @@
-"""Checks of folders of tuned configurations that vLLM and SGLang ship: a finding per entry, and one per file.
+"""Checks of folders of tuned configurations of vLLM and SGLang, with a finding per entry and one per file.
 
 A configuration is compiled and verified once for each architecture that it is used on. Nothing is timed, so slow
 configurations are not detected.
@@ -67,7 +67,7 @@ def config_entries(folder: Path, format: Format, check: ConfigCheck) -> tuple[li
         mine = [f for f in files if f.name.device is not None and f.name.device.name == check.device.name]
         if not mine:
             held = ", ".join(sorted({f.name.device.name for f in files if f.name.device is not None}))
-            raise CannotCheck(f"{folder} holds nothing for {check.device.name}, but for {held or 'no known device'}")
+            raise CannotCheck(f"{folder} has no file for {check.device.name}, but for {held or 'no known device'}")
         files = mine
     found = []
     for file in files:
@@ -94,9 +94,9 @@ def check_configs(
 
 
 class ProcessConfigVerifier:
-    """Verifies entries in separate processes, each distinct configuration of an architecture once.
+    """Verifier of entries in separate processes, each distinct configuration of an architecture once.
 
-    Raises CannotCheck if configurations cannot be verified here.
+    Raises CannotCheck if configurations cannot be verified on this machine.
     """
 
     def __init__(self, format: Format, check: ConfigCheck, workers: int | None = None) -> None:
@@ -116,13 +116,14 @@ class ProcessConfigVerifier:
             ) from None
         if self.check.triton not in ("", triton.__version__):
             raise CannotCheck(
-                f"Triton {triton.__version__} is installed: pip install triton=={self.check.triton} to check with that"
+                f"Triton {triton.__version__} is installed: to check with {self.check.triton}, pip install "
+                f"triton=={self.check.triton}"
             )
         if self.check.emulate:
             try:
                 check_ready(source=False)
             except HostFailure as error:
-                raise CannotCheck(f"the numbers cannot be checked here: {error}; or give --no-emulate") from error
+                raise CannotCheck(f"results cannot be verified here: {error}; or give --no-emulate") from error
         self.tools["triton"] = triton.__version__
         if self._other is not None:
             self._other.start()
@@ -174,9 +175,9 @@ class ProcessConfigVerifier:
         if found["status"] == "ok":
             numbers["error_over_tolerance"] = found["error_over_bound"]
         if found.get("local_bytes") and not verdict.fails:
-            reasons.append(f"{found['local_bytes']} bytes of a thread lie in local memory: registers spill")
+            reasons.append(f"{found['local_bytes']} bytes of local memory per thread: registers spill")
         if not self.check.emulate and found["status"] == "compiled":
-            reasons.append("it compiles and fits; nothing was verified")
+            reasons.append("it compiles and fits; its results were not verified")
         if self._other is not None and not verdict.fails:
             began = time.monotonic()
             device = entry.file.name.device
@@ -205,14 +206,12 @@ def _of_file(entry: FileEntry, of_entries: Sequence[EntryStatus], triton: str) -
     """Return the finding of a file: valid only if none of its entries fails, and at least one was verified."""
     file = entry.file
     if file.name.device is None:
-        return _finding(
-            entry, EntryStatus.CANNOT_COMPARE, [f"{file.name.device_name} is not a NVIDIA GPU with a row here"]
-        )
+        return _finding(entry, EntryStatus.CANNOT_COMPARE, [f"{file.name.device_name} is not a known NVIDIA GPU"])
     notes = list(file.notes) + ladder_notes(file.entries)
     if not file.triton:
-        notes.append("nobody wrote down which Triton tuned it")
+        notes.append("the version of Triton that tuned it is not recorded")
     elif triton and file.triton != triton:
-        notes.append(f"Triton {file.triton} tuned it, and {triton} is installed: it may not be the fastest any more")
+        notes.append(f"it was tuned with Triton {file.triton}, not {triton}, so it may no longer be the fastest")
     failing = [verdict for verdict in of_entries if verdict.fails]
     faults = list(file.faults)
     if failing:

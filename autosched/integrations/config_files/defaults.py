@@ -1,4 +1,4 @@
-"""Default configurations of vLLM and SGLang for MoE layers without a file.
+"""Default configurations of vLLM and SGLang for MoE layers that have no file.
 
 Transcribed from ``get_default_config`` of each package, for NVIDIA's GPUs without a batch-invariant mode:
 
@@ -34,7 +34,7 @@ _SGLANG_FP8 = ((64, 128, 128, 4, 4, 1), (128, 256, 128, 8, 4, 32))
 
 
 def default_config(layer: Layer, rows: int, format: Format) -> Config | None:
-    """Return the package's configuration for a batch of ``rows`` without a file.
+    """Return the configuration that the package uses for a batch of ``rows`` if there is no file.
 
     Args:
         layer: Experts, sizes and types.

@@ -81,10 +81,10 @@ def parse_file_name(name: str) -> FileName:
     stem = stem.removesuffix("_down")
     pairs = _PAIR.findall(stem)
     if ",".join(f"{k}={v}" for k, v in pairs) != stem:
-        raise NotAConfigFile(f"{name}: not of the form E=8,N=7168,device_name=NAME,dtype=TYPE.json")
+        raise NotAConfigFile(f"{name}: the name must have the form E=8,N=7168,device_name=NAME,dtype=TYPE.json")
     values = dict(pairs)
     if len(values) != len(pairs):
-        raise NotAConfigFile(f"{name}: says one thing twice")
+        raise NotAConfigFile(f"{name}: a key occurs twice")
     sizes = {key: _size(name, key, values.pop(key, "0")) for key in ("E", "N", "K")}
     device = values.pop("device_name", "")
     if not device or not sizes["N"] or bool(sizes["E"]) == bool(sizes["K"]):
@@ -92,7 +92,7 @@ def parse_file_name(name: str) -> FileName:
     shape = values.pop("block_shape", "")
     block = tuple(_size(name, "block_shape", part.strip()) for part in shape.strip("[]").split(",")) if shape else None
     if block is not None and len(block) != 2:
-        raise NotAConfigFile(f"{name}: block_shape={shape} is not of the form [128,128]")
+        raise NotAConfigFile(f"{name}: block_shape={shape} must have the form [128,128]")
     return FileName(
         sizes["E"],
         sizes["N"],
@@ -118,7 +118,7 @@ def row_of_file_device(name: str) -> Device | None:
 def file_device_of_row(device: Device, format: Format) -> str:
     """Return the device's name in files; vLLM has one name for the whole family of the H200. Raises ValueError."""
     if not device.driver_names:
-        raise ValueError(f"{device.name}: no driver's name is known, so no file can be called by it")
+        raise ValueError(f"{device.name}: the driver's name of this GPU is unknown, so it has no file name")
     name = device.driver_names[0].replace(" ", "_")
     return "NVIDIA_H200" if format == "vllm" and "H200" in name.split("_") else name
 

@@ -14,7 +14,7 @@ from autosched.integrations.config_files.file_names import FORMATS, FileName, Fo
 from measurements.files.bounded import read_json
 from measurements.files.text import one_line
 
-SIDECAR = ".autosched.json"  # suffix of a file for facts that the format has no field for
+SIDECAR = ".autosched.json"  # suffix of a file with facts that the format cannot represent
 LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas")
 # Smallest values that Triton multiplies; it pads rows and columns.
 _TILES = {"BLOCK_SIZE_M": 1, "BLOCK_SIZE_N": 1, "BLOCK_SIZE_K": 16}
@@ -83,14 +83,14 @@ def read_folder(folder: Path, format: Format) -> tuple[list[ConfigFile], list[st
             skipped.append(one_line(str(error)))
     if not files:
         raise NoConfigs(
-            f"{folder} holds no file whose name is of the form E=8,N=7168,device_name=NVIDIA_H200.json: "
-            f"give the folder `configs` of {'vLLM' if format == 'vllm' else 'SGLang'}, or one with your own"
+            f"{folder} has no file with a name of the form E=8,N=7168,device_name=NVIDIA_H200.json: "
+            f"give the folder `configs` of {'vLLM' if format == 'vllm' else 'SGLang'}, or a folder of your own"
         )
     return _with_rivals(files, format), skipped
 
 
 def fits(folder: Path, format: Format) -> bool:
-    """Return whether the files of a folder may have a format. Files that fit no format are ignored.
+    """Return True if the files of a folder may have a format. Files that fit no format are ignored.
 
     Raises:
         NoConfigs: The folder contains no such file.
@@ -104,9 +104,9 @@ def _formats(file: ConfigFile) -> set[Format]:
     versioned = bool(_folder_version(file.path))
     formats = {format for format in FORMATS if file.name.rest or file.path.name == _looked_up(file.name, format)}
     if versioned or file.name.down:
-        formats.discard("vllm")  # its folder is flat, and a layer has one file
+        formats.discard("vllm")  # vLLM's folder is flat, and a layer has one file
     if file.triton and not versioned:
-        formats.discard("sglang")  # its files do not contain triton_version
+        formats.discard("sglang")  # SGLang's files do not contain triton_version
     return formats
 
 
@@ -137,12 +137,12 @@ def read_file(path: Path) -> ConfigFile:
         elif not re.fullmatch(r"0*[1-9][0-9]{0,8}", key):
             faults.append(f"{key[:60]!r} is not a batch size")
         elif int(key) in seen:
-            faults.append(f"batch size {int(key)} is there twice, as {seen[int(key)]!r} and {key!r}: readers disagree")
+            faults.append(f"batch size {int(key)} occurs twice, as {seen[int(key)]!r} and {key!r}")
         else:
             seen[int(key)] = key
             entries.append(_entry(int(key), value, name))
     if not entries and not faults:
-        faults.append("it holds no configuration")
+        faults.append("it contains no configuration")
     return ConfigFile(path, name, tuple(sorted(entries, key=lambda e: e.size)), version, tuple(faults))
 
 
@@ -152,15 +152,15 @@ def _refused(text: str) -> Any:
 
 def _entry(size: int, value: Any, name: FileName) -> BatchConfig:
     if not isinstance(value, list) or not all(isinstance(pair, tuple) for pair in value):
-        return BatchConfig(size, (), "it is not an object with BLOCK_SIZE_M and the like")
+        return BatchConfig(size, (), "it is not an object with BLOCK_SIZE_M and other parameters")
     config: dict[str, int] = {}
     for key, number in value:
         if key in config:
-            return BatchConfig(size, (), f"{key} is there twice")
+            return BatchConfig(size, (), f"{key} occurs twice")
         if isinstance(number, bool):
             number = int(number)
         if not isinstance(number, int):
-            return BatchConfig(size, (), f"{key} is {json.dumps(number)[:60]}, no integer")
+            return BatchConfig(size, (), f"{key} is {json.dumps(number)[:60]}, not an integer")
         config[str(key)] = number
     return BatchConfig(size, tuple(sorted(config.items())), _fault(config, name))
 
@@ -178,7 +178,7 @@ def _fault(config: Mapping[str, int], name: FileName) -> str:
     for one, other in combinations(_TILES, 2):
         if config[one] * config[other] > _MOST_ELEMENTS:
             return (
-                f"{one} {config[one]} and {other} {config[other]} make a tile of more than {_MOST_ELEMENTS:,} elements"
+                f"{one} {config[one]} and {other} {config[other]} give a tile of more than {_MOST_ELEMENTS:,} elements"
             )
     warps = config.get("num_warps", 4)
     if warps < 1 or warps > 32 or warps & (warps - 1):
@@ -194,7 +194,7 @@ def _fault(config: Mapping[str, int], name: FileName) -> str:
 
 
 def _with_rivals(files: Sequence[ConfigFile], format: Format) -> list[ConfigFile]:
-    """Add faults to files of one folder that share a lookup name, and notes to SGLang's pairs that share a sorting."""
+    """Add faults to files of one folder with the same lookup name, and notes to SGLang's pairs of files."""
     from dataclasses import replace
 
     names: dict[tuple[Path, str], list[ConfigFile]] = {}
@@ -240,5 +240,5 @@ def _pair_notes(down: ConfigFile, ups: Sequence[ConfigFile]) -> Iterator[str]:
             if other and entry.config and other.get("BLOCK_SIZE_M") != dict(entry.config).get("BLOCK_SIZE_M"):
                 yield (
                     f"batch size {entry.size}: BLOCK_SIZE_M is {dict(entry.config).get('BLOCK_SIZE_M')} here and "
-                    f"{other.get('BLOCK_SIZE_M')} in {up.path.name}, which SGLang takes for both"
+                    f"{other.get('BLOCK_SIZE_M')} in {up.path.name}, which SGLang uses for both"
                 )

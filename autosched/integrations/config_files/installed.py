@@ -46,7 +46,7 @@ class ConfigKernel:
 
 
 def kernel_for(format: Format, moe: bool) -> ConfigKernel:
-    """Return the kernel of the installed package, else autosched's own."""
+    """Return the kernel of the installed package, or autosched's own if the package is not installed."""
     names = ("fused_moe_kernel",) if moe else _MATMUL_NAMES
     for path in _files(format, (_MOE if moe else _MATMUL)[format]):
         module = _jit_functions(path)
@@ -55,11 +55,11 @@ def kernel_for(format: Format, moe: bool) -> ConfigKernel:
                 return ConfigKernel(function, f"{name} of {format} {_version(format)}", format)
     function = own.fused_moe_kernel if moe else own.scaled_matmul
     what = "fused-MoE" if moe else "block-scaled"
-    return ConfigKernel(function, f"autosched {VERSION}'s own {what} kernel, since {format} is not installed")
+    return ConfigKernel(function, f"autosched {VERSION}'s own {what} kernel, because {format} is not installed")
 
 
 def _files(package: str, places: Sequence[str]) -> list[Path]:
-    spec = importlib.util.find_spec(package)  # nothing is imported for a top-level name
+    spec = importlib.util.find_spec(package)  # finding a top-level name imports nothing
     folders = list(spec.submodule_search_locations or ()) if spec is not None else []
     return [path for folder in folders for place in places if (path := Path(folder) / place).is_file()]
 
@@ -68,7 +68,7 @@ def _version(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:
-        return "(of no known version)"
+        return "(unknown version)"
 
 
 class _JitFunctionsOnly(SourceLoader):

@@ -1,4 +1,4 @@
-"""Interface of one project's files for other rooms: check, tune, read and write them.
+"""Interface of one project's files for other packages: check, tune, read and write them.
 
 Torch and Triton are imported only when configurations are compiled.
 """
@@ -37,7 +37,7 @@ class MoeConfigFiles:
     batch_sizes: Sequence[int] = BATCH_SIZES
 
     def fits(self, folder: Path) -> bool:
-        """Return whether the folder's files may have this project's format."""
+        """Return True if the folder's files may have this project's format."""
         return fits(folder, self.format)
 
     def entries(self, folder: Path, check: ConfigCheck) -> tuple[list[FileEntry], list[str]]:
@@ -45,7 +45,7 @@ class MoeConfigFiles:
         return config_entries(folder, self.format, check)
 
     def verifier(self, check: ConfigCheck, workers: int | None = None) -> ProcessConfigVerifier:
-        """Return a verifier that runs in processes of its own."""
+        """Return a verifier that runs in separate processes."""
         return ProcessConfigVerifier(self.format, check, workers)
 
     def check(self, folder: Path, check: ConfigCheck, on_entry: Callable[[str], None]) -> CheckReport:

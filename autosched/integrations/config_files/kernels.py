@@ -1,7 +1,7 @@
-"""Kernels that resemble those of tuned-configuration files: a grouped matmul of experts, and a scaled matmul.
+"""Replacements of the kernels of vLLM and SGLang: a grouped matmul of experts, and a scaled matmul.
 
-They are autosched's own, for machines without vLLM or SGLang. Parameters have the names that those packages use, so
-that one table of arguments serves both.
+They are used on machines without these packages. Parameters have the names that the packages use, so that one table of
+arguments serves both.
 """
 
 # mypy: ignore-errors
@@ -73,7 +73,7 @@ def fused_moe_kernel(
     depth = tl.where(expert < 0, 0, K)
     expert = tl.maximum(expert, 0)
 
-    wrapped = (columns % N).to(tl.int64)  # beyond the last column lies the next expert, or nothing
+    wrapped = (columns % N).to(tl.int64)  # after the last column comes the next expert, or the end of the array
     k = tl.arange(0, BLOCK_SIZE_K)
     rows = assigned // top_k
     a_at = a_ptr + rows[:, None] * stride_am + k[None, :] * stride_ak

@@ -8,7 +8,7 @@ from itertools import pairwise
 from autosched.integrations.config_files.files import BatchConfig
 
 _GAP = 4  # ratio of neighbouring sizes beyond which a size between them may be more than a factor of two from both
-_LAST = 1024  # rows; if the largest size is smaller, prompts use the entry of a few rows
+_LAST = 1024  # rows; if the largest size is smaller, large batches of prompts use the entry of a few rows
 _JUMP = 4  # factor by which BLOCK_SIZE_M goes up or down and back again
 
 
@@ -35,6 +35,6 @@ def ladder_notes(entries: Sequence[BatchConfig]) -> list[str]:
         if min(left, right) >= _JUMP * here or here >= _JUMP * max(left, right):
             notes.append(
                 f"BLOCK_SIZE_M goes {left}, {here}, {right} at {good[k - 1].size}, {good[k].size}, "
-                f"{good[k + 1].size} rows: the middle one looks like noise"
+                f"{good[k + 1].size} rows: the middle one may be noise"
             )
     return notes

@@ -1,4 +1,4 @@
-"""A small launch of a configuration's kernel that covers what a large one does: last blocks, last columns, every loop.
+"""Small launches of a configuration's kernel that cover all cases of large ones: partial tiles and every loop.
 
 The result applies to all sizes that are multiples of 16, as in real layers, because Triton compiles the same code.
 """
@@ -64,7 +64,7 @@ def small_launch(parameters: Sequence[str], name: FileName, config: Mapping[str,
         NoSuchKernel: The file's type has no known kernel.
     """
     if name.dtype not in TYPES:
-        raise NoSuchKernel(f"no kernel for dtype={name.dtype} is known here, of {', '.join(t for t in TYPES if t)}")
+        raise NoSuchKernel(f"unknown dtype={name.dtype}: there are kernels for {', '.join(t for t in TYPES if t)}")
     tiles = dict(config)
     if clamped and name.block_shape:
         tiles["BLOCK_SIZE_K"] = min(tiles["BLOCK_SIZE_K"], *name.block_shape)
@@ -72,7 +72,7 @@ def small_launch(parameters: Sequence[str], name: FileName, config: Mapping[str,
 
 
 def _sizes(name: FileName, tiles: Mapping[str, int]) -> tuple[int, int]:
-    """Return N and K: one and a partial block of columns; prologue, middle and partial last iteration of the loop."""
+    """Return N and K: a full and a partial block of columns; first, middle and partial last iteration of the loop."""
     turns = min(tiles.get("num_stages", 3), _MOST_STAGES) + 1
     k = turns * tiles["BLOCK_SIZE_K"] + 16
     return tiles["BLOCK_SIZE_N"] + 16, k
@@ -229,7 +229,7 @@ def _matmul(parameters: Sequence[str], name: FileName, tiles: dict[str, int]) ->
     n, k = _sizes(name, tiles)
     m = tiles["BLOCK_SIZE_M"] + 16
     if not name.block_shape or name.dtype not in ("fp8_w8a8", "int8_w8a8"):
-        raise NoSuchKernel(f"no matmul with dtype={name.dtype or 'none'} and without block_shape is known here")
+        raise NoSuchKernel(f"no matmul with dtype={name.dtype or 'none'} and without block_shape is supported")
     generator = torch.Generator().manual_seed(0)
     data = _operands(name, m, k, 1, n, generator)
     assert data.a_scale is not None and data.b_scale is not None
@@ -291,7 +291,7 @@ def _arguments(parameters: Sequence[str], values: Mapping[str, Any], tiles: Mapp
     known = {**values, **{key: value for key, value in tiles.items() if key in parameters}}
     unknown = [p for p in parameters if p not in known and p not in _DEFAULTED]
     if unknown:
-        raise NoSuchKernel(f"its parameter {' and '.join(unknown)} is not known here")
+        raise NoSuchKernel(f"its parameter {' and '.join(unknown)} is unknown")
     arguments = {p: known[p] for p in parameters if p in known}
     return arguments | {key: tiles[key] for key in LAUNCH_OPTIONS if key in tiles}
 

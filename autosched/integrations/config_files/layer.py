@@ -1,4 +1,4 @@
-"""A mixture-of-experts layer as its kernel sees it, from a model's ``config.json``."""
+"""Sizes and types of a mixture-of-experts layer, from a model's ``config.json``."""
 
 from __future__ import annotations
 
@@ -108,12 +108,12 @@ def layer_of_model(path: Path, *, ranks: int = 1, dtype: str = "") -> Layer:
     except (OSError, ValueError) as error:
         raise ModelError(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(document, dict):
-        raise ModelError(f"{path} is no config.json of a model: it holds no object")
+        raise ModelError(f"{path} is not the config.json of a model: it contains no object")
     inner = document.get("text_config")
     model = {**document, **inner} if isinstance(inner, dict) else document
     found = {name: _size(path, model, keys) for name, keys in _KEYS.items()}
     if ranks < 1 or found["intermediate"] % ranks:
-        raise ModelError(f"{ranks} ranks do not share an intermediate size of {found['intermediate']}")
+        raise ModelError(f"{ranks} ranks do not divide the intermediate size {found['intermediate']}")
     kind, block = _quantization(model)
     return Layer(
         found["experts"],
@@ -137,7 +137,7 @@ def _size(path: Path, model: Mapping[str, Any], keys: tuple[str, ...]) -> int:
 
 
 def _quantization(model: Mapping[str, Any]) -> tuple[str, tuple[int, int] | None]:
-    """Return the quantization as file names spell it; as the model spells it if file names have no name for it."""
+    """Return the quantization in the spelling of file names, or in the model's if file names have none."""
     settings = model.get("quantization_config")
     if not isinstance(settings, dict):
         return "", None
@@ -153,7 +153,7 @@ def _quantization(model: Mapping[str, Any]) -> tuple[str, tuple[int, int] | None
 
 
 def refuse_without_kernel(layer: Layer, device: Device) -> None:
-    """Raise ModelError for a layer whose servers read no tile files."""
+    """Raise ModelError for a layer for which no server reads files of tiles."""
     if layer.dtype in _BYTES:
         return
     known = ", ".join(dtype for dtype in _BYTES if dtype)
@@ -164,15 +164,15 @@ def refuse_without_kernel(layer: Layer, device: Device) -> None:
             f"products of an expert on {device.name} with --db best.db and without --out, or {remedy}"
         )
     raise ModelError(
-        f"the experts are of the type {one_line(layer.dtype)[:40]}, and no kernel for such layers is known here, on "
-        f"{device.name} ({device.arch}) or elsewhere: {remedy}"
+        f"the experts are of the type {one_line(layer.dtype)[:40]}, for which no kernel is known on "
+        f"{device.name} ({device.arch}) or any other device: {remedy}"
     )
 
 
 def expert_products(layer: Layer, tokens: Sequence[int]) -> list[ExpertProduct]:
     """Return the products of an expert of a block-scaled layer, by batch size.
 
-    Batches with the same number of rows per expert are one entry. Scales have cuBLAS's layout.
+    Batches with the same number of rows per expert share an entry. Scales have cuBLAS's layout.
 
     Args:
         layer: A block-scaled layer.

@@ -1,4 +1,4 @@
-"""Comparison of the code that this environment's Triton and another one compile from configurations."""
+"""Comparison of the code that Triton generates from configurations in this environment and in another one."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class TritonChange:
 
     Attributes:
         verdict: The entry's status; None if nothing gets worse.
-        reasons: One line for each change for the worse.
-        numbers: Resources by the other Triton, and its version.
+        reasons: One line for each property that gets worse.
+        numbers: Resources with the other Triton, and its version.
     """
 
     verdict: EntryStatus | None = None
@@ -41,7 +41,7 @@ class OtherTriton:
 
     Args:
         format: Package that the files belong to.
-        check: Names the environment's Python, and whether results are emulated.
+        check: Options with the environment's Python, and whether results are emulated.
         workers: Number of processes; None for one per core.
     """
 
@@ -73,7 +73,7 @@ class OtherTriton:
     def compared(
         self, name: FileName, config: Mapping[str, int], device: Device, here: Mapping[str, Any]
     ) -> TritonChange:
-        """Compare one configuration; ``here`` is its outcome with this environment's Triton."""
+        """Compare one configuration with ``here``, its outcome with this environment's Triton."""
         there, _ = self._pool.verified(name, config, device)
         numbers = {
             f"{key}_there": there[key]

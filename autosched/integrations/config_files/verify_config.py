@@ -1,4 +1,4 @@
-"""Verification of one configuration on one device: compile it with the installed Triton, check resources, emulate."""
+"""Verification of one configuration on one device: compilation by the installed Triton, resources, and emulation."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def verify_config(
         The status with its reason, and the resources of a block.
 
     Raises:
-        HostFailure: This machine cannot emulate.
+        HostFailure: This machine cannot run the emulator.
     """
     kernel = kernel_for(format, name.is_moe)
     # vLLM's layers limit BLOCK_SIZE_K to the columns that share a scale, regardless of the file.
@@ -83,7 +83,7 @@ def verify_config(
             return ConfigOutcome(NO_KERNEL, f"{kernel.origin}: {error}" if kernel.package else str(error))
         try:
             compiled = kernel.function.warmup(grid=launch.grid, **launch.arguments)
-        except Exception as error:  # a compiler may raise anything; the outcome contains it
+        except Exception as error:  # compilers may raise any exception; the outcome contains it
             return ConfigOutcome("compile_error", _compiler_says(error))
         cubin = cubin_resources(compiled.asm["cubin"])
         found = ConfigOutcome(
@@ -130,7 +130,7 @@ def _compared(launch: SmallLaunch) -> Comparison:
     return Comparison(
         worst,
         f"element ({row}, {column}) is {value}, not {should}: "
-        f"{int((~(error <= 1)).sum())} of {error.numel()} are out of bounds",
+        f"{int((~(error <= 1)).sum())} of {error.numel()} exceed their error bound",
     )
 
 

@@ -1,4 +1,4 @@
-"""Process that compiles and verifies configurations, so that a crash of the compiler ends this process only."""
+"""Process that compiles and verifies configurations, so that a crash of the compiler only ends this process."""
 
 from __future__ import annotations
 
@@ -52,5 +52,5 @@ def _counted(request: Message) -> Message:
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore")  # warnings of compilers concern their authors
+    warnings.simplefilter("ignore")  # warnings of compilers do not concern our users
     serve(handle)

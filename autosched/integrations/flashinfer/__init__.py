@@ -1,7 +1,7 @@
-"""Which problems does a program with FlashInfer compute, and how do its tunings outlive it?
+"""Problems of programs with FlashInfer, and storage of its tunings across processes.
 
 Start at ``trace_dump.py``, which reads the definitions and workloads that FlashInfer and flashinfer-bench write.
-Definitions without an operator here are counted with their reason. ``persistence.py`` stores the choices of
-FlashInfer's autotuner in a database; only this file imports FlashInfer, and only on request. This room must not import
-torch or another integration.
+Definitions without a matching operator are counted by reason. ``persistence.py`` stores the choices of FlashInfer's
+autotuner in a database; only this file imports FlashInfer, and only on request. This package must not import torch or
+another integration.
 """

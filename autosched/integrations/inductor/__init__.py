@@ -1,8 +1,8 @@
-"""How does ``torch.compile`` use tuned kernels and stored choices?
+"""Tuned kernels and stored choices for ``torch.compile``.
 
 Start at ``candidates.py``: it offers autosched's kernels to Inductor, which times them next to its own.
 ``matmul_choices.py`` selects the configuration of Inductor's own matmul template. Both import torch, so names are
-resolved on first use. This room must not import ``autosched.cli`` or another integration.
+resolved on first use. This package must not import ``autosched.cli`` or another integration.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Which matrix products does a PyTorch program compute?
+"""Matrix products of a PyTorch program, from PyTorch's TunableOp files.
 
-Start at ``log.py``, which reads the CSV files of PyTorch's TunableOp. Rows without an operator here are counted with
-their reason. This room must not import torch or another integration.
+Start at ``log.py``, which reads the CSV files of PyTorch's TunableOp. Rows without a matching operator are counted by
+reason. This package must not import torch or another integration.
 """

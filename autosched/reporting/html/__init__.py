@@ -1,7 +1,7 @@
-"""What does the HTML report of a database show?
+"""HTML report of a database.
 
 Start at ``html_report.py``. ``entry.py`` describes one problem, ``decisions.py`` the effect of each decision, and
-``svg.py`` draws. The page is one file that works offline, on phones and in dark mode. This room must not import
+``svg.py`` draws. The page is one file that works offline, on phones and in dark mode. This package must not import
 ``tuning`` or the command line.
 """
 

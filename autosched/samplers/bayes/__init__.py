@@ -1,6 +1,6 @@
-"""Which schedule does the default sampler, Bayesian optimisation, expect to improve most?
+"""Default sampler: Bayesian optimisation with expected improvement.
 
 Start at ``sampler.py``. ``coordinates.py`` maps schedules to points, ``pool.py`` makes candidates, ``acquisition.py``
-ranks them by expected improvement, and ``settings.py`` holds the constants. The Gaussian process itself is in
-``cost_models``. This room must not import ``tuning``.
+ranks them by expected improvement, and ``settings.py`` has the constants. The Gaussian process itself is in
+``cost_models``. This package must not import ``tuning``.
 """

@@ -1,6 +1,6 @@
-"""How do stock ``@triton.autotune`` kernels keep their choices between processes?
+"""Storage of the choices of stock ``@triton.autotune`` kernels, across processes.
 
-Start at ``autotuners.py``, which answers them from a database. Only ``adapter.py`` knows Triton's autotuner;
+Start at ``autotuners.py``, which reads them from a database. Only ``adapter.py`` uses Triton's autotuner;
 ``identity.py`` identifies the trials of a tuning, and ``answers.py`` reads and writes them. ``turns.py`` lets one
 process tune while others wait, and ``startup/`` attaches all of it to a program that ``autosched serve`` starts.
 Importing the package must not import Triton or torch.

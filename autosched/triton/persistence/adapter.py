@@ -1,8 +1,8 @@
-"""Adapter to Triton's autotuner, for the names that Triton 3.4 to 3.9 share. Only this file uses them.
+"""Adapter to Triton's autotuner, through private names that Triton 3.4 to 3.9 share. Only this file uses them.
 
 Triton looks up a tuning by ``key in tuner.cache``, times each configuration by ``tuner._bench`` and stores the fastest
-by ``tuner.cache[key] = config``. A dictionary in place of ``cache`` intercepts the first and the last of these, so that
-the key is Triton's own.
+by ``tuner.cache[key] = config``. A dictionary in place of ``cache`` intercepts the look-up and the store, so the key is
+Triton's own.
 """
 
 from __future__ import annotations
@@ -22,23 +22,25 @@ class Tuning(Protocol):
         """Return known milliseconds: median, lower and upper quantile."""
 
     def timed(self, config: Any, milliseconds: Sequence[float]) -> None:
-        """Store a measurement of Triton's benchmark."""
+        """Store the times that Triton's benchmark measured."""
 
     def settle(self, config: Any) -> Any:
         """Return the configuration to launch, after Triton chose one."""
 
     def end(self) -> None:
-        """Let others tune; always called exactly once."""
+        """Allow other processes to tune; always called exactly once."""
 
 
-MakeTuning = Callable[[Any, Sequence[str], tuple[Any, ...]], Tuning]  # of an autotuner, the names of its key, the key
+MakeTuning = Callable[
+    [Any, Sequence[str], tuple[Any, ...]], Tuning
+]  # arguments: the autotuner, the names of its key, the key
 
 
 def attach(make: MakeTuning) -> Callable[[], None]:
-    """Ask ``make`` for a tuning whenever an autotuner of this process meets a new key.
+    """Call ``make`` for a tuning whenever an autotuner of this process is called with a new key.
 
     Args:
-        make: Called with the autotuner, the names of those arguments of ``key=`` that the call gives, and the key.
+        make: Called with the autotuner, the names of the arguments of ``key=`` that the call passes, and the key.
 
     Returns:
         A function that detaches. Earlier choices remain.

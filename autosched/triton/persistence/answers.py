@@ -1,4 +1,4 @@
-"""The trials of tunings in a database: a time for each configuration, and the choice from each list of them.
+"""Trials of tunings in a database: a time for each configuration, and a choice for each list of configurations.
 
 Trials are only appended, and the first one counts. Processes that tune the same kernel concurrently therefore agree on
 the times and the choice, even without waiting for each other.
@@ -64,7 +64,7 @@ class Answers:
         self._add(identity, identity.timed, schedule, milliseconds)
 
     def choose(self, identity: Identity, candidates: Sequence[Schedule], otherwise: Schedule) -> Schedule:
-        """Store the choice of a tuning, unless another process was first.
+        """Store the choice of a tuning, unless another process has already stored one.
 
         Args:
             identity: The tuning.

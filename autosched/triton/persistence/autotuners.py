@@ -30,7 +30,7 @@ DEFAULT_TIMEOUT = 120.0  # seconds; longer than most kernels need for tuning, an
 
 
 class Persistence:
-    """Result of ``persist``: counts, and a way to stop. A context manager, which stops at its end.
+    """Result of ``persist``: counts, and ``stop``. As a context manager, it stops at the end of the context.
 
     Args:
         database: A path or URL; None for the user's.
@@ -51,7 +51,7 @@ class Persistence:
         self._detach: Callable[[], None] = lambda: None
 
     def start(self) -> None:
-        """Attach to Triton, whose autotuner is the only import before a kernel is tuned."""
+        """Attach to Triton. Only Triton's autotuner is imported before a kernel is tuned."""
         self._detach = adapter.attach(self._tuning)
 
     def stop(self) -> None:
@@ -78,7 +78,7 @@ class Persistence:
 
     @property
     def turns(self) -> Turns:
-        """Locks by name, which processes with the same database share; created on first use."""
+        """Locks by name, shared by all processes that use the same database. Created on first use."""
         from autosched.triton.persistence.turns import Turns
 
         with self._guard:
@@ -107,7 +107,7 @@ class Persistence:
 
 
 class _Tuning:
-    """One new key of one autotuner. A database error ends the look-up, never the launch."""
+    """One new key of one autotuner. A database error ends the look-up but never the launch."""
 
     def __init__(self, owner: Persistence, tuner: Any, names: Sequence[str], key: tuple[Any, ...]) -> None:
         self._owner, self._tuner, self._names, self._key = owner, tuner, names, key
@@ -172,7 +172,7 @@ class _Tuning:
             owner.warn(str(error))
             return config
         finally:
-            self._turn.close()  # others need not wait until this process has compiled and launched the kernel
+            self._turn.close()  # others need not wait until this process has launched the kernel
         return self._config(choice)
 
     def end(self) -> None:

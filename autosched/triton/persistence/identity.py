@@ -29,8 +29,9 @@ class NotPersistable(ValueError):
 class Identity:
     """Facts that all trials of one tuning share.
 
-    ``timed`` is the problem of the times, ``chosen`` that of the choice from this list of configurations, so that a
-    process reads a single trial. ``schedules`` are those of the configurations, in their order.
+    ``timed`` is the problem under which times are stored. ``chosen`` is the problem under which the choice from this
+    list of configurations is stored, so that a process reads a single trial. ``schedules`` are those of the
+    configurations, in their order.
     """
 
     timed: TritonProblem
@@ -57,7 +58,7 @@ def identify(tuner: Any, names: Sequence[str], key: tuple[Any, ...], device: str
         device: Name of the GPU; None for the current one.
 
     Raises:
-        NotPersistable: The key or the configurations hold an object that has no name, or the GPU has none.
+        NotPersistable: The key or the configurations contain an object without a stable text, or the GPU has no name.
     """
     try:
         function = TritonFunction.of(tuner)
@@ -106,15 +107,15 @@ def _text(value: Any) -> str:
     if isinstance(value, tuple | list):
         return f"({','.join(map(_text, value))})"
     if not (value is None or isinstance(value, bool | int | float | str | torch.dtype | triton.language.dtype)):
-        raise NotPersistable(f"{type(value).__name__} has no text that another process would give it")
+        raise NotPersistable(f"a {type(value).__name__} has no text form that is the same in other processes")
     text = str(value)
     if _UNSPOKEN & set(text) or not text.isprintable():
-        raise NotPersistable(f"{text!r:.60} cannot be kept as text")
+        raise NotPersistable(f"{text!r:.60} cannot be stored as text")
     return text.removeprefix("torch.")
 
 
 def _current_device() -> str:
-    """Return the row's name of Triton's current GPU, or the driver's name if there is no unique row."""
+    """Return the name of Triton's current GPU in the table of devices, or the driver's if no unique row matches."""
     try:
         name = str(torch.cuda.get_device_name(triton.runtime.driver.active.get_current_device()))
     except (AssertionError, RuntimeError) as error:  # a torch without CUDA

@@ -1,4 +1,4 @@
-"""Locks that let one process at a time tune a kernel. A killed process always releases its lock."""
+"""Locks that allow one process at a time to tune a kernel. The system releases the lock of a killed process."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _OFFSETS = 2**31  # lockable bytes of the file; none is written
 class Turns:
     """Locks by name, shared by the processes of a machine.
 
-    Each name is a byte of one file. Locks of this kind end with the process that took them; its forked children do not
-    inherit them. They do not distinguish threads, so each name also has a lock in this process.
+    Each name locks one byte of a file (POSIX record locks). Such a lock ends with its process, and forked children do
+    not inherit it. It does not exclude other threads, so each name also has a lock in this process.
 
     Args:
         path: The file, which is created if missing.
@@ -60,11 +60,11 @@ class Turns:
             thread_lock.release()
 
     def _opened(self, offset: int) -> tuple[threading.Lock, int]:
-        """Return the lock of this process's threads, and the locked file.
+        """Return the lock between threads of this process, and the descriptor of the locked file.
 
         The file stays open, because closing it would release all locks that the process holds on it.
         """
-        if self._process != os.getpid():  # forked: threads that held locks do not exist here
+        if self._process != os.getpid():  # after a fork: threads that held locks do not exist in this process
             self.__init__(self._path)  # type: ignore[misc]
         with self._guard:
             if self._file is None:

@@ -1,8 +1,8 @@
-"""Which configuration of a Triton kernel is fastest?
+"""Search for the fastest configuration of a Triton kernel.
 
 Start at ``search.py``. A Triton function is a kernel template like any other: a space (``space.py``) of one problem
 (``problem.py``), which is a call of the function (``call.py``). Candidates are compiled (``compiling/``), counted and
-timed by the model (``runner.py``), and verified (``verifier.py``). Names are imported on first use, and this room
+timed by the model (``runner.py``), and verified (``verifier.py``). Names are imported on first use, and this package
 must not import ``persistence``, which uses it.
 """
 

@@ -38,7 +38,7 @@ class KernelCall:
         """
         if not isinstance(given, Mapping):
             raise CallError(
-                f"the arguments of {function.name} must be a dict of {GRID} and arguments by name, not {given!r:.60}"
+                f"the arguments of {function.name} must be a dict of {GRID} and arguments by name, got {given!r:.60}"
             )
         arguments = {name: value for name, value in given.items() if name not in (GRID, OUTPUTS)}
         if GRID not in given:
@@ -58,7 +58,7 @@ class KernelCall:
             named: The others, and launch options.
 
         Raises:
-            CallError: More arguments than parameters, an unknown name, or a parameter that has none.
+            CallError: There are more arguments than parameters, a name is unknown, or a parameter has no value.
         """
         if len(values) > len(function.parameters):
             raise CallError(f"{function.name} takes {len(function.parameters)} arguments, not {len(values)}")
@@ -69,7 +69,7 @@ class KernelCall:
             if name not in function.parameters and name not in LAUNCH_OPTIONS:
                 raise CallError(f"{function.name} has no parameter {name}: it has {', '.join(function.parameters)}")
         if not callable(self.grid) and not isinstance(self.grid, tuple | list | int):
-            raise CallError(f"the grid of {function.name} must be a tuple or a function, not {self.grid!r:.60}")
+            raise CallError(f"the grid of {function.name} must be a tuple or a function, got {self.grid!r:.60}")
         if isinstance(self.grid, int):
             return KernelCall((self.grid,), self.arguments, self.outputs)
         return self
@@ -80,12 +80,12 @@ class KernelCall:
         return {n: v for n, v in self.arguments.items() if isinstance(v, int) and not isinstance(v, bool)}
 
     def tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Every tensor that the kernel can reach by an argument, by name."""
+        """Yield the name and value of every tensor that the kernel can reach by an argument."""
         for name, value in (*self.arguments.items(), *self.outputs.items()):
             yield from _tensors(name, value)
 
     def described(self, function: TritonFunction) -> str:
-        """Return everything about the call that a time depends on, except values of tensors: its problem's identity."""
+        """Return the identity of the call's problem: everything that affects its time, except values of tensors."""
         names = [n for n in function.parameters if n in self.arguments]
         names += [n for n in self.arguments if n not in function.parameters]
         return " ".join(f"{name}={described_value(self.arguments[name])}" for name in names)
@@ -96,7 +96,7 @@ class KernelCall:
         return KernelCall(self.grid, moved, {n: t.cpu() for n, t in self.outputs.items()})
 
 
-Arguments = Callable[..., Mapping[str, Any]]  # a user's function of sizes that creates them
+Arguments = Callable[..., Mapping[str, Any]]  # the user's function that creates the tensors of given sizes
 
 
 def _tensors(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
@@ -110,7 +110,9 @@ def _tensors(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _moved(value: Any) -> Any:
-    if not isinstance(value, torch.Tensor) or value.untyped_storage().device.type == "cpu":  # also simulated ones
+    if (
+        not isinstance(value, torch.Tensor) or value.untyped_storage().device.type == "cpu"
+    ):  # also true for a simulated GPU
         return value
     return value.detach().cpu()
 

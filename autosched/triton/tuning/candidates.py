@@ -1,4 +1,4 @@
-"""Configurations of one call, compiled on demand, or ahead by other processes."""
+"""Configurations of one call, compiled on demand or in advance by other processes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from autosched.triton.tuning.space import TritonSpace
 from search_spaces.hardware.devices import Device
 from search_spaces.spaces.schedule import Schedule
 
-_KEPT = 32  # candidates
+_KEPT = 32  # maximum number of candidates kept in memory
 
 
 @dataclass(eq=False)
 class Candidates:
     """Compiled candidates.
 
-    ``processes``, if given, compile first: configurations that crash them are never compiled here.
+    If ``processes`` are given, they compile first. Configurations that crash them are never compiled in this process.
     """
 
     function: TritonFunction

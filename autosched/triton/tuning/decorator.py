@@ -128,7 +128,7 @@ class TunedFunction:
 
         Raises:
             ValueError: Invalid input, before anything is written.
-            HostFailure: This machine cannot emulate.
+            HostFailure: This machine cannot run the emulator.
         """
         function = self.tuning.function
         storages = _storages()
@@ -162,7 +162,7 @@ class TunedFunction:
             kwargs: Arguments of the kernel by name.
 
         Returns:
-            The trial; None without a database, without a trial, or if it is of another version of the function.
+            The trial; None if there is no database or no trial, or if the trial is of another version of the function.
 
         Raises:
             ValueError: The call does not fit the kernel.
@@ -183,7 +183,7 @@ class TunedFunction:
 
 
 def _storages() -> Storages:
-    """Return the storages of the emulated program, if there is one, which know undefined bytes."""
+    """Return the storages of the emulated program, which record undefined bytes; None outside of one."""
     found = getattr(emulated_launcher(), "storages", None)
     return found if isinstance(found, Storages) else Storages()
 

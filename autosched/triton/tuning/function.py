@@ -1,4 +1,4 @@
-"""A Triton function as users write it: ``@triton.jit``, perhaps with Triton's heuristics and autotuner."""
+"""A user's Triton function: ``@triton.jit``, with or without Triton's heuristics and autotuner."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ import triton.language as tl
 from triton.runtime import Autotuner, Heuristics, JITFunction
 
 LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
-DEFAULT_OPTIONS: Mapping[str, int] = {"num_warps": 4, "num_stages": 3, "num_ctas": 1}  # Triton's own, for NVIDIA GPUs
+DEFAULT_OPTIONS: Mapping[str, int] = {
+    "num_warps": 4,
+    "num_stages": 3,
+    "num_ctas": 1,
+}  # Triton's launch options for NVIDIA GPUs
 
 
 class NotATritonFunction(ValueError):
@@ -24,10 +28,10 @@ class NotATritonFunction(ValueError):
 class TritonFunction:
     """A Triton function.
 
-    ``run`` is called with a configuration; ``configs`` and ``keys`` are those of ``@triton.autotune``, if any.
+    ``run`` is called with a configuration. ``configs`` and ``keys`` are those of ``@triton.autotune``, if any.
 
     ``constexprs`` are the compile-time constants with their defaults (``inspect.Parameter.empty`` if there is none).
-    ``computed`` are those that heuristics compute.
+    ``computed`` names the constants that heuristics compute.
     """
 
     name: str
@@ -62,7 +66,7 @@ class TritonFunction:
                 )
             inner = inner.fn
         run = inner
-        for wrapper in reversed(heuristics):  # without the autotuner between them
+        for wrapper in reversed(heuristics):  # heuristics without the autotuner between them
             run = Heuristics(run, wrapper.arg_names, wrapper.values)
         signature = inspect.signature(inner.fn)
         constexprs = {p.name: signature.parameters[p.name].default for p in inner.params if p.is_constexpr}
@@ -71,7 +75,7 @@ class TritonFunction:
         return cls(inner.fn.__name__, run, inner, parameters, constexprs, computed, configs, reset, restore, keys)
 
     def computed_of(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments with those that heuristics compute from them."""
+        """Return the arguments, including those that heuristics compute from the others."""
         found = dict(arguments)
         wrapper = self.run
         while isinstance(wrapper, Heuristics):
@@ -95,7 +99,7 @@ class TritonFunction:
 
 
 def _texts(jit: Any, seen: set[int]) -> Iterator[str]:
-    if id(jit) in seen:  # its hash is Triton's, which parses the text
+    if id(jit) in seen:  # Triton computes the hash from the parsed source
         return
     seen.add(id(jit))
     yield str(jit.src)

@@ -1,4 +1,4 @@
-"""For kernels that keep their ``@triton.autotune``: a performance model, and a benchmark that remembers.
+"""Hooks for kernels that keep their ``@triton.autotune``: a performance model, and a benchmark that stores its times.
 
 hooks = autosched.triton.autotune_hooks(lambda: matmul, database="best.db")
 
@@ -38,7 +38,7 @@ NAME = "triton.autotune"  # source of the configurations timed by its benchmark
 
 
 class AutotuneHooks:
-    """Hooks from ``autotune_hooks``. ``kernel`` returns the decorated function, which does not exist before it."""
+    """Hooks from ``autotune_hooks``. ``kernel`` returns the decorated function, which is defined after the hooks."""
 
     def __init__(
         self, kernel: Callable[[], Any], *, database: str | Path | None = None, device: str | Device | None = None
@@ -70,8 +70,8 @@ class AutotuneHooks:
     def do_bench(self, kernel_call: Callable[[], Any], quantiles: Sequence[float] | None = None, **options: Any) -> Any:
         """Return the milliseconds of a call, for ``do_bench`` of ``@triton.autotune``.
 
-        They come from the database if it has a time of this configuration, call, device and code. Otherwise Triton's
-        own benchmark runs, and its result is stored.
+        If the database has a time of this configuration, call, device and code, that time is returned. Otherwise
+        Triton's own benchmark runs, and its result is stored.
         """
         tuning, row = self._tuned(), self._row()
         capture = Capture(row, [])

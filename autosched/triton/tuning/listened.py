@@ -1,7 +1,7 @@
 """Tunings of a program's ``@triton.autotune`` kernels, recorded by Triton's listener (3.9 and newer).
 
-A line of JSON for each tuning: the function, the values of its ``key``, the configurations' times, and the best. Any
-number of processes may write one file.
+The file has a line of JSON for each tuning: the function, the values of its ``key``, the times of the configurations,
+and the best one. Several processes may write to one file.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ MOST_BYTES = 1 << 26
 
 
 class NotHeard(ValueError):
-    """A file without a usable tuning. The message is one line."""
+    """A file that contains no usable tuning. The message is one line."""
 
 
 @contextmanager
 def recording(path: str | Path) -> Iterator[None]:
-    """Add each tuning of an ``@triton.autotune`` kernel to the file ``path``, until the end.
+    """Append each tuning of an ``@triton.autotune`` kernel to the file ``path`` within the context.
 
-    An existing listener is still called.
+    A listener that the program has already set is still called.
 
     Raises RuntimeError for a Triton without a listener, and OSError if the file cannot be written.
     """
     if not hasattr(knobs.autotuning, "listener"):
-        raise RuntimeError("this Triton has no listener of its autotuner: install 3.9 or newer")
+        raise RuntimeError("this version of Triton has no autotuning listener: install 3.9 or newer")
     before = knobs.autotuning.listener
     with open(path, "ab", buffering=0) as file:
 
@@ -78,17 +78,17 @@ def read(path: str | Path, function: TritonFunction) -> list[dict[str, int]]:
     Raises NotHeard, and OSError.
     """
     if not function.keys:
-        raise NotHeard(f"{function.name} has no @triton.autotune with a key, which is what a listener tells")
+        raise NotHeard(f"{function.name} has no @triton.autotune with a key, whose values a listener records")
     try:
         lines = read_bounded(path, MOST_BYTES).decode().splitlines()
         documents = [json.loads(line) for line in lines if line.strip()]
     except (ValueError, RecursionError) as error:
-        raise NotHeard(f"{path} is not what a listener wrote: {' '.join(str(error).split())}") from error
+        raise NotHeard(f"{path} was not written by a listener: {' '.join(str(error).split())}") from error
     counts: Counter[tuple[tuple[str, int], ...]] = Counter()
     others: dict[str, None] = {}
     for document in documents:
         if not isinstance(document, dict) or not isinstance(document.get("key"), list):
-            raise NotHeard(f"{path} is not what a listener wrote: a line has no key")
+            raise NotHeard(f"{path} was not written by a listener: a line has no key")
         if document.get("function") != function.name:
             others[str(document.get("function"))] = None
             continue
@@ -96,6 +96,6 @@ def read(path: str | Path, function: TritonFunction) -> list[dict[str, int]]:
         if len(values) == len(function.keys) and all(type(value) is int for value in values):
             counts[tuple(zip(function.keys, values, strict=True))] += 1
     if not counts:
-        heard = f"it has {', '.join(others)}" if others else "it holds no key of whole numbers"
+        heard = f"it has {', '.join(others)}" if others else "it contains no key of whole numbers"
         raise NotHeard(f"{path} has no tuning of {function.name}: {heard}")
     return [dict(sizes) for sizes, _ in counts.most_common()]

@@ -20,8 +20,8 @@ class FunctionNotLoaded(ValueError):
 def load(place: str, what: str) -> Any:
     """Return the object that ``FILE:NAME`` names.
 
-    The file is imported once per process as from its own folder; a file of a package is imported as its module. Raises
-    FunctionNotLoaded; ``what`` names the option in messages.
+    The file is imported once per process, with its own folder on the search path. A file in a package is imported as a
+    module of the package. ``what`` names the option in messages. Raises FunctionNotLoaded.
     """
     file, colon, name = place.rpartition(":")
     if not colon or not file or not name.isidentifier():
@@ -38,11 +38,11 @@ def load(place: str, what: str) -> Any:
 
 
 def load_as_imported(module: str, file: str, name: str, search_path: Sequence[str], what: str) -> Any:
-    """Return a function of a module imported as in another process, by the same name from the same folders.
+    """Return a function of a module, imported as in another process: by the same name from the same folders.
 
     Args:
         module: Name of the module there.
-        file: Its file, which is loaded directly if the name leads elsewhere.
+        file: Its file, which is loaded directly if the name refers to another file.
         name: Name of the function.
         search_path: ``sys.path`` of that process.
         what: Name of the function in messages.

@@ -1,4 +1,4 @@
-"""Compare a configuration of a Triton kernel with the outputs of a reference function or a default configuration."""
+"""Comparison of a Triton kernel's outputs with those of a reference function or the default configuration."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ExpectedOutputs:
     Attributes:
         call: The call, with its tensors.
         expected: The expected values, by name of the tensor.
-        against: Their source, for messages.
+        against: Source of the expected values, for messages.
         tolerance: Relative and absolute tolerance; None for those of each type.
     """
 
@@ -42,7 +42,7 @@ class ExpectedOutputs:
     tolerance: tuple[float, float] | None = None
 
     def error(self, name: str, tensor: torch.Tensor, found: FloatArray, expected: Expected) -> tuple[float, str]:
-        """Return the largest error over its tolerance, and a message on the error, if any."""
+        """Return the largest ratio of an error to its tolerance, and a message if it exceeds 1."""
         error, place = largest_error(found, expected, expected.allowed(tensor.dtype, self.tolerance))
         if error <= 1:
             return error, ""
@@ -50,19 +50,19 @@ class ExpectedOutputs:
         value, should = told_apart(found[place].item(), expected.values[place].item())
         return error, (
             f"element ({where}) of {name} is {value}, and {self.against} gives {should}: "
-            f"{error:.3g} times what is allowed"
+            f"{error:.3g} times the tolerance"
         )
 
 
 @dataclass(frozen=True, eq=False)
 class WholeGrid:
-    """The oracle of a run of all blocks."""
+    """Oracle for a run of all blocks."""
 
     outputs: ExpectedOutputs
     made: CompiledCandidate
 
     def compare(self, emulation: Emulation) -> Comparison:
-        """Compare every output, and which bytes of it were written."""
+        """Compare every output, and the set of its bytes that were written."""
         worst, tensors = 0.0, dict(self.outputs.call.tensors())
         for name, expected in self.outputs.expected.items():
             tensor = tensors[name]
@@ -80,7 +80,7 @@ class WholeGrid:
 
 @dataclass(frozen=True, eq=False)
 class SomeBlocks:
-    """The oracle of a run of some blocks."""
+    """Oracle for a run of some blocks."""
 
     outputs: ExpectedOutputs
     made: CompiledCandidate
@@ -88,7 +88,7 @@ class SomeBlocks:
     def compare(self, emulation: Emulation) -> Comparison:
         """Compare the elements that the blocks wrote.
 
-        The status is ``unverified`` if the reference has none of them.
+        The status is ``unverified`` if the reference gives none of these elements.
         """
         worst, compared, tensors = 0.0, 0, dict(self.outputs.call.tensors())
         for name, expected in self.outputs.expected.items():
@@ -103,6 +103,6 @@ class SomeBlocks:
                 return Comparison(error, reason)
             worst = max(worst, error)
         if not compared:
-            reason = "the blocks that were run write nothing that the reference gives"
+            reason = "the blocks that ran write no element of the reference's outputs"
             return Comparison(None, reason, status=UNVERIFIED)
         return Comparison(worst)

@@ -1,4 +1,4 @@
-"""Outputs of a launch, and their errors relative to the expected values."""
+"""Outputs of a launch, and their errors."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from measurements.emulator.findings import WrittenElements
 from measurements.emulator.memory import Flags
 from search_spaces.arrays import Array, BoolArray, FloatArray
 
-# Allowed relative errors by type of an output; the absolute error is the same fraction of its RMS.
+# Allowed relative error by type of output. The allowed absolute error is the same fraction of the output's RMS.
 _RELATIVE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 _RELATIVE_OF_8_BITS = 0.15
 
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """Expected values of one output: the values, where they count, and which bytes the reference wrote, if known."""
+    """Expected values of one output, which of them to compare, and the bytes that the reference wrote, if known."""
 
     values: FloatArray
     where: BoolArray
@@ -39,7 +39,7 @@ class Expected:
         return allowed
 
     def only(self, where: BoolArray) -> Expected:
-        """Return the same with fewer elements that count."""
+        """Return the same values, of which only the elements in ``where`` are compared."""
         return Expected(self.values, self.where & where)
 
 
@@ -69,19 +69,19 @@ def written_elements(made: CompiledCandidate, done: Emulation, tensor: torch.Ten
 
 
 def other_part(name: str, expected: Flags, found: Flags) -> str:
-    """Return how the written part of an output differs from the default configuration's, or ""."""
+    """Return a message if the configuration wrote other bytes of an output than the default configuration, or ""."""
     missing, more = int(np.count_nonzero(expected & ~found)), int(np.count_nonzero(found & ~expected))
     if missing:
         whole = int(np.count_nonzero(expected))
         return (
-            f"it leaves {missing:,} of the {whole:,} bytes of {name} unwritten that the default configuration writes: "
-            "after another configuration they would hold what that one wrote"
+            f"it does not write {missing:,} of {whole:,} bytes of {name} that the default configuration writes: they "
+            "would keep values of an earlier launch"
         )
     return f"it writes {more:,} bytes of {name} that the default configuration does not write" if more else ""
 
 
 def largest_error(found: FloatArray, expected: Expected, allowed: FloatArray) -> tuple[float, tuple[int, ...]]:
-    """Return the largest error over the allowed one, and its position."""
+    """Return the largest ratio of an error to the allowed error, and its position."""
     with np.errstate(invalid="ignore", divide="ignore"):
         off = np.abs(found - expected.values)
         error = np.where(off == 0, 0.0, off / allowed)
@@ -92,9 +92,9 @@ def largest_error(found: FloatArray, expected: Expected, allowed: FloatArray) ->
 
 
 def values_at_places(written: WrittenElements, tensor: torch.Tensor) -> tuple[FloatArray, BoolArray]:
-    """Return the elements of the tensor that some blocks wrote, and their positions.
+    """Return the values that some blocks wrote, as a tensor, and a mask of the written elements.
 
-    ``written`` counts elements of its size.
+    Positions in ``written`` are in elements of that tensor's size.
     """
     each = tensor.element_size()
     size = tensor.untyped_storage().nbytes() // each

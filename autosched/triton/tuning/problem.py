@@ -24,9 +24,10 @@ _UNSIGNED = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
 
 @dataclass(frozen=True)
 class TritonProblem(Problem):
-    """``arguments`` describe the call (``KernelCall.described``): types, shapes and strides of tensors, and numbers.
+    """A call of a Triton function, without values of tensors.
 
-    Values of tensors are not included, so there is no reference: ``verifier.py`` has the call itself.
+    ``arguments`` describes the call (``KernelCall.described``): types, shapes and strides of tensors, and numbers.
+    There is no reference without values of tensors; ``verifier.py`` has the call itself.
     """
 
     operator: ClassVar[str] = PREFIX
@@ -70,12 +71,12 @@ class TritonProblem(Problem):
         return 0.0
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """Raise ValueError, because only the judge has the reference."""
+        """Raise ValueError, because only the verifier has the reference."""
         raise ValueError("the reference of a Triton kernel is its default configuration, or a function of the user's")
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """Raise ValueError, because only the judge has the tolerance."""
-        raise ValueError("the tolerance of a Triton kernel is known to its judge")
+        """Raise ValueError, because only the verifier has the tolerance."""
+        raise ValueError("the tolerance of a Triton kernel is an option of its verifier")
 
 
 @cache

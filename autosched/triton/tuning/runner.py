@@ -1,4 +1,4 @@
-"""Times of Triton candidates without a GPU: each is compiled for the device, counted in the emulator, and ESTIMATED."""
+"""Estimated times of Triton candidates, from their machine code and from counts of the emulator. No GPU is needed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from search_spaces.spaces.schedule import Schedule
 class TritonEstimateRunner:
     """Satisfies ``runners.base.Runner``.
 
-    ``compile`` compiles the candidate of a schedule and raises NotLaunched. ``start`` starts a compilation ahead.
+    ``compile`` compiles the candidate of a schedule, or raises NotLaunched. ``start`` starts a compilation in advance.
     """
 
     device: Device
@@ -37,9 +37,9 @@ class TritonEstimateRunner:
     def describe(self) -> str:
         """Return one line on the device, Triton's version and the time model."""
         return (
-            f"candidates are compiled for {self.device.name} ({self.device.arch}) by Triton {triton.__version__}, and "
-            f"their times are ESTIMATED by the analytic model of autosched {VERSION} from what some of their blocks do "
-            "in the emulator, not measured"
+            f"candidates are compiled for {self.device.name} ({self.device.arch}) by Triton {triton.__version__}; "
+            f"their times are not measured but ESTIMATED by the analytic model of autosched {VERSION} from the work of "
+            "some blocks in the emulator"
         )
 
     def fingerprint(self) -> dict[str, str]:
@@ -91,9 +91,9 @@ class TritonEstimateRunner:
         return Status.OK, "", seconds
 
     def counted(self, made: CompiledCandidate) -> list[CountedRun] | str:
-        """Return runs of blocks that represent the grid, or why they cannot be run."""
+        """Return runs of blocks that represent the grid, or the reason why they cannot run."""
         if sum(o.bytes for o in made.launch.operands) > MOST_BYTES:
-            return "its arrays are too large to be emulated, so that no time can be estimated"
+            return "its arrays are too large for the emulator, so no time can be estimated"
         inputs, memory = self.inputs_of(made)
         last: list[Emulation] = []
 
@@ -106,11 +106,11 @@ class TritonEstimateRunner:
 
         runs = sampled_runs(made.launch.grid, run)
         if runs is None:
-            return f"its blocks cannot be counted, so that no time can be estimated: {last[-1].reason}"
+            return f"its blocks cannot be counted, so no time can be estimated: {last[-1].reason}"
         return runs
 
     def inputs_of(self, made: CompiledCandidate) -> tuple[InputsFile, Memory]:
-        """Return the contents of its arrays, in a file that candidates share."""
+        """Return the contents of the candidate's arrays, in a file that candidates share."""
         arrays = made.arguments.inputs()
         key = tuple((name, array.ctypes.data, array.nbytes) for name, array in arrays.items())
         if key not in self._inputs:

@@ -1,4 +1,4 @@
-"""Search the configurations of a Triton function for one call, and store every trial in a database."""
+"""Search of a Triton function's configurations for one call. Every trial is stored in a database."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from search_spaces.templates.template import KernelTemplate, TemplateSet
 
 @dataclass(frozen=True, kw_only=True)
 class TritonKernel(GeneratedKernel):
-    """A Triton function at one configuration, in the form by which the search distinguishes kernels.
+    """A Triton function with one configuration, as the search identifies it.
 
     ``source`` is Python for Triton's compiler, and ``compile_options`` are the configuration. Only Triton launches it.
     """
@@ -155,7 +155,7 @@ def tune_call(
             process compiles if it is 0, or if the function cannot be imported (from a notebook, or from the program
             itself).
         verification_call: A smaller call for verification; None for ``call`` itself.
-        storages: Registry of undefined bytes of the arguments; None: all are defined.
+        storages: Registry of undefined bytes of the arguments; None if all are defined.
         compile_seconds: Time limit of a compilation. Configurations that exceed it, or crash the process, are rejected.
 
     Returns:
@@ -163,7 +163,7 @@ def tune_call(
 
     Raises:
         ValueError: Invalid input (CallError, SpaceError, NoReference, StoreError), before anything is written.
-        HostFailure: This machine cannot emulate.
+        HostFailure: This machine cannot run the emulator.
         KeyboardInterrupt: As in ``autosched.tune``.
     """
     from measurements.store.store import Store, StoreError  # imports sqlalchemy, which the loop itself does not need
@@ -195,7 +195,7 @@ def tune_call(
         tuning.reference,
         tuning.tolerance,
         restored=(*tuning.function.reset_to_zero, *tuning.function.restore_value),
-        lacks=() if verification_call is None else ("its runs were at other sizes than those that are timed",),
+        lacks=() if verification_call is None else ("it was verified at other sizes than those that are timed",),
     )
     with stack:
         if options.verify:
@@ -203,7 +203,7 @@ def tune_call(
         database = options.database_or_default
         with shown(options.progress) as observer, Store.open(database) as store:
             if store.in_memory:
-                raise StoreError(f"{database} is a database in memory, which keeps nothing: give the path of a file")
+                raise StoreError(f"{database} is an in-memory database, which is lost at exit: pass the path of a file")
             lines = ["times are ESTIMATED", runner.describe()]
             if options.verify:
                 lines += [f"new bests are verified against {verifier.against}", *verifier.notes]
@@ -238,10 +238,10 @@ def tune_call(
 def _processes(
     function: TritonFunction, device: Device, workers: int | None, seconds: float
 ) -> tuple[CompileProcesses | None, str]:
-    """Return compile processes, or None and a message with the reason why there are none."""
+    """Return compile processes, or None and a message with the reason."""
     if workers == 0:
         return None, ""
     try:
         return CompileProcesses(function, device, workers or usable_cores(), seconds), ""
     except NotPortable as error:
-        return None, f"this process compiles, which a crash of Triton's compiler would end: {error}"
+        return None, f"this process compiles, so a crash of Triton's compiler would end it: {error}"

@@ -1,4 +1,4 @@
-"""The space of a Triton function: its compile-time constants and launch options, or its own list of configurations."""
+"""Search space of a Triton function: constants and launch options, or the function's list of configurations."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _index(values: Sequence[Any], value: Any) -> int:
 
 @dataclass(frozen=True, eq=False)
 class TritonSpace:
-    """Domains, rules, and the function's own list of configurations, if any (as stored values).
+    """Domains, rules, and the function's own list of configurations (as stored values), if any.
 
     ``hooks`` has the ``pre_hook`` of listed configurations.
     """
@@ -145,7 +145,7 @@ class TritonSpace:
             raise SpaceError(f"the rule {text!r} of {self.name}: {error}") from error
         names = {name: name for name in expression.names if name not in constants}
         if not names:
-            raise SpaceError(f"the rule {text!r} of {self.name} names no parameter: {suggestion('', types)}")
+            raise SpaceError(f"the rule {text!r} of {self.name} uses no parameter: {suggestion('', types)}")
         shown = expression.text if not callable(text) else getattr(text, "__name__", f"rule {number + 1}")
 
         def why_not(**values: Value) -> str:
@@ -161,7 +161,7 @@ def space_of(
     rules: Sequence[RuleText] = (),
     default: Mapping[str, Any] | None = None,
 ) -> TritonSpace:
-    """Return the space of a function whose arguments are partly fixed.
+    """Return the space of a function, given the names of the arguments that a call passes.
 
     Args:
         function: The kernel.
@@ -181,7 +181,9 @@ def space_of(
     name = f"triton:{function.name}"
     if given is None and function.configs:
         if default:
-            raise SpaceError(f"{function.name} lists its configurations, of which the first is the default")
+            raise SpaceError(
+                f"{function.name} lists its configurations, and the first one is the default: omit `default`"
+            )
         return _of_configs(name, function, rules)
     domains = dict(given or {})
     for parameter in domains:
@@ -191,7 +193,9 @@ def space_of(
                 f"{parameter} is neither a tl.constexpr parameter of {function.name} nor a launch option: {known}"
             )
         if parameter in fixed:
-            raise SpaceError(f"{parameter} of {function.name} has values to try, and a value among the arguments")
+            raise SpaceError(
+                f"{parameter} of {function.name} has values to try and a value among the arguments: omit one of them"
+            )
     missing = [n for n in function.constexprs if n not in fixed and n not in domains and n not in function.computed]
     for parameter in missing:
         if function.constexprs[parameter] is not _EMPTY:
@@ -205,7 +209,7 @@ def space_of(
     if given is None:
         domains |= {option: values for option, values in _OPTIONS.items() if option not in fixed}
     if not domains:
-        raise SpaceError(f"{function.name} has nothing to try: give values of a parameter, such as num_warps")
+        raise SpaceError(f"{function.name} has no parameter to vary: give values of one, such as num_warps")
     return TritonSpace(
         name, tuple(_domain(function, n, values, default or {}) for n, values in domains.items()), tuple(rules)
     )
@@ -217,7 +221,7 @@ def _domain(function: TritonFunction, name: str, values: Sequence[Any], default:
         raise SpaceError(f"{name} of {function.name} has no values to try: give at least one")
     usual = default.get(name, DEFAULT_OPTIONS.get(name, function.constexprs.get(name, _EMPTY)))
     if name in default and usual not in values:
-        raise SpaceError(f"the default {name}={usual!r} of {function.name} is none of its values")
+        raise SpaceError(f"the default {name}={usual!r} of {function.name} is not one of its values")
     made = Domain(name, values, usual if usual in values else values[0])
     if len(set(made.stored)) < len(values):
         raise SpaceError(f"{name} of {function.name} has a value twice: give each once")

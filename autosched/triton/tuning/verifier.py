@@ -1,4 +1,4 @@
-"""Verify configurations of a Triton kernel: emulate each, and compare it with a reference or the default one."""
+"""Verification of Triton configurations: emulates each, and compares it with a reference or the default one."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
 Reference = Callable[..., Any]
-WHOLE_SECONDS = 20.0  # CPU seconds of one run: of a longer launch only some blocks are verified
-SAMPLED_SECONDS, LEAST, SAMPLED = 8.0, 3, 12  # CPU seconds of their run, and their number
+WHOLE_SECONDS = 20.0  # CPU seconds of one run; only some blocks of longer launches are verified
+SAMPLED_SECONDS, LEAST, SAMPLED = 8.0, 3, 12  # CPU seconds of a run of some blocks, and their number
 
 
 class NoReference(ValueError):
@@ -41,11 +41,14 @@ class NoReference(ValueError):
 class ConfigurationVerifier:
     """Verifies configurations on one call.
 
-    ``compile`` compiles the candidate of a schedule for that call. ``reference`` is called with the arguments by name,
-    on copies, and returns outputs by name (or a single tensor for one output), or modifies them in place and returns
-    None; without one the first of ``defaults`` that can be launched is emulated. ``tolerance`` is relative and
-    absolute, by default that of each output's type. ``time_limit``: CPU seconds of one emulated run. ``restored`` are
-    arguments that a call changes and that are restored.
+    Attributes:
+        compile: Compiles the candidate of a schedule for the call.
+        reference: Called with copies of the arguments by name. Returns outputs by name (a single tensor for a single
+            output), or modifies them in place and returns None. Without one, the first of ``defaults`` that can be
+            launched is emulated.
+        tolerance: Relative and absolute tolerance; None for that of each output's type.
+        time_limit: CPU seconds of one emulated run.
+        restored: Arguments that a call changes, and that the autotuner restores.
     """
 
     problem: Problem
@@ -60,7 +63,7 @@ class ConfigurationVerifier:
     notes: list[str] = field(default_factory=list)
     against: str = ""
     _expected: dict[str, Expected] | None = None
-    _blocks: int | None = None  # blocks of a grid that is too large to be run whole
+    _blocks: int | None = None  # blocks to run of a grid that is too large to run completely
     _inputs: InputsFile | None = None
 
     def __post_init__(self) -> None:
@@ -68,7 +71,7 @@ class ConfigurationVerifier:
         check_tolerances(self.tolerance)
 
     def prepare(self) -> None:
-        """Prepare the reference, and decide if the whole grid can be run. Raises NoReference."""
+        """Prepare the reference, and decide if the whole grid can run. Raises NoReference."""
         if self._expected is not None:
             return
         default = self._default()
@@ -116,7 +119,7 @@ class ConfigurationVerifier:
             plan, oracle = plan.of_some_blocks(), SomeBlocks(outputs, made)
             blocks = chosen_blocks(made.launch.grid, self._blocks, seed=0)
             launch = self._launch_of_blocks(made, blocks)
-            lacks = (*lacks, f"{len(blocks)} of the {made.launch.blocks:,} blocks of the grid were run")
+            lacks = (*lacks, f"{len(blocks)} of the {made.launch.blocks:,} blocks of the grid ran")
         verdict = verdict_of(list(until_failure(runs_of_launch(launch, plan, oracle))), plan)
         cases = (f"against {self.against}",)
         runs = tuple(
@@ -146,8 +149,8 @@ class ConfigurationVerifier:
         ]
         if adds:  # benchmarks call a kernel repeatedly
             self.notes.append(
-                f"a second call leaves other values in {', '.join(adds)}: whoever times calls in a loop must give them "
-                "back what they held (reset_to_zero= or restore_value= of @triton.autotune); here each run has its own"
+                f"a second call changes the values of {', '.join(adds)}: a benchmark that repeats calls must restore "
+                "them (reset_to_zero= or restore_value= of @triton.autotune); each run of this verification has a copy"
             )
         return verdict.runs[0].emulation
 
@@ -157,7 +160,7 @@ class ConfigurationVerifier:
         return self._inputs
 
     def _seconds_of_block(self, made: CompiledCandidate) -> float:
-        """Return the duration of one emulated block; 0 if it is not needed or unknown."""
+        """Return the emulation time of one block in seconds; 0 if it is not needed or unknown."""
         if made.launch.blocks <= SAMPLED or sum(o.bytes for o in made.launch.operands) > MOST_BYTES:
             return 0.0
 
@@ -183,7 +186,7 @@ class ConfigurationVerifier:
         expected = {}
         for name, values in found.items():
             if name not in tensors:
-                raise NoReference(f"{self.against} gives {name!r}, which is none of {', '.join(tensors)}")
+                raise NoReference(f"{self.against} gives {name!r}, which is not one of {', '.join(tensors)}")
             wanted = torch.as_tensor(values).double().numpy()
             if wanted.shape != tuple(tensors[name].shape):
                 raise NoReference(
@@ -204,7 +207,7 @@ class ConfigurationVerifier:
 
     def _of_default(self, made: CompiledCandidate, done: Emulation) -> dict[str, Expected]:
         if done.status != "ok":
-            raise NoReference(f"{self.against} is wrong by itself: {done.reason}")
+            raise NoReference(f"{self.against} itself fails verification: {done.reason}")
         expected = {}
         for name, tensor in self.call.tensors():
             where = written_elements(made, done, tensor)
@@ -232,7 +235,7 @@ class ConfigurationVerifier:
             return made
         if self.reference is not None:
             return None
-        reason = reason or "a rule refuses it"
+        reason = reason or "a rule rejects it"
         raise NoReference(
             f"the default configuration cannot be launched ({reason}): name another default, or give a reference"
         )

@@ -1,7 +1,7 @@
-"""How are candidates timed: on a GPU, on a cluster, from a recording, or by a model?
+"""Backends that time candidates: on a GPU, on a cluster, from a recording, or by a model.
 
 Start at ``choosing.py``. ``gpus.py`` finds local GPUs; ``cluster.py``, ``replaying.py`` and ``estimators.py`` are the
-other backends. This room must not import samplers or the loop of trials.
+other backends. This package must not import samplers or the loop of trials.
 """
 
 from autosched.tuning.backends.backend import Backend, BackendError

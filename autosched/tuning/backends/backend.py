@@ -1,4 +1,4 @@
-"""A runner, the device of its times, and its compilers."""
+"""Backend of a search: a runner, the device of its times, and its compilers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Backend:
 
     @property
     def model_alone(self) -> bool:
-        """Whether a model estimates every time without a kernel, so that the model itself can be searched."""
+        """True if a model estimates every time without a kernel, so that the model itself can be searched."""
         return self.runner.provenance is Provenance.ESTIMATED and not any(map(is_counted, self.templates))
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Choice of the backend: measure on a local GPU, replay a recording, or estimate; with the reason."""
+"""Choice of the backend, with a reason: measure on a local GPU, replay a recording, or estimate."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def choose(problem: Problem | None, options: BackendOptions, model: TrainedModel
         return of_table(problem, device, options.recording, templates)
     if options.on_cluster:
         return of_cluster(options.ray or "auto", device, problem, options.workers, options.policy, templates)
-    found = UsableGpus(why_not=f"backend {backend} was asked for")
+    found = UsableGpus(why_not=f"backend {backend} was requested")
     if backend in ("auto", "cuda"):
         found = probe(options.gpus)
     wanted = wanted_device(device, found.device)
@@ -68,7 +68,7 @@ def choose(problem: Problem | None, options: BackendOptions, model: TrainedModel
         if replaying is not None:
             return replaying
         if backend == "replay":
-            raise BackendError(f"there is nothing to replay: {why_not}; use --backend estimate to go on without it")
+            raise BackendError(f"there is nothing to replay: {why_not}; use --backend estimate instead")
         no_gpu = f"{no_gpu}; {why_not}"
     _refuse_power(options, f" ({no_gpu})")
     usable = TemplateSet(()) if problem is None else templates_for(problem, row, templates)
@@ -82,20 +82,20 @@ def choose(problem: Problem | None, options: BackendOptions, model: TrainedModel
 def _refuse_power(options: BackendOptions, why: str) -> None:
     """Raise BackendError for an objective that only a GPU measures."""
     if options.power:
-        raise BackendError(f"power is measured on a GPU alone{why}: choose another objective")
+        raise BackendError(f"power can only be measured on a GPU{why}: choose another objective")
 
 
 def _refuse_without_gpu(why_not: str, options: BackendOptions) -> None:
     """Raise BackendError for an option that needs a GPU."""
     if options.backend == "cuda":
-        raise BackendError(f"the backend cuda cannot measure ({why_not}): use --backend estimate to go on without it")
+        raise BackendError(f"the backend cuda cannot measure ({why_not}): use --backend estimate instead")
     if options.policy != Policy():
         raise BackendError(
-            f"a warm cache or another policy concerns times measured on a GPU ({why_not}): "
-            "leave --warm-cache, --eager and --clocks out"
+            f"a timing policy only applies to times measured on a GPU ({why_not}): "
+            "omit --warm-cache, --eager and --clocks"
         )
     if options.gpus is not None:
-        raise BackendError(f"gpus need a GPU to measure on ({why_not}): leave --gpus out")
+        raise BackendError(f"gpus need a GPU to measure on ({why_not}): omit --gpus")
 
 
 def _measuring(device: Device, gpus: tuple[int, ...], usable: TemplateSet, options: BackendOptions) -> Backend:

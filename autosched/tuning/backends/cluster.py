@@ -46,7 +46,7 @@ def of_cluster(
     """
     if problem is not None and problem.checks_outputs:
         raise BackendError(
-            "its outputs are checked by a function of the kernel file, which no cluster has: leave --ray out"
+            "its outputs are checked by a function of the kernel file, which clusters do not support: omit --ray"
         )
     wanted = device.name if isinstance(device, Device) else None if device is None else device_row(device).name
     given = where if isinstance(where, Fleet) else None

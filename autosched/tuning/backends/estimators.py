@@ -23,15 +23,15 @@ from search_spaces.templates.template import KernelTemplate, TemplateSet
 if TYPE_CHECKING:
     from cost_models.trees.trained_model import OperatorModel
 
-TRAINED = "the trained model"  # name of such estimates, before the model's digest
+TRAINED = "the trained model"  # name of estimates by a trained model, followed by the model's digest
 
 
 @dataclass(frozen=True)
 class AnalyticEstimator:
     """Estimates the time of compiled candidates by the analytic models.
 
-    Built-in templates have counts of their own. A template without counts, and every user's kernel, is counted in its
-    machine code while some of its blocks are emulated; a cost that the user states is a lower bound.
+    Built-in templates state their counts. For templates without counts and for users' kernels, instructions of the
+    machine code are counted while some blocks are emulated. A cost that the user states is a lower bound.
 
     Attributes:
         device: GPU of the times.
@@ -43,7 +43,7 @@ class AnalyticEstimator:
 
     @property
     def name(self) -> str:
-        """Name of the model, with the code in which it counts instructions, if any."""
+        """Name of the model, including the code in which it counts instructions, if any."""
         counts = any(map(is_counted, self.templates))
         return f"the analytic model of autosched {VERSION}" + (f" ({counted_in()})" if counts else "")
 
@@ -84,7 +84,7 @@ class AnalyticEstimator:
 
 
 def code_of(model: str) -> str:
-    """Return the code in which the model of a ``name`` counts instructions; "" if it names none."""
+    """Return the code in which the model called ``model`` counts instructions; "" if the name states none."""
     return model.partition(" (")[2].removesuffix(")")
 
 

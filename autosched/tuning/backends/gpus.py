@@ -30,14 +30,14 @@ def probe(wanted: Gpus | None) -> UsableGpus:
     """
     there = 1 if wanted is None else cuda_count()
     if there == 0:
-        return UsableGpus(why_not=f"no GPU on this machine answers: {cuda_available(0)[1]}")
+        return UsableGpus(why_not=f"no GPU on this machine responds: {cuda_available(0)[1]}")
     used = tuple(range(there)) if wanted is None or wanted == "all" else tuple(wanted)
     for gpu in used:
         if not 0 <= gpu < there:
-            raise BackendError(f"there is no GPU {gpu}: CUDA shows {there} here, numbered from 0")
+            raise BackendError(f"there is no GPU {gpu}: CUDA shows {there} on this machine, numbered from 0")
         answers, why = cuda_available(gpu)
         if not answers:
-            return UsableGpus(why_not=f"no GPU on this machine answers: {why}")
+            return UsableGpus(why_not=f"no GPU on this machine responds: {why}")
     try:
         kinds = {gpu: cuda_device(gpu) for gpu in used}
     except ValueError as error:
@@ -47,7 +47,7 @@ def probe(wanted: Gpus | None) -> UsableGpus:
         if kind != first:
             raise BackendError(
                 f"GPU {used[0]} ({first.name}, {first.sm_count} SMs) and GPU {gpu} ({kind.name}, {kind.sm_count} SMs) "
-                "are of different kinds, whose times do not compare: name GPUs of one kind"
+                "are of different kinds, whose times are not comparable: name GPUs of one kind"
             )
     return UsableGpus(used, first)
 
@@ -57,7 +57,7 @@ def wanted_device(device: str | Device | None, gpu: Device | None) -> Device | N
     if device is None or isinstance(device, Device):
         return device
     if gpu is not None and isinstance(device, str) and device.lower() == gpu.name:
-        return gpu  # with its own clocks and sizes, which may differ from the row's
+        return gpu  # the detected device, whose clocks and sizes may differ from the row's
     try:
         return device_row(device)
     except UnknownDevice as error:

@@ -61,9 +61,9 @@ class BackendOptions:
             object.__setattr__(self, "workers", whole_number("workers", self.workers, 1))
         object.__setattr__(self, "gpus", _checked_numbers(self.gpus))
         if self.recording is not None and self.backend != "replay":
-            raise BackendError("a recording is for the backend replay: give --backend replay")
+            raise BackendError("a recording needs the backend replay: give --backend replay")
         if self.on_cluster and (self.backend not in ("auto", "ray") or self.gpus is not None):
-            raise BackendError("a Ray cluster measures on all its GPUs of a kind: leave --backend and --gpus out")
+            raise BackendError("a Ray cluster measures on all its GPUs of one kind: omit --backend and --gpus")
         _ = self.policy  # raises ValueError
 
     @property
@@ -92,9 +92,9 @@ def _checked_numbers(gpus: Gpus | None) -> Gpus | None:
     if gpus is None or gpus == "all":
         return gpus
     if isinstance(gpus, str) or not isinstance(gpus, Sequence):
-        raise BackendError(f'gpus must be "all" or a list of numbers, such as [0, 1], not {gpus!r}')
+        raise BackendError(f'gpus must be "all" or a list of numbers, such as [0, 1], got {gpus!r}')
     numbers = [whole_number("gpus", gpu, 0) for gpu in gpus]
     if not numbers or len(set(numbers)) < len(numbers):
         named = ", ".join(map(str, numbers)) or "none"
-        raise BackendError(f"gpus must name at least one GPU, and each once, not {named}")
+        raise BackendError(f"gpus must contain at least one GPU, and each only once, got {named}")
     return numbers

@@ -43,7 +43,7 @@ def of_table(
         raise BackendError("there is nothing to replay: no problem was named")
     row = device if isinstance(device, Device) else device_of_table(path) if device is None else device_row(device)
     if row is None:
-        raise BackendError(f"{path} does not name a GPU that is known here: say which one it is of by --device")
+        raise BackendError(f"{path} does not name a known GPU: name the GPU of its times by --device")
     usable = templates_for(problem, row, templates)
     table, measurements = schedules_of_table(path, problem, usable, row)
     left_out = len(table.measurements) - len(measurements)
@@ -51,7 +51,7 @@ def of_table(
     with Path(path).open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
     runner = TableReplayRunner(measurements, origin, digest)
-    line = f"{runner.describe()}{f'; {left_out} others have values that the kernel has not' if left_out else ''}"
+    line = f"{runner.describe()}{f'; {left_out} others have values that the kernel lacks' if left_out else ''}"
     headline = f"times are REPLAYED from {path}"
     return Backend(runner.name, runner, row, line, None, usable, runner.schedules, headline)
 
@@ -59,7 +59,7 @@ def of_table(
 def of_recording(
     problem: Problem | None, device: Device, why: str, templates: Iterable[str | KernelTemplate] | None
 ) -> tuple[Backend | None, str]:
-    """Return a backend over the recording of ``problem``, or why there is none.
+    """Return a backend over the recording of ``problem``, or the reason why there is none.
 
     Args:
         problem: Problem to search, or None.
@@ -69,7 +69,7 @@ def of_recording(
             of a template's space are skipped.
 
     Returns:
-        The backend and "", or None and one line on why there is none.
+        The backend and "", or None and one line with the reason.
 
     Raises:
         BackendError: The recording's file is damaged.
@@ -87,7 +87,7 @@ def of_recording(
     today = {name for name, version in found.spaces.items() if name in members and members[name].fingerprint == version}
     if not today:
         version = found.autosched_version
-        return None, f"it was recorded on {device.name} with the space of autosched {version}, which is another one now"
+        return None, f"it was recorded on {device.name} with the space of autosched {version}, which has changed since"
     runner = ReplayRunner(found, why=why)
     headline = f"times are REPLAYED: {headline_reason(why)}"
     schedules = tuple(schedule for schedule in runner.schedules if schedule.template in today)

@@ -1,4 +1,4 @@
-"""The end of a search on a GPU: selection of the finalists for the paired timing, and storage of its results."""
+"""Final paired timing of a search on a GPU: selection of the finalists, and storage of the results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def entrants(book: TrialLedger, default: Default) -> tuple[Candidate, ...]:
     if book.best is None or book.best.seconds is None:
         return ()
     fingerprint = canonical_json(book.fingerprint)
-    trials = [r for r in book.stored if not is_library(r.schedule)]  # it always takes part
+    trials = [r for r in book.stored if not is_library(r.schedule)]  # the default always takes part
     newest = {r.schedule: r for r in trials if r.fingerprint == fingerprint}
     timed = {schedule: r.measurement.timing for schedule, r in newest.items() if r.measurement.timing is not None}
     if not timed:
@@ -49,7 +49,7 @@ def entrants(book: TrialLedger, default: Default) -> tuple[Candidate, ...]:
         except ValueError:
             continue
         if any(c.problem.key() != candidate.problem.key() for c in found.values()):
-            continue  # arrays of other types cannot be timed in turns with those of the best one
+            continue  # arrays of other types cannot be timed together with those of the best one
         screened = schedule in newest and newest[schedule].kernel_digest == candidate.kernel.digest
         if screened or schedule in defaults:
             found.setdefault(candidate.kernel.digest, candidate)
@@ -57,10 +57,10 @@ def entrants(book: TrialLedger, default: Default) -> tuple[Candidate, ...]:
 
 
 def _simplest_first(book: TrialLedger, entrants: Sequence[Candidate], complexity: Complexity) -> list[int]:
-    """Return the rank of each entrant by simplicity, all different, so that runs with the same ties choose the same.
+    """Return a distinct rank of each entrant by simplicity, so that equal ties are always decided equally.
 
-    A simpler schedule departs from fewer defaults, then takes fewer registers, then less shared memory; the text of the
-    schedule decides the rest.
+    A simpler schedule differs from fewer defaults, then uses fewer registers, then less shared memory. The text of the
+    schedule decides remaining ties.
     """
 
     def simplicity(candidate: Candidate) -> tuple[float, int, int, str]:
@@ -84,13 +84,13 @@ def _incumbent(book: TrialLedger, entrants: Sequence[Candidate]) -> int | None:
 def remeasure(
     book: TrialLedger, runner: Comparing, entrants: Sequence[Candidate], complexity: Complexity, seconds: float
 ) -> paired_timing.Remeasurement:
-    """Time the finalists in turns and store the results, losers first, so that the winner is the newest trial.
+    """Time the finalists alternately and store the results, losers first, so that the winner is the newest trial.
 
-    The library also has a trial, at its rank: a later check compares the winner with it.
+    The library also gets a trial, at its rank, because a later check compares the winner with it.
 
     Args:
         book: The run's ledger, which the trials are appended to.
-        runner: Times several kernels in turns.
+        runner: Times several kernels alternately.
         entrants: Finalists of one problem, at least one.
         complexity: Complexity of a schedule, which decides between finalists that are equally fast.
         seconds: Time in seconds after which no round is added.
@@ -99,7 +99,7 @@ def remeasure(
         The ranking, with the failed finalists and the library's times.
 
     Raises:
-        StoreError: The database refuses a trial.
+        StoreError: The database rejects a trial.
         RunnerStopped: The GPU can no longer be used.
     """
     places = [float(place) for place in _simplest_first(book, entrants, complexity)]
@@ -138,7 +138,7 @@ def remeasure(
 
 
 def _control(remeasured: paired_timing.Remeasurement) -> Control | None:
-    """Return the kernel that a later check times next to the winner, with its times here."""
+    """Return the kernel that later checks time together with the winner, with its times in this run."""
     if remeasured.vendor is not None and remeasured.vendor_seconds:
         return Control("library", Timing.of(remeasured.vendor_seconds), remeasured.vendor.version)
     return Control("copy", Timing.of(remeasured.copy_seconds)) if remeasured.copy_seconds else None

@@ -1,9 +1,9 @@
-"""Paired timing: the fastest schedules are timed again in turns, with each other and with the library.
+"""Paired timing of the fastest schedules: they are timed again, alternately with each other and with the library.
 
 Times measured minutes apart have different clocks and temperatures, so screening alone cannot separate schedules that
-are a few percent apart. Here every entrant runs once per round, on inputs of another seed than in screening, and the
-ratios within rounds decide. Rounds are added, for entrants that can still win, until the winner is clear or a limit is
-met.
+are a few percent apart. In paired timing every entrant runs once per round, on inputs of another seed than in
+screening, and the ratios within rounds decide. Rounds are added for entrants that can still win, until the winner is
+clear or a limit is reached.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from measurements.trials.timing_statistics import Ratio, SpeedChange, error_of_m
 
 FEWEST_ENTRANTS = 6
 MOST_ENTRANTS = 32
-MOST_OF_MODULE = 2  # entrants that share their code: how far the clock falls under load differs between modules
+MOST_OF_MODULE = 2  # maximum entrants with the same code; the clock under load differs between modules
 WITHIN = 1.5  # factor of the fastest screening time, far above screening errors
 DRIFT = 0.02  # effect of clock and temperature on a screening time, beyond the noise of its repeats
 ERRORS = 3.0  # standard errors of the difference between two screening times
@@ -36,14 +36,14 @@ TIE = 0.01  # schedules closer than this count as equally fast
 def let_in(screened: Sequence[Timing], module_of: Callable[[int], object] = int) -> list[int]:
     """Select the schedules that may be as fast as the fastest.
 
-    A true tie may differ by TIE, by DRIFT, and by the noise of two medians of a few repeats. The error of a median is
-    averaged over all near schedules, since the quartiles of a few repeats are themselves uncertain. The FEWEST_ENTRANTS
-    fastest are selected as long as they are WITHIN. A search tries many launches of one compiled module, so at most
-    MOST_OF_MODULE of each are selected.
+    The times of a tie may differ by TIE, by DRIFT, and by the noise of two medians of a few repeats. The error of a
+    median is averaged over all near schedules, because the quartiles of a few repeats are themselves uncertain. The
+    FEWEST_ENTRANTS fastest are always selected if they are WITHIN. A search tries many launches of one compiled module,
+    so at most MOST_OF_MODULE of each are selected.
 
     Args:
         screened: Times of screening.
-        module_of: Returns what those positions share that have the same code. Default: none do.
+        module_of: Returns an equal value for positions with the same code. Default: all positions have different code.
 
     Returns:
         Positions in ``screened``, the fastest first.
@@ -73,7 +73,7 @@ class Ranked:
 
     Attributes:
         position: Position among the candidates.
-        entrant: Its last answer.
+        entrant: Its last result.
         seconds: Times, one per round; none for a failure.
     """
 
@@ -89,11 +89,11 @@ class Remeasurement:
     Attributes:
         standings: Entrants that ran, the winner first.
         failed: Entrants that failed.
-        clear: True if every other entrant is significantly slower than the winner, or as fast and less simple.
+        clear: True if every other entrant is significantly slower than the winner, or equally fast and less simple.
         rounds: Number of rounds.
         library: Ratio of the winner's time to that of the vendor's library; None without one to compare with.
         why_not: Reason why there is no ratio.
-        vendor: Answer of the library itself.
+        vendor: Result of the library itself.
         vendor_seconds: Its times.
         copy_seconds: Times of a plain copy if there is no library; a later check compares the machine by them.
     """
@@ -123,16 +123,16 @@ def remeasure(
     seconds: float = SECONDS,
     incumbent: int | None = None,
 ) -> Remeasurement:
-    """Time ``candidates`` of one problem in turns.
+    """Time ``candidates`` of one problem alternately.
 
     An entrant that can no longer win is dropped. An entrant that fails is removed, and the others are timed again
     without it. If the culprit is unknown, each entrant runs alone for a round: those that fail are removed, or else the
     library, or else the slowest in screening.
 
     Args:
-        runner: Times several kernels in turns.
+        runner: Times several kernels alternately.
         candidates: Entrants of one problem.
-        complexity: Complexity of each candidate; the simpler has the lower one.
+        complexity: Complexity of each candidate; lower is simpler.
         rounds: Number of rounds to start with; their number doubles after that.
         seconds: Time in seconds after which no round is added.
         incumbent: Position of the previous winner; None without one.
@@ -142,7 +142,7 @@ def remeasure(
         (``near_ties.choose``).
 
     Raises:
-        RunnerStopped: The runner cannot go on.
+        RunnerStopped: The runner cannot continue.
     """
     session = _TimedRounds(runner, candidates)
     began = time.monotonic()
@@ -161,7 +161,7 @@ def remeasure(
 
 @dataclass(frozen=True)
 class _TimedTurn:
-    """Answer of one call of the runner: ``entrants`` by position, the library and the plain copy if they ran."""
+    """Result of one call of the runner: ``entrants`` by position, and the library and the plain copy if they ran."""
 
     rounds: int
     entrants: dict[int, Entrant]
@@ -196,7 +196,7 @@ class _TimedRounds:
         self._copies: list[float] = []
 
     def time_rounds(self, first: int) -> _TimedTurn:
-        """Time all running entrants: ``first`` rounds, then as many again as there were, within limits."""
+        """Time all running entrants: first ``first`` rounds, then as many as there were so far, within limits."""
         rounds = first
         if self.held:
             rounds = min(max(first, self.held), max(first, MOST_AT_ONCE), MOST_ROUNDS - self.held)
@@ -217,7 +217,7 @@ class _TimedRounds:
             alone = {i: self._runner.compare([self._candidates[i]], rounds=1, library=False)[0] for i in turn.entrants}
             culprits = {i: entrant for i, entrant in alone.items() if entrant.status is not Status.OK}
             if not culprits and turn.library is not None:
-                self._why_no_library = f"in turns with the others it failed: {turn.library.reason}"
+                self._why_no_library = f"it failed when timed with the others: {turn.library.reason}"
                 self._with_library = self._with_copy = False  # it may have been the copy
             elif not culprits:
                 slowest = self.running[-1]

@@ -41,7 +41,7 @@ class Verifiers:
 def verifiers(task: SearchTask, backend: Backend, order: OrderRule | None = None) -> Verifiers:
     """Return the verifiers of a search's bests.
 
-    A best that must be batch-invariant is also verified to be that, on a GPU, too.
+    If the best must be batch-invariant, that is also verified, even on a GPU.
 
     Args:
         task: Task of the search.
@@ -49,7 +49,7 @@ def verifiers(task: SearchTask, backend: Backend, order: OrderRule | None = None
         order: Rule on the order of sums; None without one.
 
     Returns:
-        The verifiers. They are None if the runner runs kernels, or ran them when they were recorded, or if there is no
+        The verifiers. They are None if the runner runs kernels itself, if recorded kernels ran, or if there is no
         compiler for the emulator.
 
     Raises:
@@ -82,7 +82,7 @@ def verifiers(task: SearchTask, backend: Backend, order: OrderRule | None = None
 
 
 def verify_best(book: TrialLedger, full: FullVerifier, seconds: float) -> str:
-    """Verify the best in full, and the next one if that fails.
+    """Verify the best in full, and the next best one if that fails.
 
     Args:
         book: Ledger of the run.
@@ -100,7 +100,7 @@ def verify_best(book: TrialLedger, full: FullVerifier, seconds: float) -> str:
         left = until - time.monotonic()
         if failed and left <= 0:
             failures = f"{failed} {_plural(failed, 'best')} failed the full verification"
-            return f"{failures}; there was no time for that of the next"
+            return f"{failures}; there was no time to verify the next one"
 
         def within(schedule: Schedule, left: float = left) -> VerifyOutcome:
             return full(schedule, left)
@@ -131,7 +131,7 @@ def _has_full_verification(book: TrialLedger, trial: Trial) -> bool:
 
 
 def _has_order(book: TrialLedger, trial: Trial) -> bool:
-    """Return True if the trial's verification has what the rule on the order of sums requires."""
+    """Return True if the trial's verification includes what the rule on the order of sums requires."""
     rule = book.run.order
     if rule is None:
         return True

@@ -1,5 +1,5 @@
-"""How does a document of tables become a kernel file?
+"""Reading of kernel files.
 
 Start at ``kernel_files.py``. ``launches.py``, ``arguments.py`` and ``sources.py`` read one part each, and
-``kernel_tuner_files.py`` converts Kernel Tuner's files to this format. This room must not import kernel templates.
+``kernel_tuner_files.py`` converts Kernel Tuner's files to this format. This package must not import kernel templates.
 """

@@ -74,7 +74,7 @@ def emulate(
         TypeError: An unknown option, or ``base`` of another type.
         ValueError: An invalid option, or arguments that do not fit the kernel.
         NvrtcMissing: CUDA source without NVRTC.
-        HostFailure: This machine cannot emulate.
+        HostFailure: This machine cannot run the emulator.
     """
     options = gathered(EmulatedLaunchOptions, "base", base, keywords)
     if isinstance(program, Program):

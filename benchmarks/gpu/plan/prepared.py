@@ -108,13 +108,13 @@ def prepare(
 
     Raises:
         OSError: The folder cannot be written.
-        ValueError: The checking kernels do not compile.
+        ValueError: The check kernels do not compile.
     """
     folder.mkdir(parents=True, exist_ok=True)
     cache = pool.cache
     checks = pool.compile(check_kernels.KERNEL, device.arch)
     if not isinstance(checks, Compiled):
-        raise ValueError(f"the checking kernels do not compile: {checks.reason}")
+        raise ValueError(f"the check kernels do not compile: {checks.reason}")
     items: list[dict[str, Any]] = []
     keys = [cache.key(check_kernels.KERNEL, device.arch, pool.options(check_kernels.KERNEL), pool.toolchain)]
     wide = {*PROBLEMS, *(each.problem for each in language)}

@@ -1,9 +1,8 @@
-"""What does a CUDA executable do, without a GPU?
+"""Emulation of CUDA executables without a GPU.
 
 Its runtime library is replaced by one whose launches are emulated. Start at ``executable.py``, which starts the
 executable; ``session.py`` answers its requests, and ``library/`` is the replacement, in C++. ``executable_launch.py``
-makes the runs of a launch; the caller chooses them, so this room has no plan of its own. It must not import operators
-or templates.
+makes the runs of a launch; the caller plans them. It must not import operators or templates.
 """
 
 from measurements.emulator.executables.executable import run_executable

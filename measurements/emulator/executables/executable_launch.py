@@ -109,7 +109,7 @@ class ExecutableLaunch:
             The emulation, without outputs.
 
         Raises:
-            HostFailure: This machine cannot emulate.
+            HostFailure: This machine cannot run the emulator.
             ValueError: A run has committed.
         """
         if self._committed is not None:

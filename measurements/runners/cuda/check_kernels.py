@@ -1,7 +1,7 @@
-"""CUDA kernels that check results on the GPU itself: wrong numbers, changed inputs, writes past the end.
+"""CUDA kernels that check results on the GPU itself: wrong numbers, changed inputs, writes after the end of an array.
 
-They are self-contained (no headers, no array library that compiles kernels at run time), and also serve as known-good
-kernels that check the GPU after a failure.
+They need no headers, and no array library that compiles kernels at run time. They also serve as known-good kernels that
+check the GPU after a failure.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from search_spaces.launches.generated_kernel import GeneratedKernel
 
 GUARD = 0xA5  # guard byte after each array
-MODE_ANY, MODE_EQUAL, MODE_ZERO = 0, 1, 2  # value that check_bytes expects in the array itself
+MODE_ANY, MODE_EQUAL, MODE_ZERO = 0, 1, 2  # modes of check_bytes: the expected contents of the array itself
 THREADS = 256
 HOLD = "hold_stream"  # entry of the kernel that stream_hold launches
 

@@ -1,4 +1,4 @@
-"""The part of cupy's interface that kernel calls on torch tensors need, over ``cuda.core``, for programs without cupy.
+"""Subset of cupy's interface, implemented with ``cuda.core``, for kernel calls on torch tensors without cupy.
 
 Modules, devices and memory are those of ``cuda.core``; kernels are launched by ``cuLaunchKernelEx`` of
 ``cuda.bindings``, because ``cuda.core.launch`` takes no parameters of 128 bytes, as tensor maps are. Contexts are the
@@ -36,7 +36,7 @@ _NEEDS_CUPY = "arrays of other libraries than torch need cupy: pip install 'auto
 
 
 class CoreGpu:
-    """In place of the cupy module. One object serves a process. Raises ImportError without cuda.core."""
+    """Replacement of the cupy module, one per process. Raises ImportError without cuda.core."""
 
     def __init__(self) -> None:
         import cuda.core
@@ -58,12 +58,12 @@ class CoreGpu:
         return CoreModule(self, path)
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        """Return an array on the current GPU of which only the address is known."""
+        """Return an uninitialised array on the current GPU. Only its address is accessible."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
         return SimpleNamespace(data=CoreMemory(self, max(size, 1)))
 
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        """Return such an array, filled with zeros on the current stream."""
+        """Return an array like ``empty``, filled with zeros on the current stream."""
         array = self.empty(shape, dtype)
         array.data.zero()
         return array
@@ -75,15 +75,15 @@ class CoreGpu:
     from_dlpack = asnumpy = asarray
 
     def checked(self, answer: tuple[Any, ...]) -> Any:
-        """Return the results of a function of the driver. Raises RuntimeError for any other status than success."""
+        """Return the results of a driver function. Raises RuntimeError unless its status is success."""
         status, *results = answer
         if int(status) != 0:
-            raise RuntimeError(f"the driver answers {self.driver.CUresult(int(status)).name}")
+            raise RuntimeError(f"the driver returned {self.driver.CUresult(int(status)).name}")
         return results[0] if len(results) == 1 else results
 
 
 class _NoArray:
-    """The type of cupy's arrays, of which there are none."""
+    """Placeholder for the type of cupy's arrays, which has no instances."""
 
 
 class CoreDevice:
@@ -202,7 +202,7 @@ class CoreModule:
         return CoreFunction(self._gpu, self._code.get_kernel(entry))
 
     def get_global(self, name: str) -> Any:
-        """Return a constant by its address."""
+        """Return a constant, by its address."""
         gpu = self._gpu
         address, _ = gpu.checked(gpu.driver.cuLibraryGetGlobal(name.encode(), int(self._code.handle)))
         return SimpleNamespace(ptr=int(address))
@@ -212,7 +212,7 @@ class CoreFunction:
     """A loaded function, called like cupy's."""
 
     def __init__(self, gpu: CoreGpu, kernel: Any) -> None:
-        self._gpu, self._kernel = gpu, kernel  # which keeps its library loaded
+        self._gpu, self._kernel = gpu, kernel  # a reference that keeps the library loaded
         handle = gpu.checked(gpu.driver.cuKernelGetFunction(int(kernel.handle)))
         self.kernel = SimpleNamespace(ptr=int(handle))
         self._launches: dict[tuple[Size3, int], AttributedLaunch] = {}

@@ -19,7 +19,8 @@ from search_spaces.hardware.products import GpuProduct, has_geforce_rates
 WORKER_MODULE = "measurements.runners.cuda.worker"
 _INSTALL = "pip install 'autosched[cuda13]'"
 _MIB = 2**20
-_SAME_MEMORY = 0.05  # the driver reports up to 3% less than nvidia-smi; products of one name differ by more
+# Relative: the driver reports up to 3% less than nvidia-smi; products with the same name differ by more.
+_SAME_MEMORY = 0.05
 _SLICED = (80, 90, 100, 103, 120)  # compute capabilities of GPUs that can be partitioned
 _INTEGRATED = (87, 110, 121)  # all of these products share the CPU's memory
 
@@ -35,12 +36,12 @@ def missing_driver() -> str:
 
 @cache
 def _ask(request: str, gpu: int) -> dict[str, Any] | str:
-    """Return a worker's reply to ``request``, queried once per process; or one line on why there is none."""
+    """Return a worker's reply to ``request``, or one line with the reason of a failure. Cached per process."""
     if importlib.util.find_spec("cupy") is None:
         return f"cupy is not installed: {_INSTALL}"
     if why := missing_driver():
         return why
-    # Functions for programs that do not use the GPU themselves:
+    # Functions for programs that do not use the GPU themselves
     from measurements.runners.cuda.requests import Count, Open, to_message
     from measurements.workers.transport import WorkerError
     from measurements.workers.worker import Worker
@@ -49,25 +50,25 @@ def _ask(request: str, gpu: int) -> dict[str, Any] | str:
         try:
             return worker.request(to_message(Count() if request == "count" else Open(gpu)), 60.0)
         except WorkerError as error:
-            return f"GPU {gpu} does not answer: {error}"
+            return f"GPU {gpu} does not respond: {error}"
 
 
 def _probe(gpu: int) -> dict[str, Any] | str:
-    """Return the worker's description of the GPU, or one line on why there is none."""
+    """Return the worker's description of the GPU, or one line with the reason of a failure."""
     return _ask("open", gpu)
 
 
 def cuda_available(gpu: int = 0) -> tuple[bool, str]:
-    """Return True if there is a GPU, and one line that names it, or the reason.
+    """Return True and the name of the GPU, or False and the reason.
 
-    Queried once per process, in a worker.
+    The GPU is queried once per process, in a worker.
     """
     found = _probe(gpu)
     return (False, found) if isinstance(found, str) else (True, f"{found['name']} answers")
 
 
 def cuda_count() -> int:
-    """Return the number of visible GPUs, without using them. CUDA_VISIBLE_DEVICES can hide some.
+    """Return the number of GPUs that CUDA_VISIBLE_DEVICES leaves visible, without using them.
 
     Returns 0 without a driver or cupy.
     """
@@ -79,7 +80,7 @@ def cuda_device(gpu: int = 0) -> Device:
     """Return the GPU with that index as a device row, see ``device_row``.
 
     Raises:
-        ValueError: There is none, or it is older than Turing.
+        ValueError: There is no such GPU, or it is older than Turing.
     """
     found = _probe(gpu)
     if isinstance(found, str):
@@ -89,9 +90,9 @@ def cuda_device(gpu: int = 0) -> Device:
 
 @dataclass(frozen=True)
 class GpuHere:
-    """A GPU of this process: its CUDA ``number``, its row, the driver's version and the CUDA runtime's.
+    """A GPU of this process: its CUDA ``number``, its row, and the versions of the driver and of the CUDA runtime.
 
-    The driver's version is only known on Linux, else "". The runtime's version is CUDA's number.
+    The driver's version is "" on systems other than Linux. The runtime's version is CUDA's number.
     """
 
     number: int
@@ -125,9 +126,9 @@ def _driver_version() -> str:
 def device_row(name: str, attributes: Mapping[str, int], memory_bytes: int) -> Device:
     """Return the row of the GPU with the driver's name ``name`` and these CUDA attributes (``cudaDeviceAttr``).
 
-    Products share names, so SMs and memory must also match. A GPU without a row, or a slice of a GPU (MIG), gets a
-    *derived* row: the limits of its compute capability, the rates of its class, and the driver's values. Raises
-    UnknownDevice for a compute capability before Turing, or an unknown one.
+    Some products share a name, so the number of SMs and the memory must also match. A GPU without a row, or a slice of
+    a GPU (MIG), gets a *derived* row: the limits of its compute capability, the rates of its class, and the driver's
+    values. Raises UnknownDevice for a compute capability before Turing, or an unknown one.
     """
     sm = 10 * attributes["ComputeCapabilityMajor"] + attributes["ComputeCapabilityMinor"]
     sm_count = attributes["MultiProcessorCount"]

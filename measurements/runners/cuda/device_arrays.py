@@ -1,4 +1,4 @@
-"""GPU memory of a worker: rotating copies of operands, a loaded program, the data of one problem."""
+"""GPU memory of a worker: rotating copies of operands, a loaded module, the data of one problem."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class LoadedModule:
 class ProblemData:
     """Arrays of a problem on the GPU, and its expected results."""
 
-    problem: Problem | None  # None if its operator is not known here
+    problem: Problem | None  # None if this process does not know the operator
     inputs: Mapping[str, Any]
     reference: Mapping[str, Any]
     tolerance: Mapping[str, Any]

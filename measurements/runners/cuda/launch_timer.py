@@ -1,4 +1,4 @@
-"""Timing of launches on one stream of a warm GPU, as CUDA graphs behind other work, so that times exclude the host."""
+"""Timing of launches on one stream of a warm GPU, as CUDA graphs queued after other work to exclude the host."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MAX_GRAPH = 4096  # launches in one graph
 _GRAPH_SECONDS = 2e-3  # a replay is much longer than the resolution of events (half a microsecond) and its host time
 _ESTIMATED = 32  # launches of the graph that estimates one launch: an idle GPU would wait for the host for a single one
 _CERTAIN_SECONDS = 100e-6  # duration of a launch in the warm-up above which waits for the host are negligible
-_REPLAYS = 4  # timed ones after one that is not
+_REPLAYS = 4  # timed replays after an untimed one
 _BATCH_SECONDS = 10e-3
 _MAX_BATCH = 20
-_HELD_CALLS, _HELD_GROUPS = 50, 5  # queued while the stream is held: a stream holds about 1000 launches
+_HELD_CALLS, _HELD_GROUPS = 50, 5  # launches queued while the stream is held: a stream holds about 1000
 _WARM_UP_SECONDS, _MOST_PAIRS = 5e-3, 100  # duration and pairs of launches between two reads of the clock
 _SPIN_UP_SECONDS = 0.1
 _IDLE_CLOCK = 0.6  # fraction of the highest clock; a lower clock has not risen yet, since power limits keep it above
@@ -41,7 +41,7 @@ class NoGraph(RuntimeError):
 
 @dataclass(frozen=True)
 class Captured:
-    """A CUDA graph and what it launches: the graph alone holds only handles and addresses, and keeps nothing alive."""
+    """A CUDA graph, and references to the functions and arrays that it uses, which the graph does not keep alive."""
 
     graph: Any
     work: list[Work]
@@ -66,7 +66,7 @@ class LaunchTimer:
     Args:
         cp: The cupy module.
         stream: Stream of all work.
-        state: Reports the GPU's clock and slowdowns; None if nothing does.
+        state: Reports the GPU's clock and slowdowns; None if unavailable.
         hold: Holds the stream while launches without a graph are queued; None if that is impossible.
         host: Clock and sleep of this process, like the module ``time``, which is the default.
 
@@ -82,7 +82,7 @@ class LaunchTimer:
         self._state = state or GpuState()
         self._hold = hold
         self.host = host or time
-        self._highest = 0.0  # clock so far
+        self._highest = 0.0  # highest clock so far
         self._spun_up = False
         self.clock: float | None = None
         self.slowdowns: set[str] = set()
@@ -97,7 +97,7 @@ class LaunchTimer:
         event.record(self._stream)
         began = self.host.perf_counter()
         while True:
-            # Not Event.done, which treats a failed event as one that is not ready.
+            # Event.done would treat a failed event as one that is not ready.
             status = self._cp.cuda.runtime.eventQuery(event.ptr)
             if status == 0:
                 return
@@ -148,7 +148,7 @@ class LaunchTimer:
             stop.record(self._stream)
         if hold is not None:
             hold.release()
-        self._watch()  # now, while the GPU is busy: an idle GPU reports other clocks and reasons
+        self._watch()  # read while the GPU is busy: an idle GPU reports other clocks and reasons
         self.wait(limit)
         self.with_host = held and (hold is None or hold.gave_up)
         return [cuda.get_elapsed_time(start, stop) * 1e-3 for start, stop in pairs]
@@ -201,7 +201,8 @@ class LaunchTimer:
         if single >= graph_below:
             return self._launches(next_launch, single, limit)
         if single < _CERTAIN_SECONDS:
-            graph = self._captured(next_launch, _ESTIMATED)  # the GPU is warm: one replay behind another is enough
+            # The GPU is warm: one untimed replay before the timed one suffices.
+            graph = self._captured(next_launch, _ESTIMATED)
             single = self.timed(limit + 10 * _ESTIMATED * single, [graph], graph)[0] / _ESTIMATED
         # A graph uses every copy equally often; otherwise the next replay would find its first ones in the L2 cache.
         count = copies * min(math.ceil(_GRAPH_SECONDS / single / copies), MAX_GRAPH // copies)
@@ -256,7 +257,7 @@ class LaunchTimer:
             while self.host.perf_counter() - began < seconds:
                 for _ in range(batch):
                     next_launch()
-                now = self._state.watts()  # while it works
+                now = self._state.watts()  # read while the GPU is busy
                 seen += [] if now is None else [now]
                 self.wait(limit)
             return self.host.perf_counter() - began, seen
@@ -275,7 +276,7 @@ class LaunchTimer:
         return lambda: captured.graph.launch(self._stream)
 
     def _graph_of(self, launch: Work, count: int, limit: float) -> Callable[[], list[float]]:
-        """Return times per launch of a graph of ``count``, which follows another replay of it on the busy stream."""
+        """Return times per launch of a graph of ``count`` launches. Another replay before it keeps the GPU busy."""
         began = self.host.perf_counter()
         replay = self._captured(launch, count)
         idle = self.host.perf_counter() - began
@@ -292,7 +293,7 @@ class LaunchTimer:
     def _launches(self, launch: Work, single: float, limit: float) -> Callable[[], list[float]]:
         batch = min(max(math.ceil(_BATCH_SECONDS / single), 1), _MAX_BATCH)
         limit += 10 * batch * single
-        # The first keeps the GPU busy while the others are queued, so it does not count.
+        # The first replay keeps the GPU busy while the others are queued, so its time is ignored.
         return lambda: self.timed(limit, [launch] * batch, launch)
 
 
@@ -306,20 +307,20 @@ class Repeats:
 
 
 def repeated(timer: LaunchTimer, sampler: Callable[[], list[float]], rule: StopRule, best: float | None) -> Repeats:
-    """Take as many times as ``rule`` requires.
+    """Measure as many times as ``rule`` requires.
 
     Args:
         timer: Reports if the GPU was slowed.
         sampler: Returns more times.
-        rule: Decides when there are enough, or the kernel is too slow.
+        rule: Decides when there are enough times, or the kernel is too slow.
         best: Median of the fastest kernel so far, or None.
 
     Returns:
-        The times, without those taken while heat or the hardware slowed the GPU, unless there are no others.
+        The times, except those measured while the GPU was throttled, unless all were.
     """
     times: list[float] = []
     slowed: list[bool] = []
-    kept: list[float] = []  # measurements that were not slowed
+    kept: list[float] = []  # times while the GPU was not throttled
     why: set[str] = set()
     began = timer.host.perf_counter()
 

@@ -1,4 +1,4 @@
-"""NVML's view of a working GPU: its clock, and the reasons for a lower clock."""
+"""State of a busy GPU, read by NVML: its clock, reasons for a lower clock, energy and power."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ SLOWDOWNS = {
 class GpuState:
     """Readers of a GPU's state.
 
-    ``clock`` reads the SM clock in MHz, None if unknown. ``slowdowns`` reads the reasons for a lower clock other than
-    the kernel itself, values of SLOWDOWNS. ``joules`` reads the energy used since the driver was loaded, and ``watts``
-    the current power; None if unavailable.
+    ``clock`` reads the SM clock in MHz, None if unknown. ``slowdowns`` reads the reasons for a lower clock (values of
+    SLOWDOWNS), except those that the kernel itself causes. ``joules`` reads the energy used since the driver was
+    loaded, and ``watts`` the current power; None if unavailable.
     """
 
     clock: Callable[[], float | None] = lambda: None
@@ -40,7 +40,7 @@ def open_state(pci_bus_id: str) -> tuple[GpuState, str | None]:
         version = pynvml.nvmlSystemGetDriverVersion()
     except Exception:  # pynvml may be missing, and a driver may hide NVML
         return GpuState(), None
-    # The older name of the call, the only one in old drivers and old versions of pynvml.
+    # Old drivers and old versions of pynvml only have the older name of the function.
     events = getattr(pynvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
     reasons = events or getattr(pynvml, "nvmlDeviceGetCurrentClocksThrottleReasons", None)
 

@@ -1,8 +1,8 @@
-"""Timing a kernel in pairs with the fastest one so far: ratios of neighbouring times do not drift with the clock.
+"""Paired timing of a kernel and the fastest one so far (the incumbent).
 
-A search needs to know whether a candidate is faster than the incumbent, and by how much. Both are launched in the order
-A B B A, so that a clock that rises or falls steadily cancels out. A candidate that is much slower in its first three
-launches is not timed further.
+A search needs the ratio of a candidate's time to that of the incumbent. Ratios of neighbouring times do not drift with
+the clock. Both kernels are launched in the order A B B A, which cancels a steady rise or fall of the clock. A candidate
+that is much slower in its first three launches is not timed further.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from measurements.runners.cuda.launch_timer import LaunchTimer, Work
 _FIRST_LAUNCHES = 3
 _GROUP_SECONDS = 0.3e-3  # duration of consecutive launches of one kernel, far above the half microsecond of events
 _MOST_IN_GROUP = 50  # a held stream holds about 1000 launches, and a pipeline launches several kernels
-_HELD_BELOW = 20e-6  # launches above this duration are queued faster than the GPU runs them
+_HELD_BELOW = 20e-6  # seconds; longer launches are queued faster than the GPU runs them
 _LEAD_SECONDS = 0.5e-3  # duration of launches that keep the GPU busy while the first timed ones are queued
 _MOST_IN_LEAD = 50
 _EVENT_SECONDS = 0.5e-6  # resolution of events
@@ -28,7 +28,7 @@ class RaceRule:
     """Rule that decides when a race ends.
 
     Attributes:
-        out_factor: A challenger slower than this, relative to the incumbent, is timed three times only.
+        out_factor: A challenger that is slower than the incumbent by this factor is only timed three times.
         seconds: Wall time after which no further round begins.
         min_rounds: Rounds (A B B A) that are always timed.
         max_rounds: Rounds after which a race ends.
@@ -48,14 +48,14 @@ class RaceRule:
     def __post_init__(self) -> None:
         if not (self.out_factor >= 1 and 1 <= self.min_rounds <= self.max_rounds and self.seconds >= 0):
             raise ValueError(
-                "a race needs out_factor >= 1, seconds >= 0 and 1 <= min_rounds <= max_rounds, not "
+                "a race needs out_factor >= 1, seconds >= 0 and 1 <= min_rounds <= max_rounds, got "
                 f"{self.out_factor}, {self.seconds}, {self.min_rounds} and {self.max_rounds}"
             )
 
 
 @dataclass(frozen=True)
 class Raced:
-    """The ``ratios`` of the challenger's time to the incumbent's, one per pair of neighbouring times.
+    """Result of a race: the challenger's time over the incumbent's, one ratio per pair of neighbouring times.
 
     ``out`` is true if the first launches decided.
     """

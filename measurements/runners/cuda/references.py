@@ -1,4 +1,4 @@
-"""Data for measurements: inputs and float64 references, for workers that cannot compute them."""
+"""Inputs and float64 references of measurements, computed for workers that cannot compute them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class DataSet:
 
 @dataclass(frozen=True, eq=False)
 class SentArrays:
-    """``digests`` by part and operand; ``blobs`` are the arrays' bytes in C order, as ``array_of`` reads them."""
+    """Arrays to send: ``digests`` by part and operand, and ``blobs`` with their bytes in C order for ``array_of``."""
 
     digests: dict[str, dict[str, str]]
     blobs: dict[str, Buffer]
@@ -44,7 +44,7 @@ NOTHING_SENT = SentArrays({}, {})
 
 
 class References:
-    """The arrays of one data set at a time, in memory. Thread-safe."""
+    """Cache of the arrays of one data set at a time. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -59,9 +59,7 @@ class References:
     def computed(self, data: DataSet, parts: Sequence[str]) -> SentArrays:
         """Compute ``parts`` of ``data`` (names of PARTS), and return them with the known arrays.
 
-        Raises errors of the problem.
-
-        A reference is computed in float64 on the CPU, which takes time.
+        References are computed in float64 on the CPU, which can take minutes. Raises errors of the problem.
         """
         with self._lock:
             if self._key != data.key:

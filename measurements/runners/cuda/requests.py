@@ -24,7 +24,7 @@ class Count:
 class Open:
     """Acquire the GPU with the index ``gpu``. Reply: its description.
 
-    ``checks`` is the cubin of ``check_kernels``; without it nothing can be measured.
+    ``checks`` is the cubin of ``check_kernels``, which measurements need.
     """
 
     gpu: int
@@ -40,9 +40,9 @@ class Health:
 class Prepare:
     """Copy a problem's inputs into rotating buffers, and get float64 references and tolerances.
 
-    Inputs, reference and tolerance are each sent as bytes if ``arrays`` lists them (part, operand, digest), or computed
-    from the ``problem`` if the worker knows its operator. Reply: ``missing`` parts, which it cannot get either way, and
-    ``why``; else the number of ``copies``.
+    Inputs, reference and tolerance are each sent as bytes if ``arrays`` lists them (part, operand, digest). Otherwise
+    the worker computes them from the ``problem``, if it knows the operator. Reply: the number of ``copies``; or the
+    ``missing`` parts and ``why``.
     """
 
     data: str  # name of the prepared data in later requests
@@ -50,7 +50,7 @@ class Prepare:
     seed: int
     operands: Sequence[Mapping[str, Any]]
     arrays: Mapping[str, Mapping[str, str]]
-    cold_bytes: int  # of all buffers together
+    cold_bytes: int  # total bytes of all buffers
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class SentKernel:
 
 @dataclass(frozen=True)
 class Incumbent:
-    """The fastest kernel of this data so far, against which others are raced.
+    """The fastest kernel of this data so far, which others are timed in pairs with.
 
     Attributes:
         kernel: The kernel.
@@ -80,7 +80,7 @@ class Incumbent:
 class Measure:
     """Verify, time, and verify again.
 
-    Reply: a status, ``seconds``, and a reason why there are none, or a note on anything unusual. With an ``incumbent``,
+    Reply: a status, ``seconds``, and the reason of a failure or a note on anything unusual. With an ``incumbent``,
     times are ratios to its times, multiplied by its seconds.
     """
 
@@ -91,7 +91,7 @@ class Measure:
     launch_limit: float  # seconds of one launch
     graph_below: float  # seconds: shorter launches are timed in a CUDA graph
     power: bool = False  # also the mean watts over a second of launches, null if NVML does not report it
-    incumbent: Incumbent | None = None  # timed in pairs with it
+    incumbent: Incumbent | None = None  # times the kernel in pairs with it; None to time it alone
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def from_message(message: Mapping[str, Any]) -> Request:
     fields = dict(message)
     kind = _OPERATIONS.get(str(fields.pop("op", "")))
     if kind is None:
-        raise ValueError(f"{message.get('op')!r} is no operation of a GPU worker: use {', '.join(_OPERATIONS)}")
+        raise ValueError(f"unknown operation {message.get('op')!r} of a GPU worker: use {', '.join(_OPERATIONS)}")
     try:
         if "kernel" in fields:
             fields["kernel"] = SentKernel(**fields["kernel"])

@@ -1,4 +1,4 @@
-"""Checks on the GPU that a kernel's results are right and that it wrote nothing else."""
+"""Checks on the GPU that a kernel's results are correct and that it changed no other memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from search_spaces.launches.operand import Operand
 
 
 class WrongResult(Exception):
-    """Wrong result of a kernel. ``damage``: memory that other candidates rely on was overwritten."""
+    """Wrong result of a kernel. ``damage`` is true if memory that other candidates need was overwritten."""
 
     def __init__(self, reason: str, worst: float, damage: bool = False) -> None:
         super().__init__(reason)
@@ -55,11 +55,12 @@ class ResultChecks:
             raise RuntimeError("a known-good kernel missed the differences between unequal arrays")
 
     def largest_error(self, program: LoadedModule, data: ProblemData, when: str) -> float:
-        """Return the largest error over its tolerance. Raises WrongResult if one exceeds it."""
+        """Return the largest ratio of an error to its tolerance. Raises WrongResult if it exceeds 1."""
         most = 0.0
         for slot in program.slots:
             operand = slot.operand
-            if operand.role not in ("output", "inout") or operand.name not in data.reference:  # judged elsewhere
+            # Checked by the tuning process.
+            if operand.role not in ("output", "inout") or operand.name not in data.reference:
                 continue
             worst, wrong, first = self.error(slot, data)
             most = max(most, worst)
@@ -76,7 +77,8 @@ class ResultChecks:
         """Return the errors of an output's first copy.
 
         Returns:
-            The largest error over its tolerance, the number of wrong elements, and the first of them.
+            The largest ratio of an error to its tolerance, the number of wrong elements, and the index of the first
+            one.
         """
         name, found = slot.operand.name, slot.array(0)
         arguments = (found, data.reference[name], data.tolerance[name], np.uint64(slot.operand.size))
@@ -107,7 +109,7 @@ class ResultChecks:
             if inside:
                 raise WrongResult(complaint, math.inf, damage=True)
             if behind:
-                raise WrongResult(f"{behind} bytes behind {operand.name} were written", math.inf, damage=True)
+                raise WrongResult(f"{behind} bytes after {operand.name} were written", math.inf, damage=True)
 
     def _differences(self, slots: Slots, mode: int, wanted: Any) -> tuple[int, int]:
         """Count bytes that differ inside and after the arrays of all copies."""

@@ -1,6 +1,6 @@
-"""Backend on real GPUs: compilers fill a queue while one worker process per GPU verifies and times.
+"""Backend on real GPUs: compilers fill a queue, and one worker process per GPU verifies and times kernels.
 
-This process never touches CUDA itself, so no GPU failure can reach it.
+This process does not use CUDA itself, so failures of a GPU do not affect it.
 """
 
 from __future__ import annotations
@@ -54,18 +54,21 @@ from search_spaces.operators.problem import Problem
 __all__ = ["CudaOptions", "CudaRunner", "Entrant", "cuda_available", "cuda_count", "cuda_device"]
 
 
-_CLOCK_TOLERANCE = 0.03  # tolerated deviation of a locked clock, as clocks have steps of 15 MHz
+_CLOCK_TOLERANCE = 0.03  # allowed deviation of a locked clock in MHz: clocks have steps of 15 MHz
 
 
 @dataclass(frozen=True)
 class CudaOptions:
     """Options of measurements.
 
-    ``policy`` is the timing policy. For a cold L2 cache, buffers of twice its size are rotated. A locked clock is
-    checked: times at another clock are rejected. ``launch_limit`` is in seconds per launch, ``graph_below`` the seconds
-    under which launches are timed in a CUDA graph (ten times as many in comparisons). ``seed`` generates the inputs.
-    ``power`` also measures the GPU's power, which takes one more second per candidate. ``race`` decides when there are
-    enough pairs with the fastest candidate so far; None times each candidate alone.
+    Attributes:
+        policy: Timing policy. For a cold L2 cache, buffers of twice its size are rotated. If the policy locks the
+            clock, times at another clock are rejected.
+        launch_limit: Time limit of a launch, in seconds.
+        graph_below: Launches of fewer seconds are timed in a CUDA graph (ten times as many seconds in comparisons).
+        seed: Seed of the inputs.
+        power: If True, also measure the GPU's power, which takes one more second per candidate.
+        race: Decides when there are enough pairs with the fastest candidate so far; None times each candidate alone.
     """
 
     rule: StopRule = field(default_factory=StopRule)
@@ -81,9 +84,9 @@ class CudaOptions:
 class CudaRunner(PoolRunner):
     """Measure on GPUs of one kind. After RunnerStopped the runner is unusable.
 
-    Kernels that compile to the same program are measured once. The first candidate of a problem is timed alone. Each
-    later one is timed in pairs with the fastest so far, and its times are the ratios of these pairs multiplied by that
-    one's median: ratios do not change with the GPU's clock.
+    Kernels that compile to the same module are measured once. The first candidate of a problem is timed alone. Each
+    later one is timed in pairs with the fastest so far: its times are the ratios of these pairs, multiplied by the
+    median of the fastest. Ratios do not change with the GPU's clock.
 
     Args:
         device: Row of the GPUs.
@@ -96,7 +99,7 @@ class CudaRunner(PoolRunner):
         references: Provides the arrays that a worker cannot compute; None for the default.
 
     Raises:
-        ValueError: No GPU, or one twice.
+        ValueError: ``gpus`` is empty or contains a GPU twice.
     """
 
     name = "cuda"
@@ -116,7 +119,7 @@ class CudaRunner(PoolRunner):
     ) -> None:
         """Create the runner. ``references`` provide the arrays that a worker cannot compute."""
         if not gpus or len(set(gpus)) != len(gpus):
-            raise ValueError(f"gpus must name at least one GPU, and each once, not {list(gpus)}")
+            raise ValueError(f"gpus must contain at least one GPU, and each only once, got {list(gpus)}")
         self.device = device
         self.options = options or CudaOptions()
         self._pool = compile_pool
@@ -126,7 +129,7 @@ class CudaRunner(PoolRunner):
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._known: dict[tuple[object, ...], Measurement] = {}
-        self._fastest: dict[str, _Fastest] = {}  # fastest so far for each data set
+        self._fastest: dict[str, _Fastest] = {}  # fastest candidate so far of each data set
         self._calls: set[Call] = set()
         self._closed = False
 
@@ -184,7 +187,7 @@ class CudaRunner(PoolRunner):
 
         Args:
             candidates: At least one.
-            rounds: Number of times that each is timed, in turns.
+            rounds: Number of times that each is timed, alternately.
             library: If True, the vendor's library takes part.
             others: Names of OTHERS of the worker's libraries.
             seed: Seed of the inputs and the order in each round; None for the default.
@@ -233,9 +236,9 @@ class CudaRunner(PoolRunner):
         return tuple(entrants)
 
     def outputs(self, candidate: Candidate) -> dict[str, npt.NDArray[Any]] | Measurement:
-        """Return the unchecked outputs of one launch on the inputs of ``options.seed``, or a failed measurement.
+        """Return the outputs of one launch on the inputs of ``options.seed``, unverified; or a failed measurement.
 
-        Arrays are by the outputs' names, in storage types.
+        The arrays have storage types, and are returned by name.
 
         Raises:
             RunnerStopped: The runner was stopped.
@@ -272,7 +275,8 @@ class CudaRunner(PoolRunner):
             self._tasks.put(None)
         for thread in self._threads:
             thread.join(timeout=10.0)
-        if not any(thread.is_alive() for thread in self._threads):  # no thread computes references any more
+        # Only now, because no thread computes references any more.
+        if not any(thread.is_alive() for thread in self._threads):
             self._references.close()
 
     @property
@@ -297,13 +301,14 @@ class CudaRunner(PoolRunner):
     # ---- the pipeline ----
 
     def _register(self, call: Call) -> None:
-        """Make the GPUs work for a call."""
+        """Register a call, for which the GPUs then work."""
         with self._lock:
             if self._closed:
                 raise RuntimeError("the runner is closed")
             self._calls.add(call)
             if not self._threads:
-                self._checks = self._pool.submit(check_kernels.KERNEL, self.device.arch)  # ahead of the candidates
+                # Before the candidates in the queue.
+                self._checks = self._pool.submit(check_kernels.KERNEL, self.device.arch)
                 self._threads = [
                     threading.Thread(target=self._serve_gpu, args=(i,), name=f"gpu {gpu}", daemon=True)
                     for i, gpu in enumerate(self._gpus)
@@ -312,7 +317,7 @@ class CudaRunner(PoolRunner):
                     thread.start()
 
     def _ask(self, work: Callable[[Supervisor], Any]) -> Any:
-        """Return the result or raise the exception of ``work``, run by any free GPU."""
+        """Run ``work`` on any free GPU, and return its result or raise its exception."""
         call = Call()
         self._register(call)
         try:
@@ -334,7 +339,7 @@ class CudaRunner(PoolRunner):
     def _compiled(
         self, stream: PoolStream, position: int, candidate: Candidate, result: Compiled | CompileFailure
     ) -> None:
-        """Pass a compiled program on to the GPUs, or a failure to the caller."""
+        """Pass a compiled module to the GPUs, or a failure to the caller."""
         program = runnable(candidate, result, self.device, self.provenance)
         if isinstance(program, Measurement):
             stream.results.put((position, program, 0.0))
@@ -365,7 +370,7 @@ class CudaRunner(PoolRunner):
         checks = self._checks.result() if self._checks is not None else None
         if not isinstance(checks, Compiled):
             reason = "none were compiled" if checks is None else checks.reason
-            raise RunnerStopped(f"the checking kernels do not compile: {reason}")
+            raise RunnerStopped(f"the check kernels do not compile: {reason}")
         opening = to_message(Open(self._gpus[which], checks.digest), {checks.digest: checks.cubin})
         self._supervisors[which] = Supervisor(self._workers[which], opening, self.options.limits)
         return self._supervisors[which]
@@ -438,7 +443,7 @@ class CudaRunner(PoolRunner):
         program: Compiled,
         data: DataSet,
     ) -> Measurement | None:
-        """Return the error in the outputs of one launch, for a problem that checks them itself, or None."""
+        """Return a failed measurement if the problem's own check rejects the outputs of one launch; None otherwise."""
         message = self._of_outputs(candidate, program, data)
         outcome: Outcome = supervisor.run(data.key, partial(self._prepare, data), message)
         if outcome.status is not Status.OK:
@@ -489,7 +494,7 @@ class _Fastest:
 
 
 def _outputs(candidate: Candidate, outcome: Outcome) -> dict[str, Array]:
-    """Return the outputs of one launch. An array of the problem may be larger than the candidate's."""
+    """Return the outputs of one launch, in the candidate's sizes: an array of the problem may be larger."""
     operands = {o.name: o for o in candidate.kernel.operands}
     blobs = outcome.answer.blobs if isinstance(outcome.answer, Message) else {}
     found = {}

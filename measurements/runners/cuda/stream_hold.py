@@ -1,4 +1,4 @@
-"""Holding a stream until everything is queued, so that the GPU does not wait for the host between two launches.
+"""Hold of a stream until all work is queued, so that the GPU does not wait for the host between launches.
 
 A kernel of one thread waits for a word in host memory. It has a time limit, because a library that waits for the GPU
 while it queues would otherwise wait forever.
@@ -18,7 +18,7 @@ class StreamHold:
 
     def __init__(self, cp: Any, function: Any) -> None:
         self._cp, self._function = cp, function
-        self._memory = cp.cuda.alloc_pinned_memory(8)  # the GPU reads it at its host address
+        self._memory = cp.cuda.alloc_pinned_memory(8)  # pinned memory that the GPU reads at its host address
         self._words = np.frombuffer(self._memory, np.uint32, 2)
 
     def hold(self) -> None:

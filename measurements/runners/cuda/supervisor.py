@@ -1,7 +1,7 @@
-"""Supervision of one GPU worker: it is opened, checked, given work, and replaced when it fails.
+"""Supervisor of one GPU worker: it starts and checks the worker, sends it requests, and replaces it after a failure.
 
-After every start, hence after every failure, a known-good kernel runs before the next candidate. The supervisor is
-independent of CUDA: any worker that serves ``requests`` can be used, anywhere.
+After every start, and so after every failure, a known-good kernel runs before the next candidate. The supervisor does
+not depend on CUDA: it works with any worker that serves ``requests``.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Answer = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class TimeLimits:
-    """Limits in seconds: for acquiring the GPU and the health check, for preparing a problem's data, for one candidate.
+    """Time limits in seconds: for acquiring and checking the GPU, for preparing a problem's data, for one candidate.
 
-    ``retry_pauses`` are the waits between attempts to acquire a GPU that does not answer; there is one more attempt.
+    ``retry_pauses`` are the seconds between attempts to acquire a GPU that does not respond.
     """
 
     health: float = 60.0
@@ -37,7 +37,7 @@ class TimeLimits:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of a request. ``answer`` is the worker's reply if it has status ok; ``reason`` is the error otherwise."""
+    """Result of a request: ``answer`` is the worker's reply if its status is ok, otherwise ``reason`` is the error."""
 
     status: Status
     reason: str
@@ -45,9 +45,9 @@ class Outcome:
 
 
 class Supervisor:
-    """Owns ``worker``, for use by one thread. ``opening`` is the request that takes the GPU.
+    """Owner of ``worker``, for use by one thread. ``opening`` is the request that acquires the GPU.
 
-    ``info`` is the reply to it, from the first time the GPU was healthy; ``restarts`` counts the replacements since.
+    ``info`` is the first reply to it after which the GPU was healthy. ``restarts`` counts later replacements.
     """
 
     def __init__(self, worker: Transport, opening: Message, limits: TimeLimits) -> None:
@@ -83,20 +83,20 @@ class Supervisor:
                 if pause is not None:
                     time.sleep(pause)
         gpu = self._opening["gpu"]
-        raise RunnerStopped(f"GPU {gpu} does not answer after {len(failures)} attempts: {failures[-1]}")
+        raise RunnerStopped(f"GPU {gpu} does not respond after {len(failures)} attempts: {failures[-1]}")
 
     def run(
         self, data: str, prepare: Callable[[Answer | None], Message], request: Message, limit: float | None = None
     ) -> Outcome:
-        """Prepare data if the worker does not hold them, and send it a request. There is exactly one outcome.
+        """Send the worker a request, after preparing its data if necessary, and return exactly one outcome.
 
-        If a worker dies the work is repeated once, after a health check, since its death may have another cause. Work
-        that kills it twice has crashed.
+        If the worker dies, the request is repeated once after a health check, because its death may have another cause.
+        If it dies again, the outcome is a crash.
 
         Args:
             data: Name of the data.
-            prepare: Returns the request that prepares data. It is called with None, and again with the worker's reply
-                if that reports missing arrays.
+            prepare: Returns the request that prepares the data. It is called with None, and again with the worker's
+                reply if that reports missing arrays.
             request: Request to send.
             limit: Replaces the candidate's seconds, or None.
 
@@ -124,7 +124,7 @@ class Supervisor:
                 if last_try:
                     return Outcome(Status.CRASHED, str(error), {})
             except WorkerFailed as error:
-                self._worker.stop()  # an unexpected exception: its state cannot be trusted
+                self._worker.stop()  # an unexpected exception, after which the worker's state is unknown
                 return Outcome(Status.CRASHED, f"the GPU worker failed: {error}", {})
         if answer.get("poisoned"):
             self._worker.stop()
@@ -146,7 +146,7 @@ class Supervisor:
         except WorkerTimeout:
             return Outcome(Status.TIMEOUT, f"the inputs were not ready within {self._limits.prepare:g} s", {})
         if "missing" in answer:
-            raise WorkerFailed(f"it still lacks {answer['missing']} after they were sent")
+            raise WorkerFailed(f"the worker still lacks {answer['missing']} after they were sent")
         outcome = self._judged({"status": Status.OK.value, **answer})
         self._prepared[data] = outcome
         return outcome
@@ -162,7 +162,7 @@ class Supervisor:
             for entrant in entrants:
                 _check(entrant, timed=bool(entrant["seconds"]))
             if len({len(entrant["seconds"]) for entrant in entrants} - {0}) > 1:
-                raise ValueError("each entrant takes part in every round")
+                raise ValueError("each entrant needs a time in every round")
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
             self._worker.stop()
             return Outcome(Status.CRASHED, f"the GPU worker's answer is malformed: {str(answer)[:200]}", {})
@@ -170,13 +170,13 @@ class Supervisor:
 
 
 def _check(answer: Answer, timed: bool = True) -> None:
-    """Raise an error unless ``answer`` has a valid status, reason, times, error, clock and watts of one kernel.
+    """Raise an error unless the status, reason, times, error, clock and watts in ``answer`` are valid.
 
-    ``timed``: an ok reply must have times.
+    If ``timed``, an ok reply must have times.
     """
     status, times = Status(answer["status"]), answer["seconds"]
     if status is Status.OK and timed and not (times and all(float(t) > 0 and math.isfinite(t) for t in times)):
-        raise ValueError("these are not times")
+        raise ValueError("the times are invalid")
     for name in ("error", "clock_mhz", "watts"):
         float(answer.get(name) or 0.0)
     reason = answer.get("reason", "")

@@ -1,8 +1,8 @@
-"""The process that owns one GPU: it loads cubins, verifies their results, and times them. It needs only numpy and cupy.
+"""Process that owns one GPU: it loads cubins, verifies their results, and times them. It only needs numpy and cupy.
 
-No kernel of cupy's own is compiled here, because that needs CUDA headers that a pip installation may lack. Copies,
-fills, events, graphs and launches of existing cubins do not. Any operation may hang or crash the process; the
-supervisor then kills it and starts another.
+The process uses no cupy functions that compile kernels, because these need CUDA headers that a pip installation may
+lack. Copies, fills, events, graphs and launches of existing cubins do not need them. Any operation may hang or crash
+the process; the supervisor then replaces it.
 
 ``requests`` lists its operations.
 """
@@ -58,10 +58,11 @@ from search_spaces.launches.launch import launch_from_json, operand_from_json
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import Problem
 
-_MAX_COPIES = MAX_GRAPH // 2  # limit for tiny problems, whose buffers then stay below the requested size
+# Maximum number of copies; the buffers of tiny problems then stay below the requested size.
+_MAX_COPIES = MAX_GRAPH // 2
 _LOADS_PER_FLUSH = 64
 _LAUNCHES_AFTER_RACE = 3
-_COMPARED_LONGER = 10.0  # times graph_below: a library may take longer to queue its kernels than they run
+_COMPARED_LONGER = 10.0  # factor of graph_below: a library may take longer to queue its kernels than they run
 _OUT_OF_MEMORY, _LAUNCH_OUT_OF_RESOURCES = 2, 701
 
 
@@ -69,7 +70,7 @@ Blobs = Mapping[str, Buffer]  # by digest
 
 
 class GpuWorker:
-    """``cp`` is the cupy module. State lives as long as the process: the GPU, and the data of one problem at a time."""
+    """Operations of the process, on the GPU and the data of one problem at a time. ``cp`` is the cupy module."""
 
     def __init__(self, cp: Any) -> None:
         self._cp = cp
@@ -118,14 +119,15 @@ class GpuWorker:
         runtime, device = self._cp.cuda.runtime, self._cp.cuda.Device(request.gpu)
         properties = runtime.getDeviceProperties(device.id)
         attributes = {str(k): int(v) for k, v in device.attributes.items()}
-        # The two that cupy leaves out of them.
+        # Two attributes that cupy leaves out.
         attributes |= {f"ComputeCapability{part}": int(properties[part.lower()]) for part in ("Major", "Minor")}
         functions: dict[str, Any] = {}
         hold: StreamHold | None = None
         if request.checks is not None:
             with _file(blobs[request.checks]) as path:
                 module = self._cp.RawModule(path=path)
-                # all now: the file, which cupy reads again after it drops its modules, will be gone
+                # load all functions now: cupy reads the file again after it drops its modules, and the file is
+                # temporary
                 entries = (KERNEL.entry, *map(entry_for, SCALAR_DTYPES))
                 functions = {entry: module.get_function(entry) for entry in entries}
                 hold = StreamHold(self._cp, module.get_function(HOLD))
@@ -153,7 +155,7 @@ class GpuWorker:
         try:
             problem: Problem | None = problem_from_json(request.problem)
             why = ""
-        except ValueError as error:  # one that only the tuner's process knows
+        except ValueError as error:  # an operator that only the tuning process knows
             problem, why = None, one_line(str(error))
         try:
             parts = self._arrived(request.arrays, operands, blobs)
@@ -181,7 +183,8 @@ class GpuWorker:
         except MemoryError as error:
             return {"status": Status.OUT_OF_RESOURCES.value, "reason": f"the GPU has too little memory: {error}"}
         self._stream.synchronize()
-        cp.get_default_memory_pool().free_all_blocks()  # a reference's temporaries: other libraries also need memory
+        # Free the temporaries of a reference: other libraries also need memory.
+        cp.get_default_memory_pool().free_all_blocks()
         inputs, reference, tolerance = (parts[part] for part in PARTS)
         self._data[request.data] = ProblemData(problem, inputs, reference, tolerance, slots, copies, request.cold_bytes)
         return {"copies": copies}
@@ -224,7 +227,7 @@ class GpuWorker:
             answer["error"] = max(
                 answer["error"], self._checks.largest_error(program, data, "after repeated launches: ")
             )
-            if request.power:  # last: arrays changed in place are not restored meanwhile
+            if request.power:  # last, because arrays that a kernel changes in place are not restored during this
                 answer["watts"] = self._timer.mean_watts(program.launch, data.copies, limit)
         return answer
 
@@ -242,10 +245,10 @@ class GpuWorker:
         if raced is None:
             return None
         self._poison(program.slots)
-        for _ in range(_LAUNCHES_AFTER_RACE):  # the outputs that are checked next are the challenger's
+        for _ in range(_LAUNCHES_AFTER_RACE):  # so that the outputs that are checked next are the challenger's
             program.launch(0)
         self._timer.wait(_LAUNCHES_AFTER_RACE * limit)
-        reason = f"timed {len(raced.ratios)} times only: over {incumbent.rule.out_factor:g} times as slow as the best"
+        reason = f"timed {len(raced.ratios)} times only: over {incumbent.rule.out_factor:g} times slower than the best"
         seconds = [incumbent.seconds * ratio for ratio in raced.ratios]
         return Repeats(seconds, self._timer.clock, reason if raced.out else "")
 
@@ -254,8 +257,8 @@ class GpuWorker:
     ) -> Callable[[], list[float]]:
         """Return a sampler whose launches start with the original contents of arrays.
 
-        Arrays that a kernel changes in place are restored outside the timing, which is impossible in a graph of many
-        launches.
+        Arrays that a kernel changes in place are restored between timed launches, so such kernels are not timed in
+        graphs.
         """
         if not any(slot.operand.role == "inout" for slot in program.slots):
             return self._timer.sampler(program.launch, data.copies, limit, graph_below)
@@ -324,7 +327,7 @@ class GpuWorker:
         limit: float,
         graph_below: float,
     ) -> Callable[[], list[float]]:
-        """Return a sampler of a baseline of cuda_library with verified results. Raises _Unable."""
+        """Return a sampler of a baseline whose results have been verified. Raises _Unable."""
         outputs = [slot for slot in data.slots.values() if slot.operand.role == "output"]
         self._poison(outputs)
         if data.problem is None:
@@ -339,17 +342,17 @@ class GpuWorker:
         if name != "copy":
             entrant["error"] = max(self._checks.error(slot, data)[0] for slot in outputs)
             if not entrant["error"] <= TOLERANCES:
-                raise _Unable(f"{name} computes something else: it is off by {entrant['error']:.3g} tolerances")
+                raise _Unable(f"{name} computes other results: the largest error is {entrant['error']:.3g}x tolerance")
         try:
             return self._timer.sampler(call, data.copies, limit, graph_below)
-        except NoGraph:  # a library that allocates, for example
+        except NoGraph:  # for example because the library allocates memory
             held = self._timer.held_sampler(call, data.copies, limit)
 
             def sampler() -> list[float]:
                 times = held()
                 if self._timer.with_host:
                     entrant["reason"] = (
-                        "what the host takes is in its times: it waits for the GPU, and no graph takes it"
+                        "its times include the host, because it waits for the GPU and cannot run in a CUDA graph"
                     )
                 return times
 
@@ -357,7 +360,7 @@ class GpuWorker:
 
     @contextmanager
     def _outcome(self, answer: dict[str, Any]) -> Iterator[None]:
-        """Store the status and reason of an exception in ``answer``, and whether the process is unusable afterwards."""
+        """Store the status and reason of an exception in ``answer``, and if the process is unusable afterwards."""
         cuda = self._cp.cuda
         poisoned = False
         try:
@@ -398,25 +401,25 @@ class GpuWorker:
         cp = self._cp
         self._loads += 1
         if self._loads % _LOADS_PER_FLUSH == 0:
-            cp.clear_memo()  # cupy caches every loaded module; this releases the GPU's memory
+            cp.clear_memo()  # cupy caches every loaded module; clearing the cache releases GPU memory
         launch = launch_from_json(kernel.launch)
         slots = []
         for operand in launch.operands:
             if operand.role == "workspace":
-                own = Slots(cp, operand, 1)  # as at run time, where launches follow each other in the same one
+                own = Slots(cp, operand, 1)  # one workspace for all copies, as at run time
                 own.fill(self._stream, None, 0 if operand.zeroed else GUARD)
                 slots.append(own)
             elif operand.name in data.slots:
                 slots.append(data.slots[operand.name])
             else:
-                raise LaunchRefused(f"the kernel takes {operand.name}, which its problem does not have")
+                raise LaunchRefused(f"the kernel has an operand {operand.name} that its problem lacks")
         with _file(blobs[kernel.cubin]) as path:
             program = LoadedModule(LoadedLaunch(cp, launch, path), slots)
         program.loaded.fill_symbols({slot.operand.name: slot.array(0) for slot in slots})
         return program
 
     def _verified(self, program: LoadedModule, data: ProblemData, limit: float) -> float:
-        """Launch once on poisoned outputs, and check them. Return the largest error over its tolerance."""
+        """Launch once on poisoned outputs, and return the largest ratio of an error to its tolerance."""
         self._poison(program.slots)
         self._restore(program, data, 0)
         program.launch(0)
@@ -424,7 +427,8 @@ class GpuWorker:
         try:
             return self._checks.largest_error(program, data, "")
         except WrongResult:
-            self._checks.expect_undamaged(program, data)  # wrong results may come with stray writes
+            # A kernel with wrong results may also have written to other memory.
+            self._checks.expect_undamaged(program, data)
             raise
 
     def _poison(self, slots: Iterable[Slots]) -> None:
@@ -439,7 +443,7 @@ def _message(answer: dict[str, Any]) -> Message:
 
 @contextmanager
 def _file(cubin: Buffer) -> Iterator[str]:
-    """Yield a file with ``cubin``, with a new name each time: cupy caches modules by path."""
+    """Yield a file with ``cubin``. Its name is new each time, because cupy caches modules by path."""
     with temporary_folder("cubin") as folder:
         path = folder / "kernel.cubin"
         path.write_bytes(cubin)

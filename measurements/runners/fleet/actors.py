@@ -1,11 +1,11 @@
 """Actors on the machines of a cluster: a compiler, or a GPU with its worker process.
 
-A GPU's actor is a ``CudaRunner`` of one GPU that receives modules instead of compiling them: workers that hang, crash
-or send malformed replies are replaced. It requests arrays that its worker lacks, because their source (a user's Python,
-for example) is in the tuning process.
+A GPU's actor is a ``CudaRunner`` of one GPU that receives modules instead of compiling them. It replaces workers that
+hang, crash or send malformed replies. It requests arrays that its worker cannot compute from the tuning process, for
+example those that a user's Python function computes.
 
-A GPU's actor accepts two calls at a time. Its runner executes them in turn; the second is unpacked while the first is
-measured.
+A GPU's actor accepts two calls at a time. Its runner executes them one after the other, and the second is unpacked
+while the first is measured.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
 CALLS = 2  # calls that a GPU's actor accepts at a time
-DATA_SETS = 4  # data sets whose arrays it keeps
+DATA_SETS = 4  # data sets whose arrays an actor keeps
 
 
 @dataclass(frozen=True)
 class FleetOptions:
     """Options of actors.
 
-    ``describe`` is "module:function", which returns the Device of GPU 0 in its process. ``path`` is added to the module
-    search path. ``cache`` is the folder of the compilers' cache, by default that of their machine.
+    ``describe`` is "module:function" of a function that returns the Device of GPU 0 in its process. ``path`` is added
+    to the module search path. ``cache`` is the folder of the compilers' cache; default: that of their machine.
     """
 
     cuda: CudaOptions = field(default_factory=CudaOptions)
@@ -60,7 +60,7 @@ class FleetOptions:
 
 
 def installed_version() -> str:
-    """Return the version of autosched in this process: both ends must have the same."""
+    """Return the version of autosched in this process, which must be the same on all machines."""
     try:
         return importlib.metadata.version("autosched")
     except importlib.metadata.PackageNotFoundError:
@@ -69,7 +69,7 @@ def installed_version() -> str:
 
 @dataclass(frozen=True)
 class Hello:
-    """Description of an actor. ``problem`` is one line on why it cannot take part, or empty."""
+    """Description of an actor. ``problem`` is the reason why it cannot be used, or empty."""
 
     device: Device | None = None
     toolchain: str = ""
@@ -112,15 +112,15 @@ class SentProblem(Problem):
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
         """Raise TypeError: the tuning process draws the inputs and sends them."""
-        raise TypeError("its inputs are drawn where it is tuned")
+        raise TypeError("only the tuning process draws the inputs")
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """Raise TypeError: the tuning process computes the reference and sends it."""
-        raise TypeError("its reference is computed where it is tuned")
+        raise TypeError("only the tuning process computes the reference")
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """Raise TypeError: the tuning process computes the tolerance and sends it."""
-        raise TypeError("its tolerance is computed where it is tuned")
+        raise TypeError("only the tuning process computes the tolerance")
 
     @property
     def flops(self) -> float:
@@ -148,7 +148,7 @@ class SentModule(Compiled):
 
 @dataclass(frozen=True)
 class _SentKernel(GeneratedKernel):
-    """A kernel that was compiled elsewhere; its source is its module's digest."""
+    """A kernel that another process compiled. Its ``source`` is the digest of its module."""
 
     module: SentModule | None = None
 
@@ -200,7 +200,7 @@ class _SentReferences(References):
 
 
 class _GivenPrograms:
-    """Replaces a pool of compilers: the requested modules were compiled elsewhere."""
+    """Replacement of a pool of compilers, with modules that another process compiled."""
 
     def __init__(self, checks: SentModule) -> None:
         self.toolchain = checks.toolchain
@@ -222,7 +222,7 @@ class GpuActor:
         self._equipping = threading.Lock()
 
     def hello(self) -> Hello:
-        """Return the description of the GPU, which is queried."""
+        """Query the GPU, and return its description."""
         sys.path.extend(p for p in self._options.path if p not in sys.path)
         module, _, function = self._options.describe.partition(":")
         try:
@@ -240,7 +240,7 @@ class GpuActor:
             work: The compiled candidate.
 
         Returns:
-            The measurement, and how many seconds the GPU was busy; or what is Missing here.
+            The measurement, and how many seconds the GPU was busy; or Missing, with the arrays that this actor lacks.
         """
         runner = self._equipped(device, checks, arrays)
         try:
@@ -259,7 +259,7 @@ class GpuActor:
         works: Sequence[CandidateWork],
         options: Mapping[str, Any],
     ) -> tuple[Entrant, ...] | Missing:
-        """Time candidates in turns, all on the GPU of this actor.
+        """Time candidates alternately, all on the GPU of this actor.
 
         Args:
             device: Row of the GPU.
@@ -269,7 +269,7 @@ class GpuActor:
             options: Options of ``CudaRunner.compare``.
 
         Returns:
-            Its entrants, or what is Missing here.
+            Its entrants; or Missing, with the arrays that this actor lacks.
         """
         runner = self._equipped(device, checks, arrays)
         try:
@@ -289,7 +289,7 @@ class GpuActor:
             work: The compiled candidate.
 
         Returns:
-            As ``CudaRunner.outputs``, or what is Missing here.
+            As ``CudaRunner.outputs``; or Missing, with the arrays that this actor lacks.
         """
         try:
             return self._equipped(device, checks, arrays).outputs(work.candidate)

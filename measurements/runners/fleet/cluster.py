@@ -1,7 +1,7 @@
 """The GPUs and compilers of a Ray cluster: discovered, leased, and replaced when they are lost.
 
-Each GPU is leased by one actor. Actors describe themselves; those of one kind of GPU share a dispatcher. What Ray moves
-between its processes it serializes itself; nothing of that is stored.
+Each GPU is leased by one actor. Actors report their kind of GPU, and those of one kind share a dispatcher. Ray itself
+serialises data between processes, and nothing of it is stored.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from search_spaces.hardware.devices import Device
 INSTALL = "pip install 'autosched[ray]'"
 TICK = 0.5  # seconds between checks for stragglers and lost actors
 REPLACING = 2.0  # seconds between attempts to replace lost actors
-ARRIVAL = 120.0  # seconds for the first GPU to answer
-COMPANY = 10.0  # additional seconds for the others
-PATIENCE = 120.0  # seconds without any GPU of a kind after which a run ends
+ARRIVAL = 120.0  # seconds until the first GPU must respond
+COMPANY = 10.0  # further seconds until the others must respond
+PATIENCE = 120.0  # seconds after which a run ends if its kind of GPU has no member
 
 
 class FleetError(ValueError):
@@ -32,7 +32,7 @@ class FleetError(ValueError):
 
 
 class Fleet:
-    """Own actors on the GPUs and CPUs of a Ray cluster.
+    """Owner of actors on the GPUs and CPUs of a Ray cluster.
 
     Args:
         address: "auto" for the cluster of this machine, "local" for one that ends with this process, or an address.
@@ -41,7 +41,7 @@ class Fleet:
         told: Called with messages for the user.
 
     Raises:
-        FleetError: There is no Ray, no cluster, or no GPU in it that answers.
+        FleetError: Ray is not installed, there is no cluster, or none of its GPUs responds.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Fleet:
         self._told = told
         self._lock = threading.Lock()
         self._kinds: dict[str, tuple[Device, Dispatcher]] = {}
-        self._starting: dict[Any, bool] = {}  # handles, and whether they are of GPUs
+        self._starting: dict[Any, bool] = {}  # actor handles, with True for those of GPUs
         self._compilers = Dispatcher(self._is_loss)
         self._toolchain = ""
         self._closed = threading.Event()
@@ -91,7 +91,7 @@ class Fleet:
 
     @property
     def kinds(self) -> dict[str, int]:
-        """Return the number of GPUs that answer now, by device name."""
+        """Return the number of GPUs that respond now, by device name."""
         with self._lock:
             return {name: dispatcher.members for name, (_, dispatcher) in self._kinds.items()}
 
@@ -100,7 +100,7 @@ class Fleet:
         with self._lock:
             kinds = {key: device for key, (device, _) in self._kinds.items()}
         if name is None and len(kinds) > 1:
-            raise FleetError(f"the cluster has {', '.join(kinds)}, whose times do not compare: name one with --device")
+            raise FleetError(f"the cluster has {', '.join(kinds)}, which are not comparable: name one with --device")
         found = next(iter(kinds.values())) if name is None else kinds.get(name)
         if found is None:
             raise FleetError(f"the cluster has no {name}, but {', '.join(kinds)}")
@@ -117,15 +117,15 @@ class Fleet:
         return self._compilers
 
     def put(self, value: Any) -> Any:
-        """Store ``value`` in the cluster's memory, so that it is sent to each machine once."""
+        """Store ``value`` in the cluster's memory, so that each machine receives it once."""
         return self._ray.put(value)
 
     def require_toolchain(self, toolchain: str) -> None:
-        """Drop compilers of another version, now and later."""
+        """Remove compilers of another version, including those that join later."""
         self._toolchain = toolchain
 
     def close(self) -> None:
-        """End every actor, and the connection if it was made here. Safe to call twice."""
+        """End every actor, and the connection if this object opened it. Safe to call twice."""
         if self._closed.is_set():
             return
         self._closed.set()
@@ -150,7 +150,7 @@ class Fleet:
         return int(self._ray.cluster_resources().get(resource, 0))
 
     def _await_gpus(self) -> None:
-        """Wait until all GPUs of the cluster have answered, or the first ones have waited long enough."""
+        """Wait until all GPUs of the cluster have responded, or until the time limit for the others ends."""
         began = time.monotonic()
         with self._arrived:
             while sum(d.members for _, d in self._kinds.values()) < self._count("GPU"):
@@ -161,7 +161,7 @@ class Fleet:
                 self._arrived.wait(min(left, 1.0))
             if not any(d.members for _, d in self._kinds.values()):
                 why = "; ".join(sorted(self._told_of)) or f"none within {ARRIVAL:g} s"
-                raise FleetError(f"no GPU of the Ray cluster at {self.address} answers: {why}")
+                raise FleetError(f"no GPU of the Ray cluster at {self.address} responds: {why}")
 
     def _keep(self) -> None:
         """Replace lost actors and check jobs, until closed."""
@@ -175,8 +175,8 @@ class Fleet:
                     dispatchers = [self._compilers, *(d for _, d in self._kinds.values())]
                 for dispatcher in dispatchers:
                     dispatcher.look_after(PATIENCE)
-            except Exception as error:  # the cluster itself is unavailable: jobs then report it
-                self._say(f"the cluster does not answer: {str(error).splitlines()[0]}")
+            except Exception as error:  # the cluster itself is unavailable; jobs report that
+                self._say(f"the cluster does not respond: {str(error).splitlines()[0]}")
 
     def _top_up(self) -> None:
         """Start an actor for each GPU, and the required number of compilers."""
@@ -207,11 +207,9 @@ class Fleet:
                 return
         why = hello.problem
         if not why and hello.version != installed_version():
-            why = f"a node has autosched {hello.version}, and this is {installed_version()}: install one version"
+            why = f"a node has autosched {hello.version}, and this machine {installed_version()}: install one version"
         if not why and not of_gpu and self._toolchain not in ("", hello.toolchain):
-            why = (
-                f"a node compiles with {hello.toolchain}, and this machine with {self._toolchain}: it does not compile"
-            )
+            why = f"a node has {hello.toolchain}, and this machine {self._toolchain}: the node does not compile"
         if why:
             self._say(why)
             if error is None:

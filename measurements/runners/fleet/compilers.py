@@ -1,4 +1,4 @@
-"""The compilers of a cluster, behind the interface of a local pool."""
+"""Compilers of a cluster, with the interface of a local pool."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class FleetCompilers(CompilePool):
     """Compiles on the machines of ``fleet``, which the caller closes.
 
     Results are also stored in the cache of this machine, and cached kernels are not compiled again. ``compile_options``
-    as in CompilePool. Raises NvrtcMissing and NvccMissing: the version of this machine's compiler is part of the times'
-    identity.
+    are those of CompilePool. Raises NvrtcMissing and NvccMissing, because the version of this machine's compiler is
+    part of the identity of times.
     """
 
     def __init__(self, fleet: Fleet, cache: CompileCache | None = None, *, compile_options: Sequence[str] = ()) -> None:
@@ -38,7 +38,7 @@ class FleetCompilers(CompilePool):
         fleet.require_toolchain(toolchain_of(()))
 
     def submit(self, kernel: GeneratedKernel, arch: str) -> Future[Compiled | CompileFailure]:
-        """Return the cached kernel, or have it compiled by a member of the cluster."""
+        """Return the cached kernel, or let a member of the cluster compile it."""
         result: Future[Compiled | CompileFailure] = Future()
         key = CompileCache.key(kernel, arch, (*OPTIONS, *kernel.compile_options), toolchain_of(kernel.compile_options))
         known = self.cache.load(key)
@@ -74,7 +74,7 @@ class FleetCompilers(CompilePool):
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Empty: its processes are on other machines."""
+        """Empty, because the processes are on other machines."""
         return ()
 
     def close(self) -> None:

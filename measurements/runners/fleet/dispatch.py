@@ -1,8 +1,8 @@
-"""Jobs for members that may be lost: each job gets exactly one result.
+"""Distribution of jobs to members that may be lost. Each job gets exactly one result.
 
-A member (an actor that owns a GPU, or a compiler) does one job at a time, in order, and has the next ones waiting for
-it, so that it never waits for an answer to arrive. A job of a member that is lost is given to another one. One that
-takes much longer than the others is given to an idle member as well, and the first result counts.
+A member is an actor that owns a GPU, or a compiler. It executes one job at a time, in order. The next job is already in
+its queue, so it does not wait for the network. A job of a lost member is moved to another one. A job that takes much
+longer than others is also sent to an idle member, and the first result is used.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from functools import partial
 from typing import Any, Protocol
 
 IN_FLIGHT = 2  # jobs of a member: one running, one waiting
-MOST_LOSSES = 4  # members that a job may lose: it may be the cause
-STRAGGLING = 4.0  # times the median job, after which an idle member also gets it
+MOST_LOSSES = 4  # members that may be lost with a job, which may be the cause
+STRAGGLING = 4.0  # multiple of the median duration after which an idle member also gets the job
 LEAST_STRAGGLING = 5.0  # seconds: shorter jobs are not duplicated
 _REMEMBERED = 64  # durations
 
@@ -40,21 +40,21 @@ class _Job:
     call: Callable[[Any], Pending]
     result: Future[Any] = field(default_factory=Future)
     losses: int = 0
-    copies: int = 0  # members that have it
+    copies: int = 0  # members that have the job in their queue
 
 
 @dataclass(eq=False)
 class _Member:
     handle: Any
-    jobs: deque[_Job] = field(default_factory=deque)  # the first is running
-    since: float = 0.0  # start time of the first
-    suspect: _Job | None = None  # running when the member was lost
+    jobs: deque[_Job] = field(default_factory=deque)  # the first one is running
+    since: float = 0.0  # start time of the first job
+    suspect: _Job | None = None  # jobs that were running when the member was lost
 
 
 class Dispatcher:
     """Dispatches jobs. Thread-safe; results are set in the threads of the members' replies.
 
-    ``is_loss`` distinguishes errors of a lost member from errors of a job, which are the job's result.
+    ``is_loss`` returns True for errors that mean a lost member. Other errors are results of the job.
     """
 
     def __init__(self, is_loss: Callable[[BaseException], bool], *, in_flight: int = IN_FLIGHT) -> None:
@@ -99,9 +99,9 @@ class Dispatcher:
         return job.result
 
     def look_after(self, patience: float) -> None:
-        """Give stragglers to idle members, and give up without any member for ``patience`` seconds.
+        """Send stragglers also to idle members, and fail all jobs after ``patience`` seconds without a member.
 
-        Call it regularly.
+        Must be called regularly.
         """
         now = time.monotonic()
         given_up: list[_Job] = []
@@ -117,7 +117,7 @@ class Dispatcher:
                     self.given_again += 1
                     self._give(idle.pop(), member.jobs[0])
         for job in given_up:
-            job.result.set_exception(JobLost(f"no worker of the cluster has been left for {patience:g} s"))
+            job.result.set_exception(JobLost(f"the cluster has had no worker for {patience:g} s"))
 
     def close(self) -> None:
         """Accept no more jobs, and cancel waiting ones."""
@@ -168,12 +168,13 @@ class Dispatcher:
                 if job.result.done() or job.copies or self._closed:
                     finish = None
                 elif job.losses < MOST_LOSSES:
-                    # After the others, if it may have ended the member; those that waited behind it come next.
+                    # If the job may have ended the member, it comes last; the jobs after it in the queue come first.
                     (self._waiting.append if suspect else self._waiting.appendleft)(job)
                     self.given_again += 1
                     finish = None
                 else:
-                    why = f"it was lost with {job.losses} workers of the cluster, last: {str(error).splitlines()[0]}"
+                    last = str(error).splitlines()[0]
+                    why = f"{job.losses} workers of the cluster were lost with it, the last one by: {last}"
                     finish = partial(job.result.set_exception, JobLost(why))
             else:
                 if under_way:

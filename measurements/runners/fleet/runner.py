@@ -1,4 +1,4 @@
-"""Backend on the GPUs of a Ray cluster: like ``CudaRunner``, with machines instead of processes."""
+"""Backend on the GPUs of a Ray cluster. It works like ``CudaRunner``, with machines instead of processes."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ from search_spaces.hardware.devices import Device
 from search_spaces.launches.launch import Launch
 from search_spaces.operators.problem import Problem
 
-_JUDGED = (
-    "its outputs are checked by a function of the kernel file, which runs where it is tuned: measure on one machine"
-)
+_JUDGED = "its outputs are checked by a function of the kernel file, which only the tuning process runs: "
+"measure on one machine"
 
 
 class FleetRunner(PoolRunner):
-    """Measures on the GPUs of ``fleet`` of the kind ``device``.
+    """Runner on those GPUs of ``fleet`` whose kind is ``device``.
 
     The caller closes both the fleet and the pool of compilers.
     """
@@ -43,7 +42,7 @@ class FleetRunner(PoolRunner):
         self._fleet, self._pool = fleet, pool
         self._gpus = fleet.gpus(device)
         self._references = References()
-        self._arrays: dict[str, Any] = {}  # by data set, in the cluster's memory
+        self._arrays: dict[str, Any] = {}  # arrays in the cluster's memory, by data set
         self._computing = ThreadPoolExecutor(1, thread_name_prefix="references")
         self._lock = threading.Lock()
         self._streams: set[PoolStream] = set()
@@ -51,7 +50,7 @@ class FleetRunner(PoolRunner):
 
     @property
     def gpus(self) -> int:
-        """Number of GPUs that answer now."""
+        """Number of GPUs that respond now."""
         return self._gpus.members
 
     def describe(self) -> str:
@@ -63,14 +62,14 @@ class FleetRunner(PoolRunner):
         )
 
     def fingerprint(self) -> dict[str, str]:
-        """Return the fingerprint of any GPU that answers. Raises RunnerStopped."""
+        """Return the fingerprint of any GPU that responds. Raises RunnerStopped."""
         checks = self._checking()
         found: dict[str, str] = self._ask(lambda actor: actor.fingerprint.remote(self.device, checks))
         return {**found, "toolchain": self._pool.toolchain}
 
     def stream(self) -> PoolStream:
         """Return an empty stream. Its results raise RunnerStopped if no GPU is left."""
-        self._checking()  # here: replies of the cluster arrive in threads that must not wait for others
+        self._checking()  # in this thread: replies of the cluster arrive in threads that must not block
         stream = PoolStream(self._pool, self.device.arch, self._compiled, closed=self._streams.discard)
         self._streams.add(stream)
         return stream
@@ -84,7 +83,7 @@ class FleetRunner(PoolRunner):
         others: Sequence[str] = (),
         seed: int | None = None,
     ) -> tuple[Entrant, ...]:
-        """Time candidates in turns as ``CudaRunner.compare``, on one GPU; repeated on another one if that is lost.
+        """Time candidates alternately on one GPU, as ``CudaRunner.compare``. If the GPU is lost, repeat on another.
 
         Args:
             candidates: At least one, of one problem.
@@ -174,14 +173,14 @@ class FleetRunner(PoolRunner):
             if self._checks is None:
                 compiled = self._pool.submit(check_kernels.KERNEL, self.device.arch).result()
                 if isinstance(compiled, CompileFailure):
-                    raise RunnerStopped(f"the checking kernels do not compile: {compiled.reason}")
+                    raise RunnerStopped(f"the check kernels do not compile: {compiled.reason}")
                 self._checks = self._fleet.put(SentModule.of(compiled))
             return self._checks
 
     def _answer(self, problem: Problem, what: str, call: Callable[..., Any]) -> Future[Any]:
-        """Return the reply of some GPU, which is called again with the arrays that it lacks.
+        """Return the reply of any GPU. If that GPU lacks arrays, it is called again with them.
 
-        RunnerStopped comes through the future if no GPU is left.
+        If no GPU remains, the future raises RunnerStopped.
         """
         result: Future[Any] = Future()
         checks = self._checking()
@@ -195,7 +194,7 @@ class FleetRunner(PoolRunner):
             except CancelledError:
                 result.cancel()
             except JobLost as error:
-                if what == "measure" and "was lost with" in str(error):  # it may be the cause
+                if what == "measure" and "was lost with" in str(error):  # the candidate may be the cause
                     crashed = Measurement(Status.CRASHED, self.provenance, f"the GPU's machine: {error}")
                     result.set_result((crashed, 0.0))
                 else:
@@ -222,7 +221,7 @@ class FleetRunner(PoolRunner):
             return self._arrays.get(problem.key())
 
     def _computed(self, problem: Problem, missing: Missing) -> Any:
-        """Compute, in one thread at a time."""
+        """Compute the missing parts, in one thread at a time."""
         data = dataclasses.replace(missing.data, problem=problem)
         sent = self._references.computed(data, missing.parts)
         plain = SentArrays(sent.digests, {digest: bytes(content) for digest, content in sent.blobs.items()})

@@ -1,6 +1,6 @@
-"""What does one schedule of a program come to, in numbers?
+"""Sizes, distributions and resources of one schedule of a tile program.
 
-Start at ``choices.py``. The files compute the distributions, copies, shared memory, registers and splits of one
+Start at ``choices.py``. Its files compute the distributions, copies, shared memory, registers and splits of one
 schedule. Space and lowering both use ``memory.py``, so they count the same bytes. Nothing here generates code: this
-room must not import ``lowering``.
+package must not import ``lowering``.
 """

@@ -1,6 +1,6 @@
-"""How are tile programs read and printed as text?
+"""Text form of tile programs.
 
 Start at ``reader.py``, which reads listings in the syntax of the XeTile RFC, of VectorExt and of IREE's reduction
-configurations. ``printer.py`` writes the canonical form. The reader reports each ambiguity that it resolves. This room
-uses ``builder`` as any user does, and must not import planning, lowering or schedules.
+configurations. ``printer.py`` writes the canonical form. The reader reports each ambiguity that it resolves. This
+package uses ``builder`` as any user does, and must not import planning, lowering or schedules.
 """

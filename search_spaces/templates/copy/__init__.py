@@ -1,5 +1,6 @@
-"""How is a contiguous run of bytes copied?
+"""Kernel template that copies a contiguous run of bytes.
 
-Start at ``template.py``. ``space.py`` has parameters and rules, ``lowering.py`` makes the kernel and ``counts.py``
-counts its work. The device code is ``autosched/kernels/copy.cuh``. This room must not import another template.
+Start at ``template.py``. ``space.py`` has parameters and rules, ``lowering.py`` generates the kernel and
+``counts.py`` counts its work. The device code is ``autosched/kernels/copy.cuh``. This package must not import another
+template.
 """

@@ -17,7 +17,7 @@ from autosched.user_kernels.user_kernel import KernelSpec
 pytestmark = [needs_nvrtc, needs_compiler]
 
 KERNEL = ("--kernel", "k.toml")
-LEFT_OUT = "1 trial of an earlier reference is left out"
+LEFT_OUT = "1 trial of an earlier reference is skipped"
 
 
 def write(reference: str) -> None:

@@ -118,7 +118,7 @@ def test_junit_has_a_case_for_each_entry_with_both_times_and_the_interval() -> N
 
 @pytest.mark.parametrize("report", [FINE, NONE, EVERY])
 def test_trials_that_were_left_out_are_in_every_report(report: CheckReport) -> None:
-    left_out = "7 trials of an earlier reference are left out"
+    left_out = "7 trials of an earlier reference are skipped"
     told = replace(report, left_out=left_out)
     assert told.status == report.status and told.to_json()["left_out"] == left_out
     assert told.conclusion == f"{report.conclusion}; {left_out}" and left_out in ci.markdown(summary(told))
@@ -132,7 +132,7 @@ def test_the_summary_puts_failures_first_and_says_what_was_cut() -> None:
     assert rows[0].startswith("| 🔴") and "+5.0% (+4.0 to +6.0)" in text and "found in two processes" in text
     many = CheckReport("b.db", "static", tuple(finding(EntryStatus.SAME, f"e{i}") for i in range(300)))
     assert "100 of 300 cases" in ci.markdown(summary(many))
-    assert "nothing was judged" in ci.markdown(summary(NONE))
+    assert "nothing was checked" in ci.markdown(summary(NONE))
 
 
 def test_annotations_name_every_failure() -> None:

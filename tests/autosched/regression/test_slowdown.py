@@ -127,20 +127,20 @@ def test_what_two_processes_find_is_slower_and_the_rest_is_not():
 
 def test_what_a_second_process_does_not_find_is_cleared_and_told():
     verdicts, _ = run(Machine({3: 0.06}), Machine({}, seed=1), 12)
-    assert (verdicts[3].verdict, verdicts[3].reason) == (SpeedChange.SAME, "slower in one process, cleared by a second")
+    assert (verdicts[3].verdict, verdicts[3].reason) == (SpeedChange.SAME, "slower in one process, but not in a second")
 
 
 def test_without_a_second_process_nothing_is_confirmed():
     found = {0: Machine({0: 0.06}).entry(0)}
     verdicts, _ = judged(found, {}, {0: LIMITS})
-    assert verdicts[0].verdict is SpeedChange.UNCERTAIN and "could not be asked" in verdicts[0].reason
+    assert verdicts[0].verdict is SpeedChange.UNCERTAIN and "could not run" in verdicts[0].reason
 
 
 def test_if_everything_is_slower_the_machine_is_doubted_and_nothing_is_accused():
     slow = dict.fromkeys(range(10), 0.06)
     verdicts, doubt = run(Machine(slow), Machine(slow, seed=1), 10)
     assert {j.verdict for j in verdicts.values()} == {SpeedChange.UNCERTAIN}
-    assert doubt.startswith("10 of 10 entries went the same way")
+    assert doubt.startswith("10 of 10 entries changed in the same direction")
 
 
 def test_rounds_are_added_until_an_entry_is_decided_or_the_effort_is_spent():
@@ -155,5 +155,5 @@ def test_rounds_are_added_until_an_entry_is_decided_or_the_effort_is_spent():
 
 @pytest.mark.parametrize("bad", [{"rounds": 7}, {"rounds": 50, "most_rounds": 40}, {"seconds": 0.0}])
 def test_an_effort_that_allows_no_claim_is_refused(bad):
-    with pytest.raises(ValueError, match=r"some seconds|must satisfy"):
+    with pytest.raises(ValueError, match=r"the seconds of|must satisfy"):
         ComparisonEffort(**bad)

@@ -223,7 +223,7 @@ def test_entries_that_cannot_be_looked_at_are_listed_and_do_not_make_a_check_pas
 def test_a_database_without_entries_never_passes(database: MakeDatabase, capsys: pytest.CaptureFixture[str]) -> None:
     path = database()
     assert main(["check", "--db", str(path), "--static"]) == 2
-    assert "nothing was judged" in capsys.readouterr().out
+    assert "nothing was checked" in capsys.readouterr().out
 
 
 @needs_compiler
@@ -350,7 +350,7 @@ def test_a_problem_too_large_for_the_emulator_ends_no_other_check(
         (["--db", "DB", "--static", "--against", "x.db"], "leave --static out"),
         (["--db", "DB", "--against", "x.db", "--baseline", "python"], "give one baseline"),
         (["--db", "DB", "--static", "--max-slowdown", "much"], "write 3% or 0.03"),
-        (["--db", "DB", "--static", "--max-slowdown", "-3%"], "a slowdown is a share"),
+        (["--db", "DB", "--static", "--max-slowdown", "-3%"], "max_slowdown must be a fraction"),
         (["--db", "DB", "--rounds", "2"], "--rounds must be at least 8"),
         (["--db", "DB", "--static", "--junit", "no/folder/j.xml"], "name a file in a folder that exists"),
         (["--db", "DB", "--static", "--kernel", "no.toml"], "no.toml"),

@@ -183,7 +183,7 @@ def test_a_driver_that_slows_both_programs_alike_is_seen_against_the_library(
     (found,) = report.findings
     assert (found.verdict, report.status) == (verdict, 0 if verdict is EntryStatus.SAME else 2)
     assert found.numbers["against_library_since_tuning"] == pytest.approx(1.117e-3 / seconds, rel=0.02)
-    assert ("against the library it takes 1.1" in found.reason) == (verdict is EntryStatus.UNCERTAIN)
+    assert ("relative to the library it takes 1.1" in found.reason) == (verdict is EntryStatus.UNCERTAIN)
     assert ("driver 570.12" in found.reason) == (verdict is EntryStatus.UNCERTAIN)
 
 
@@ -200,7 +200,7 @@ def test_without_a_library_the_copy_of_then_is_compared(run, measured, database)
 def test_the_same_machine_code_is_never_slower(run, measured, database) -> None:
     report = run(database(measured()), Gpu(places=(1.0, 1.08, 1.0)))
     assert (report.findings[0].verdict, report.status) == (EntryStatus.UNCERTAIN, 2)
-    assert "it is the machine, not the code" in report.findings[0].reason
+    assert "so the machine is the cause" in report.findings[0].reason
 
 
 def test_a_kernel_that_nobody_can_make_any_more_cannot_be_compared(run, measured, database) -> None:

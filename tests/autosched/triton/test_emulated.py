@@ -207,7 +207,7 @@ def test_autotuning_of_a_kernel_that_accumulates() -> None:
         assert o.eq(1).all() and not session.notes
         kernels.accumulate[grid](torch.zeros(100, device="cuda"), x, 100)
     assert len(session.notes) == 1
-    assert "a repeated call leaves other values in o" in session.notes[0] and "reset_to_zero" in session.notes[0]
+    assert "a repeated call changes the values of o" in session.notes[0] and "reset_to_zero" in session.notes[0]
 
 
 def test_launches_of_several_threads() -> None:

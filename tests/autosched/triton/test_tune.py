@@ -129,14 +129,14 @@ def test_configurations_that_write_different_parts_are_told_so(tmp_path):
     space = {"BLOCK": [64], "HALF": [False, True]}
     _, result = tuned(kernels.writes_half, arguments, tmp_path, space=space, trials=2)
     (reason,) = [r.measurement.reason for r in result.trials if not r.ok]
-    assert "it leaves 2,000 of the 4,000 bytes of o unwritten that the default configuration writes" in reason
+    assert "it does not write 2,000 of 4,000 bytes of o that the default configuration writes" in reason
 
 
 def test_a_kernel_that_accumulates_is_told_so(tmp_path):
     _, result = tuned(kernels.accumulate, kernels.accumulate_args(), tmp_path, trials=2)
     assert result.best is not None and len(result.trials) == 2
     assert [
-        line for line in result.lines if "a second call leaves other values in o" in line and "reset_to_zero" in line
+        line for line in result.lines if "a second call changes the values of o" in line and "reset_to_zero" in line
     ]
 
 
@@ -244,7 +244,7 @@ class TestLargeGrids:
         _, result = self.tune(tmp_path, monkeypatch, reference=kernels.product)
         assert 0 < result.best.measurement.error <= 1
         (lack,) = json.loads(result.best.verification)["lacks"]
-        assert lack.endswith("blocks of the grid were run")
+        assert lack.endswith("blocks of the grid ran")
 
     def test_a_wrong_element_of_them_is_seen(self, tmp_path, monkeypatch):
         def off_by_one_at_the_end(a, b, **_):
@@ -293,7 +293,7 @@ def test_a_compiler_that_crashes_or_hangs_ends_one_candidate_alone(tmp_path):
     result = kernel.tune(**arguments, grid=kernels.blocks(300), device="h100", trials=4, options=options)
     reasons = {r.schedule["BLOCK"]: (r.status.value, r.measurement.reason) for r in result.trials}
     assert reasons[128][0] == "crashed" and "Triton's compiler crashed" in reasons[128][1]
-    assert reasons[256] == ("compile_timeout", "Triton did not compile it within 15 s of the CPU")
+    assert reasons[256] == ("compile_timeout", "Triton did not compile it within 15 s of CPU time")
     assert reasons[64] == reasons[512] == ("ok", "") and result.best.schedule["BLOCK"] in (64, 512)
 
 

@@ -101,12 +101,12 @@ def test_earlier_trials_without_the_objective_are_measured_again(store: Store) -
 @pytest.mark.parametrize("given", [(), ("seconds",) * 2, tuple("abcde")])
 def test_none_one_twice_and_too_many_are_refused(given: tuple[str, ...]) -> None:
     assert MOST == 4
-    with pytest.raises(ValueError, match="give 1 to 4 objectives, each once"):
+    with pytest.raises(ValueError, match="give 1 to 4, each once"):
         Objectives.of(given)
 
 
 def test_a_wrong_direction_and_an_unknown_objective_are_refused() -> None:
-    with pytest.raises(ValueError, match="must be min or max, not 'up'"):
+    with pytest.raises(ValueError, match="must be min or max, got 'up'"):
         Objectives.of("seconds:up")
     with pytest.raises(ValueError, match="there is no objective 'watt': use one of seconds, watts"):
         Objectives.of("watt").check(["seconds", "watts"])

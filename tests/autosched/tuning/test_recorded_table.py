@@ -109,14 +109,19 @@ def test_t4_and_csv_hold_metrics_and_every_trial(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("device", "more", "made", "said"),
     [
-        ("A100", {}, None, "does not name a GPU that is known here"),
+        ("A100", {}, None, "does not name a known GPU"),
         (
             "NVIDIA A100-PCIE-40GB",
             {"unroll": [0, 1]},
             None,
-            "varies unroll, and add has no parameter of that name",
+            "varies unroll, which is not a parameter of add",
         ),
-        ("NVIDIA A100-PCIE-40GB", {}, {"block_size_x": [32, 64], "t": [1, 2], "tile": [1]}, "does not say which t "),
+        (
+            "NVIDIA A100-PCIE-40GB",
+            {},
+            {"block_size_x": [32, 64], "t": [1, 2], "tile": [1]},
+            "does not state the value of t",
+        ),
         ("NVIDIA A100-PCIE-40GB", {}, {"block_size_x": [96], "tile": [1]}, "none of the 15 configurations"),
     ],
 )
@@ -133,7 +138,7 @@ def test_a_recording_is_for_the_backend_replay_alone(tmp_path: Path) -> None:
     file = cache(tmp_path / "cache.json")
     with pytest.raises(ValueError, match="give --backend replay"):
         tune(kernel().problem(), backend="estimate", recording=file, database=tmp_path / "a.db")
-    with pytest.raises(ValueError, match="power is measured on a GPU alone"):
+    with pytest.raises(ValueError, match="power can only be measured on a GPU"):
         replayed(tmp_path, file, objective="joules")
     with pytest.raises(TableError, match="cannot be read"):
         replayed(tmp_path, tmp_path / "missing.json")

@@ -43,7 +43,7 @@ def test_what_is_on_the_front_is_beaten_by_nobody_and_beats_the_rest(points: lis
 def test_objectives_that_are_none_are_refused() -> None:
     for objectives, said in (
         ({}, "at least one"),
-        ({"secs": "min"}, "no column 'secs'"),
+        ({"secs": "min"}, "unknown column 'secs'"),
         ({"seconds": "up"}, "min or max"),
     ):
         with pytest.raises(ValueError, match=said):

@@ -90,11 +90,11 @@ class TestBadInput:
             ({"trials": 2.0}, "trials must be a whole number"),
             ({"device": 5}, "a device name must be a string, not 5"),
             ({"problem": None}, "expected a problem, such as .*, not None"),
-            ({"progress": 5}, "progress must be an object with methods started and trial, or None, not 5"),
+            ({"progress": 5}, "progress must be an object with methods started and trial, or None, got 5"),
             ({"progress": Observer}, "progress must be an object with methods"),
-            ({"database": 5, "backend": "estimate"}, "a path or an SQLAlchemy URL, not 5"),
-            ({"database": "sqlite://", "backend": "estimate"}, "in memory, which keeps nothing"),
-            ({"database": ":memory:", "backend": "estimate"}, "in memory, which keeps nothing"),
+            ({"database": 5, "backend": "estimate"}, "invalid database 5: give a path or an SQLAlchemy URL"),
+            ({"database": "sqlite://", "backend": "estimate"}, "in-memory database, which is lost at exit"),
+            ({"database": ":memory:", "backend": "estimate"}, "in-memory database, which is lost at exit"),
         ],
     )
     def test_one_line_and_no_database(self, tmp_path: Path, arguments: dict[str, object], message: str) -> None:

@@ -447,7 +447,7 @@ class TestObserver:
         result = tuned(store, 1, lines=("backend fake, because",), observer=log)
         assert log.starts[0].lines == result.lines
         assert result.lines[0] == "backend fake, because"
-        assert "holds 0 trials of this problem on h200 (measured); up to 1 more will be tried" in result.lines[1]
+        assert "has 0 trials of this problem on h200 (measured); up to 1 more will be tried" in result.lines[1]
 
 
 KILLED = """

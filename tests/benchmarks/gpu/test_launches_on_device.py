@@ -184,7 +184,7 @@ def test_a_hang_a_fault_and_a_refusal_are_told_apart(kept: KeptLaunch, monkeypat
 
 def test_a_map_that_the_driver_refuses_is_refused(kept: KeptLaunch, monkeypatch: pytest.MonkeyPatch) -> None:
     def encode(tensor_map: TensorMap, address: int) -> Any:
-        raise LaunchRefused("the driver refuses tensor map m")
+        raise LaunchRefused("the driver rejects tensor map m")
 
     monkeypatch.setattr(runners_launch, "_encode_function", lambda: None)
     monkeypatch.setattr(runners_launch, "encode_tensor_map", encode)
@@ -192,7 +192,7 @@ def test_a_map_that_the_driver_refuses_is_refused(kept: KeptLaunch, monkeypatch:
     mapped = dataclasses.replace(LAUNCH, arguments=(TensorMap.dense("m_map", wide, (4, 4)), *LAUNCH.arguments[1:]))
     inputs = {**INPUTS, "m": np.zeros((8, 8), np.float32)}
     done = came_of(dataclasses.replace(kept, launch=mapped, inputs=inputs, offsets={}), HostGpu(right))
-    assert done == {"status": "refused", "reason": "the driver refuses tensor map m"}
+    assert done == {"status": "refused", "reason": "the driver rejects tensor map m"}
 
 
 def test_arguments_that_point_into_an_array_have_one_that_begins_there() -> None:

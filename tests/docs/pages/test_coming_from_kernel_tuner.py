@@ -172,7 +172,7 @@ def several_objectives(folder: Path) -> None:
 
 
 def energy(folder: Path) -> None:
-    with pytest.raises(ValueError, match="power is measured on a GPU alone"):
+    with pytest.raises(ValueError, match="power can only be measured on a GPU"):
         replayed(folder, objective="joules")
 
 

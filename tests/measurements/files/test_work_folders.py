@@ -155,7 +155,7 @@ def test_a_link_out_of_the_cache_is_not_followed(tmp_path: Path) -> None:
 def test_a_folder_in_place_of_a_cached_file_is_said_to_be_that(tmp_path: Path) -> None:
     (tmp_path / "new").touch()
     (tmp_path / "entry.json").mkdir()
-    with pytest.raises(OSError, match=r"entry.json is a folder, where the cache keeps a file: remove it") as caught:
+    with pytest.raises(OSError, match=r"entry.json is a folder, but the cache needs a file") as caught:
         put(tmp_path / "new", tmp_path / "entry.json")
     assert caught.value.errno is None
 

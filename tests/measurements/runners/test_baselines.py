@@ -158,11 +158,11 @@ def test_cublas_computes_a_matvec():
 @pytest.mark.usefixtures("a_cublas")
 def test_what_cublas_refuses_has_a_reason():
     refused = Matmul(m=4, n=4, k=4, a="bf16", b="bf16", out="f16")
-    assert call("library", refused)[2] == "library cannot be called: CublasError: cuBLAS refuses with status 15"
+    assert call("library", refused)[2] == "library cannot be called: CublasError: cuBLAS returned status 15"
     assert call("library", Matmul(m=4, n=4, k=4, epilogue="bias"))[2] == "the library has no epilogue to compare with"
-    assert call("library", Softmax(4, 8))[2] == "no library computes softmax"
+    assert call("library", Softmax(4, 8))[2] == "no vendor library computes softmax"
     in_f16 = call("library", Matmul(m=4, n=4, k=4, acc="f16", out="f32"))[2]
-    assert in_f16 == "the library adds up in f16 where out is f16, not f32"
+    assert in_f16 == "the library only accumulates in f16 if out is f16, not f32"
 
 
 @pytest.mark.usefixtures("a_cublas")
@@ -355,7 +355,7 @@ def test_torch_and_triton_say_what_they_do_not_take(torch):
     summed = Matmul(m=4, n=4, k=4, reduction="row_sum")
     assert call("torch", summed)[2] == "torch has no reduction of a product to compare with"
     assert call("torch", Reduce(4, 4, kind="sum", out="f32"))[2] == "torch does not convert f16 to f32"
-    assert call("triton", Softmax(4, 8))[2] == "triton has no softmax"
+    assert call("triton", Softmax(4, 8))[2] == "triton has no operator softmax"
     ieee = Matmul(m=4, n=4, k=4, a="f32", b="f32", out="f32", precision="ieee")
     assert call("triton", ieee)[2] == "the Triton kernel multiplies f32 as tf32"
 
@@ -393,8 +393,8 @@ def test_cupy_computes_what_ours_computes(problem):
 
 
 def test_cupy_says_what_it_does_not_take():
-    assert call("cupy", Softmax(4, 8, dtype="bf16", out="bf16"))[2] == "cupy does not take bf16"
-    assert call("cupy", Matvec(1, 8, 8))[2] == "cupy has no matvec"
+    assert call("cupy", Softmax(4, 8, dtype="bf16", out="bf16"))[2] == "cupy does not support bf16"
+    assert call("cupy", Matvec(1, 8, 8))[2] == "cupy has no operator matvec"
     assert call("cupy", Reduce(4, 4, kind="sumsq"))[2] == "no single call of cupy computes this sumsq"
     assert call("cupy", Reduce(4, 4, kind="argmax", out="u32"))[2] == "no single call of cupy computes this argmax"
 
@@ -484,7 +484,7 @@ def test_torch_is_due_where_it_works_and_its_table_has_the_operator(torch, monke
 
 
 def test_cublaslt_is_due_for_a_matmul_that_cublas_computes():
-    without = Entrant("cublaslt", Status.LAUNCH_ERROR, "cuBLASLt refuses with status 15", ())
+    without = Entrant("cublaslt", Status.LAUNCH_ERROR, "cuBLASLt returned status 15", ())
     for status, complaints in ((Status.OK, 1), (Status.LAUNCH_ERROR, 0)):
         library = Entrant("library", status, "", ())
         assert len(unjustified(Matmul(m=4, n=4, k=4), [library, without], torch_works=False)) == complaints

@@ -183,7 +183,7 @@ def test_a_gpu_that_is_gone_stops_the_run_with_what_was_measured(make_runner):
     runner = make_runner()
     results = runner.measure([candidate("time_1000"), candidate("unplug"), candidate("time_2000")])
     assert next(results)[0] == 0
-    with pytest.raises(RunnerStopped, match=r"GPU 0 does not answer after 3 attempts: .* no GPU is there") as caught:
+    with pytest.raises(RunnerStopped, match=r"GPU 0 does not respond after 3 attempts: .* no GPU is there") as caught:
         list(results)
     assert "\n" not in str(caught.value)
 

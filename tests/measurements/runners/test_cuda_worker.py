@@ -181,7 +181,7 @@ def test_a_grid_that_is_no_larger_than_what_runs_at_a_time_is_in_the_trial(array
     answer = measure(opened(FakeCupy(time=40e-3), arrays), "right", best=12e-3, launch=shrinking)
     assert answer["status"] == Status.OK
     assert answer["reason"] == (
-        "launched 6 of 8 blocks: no more run at a time; repeated 3 times only: over 3 times slower than the best"
+        "launched 6 of 8 blocks: no more run at the same time; repeated 3 times only: over 3 times slower than the best"
     )
 
 
@@ -356,7 +356,7 @@ def test_a_warm_cache_means_one_copy(arrays):
         ("partial", Status.WRONG_RESULT, "out[0, 16, 8] is nan", False),
         ("sometimes", Status.WRONG_RESULT, "after repeated launches: out[0, 0, 0] is 0", False),
         ("overwrites", Status.WRONG_RESULT, "bytes of input b were changed", True),
-        ("overruns", Status.WRONG_RESULT, "1 bytes behind out were written", True),
+        ("overruns", Status.WRONG_RESULT, "1 bytes after out were written", True),
         ("unclean", Status.WRONG_RESULT, "workspace counters were not left zero", True),
         ("illegal", Status.LAUNCH_ERROR, "illegal memory access", True),
         ("missing", Status.LAUNCH_ERROR, "named symbol not found", True),
@@ -432,7 +432,7 @@ def test_a_kernel_that_takes_what_its_problem_has_not_is_refused(arrays):
     answer = opened(FakeCupy(), arrays).handle(Message(request, BLOBS))
     assert (answer["status"], answer["reason"]) == (
         Status.LAUNCH_ERROR,
-        "the kernel takes another, which its problem does not have",
+        "the kernel has an operand another that its problem lacks",
     )
 
 
@@ -529,7 +529,7 @@ def test_a_baseline_may_round_in_its_own_way_but_must_compute_the_same(arrays, m
     assert others[0]["error"] <= 1 < others[1]["error"]
     for entrant, name in zip(others[2:4], names[2:4], strict=True):
         assert (entrant["status"], entrant["seconds"]) == (Status.LAUNCH_ERROR, [])
-        assert entrant["reason"].startswith(f"{name} computes something else: it is off by")
+        assert entrant["reason"].startswith(f"{name} computes other results: the largest error is")
     assert others[4]["reason"] == "it is not here"
 
 

@@ -178,7 +178,7 @@ def test_every_choice_of_a_map_is_one_of_the_drivers(driver):
 def test_what_the_driver_refuses_is_one_line(monkeypatch):
     pytest.importorskip("cuda.bindings.driver")
     monkeypatch.setattr(launch, "_encode_function", lambda: lambda *_: 1)
-    with pytest.raises(LaunchRefused, match="refuses tensor map a_map: CUDA_ERROR_INVALID_VALUE"):
+    with pytest.raises(LaunchRefused, match="rejects tensor map a_map: CUDA_ERROR_INVALID_VALUE"):
         encode_tensor_map(MAP, 4096)
     with pytest.raises(LaunchRefused, match="a must start at a multiple of 16 bytes"):
         encode_tensor_map(MAP, 4104)
@@ -251,7 +251,7 @@ def test_a_machine_without_driver_and_compiler_says_so(no_driver, monkeypatch):
     monkeypatch.setattr(tensor_map_builder, "compile_source", missing)
     program = LoadedLaunch(EmulatedCupy(), LAUNCH, "f.cubin")
     with pytest.raises(
-        LaunchRefused, match=r"does not support tensor maps .*none can be made on the GPU: NVRTC was not"
+        LaunchRefused, match=r"does not support tensor maps .*a kernel on the GPU cannot encode it: NVRTC was not"
     ):
         program({"out": array(0), "a": array(4096)})
 
@@ -291,11 +291,11 @@ def test_the_cluster_is_that_of_the_compiled_function(monkeypatch, cluster, larg
     clustered = dataclasses.replace(LAUNCH, grid=(8, 2, 2), cluster=cluster)
     loaded(clustered)
     assert allowed == ([(77, attributes.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)] if large else [])
-    with pytest.raises(LaunchRefused, match=r"__cluster_dims__ is .* in the source, but the launch says"):
+    with pytest.raises(LaunchRefused, match=r"__cluster_dims__ is .* in the source, but"):
         loaded(dataclasses.replace(clustered, cluster=(2, 2, 1)))
     broken = bindings.CUresult.CUDA_ERROR_INVALID_HANDLE
     monkeypatch.setattr(bindings, "cuFuncGetAttribute", lambda *_: (broken, 0))
-    with pytest.raises(LaunchRefused, match="cannot be read: CUDA_ERROR_INVALID_HANDLE"):
+    with pytest.raises(LaunchRefused, match="from the driver: CUDA_ERROR_INVALID_HANDLE"):
         loaded(clustered)
 
 
@@ -407,7 +407,7 @@ def test_no_more_blocks_are_launched_than_run_at_a_time(driver, occupancy, clust
     occupancy.blocks_of_sm = occupancy.clusters = running
     grid, said = launched(dataclasses.replace(SHRINKING, cluster=(cluster, 1, 1)))
     assert grid == (blocks, 1, 1)
-    assert said == ("" if blocks == 128 else f"launched {blocks} of 128 blocks: no more run at a time")
+    assert said == ("" if blocks == 128 else f"launched {blocks} of 128 blocks: no more run at the same time")
     clustered = (77, (128, 1, 1), (64, 1, 1), 70_000, 0)
     assert occupancy.asked == [(77, 64, 70_000) if cluster == 1 else clustered]
 

@@ -37,8 +37,8 @@ def test_a_request_arrives_as_it_was_sent(request_: Request) -> None:
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        ({"op": "explode"}, "'explode' is no operation of a GPU worker: use count, open, health"),
-        ({}, "None is no operation"),
+        ({"op": "explode"}, "unknown operation 'explode' of a GPU worker: use count, open, health"),
+        ({}, "unknown operation None"),
         ({"op": "open"}, "open: .*gpu"),
         ({"op": "health", "gpu": 0}, "health: .*gpu"),
         ({"op": "outputs", "data": "key", "kernel": {"cubin": "digest"}, "launch_limit": 1.0}, "outputs: .*launch"),

@@ -293,7 +293,7 @@ class TestCells:
         with closing(sqlite3.connect(path)) as raw:
             raw.execute(f"UPDATE entries SET winner_id = {other.id} WHERE device = 'h200'")
             raw.commit()
-        with pytest.raises(StoreError, match=f"trial {other.id} of .* filed under another problem, device or policy"):
+        with pytest.raises(StoreError, match=f"trial {other.id} of .* stored under another problem, device or policy"):
             Store.open(path, create=False).best(PROBLEM, "h200")
 
     def test_trials_that_nobody_told_of_are_seen(self, tmp_path: Path) -> None:
@@ -351,9 +351,9 @@ class TestNames:
             ("/".join(["n" * 100] * 5), "longer than 500 bytes: choose a shorter one"),
             ("sqlite:///x.db?mode=ro", "give only x.db"),
             ("http://x/y", "give the path of a file"),
-            (None, "a path or an SQLAlchemy URL, not None"),
-            (5, "not 5"),
-            (b"x.db", "not b'x.db'"),
+            (None, "invalid database None: give a path or an SQLAlchemy URL"),
+            (5, "database 5"),
+            (b"x.db", "database b'x.db'"),
         ],
     )
     @pytest.mark.parametrize("create", [True, False])
@@ -432,5 +432,5 @@ def test_who_waits_for_another_process_logs_it_once_and_says_nothing(
         with pytest.raises(StoreError, match="another process holds it"):
             Store.open(path, create=create)
     (said,) = caplog.messages
-    assert said.startswith(f"another process holds the database {path}: waiting for it")
+    assert said.startswith(f"another process has locked the database {path}: waiting")
     assert capfd.readouterr() == ("", "")

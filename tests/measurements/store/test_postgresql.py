@@ -119,7 +119,7 @@ def test_no_command_shows_a_password(
 
 
 def test_a_server_that_does_not_answer_is_said_to_be_that(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="check that it exists and may be used") as caught:
+    with pytest.raises(StoreError, match="check that it exists and that you have access") as caught:
         Store.open(f"postgresql+psycopg://nobody:secret@/none?host={tmp_path}")
     assert "secret" not in str(caught.value) and "\n" not in str(caught.value)
 

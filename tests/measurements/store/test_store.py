@@ -258,7 +258,7 @@ class TestGuards:
 
     @pytest.mark.parametrize("bad", [-0.1, float("nan"), float("inf"), True, "3%"])
     def test_a_number_that_is_none_is_refused(self, bad: object) -> None:
-        with pytest.raises(ValueError, match="max_slowdown of a guard is a finite number"):
+        with pytest.raises(ValueError, match="max_slowdown of a guard must be a finite number"):
             Guard(max_slowdown=bad)  # type: ignore[arg-type]
 
     def test_one_that_cannot_be_read_is_named(self, store: Store) -> None:

@@ -1,5 +1,6 @@
-"""What can this machine do?
+"""Commands about this machine.
 
 Start at ``doctor.py``, which reports what is installed, what is missing and how to get it. ``list_devices.py`` lists
-the GPUs that autosched knows. This room must not import ``autosched.tuning``, ``autosched.verify`` or other commands.
+the GPUs that autosched knows. This package must not import ``autosched.tuning``, ``autosched.verify`` or other
+commands.
 """

@@ -1,11 +1,11 @@
-"""Comparison of the best configuration found with the package's default: default, tuned, or noise.
+"""Comparison of the best configuration found with the package's default. The verdict is default, tuned, or noise.
 
-If the gain is within noise, a file repeats the default. It does not omit the batch size, because a program uses the
-entry with the nearest size, and would otherwise use the tiles of another size.
+If the gain is within noise, the file gets the default as the entry of the batch size. Without an entry, a program would
+use the configuration of the nearest size.
 
-The noise of measured times is the interval of interleaved rounds. The noise of estimates is the time of GPUs' own
-choices relative to the time model's first choice, by the model, in the median over the files that the packages ship
-("behind the first choice" in benchmarks/results/moe_winners.md). The model cannot distinguish smaller differences.
+The noise of measured times is the confidence interval of interleaved rounds. The noise of estimates was determined from
+the files that the packages ship, whose configurations GPUs chose: it is the median of their estimated time relative to
+the time model's first choice (benchmarks/results/moe_winners.md). The model cannot distinguish smaller differences.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TRITON_OPTIONS = {"num_warps": 4, "num_stages": 3}
 
 @dataclass(frozen=True)
 class TimedConfig:
-    """A configuration with its times. ``timing`` is None if it cannot be used; ``verification`` gives the reason."""
+    """A configuration with its times. If it is unusable, ``timing`` is None and ``verification`` gives the reason."""
 
     config: Config
     timing: Timing | None
@@ -58,7 +58,7 @@ class TimedConfig:
             low, high = map(float, document["quartiles"])
             timing = Timing(float(document["seconds"]), low, high, int(document["repeats"]))
             if not 0 < timing.p25 <= timing.median <= timing.p75 < math.inf or timing.count < 0:
-                raise ValueError(f"{document['seconds']} is no time between quartiles {low} and {high}")
+                raise ValueError(f"{document['seconds']} is not a time between the quartiles {low} and {high}")
         config = tuple(sorted((str(name), int(value)) for name, value in document["config"].items()))
         return cls(config, timing, dict(document["verification"]))
 
@@ -105,14 +105,14 @@ class DefaultComparison:
         if interval is not None:
             low, high = map(float, interval)
             if not 0 < low <= high < math.inf or not 0 < float(ratio) < math.inf:
-                raise ValueError(f"{ratio} between {low} and {high} is no ratio of times")
+                raise ValueError(f"{ratio} between {low} and {high} is not a ratio of times")
             ratio, interval = float(ratio), (low, high)
         default, tuned = (TimedConfig.from_document(document[name]) for name in ("default", "tuned"))
         return cls(default, tuned, ratio, interval)
 
 
 def same_config(one: Config, other: Config) -> bool:
-    """Return whether Triton compiles both to the same code; omitted options have Triton's defaults."""
+    """Return True if Triton compiles both to the same code. Omitted options have Triton's defaults."""
     return _TRITON_OPTIONS | dict(one) == _TRITON_OPTIONS | dict(other)
 
 

@@ -1,4 +1,4 @@
-"""Estimated time of a layer's two matmuls from the execution of the compiled kernel, as for all Triton kernels.
+"""Estimated times of a layer's two matmuls, from emulation of the compiled kernel.
 
 The kernel is compiled for the device, and one of its blocks runs in the emulator at the layer's true depth, with the
 average number of rows per block. All blocks do the same work, regardless of their expert and columns. The number of
@@ -44,7 +44,7 @@ def derived_seconds(format: Format, layer: Layer, rows: int, config: Mapping[str
 
     Raises:
         NotCounted: The kernel cannot be counted.
-        HostFailure: This machine cannot emulate.
+        HostFailure: This machine cannot run the emulator.
     """
     tables = [derived_table(format, layer, rows, config, shape, device) for shape in layer.matmuls]
     return float(sum(triton_times(table, device).seconds[0] for table in tables))
@@ -68,7 +68,7 @@ def derived_table(
 
     Raises:
         NotCounted: The kernel cannot be counted.
-        HostFailure: This machine cannot emulate.
+        HostFailure: This machine cannot run the emulator.
     """
     kernel = kernel_for(format, moe=True).function
     tiles = dict(config)

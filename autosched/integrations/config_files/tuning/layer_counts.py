@@ -1,9 +1,9 @@
-"""Counts of the instructions and bytes of a layer's two matmuls, for every configuration at once, from sizes only.
+"""Counts of the instructions and bytes of a layer's two matmuls, from sizes only, for many configurations at once.
 
-Nothing is compiled, so that a tuner's whole space is ranked in milliseconds, and only the best few are compiled. These
-are ranked again by counts of the compiled kernel (``derived_counts.py``). The counts are the same that the emulator
-finds in the compiled kernel (a test compares them), and their time is that of any Triton launch
-(``autosched/triton/estimate.py``). Tokens are assumed to choose experts uniformly and independently.
+Nothing is compiled, so a tuner's whole space is ranked in milliseconds, and only the best few are compiled. These are
+ranked again by counts of the compiled kernel (``derived_counts.py``). A test verifies that both counts are equal. Times
+follow from the counts as for any Triton launch (``autosched/triton/estimate.py``). Tokens are assumed to choose experts
+uniformly and independently.
 
 Constants per warp and iteration describe the code that Triton 3.9 generates from vLLM's kernel; they are linear fits
 over a dozen tiles. ``_TURN`` and ``_COPY`` count an iteration and each copy in it; ``_ONCE`` and similar constants
@@ -40,7 +40,7 @@ SPACE: dict[str, tuple[int, ...]] = {
     "num_stages": (2, 3, 4, 5),
 }
 _TURN, _COPY = 24.0, 4.8  # integer instructions per warp
-_ONCE, _ONCE_COPY = 120.0, 26.0  # the same, before and after the loop
+_ONCE, _ONCE_COPY = 120.0, 26.0  # integer instructions per warp before and after the loop
 _WIDE_ONCE, _WIDE_COPY = 25.0, 7.0  # multiplications of addresses outside the loop
 _DECODED = 0.8  # integer instructions per 8-bit float of a fragment that is converted to 16 bits
 _LOOP = 6.0  # other instructions per iteration: barriers, branch, wait for copies
@@ -107,7 +107,7 @@ def estimated_seconds(configs: list[dict[str, int]], layer: Layer, rows: int, de
 
 @lru_cache(maxsize=256)
 def tokens_of_experts(experts: int, top_k: int, rows: int) -> tuple[int, ...]:
-    """Return the tokens of each expert in a batch whose tokens choose uniformly: a fixed random draw."""
+    """Return the number of tokens of each expert in a batch whose tokens choose uniformly, from a fixed random seed."""
     rng = np.random.default_rng(0)
     choices = np.argpartition(rng.random((rows, experts)), top_k - 1, axis=1)[:, :top_k]
     return tuple(np.bincount(choices.reshape(-1), minlength=experts).tolist())
@@ -122,7 +122,7 @@ def launch_table(c: ConfigColumns, layer: Layer, rows: int, n: int, k: int, devi
         rows: Tokens of the batch, distributed evenly among the experts.
         n: Columns of the weights of one expert.
         k: Their depth.
-        device: The GPU, which determines whether Triton uses wgmma or mma.sync.
+        device: The GPU. It determines if Triton uses wgmma or mma.sync.
 
     Returns:
         Counts of a launch in each row.
@@ -161,7 +161,7 @@ def launch_table(c: ConfigColumns, layer: Layer, rows: int, n: int, k: int, devi
         dram_bytes=np.minimum(moved, blocks * (turns * asked + stored)),
         shared_bytes=shared_bytes(c, layer, device),
         registers=needed,
-        # Each is stored and loaded once per iteration.
+        # Each spilled byte is stored and loaded once per iteration.
         spill_bytes=2 * 4 * np.maximum(needed - device.max_registers_per_thread, 0.0),
     )
 

@@ -1,4 +1,4 @@
-"""Processes that compile and verify configurations in parallel, each distinct one of an architecture once."""
+"""Processes that compile and verify configurations in parallel, each distinct configuration of an architecture once."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ _SECONDS = 300.0  # CPU seconds per configuration, for compilation and emulation
 
 
 class VerifierPool:
-    """``verify``: emulate each configuration.
+    """Pool of processes. If ``verify``, they also emulate each configuration.
 
-    ``python``: of an environment with another Triton. May be used by as many threads as it has workers.
+    ``python`` is the interpreter of an environment with another Triton. As many threads as there are workers may use
+    the pool.
     """
 
     def __init__(
@@ -105,10 +106,10 @@ class VerifierPool:
         worker = self._idle.get()
         try:
             return request_within(worker, request, seconds=_SECONDS)
-        except WorkerFailed as error:  # a fault of autosched: report it, and continue with the other configurations
+        except WorkerFailed as error:  # an error in autosched: report it, and continue with the other configurations
             return {"status": UNVERIFIED, "reason": one_line(f"it could not be verified: {error}")}
         except WorkerLimitExceeded:
-            return {"status": UNVERIFIED, "reason": f"it took more than {_SECONDS:.0f} s of the CPU"}
+            return {"status": UNVERIFIED, "reason": f"it took more than {_SECONDS:.0f} s of CPU time"}
         except WorkerError as error:
             return {"status": "compile_error", "reason": one_line(f"the compiler ended the process: {error}")}
         finally:

@@ -142,9 +142,9 @@ def read_tuned(file: ConfigFile, model: Layer | None) -> TunedLayer:
     if file.faults or not name.is_moe:
         raise ModelError(f"{file.path}: {file.faults[0] if file.faults else 'not of a mixture of experts'}")
     if device is None:
-        raise ModelError(f"{file.path}: {name.device_name} is no NVIDIA GPU with a row here")
+        raise ModelError(f"{file.path}: {name.device_name} is not a known NVIDIA GPU")
     if beside is None and model is None:
-        raise ModelError(f"{file.path} has no {SIDECAR[1:]} beside it: give --model config.json of its model")
+        raise ModelError(f"{file.path} has no {SIDECAR[1:]} next to it: give --model config.json of its model")
     try:
         hidden = int(beside["hidden_size"]) if beside is not None else model.hidden  # type: ignore[union-attr]
         top_k = int(beside["top_k"]) if beside is not None else model.top_k  # type: ignore[union-attr]
@@ -159,10 +159,10 @@ def read_tuned(file: ConfigFile, model: Layer | None) -> TunedLayer:
 def _choice(rows: int, config: Config, beside: Mapping[str, Any]) -> LayerChoice:
     seconds = beside.get("seconds")
     if seconds is not None and not 0 < float(seconds) < float("inf"):
-        raise ValueError(f"{seconds} is no time")
+        raise ValueError(f"{seconds} is not a time")
     provenance = str(beside.get("provenance", "estimated"))
     if provenance not in ("estimated", "measured"):
-        raise ValueError(f"{provenance[:40]} is no provenance")
+        raise ValueError(f"invalid provenance {provenance[:40]}")
     compared = beside.get("comparison")
     comparison = None if compared is None else DefaultComparison.from_document(compared)
     if comparison is not None and comparison.taken.config != config:
@@ -200,7 +200,7 @@ def _sidecar(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError) as error:
         raise ModelError(f"{beside} cannot be read as JSON: {error}") from error
     if not isinstance(document, dict) or document.get("autosched_sidecar") != _VERSION:
-        raise ModelError(f"{beside} is no sidecar of this version")
+        raise ModelError(f"{beside} is not a sidecar of this version")
     return document
 
 

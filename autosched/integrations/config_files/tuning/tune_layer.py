@@ -87,8 +87,8 @@ def tune_layer(
     """Choose a configuration for each batch size among the model's ``candidates``.
 
     It is the fastest sound one, or the package's default if the gain over that is within noise. Times are those of
-    ``measure`` or, without a GPU, estimates from counts of the compiled kernel. Configurations that spill registers
-    then come last.
+    ``measure`` or, without a GPU, estimates from counts of the compiled kernel. Without a GPU, configurations that
+    spill registers rank last.
 
     Args:
         layer: Experts, sizes and types.
@@ -101,7 +101,7 @@ def tune_layer(
         told: Called with a line for every batch size.
 
     Returns:
-        A configuration for each batch size, and what it was verified with.
+        A configuration for each batch size, and its verification.
 
     Raises:
         NothingSound: No choice for a batch size can be used.
@@ -129,7 +129,7 @@ def tune_layer(
                 sound = [each for each in tried if each.sound]
                 if not sound:
                     why = tried[0].found["reason"] if tried else f"none of its configurations fits on {device.name}"
-                    raise NothingSound(f"no configuration for {m} rows: {why}")
+                    raise NothingSound(f"there is no usable configuration for {m} rows: {why}")
                 timed = None if measure is None else partial(_measured, measure, layer, m)
                 choices.append(_choice(sound, default[0] if default else None, m, format, timed))
                 told("")
@@ -149,7 +149,7 @@ class _Examined:
 
     @property
     def sound(self) -> bool:
-        """Whether the configuration may be chosen."""
+        """True if the configuration may be chosen."""
         compiled = bool(self.found.get("registers"))  # also true if the emulator lacks an instruction
         outcome = outcome_of(self.found["status"])
         return outcome == "accepted" or (outcome == "uncertain" and compiled)
@@ -169,7 +169,7 @@ class _Examined:
 def _choice(
     sound: Sequence[_Examined], default: _Examined | None, rows: int, format: Format, timed: _Timed | None
 ) -> LayerChoice:
-    """Return the fastest, or the default if that is as fast within noise.
+    """Return the fastest configuration, or the default if the difference is within noise.
 
     ``default`` is None if the default is unknown.
     """
@@ -193,9 +193,9 @@ def _choice(
 
 
 def _estimates(examined: Sequence[_Examined]) -> list[float]:
-    """Return the seconds of each by counts, or of all by sizes if one has no counts.
+    """Return the seconds of each configuration by counts, or of all by sizes if one has no counts.
 
-    The two kinds of estimates must not be compared with each other.
+    The two kinds of estimates are not comparable with each other.
     """
     counted = [each.counted for each in examined if each.counted is not None]
     return counted if len(counted) == len(examined) else [each.by_sizes for each in examined]

@@ -1,8 +1,8 @@
-"""How does a program get its choices from a database without being edited?
+"""Start-up hook that makes an unmodified program read its choices from a database.
 
 Start at ``sitecustomize.py``: ``autosched serve`` puts this folder on the ``PYTHONPATH`` of a program, and each of
-its Python processes imports this file at its start. It must not import torch or Triton itself. No other file may be
-here: its name would hide a module of the program.
+its Python processes imports this file at its start. It must not import torch or Triton itself. This folder must not
+contain other modules, because they would hide modules of the program that have the same name.
 """
 
 from pathlib import Path

@@ -13,14 +13,14 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
-_ADAPTERS = {  # modules of autotuners, and of ours that have ``attach_served``
+_ADAPTERS = {  # modules of autotuners, and our modules whose ``attach_served`` is called for them
     "triton.runtime.autotuner": "autosched.triton.persistence.autotuners",
     "flashinfer.autotuner.autotuner": "autosched.integrations.flashinfer.persistence",
 }
 
 
 class _Finder:
-    """Finds an autotuner as Python does, and attaches the database once it is imported."""
+    """Module finder that attaches the database to an autotuner once it is imported."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:

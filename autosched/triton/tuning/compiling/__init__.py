@@ -1,6 +1,6 @@
-"""What does Triton make of one configuration?
+"""Compilation of one configuration by Triton.
 
-Start at ``candidate.py``, the compiled configuration. ``processes.py`` compiles ahead in worker processes
-(``worker.py``), so that a crash of the compiler only ends a worker. This room must not import the search
+Start at ``candidate.py``, the compiled configuration. ``processes.py`` compiles in advance in worker processes
+(``worker.py``), so that a crash of the compiler only ends a worker. This package must not import the search
 (``search.py``).
 """

@@ -1,4 +1,4 @@
-"""One configuration of a Triton function, compiled for an absent device, with the arguments of its launch."""
+"""One configuration of a Triton function, compiled without the device, with the arguments of its launch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from measurements.trials.measurement import Resources, Status
 from search_spaces.hardware.devices import Device
 from search_spaces.launches.launch import Launch
 
-_REASON = 300  # maximum letters of a compiler's message
+_REASON = 300  # maximum characters of a compiler's message
 
 
 class NotLaunched(Exception):
@@ -115,7 +115,7 @@ def compiled(
         except Exception as error:
             raise refusal_of(error, device) from error
     if not capture.launches:
-        raise NotLaunched(Status.LAUNCH_ERROR, "its grid has no blocks: nothing is launched")
+        raise NotLaunched(Status.LAUNCH_ERROR, "its grid has no blocks, so nothing is launched")
     (captured,) = capture.launches
     return candidate_of(captured, storages, time.monotonic() - began)
 
@@ -146,7 +146,7 @@ def _refusal(error: OutOfResources, device: Device) -> str:
     if error.name == "shared memory":
         return f"a block needs {error.required:,} bytes of shared memory, and {device.name} has {error.limit:,}"
     if error.name == "threads":
-        return f"a block has {error.required} threads, and its registers leave room for {error.limit} on {device.name}"
+        return f"a block has {error.required} threads, and the registers of {device.name} suffice for {error.limit}"
     return f"a block needs {error.required} of {error.name}, and {device.name} has {error.limit}"
 
 

@@ -1,4 +1,4 @@
-"""Worker processes that compile configurations of a Triton function ahead, so that a crash only ends a worker."""
+"""Worker processes that compile configurations of a Triton function in advance. A crash only ends a worker."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class CompileProcesses:
     ) -> None:
         """Create the processes.
 
-        Raises NotPortable for a function that workers cannot import, and ValueError for no workers.
+        Raises NotPortable if workers cannot import the function, and ValueError if ``workers`` is less than 1.
         """
         if workers < 1:
-            raise ValueError(f"workers must be at least 1, not {workers}")
+            raise ValueError(f"workers must be at least 1, got {workers}")
         if device_named(device.name) != device:
-            raise NotPortable(f"{device.name} is not the row of that name")
+            raise NotPortable(f"{device.name}: the device differs from the row of that name, which workers would use")
         file, name = place_of(function)
         self._request = {
             "file": file,
@@ -61,7 +61,7 @@ class CompileProcesses:
         self._executor = ThreadPoolExecutor(workers, thread_name_prefix="triton-compile", initializer=self._own_worker)
 
     def submit(self, arguments: Mapping[str, Any]) -> Future[NotLaunched | None] | None:
-        """Start compiling for these arguments and configuration. The result is why there is no program, or None.
+        """Start compiling for these arguments and configuration. The result is the reason of a failure, or None.
 
         Returns None immediately if an argument cannot be passed to another process.
         """
@@ -96,9 +96,9 @@ class CompileProcesses:
                 answer = request_within(worker, request, seconds=self._time_limit)
                 break
             except WorkerLimitExceeded as exceeded:
-                why = f"Triton did not compile it within {self._time_limit:g} s of the CPU"
+                why = f"Triton did not compile it within {self._time_limit:g} s of CPU time"
                 return NotLaunched(
-                    Status.COMPILE_TIMEOUT, why if exceeded.what == "time" else "Triton did not end compiling it"
+                    Status.COMPILE_TIMEOUT, why if exceeded.what == "time" else "Triton did not finish compiling it"
                 )
             except WorkerFailed as error:
                 return NotLaunched(Status.CRASHED, f"Triton's compiler failed: {error}")

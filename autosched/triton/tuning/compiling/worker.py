@@ -1,6 +1,6 @@
 """Worker process that runs Triton's compiler, which may hang, crash or be killed.
 
-Its output is in Triton's own cache, which the tuning process reads.
+Triton writes its output to its own cache, which the tuning process reads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from measurements.workers.messages import Message
 from measurements.workers.worker import serve
 from search_spaces.hardware.devices import device
 
-_ALIGNED = 16  # bytes: the part of an address that affects a program
+_ALIGNED = 16  # bytes; Triton specialises a kernel for pointers with this alignment
 
 
 class NotPortable(ValueError):
@@ -34,7 +34,7 @@ def place_of(function: TritonFunction) -> tuple[str, str]:
         raise NotPortable(f"{fn.__qualname__} of {fn.__module__} cannot be imported by another process")
     file = fn.__code__.co_filename
     if not Path(file).is_file():
-        raise NotPortable(f"{file} is no file")
+        raise NotPortable(f"{file}: no such file")
     return file, fn.__name__
 
 
@@ -51,7 +51,7 @@ def portable(value: Any) -> Any:
         return {"descriptor": {f: [int(n) for n in getattr(value, f)] for f in fields}, "base": portable(value.base)}
     tensor = tensor_of(value)
     if tensor is None or not isinstance(value, torch.Tensor):
-        raise NotPortable(f"a {type(value).__name__} cannot be told to another process")
+        raise NotPortable(f"a {type(value).__name__} cannot be passed to another process")
     dtype = str(tensor.dtype).removeprefix("torch.")
     return {"dtype": dtype, "aligned": tensor.data_ptr() % _ALIGNED == 0}
 

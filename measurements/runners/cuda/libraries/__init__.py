@@ -1,5 +1,6 @@
-"""How long do vendors' libraries take on the same arrays?
+"""Baselines: vendors' libraries and other projects, called on the same arrays as candidates.
 
-Start at ``baselines.py``. It knows cuBLAS, cuBLASLt, torch and Triton, one file each where they need code. The parent
-package does the timing; of it, this room imports the launch timer and must not import the runner.
+Start at ``baselines.py``, which calls cuBLAS, cuBLASLt, torch and Triton. Libraries that need more code have a file
+of their own. The parent package does the timing: this package imports its launch timer and must not import the
+runner.
 """

@@ -1,7 +1,7 @@
 """Baselines on the same arrays as candidates: the vendor's library, torch, Triton, cupy, and a plain copy.
 
-One table for each, by operator. An entry is a function of the problem and of arrays by the operands' names; it writes
-``out`` and returns None, or returns the result if its library cannot write it into an array.
+Each library has a table by operator. An entry is a function of the problem and of arrays by the operands' names. It
+writes ``out`` and returns None, or returns the result if its library cannot write it into an array.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ Arrays = Mapping[str, Any]
 Entry = Callable[[Any, Any, Arrays], Any]  # (module, problem, arrays)
 Call = Callable[[int], None]
 
-# In addition to the library; torch and Triton need not be installed. cublaslt is the fastest algorithm of the library,
-# "library" is its own choice.
+# In addition to the library; torch and Triton need not be installed. "cublaslt" uses the fastest algorithm of cuBLASLt,
+# and "library" the one that the library chooses itself.
 OTHERS = ("cublaslt", "torch", "triton", "cupy", "copy")
-TOLERANCES = 100.0  # allowed error of a library's results: it rounds where candidates must not, but no more
+# Allowed error of a library's results in tolerances: libraries round intermediate values that candidates must not.
+TOLERANCES = 100.0
 
 _COPY_ALIGNMENT = 256  # bytes
 
@@ -40,7 +41,7 @@ def baseline_call(
 ) -> Call | str:
     """Return a function that launches a baseline on copy i of the operands.
 
-    It has been launched on the first copy, whose output then holds its result (except for the plain copy).
+    The baseline has been launched on the first copy, whose output contains its result (except for the plain copy).
 
     Args:
         name: Name of the baseline; "copy" moves as many bytes.
@@ -51,7 +52,7 @@ def baseline_call(
         cold_bytes: Memory for rotating copies, so that no operands are in the L2 cache.
 
     Returns:
-        The function, or one line with the reason why there is none.
+        The function, or one line with the reason of a failure.
     """
     if name == "copy":
         return _copy_call(cp, stream, problem, cold_bytes)
@@ -63,7 +64,7 @@ def baseline_call(
         return f"{name} cannot be called: {type(error).__name__}: {first_line(error)}"
 
 
-# ---- the vendor's library: cuBLAS, and the best of what cuBLASLt offers ----
+# ---- the vendor's library: cuBLAS, and the fastest algorithm of cuBLASLt ----
 
 
 def _library_call(cp: Any, stream: Any, problem: Problem, copies: Sequence[Arrays]) -> Call:
@@ -79,7 +80,7 @@ def _cublaslt_call(cp: Any, stream: Any, problem: Problem, copies: Sequence[Arra
 def library_multiplier(cp: Any, stream: Any, gemm: Gemm) -> Multiply:
     """Return a function of device addresses, named as in ``library_product``, that queues the product.
 
-    It uses cuBLAS, or cuBLASLt for types that only that multiplies. Raises CublasError.
+    It uses cuBLAS, or cuBLASLt for types that cuBLAS does not support. Raises CublasError.
     """
     return lt_multiplier(cp, stream, gemm) if gemm.element in EIGHT_BIT else multiplier(cp, stream, gemm)
 
@@ -114,12 +115,12 @@ def library_product(problem: Any) -> tuple[Gemm, tuple[str, ...]]:
         names = ("x", "w", "out")
         gemm = Gemm(problem.m, problem.n, problem.k, 1, problem.x, problem.out, b_turned=True)
     else:
-        raise Unable(f"no library computes {problem.operator}")
+        raise Unable(f"no vendor library computes {problem.operator}")
     _plain_product("the library", problem)
     if gemm.element not in ELEMENTS | EIGHT_BIT:
-        raise Unable(f"the library call that is compared with does not multiply {gemm.element}")
+        raise Unable(f"the library does not multiply {gemm.element}")
     if gemm.in_f16 and gemm.out != "f16":
-        raise Unable(f"the library adds up in f16 where out is f16, not {gemm.out}")
+        raise Unable(f"the library only accumulates in f16 if out is f16, not {gemm.out}")
     if gemm.scale not in SCALES or (gemm.element == "i8" and gemm.out != "i32"):
         raise Unable(f"the library does not scale {gemm.element} by {gemm.scale} to {gemm.out}")
     return gemm, names
@@ -187,7 +188,7 @@ def _torch_reduce(torch: Any, p: Any, t: Arrays) -> Any:
     if p.kind == "argmax":
         return torch.argmax(x, 1)  # index of the first maximum, as ours; its 64 bits do not fit into out
     if p.kind == "sumsq":
-        # One pass over x, and a second over as many elements as out has; x * x would be written to memory in between.
+        # One pass over x and a second one over the size of out. x * x would write an intermediate array to memory.
         torch.square(torch.linalg.vector_norm(x, dim=1, dtype=torch.float32), out=out)
         return None
     {"sum": torch.sum, "mean": torch.mean, "max": torch.amax}[p.kind](x, 1, out=out)
@@ -243,7 +244,7 @@ _TRITON: dict[str, Entry] = {"matmul": _triton_matmul, "matvec": _triton_matvec}
 def _cupy_call(cp: Any, stream: Any, problem: Problem, copies: Sequence[Arrays]) -> Call:
     for operand in problem.operands():
         if operand.dtype.name == "bf16":
-            raise Unable("cupy does not take bf16")
+            raise Unable("cupy does not support bf16")
     entry = _entry("cupy", _CUPY, problem)
 
     def call(copy: int) -> None:
@@ -291,10 +292,10 @@ _MAKERS: dict[str, Callable[[Any, Any, Any, Sequence[Arrays]], Call]] = {
 def _entry(name: str, table: Mapping[str, Entry], problem: Problem) -> Entry:
     """Return the entry of the problem's operator if it supports the type of ``out``. Raises Unable."""
     if problem.operator not in table:
-        raise Unable(f"{name} has no {problem.operator}")
+        raise Unable(f"{name} has no operator {problem.operator}")
     _plain_product(name, problem)
     first, *_, out = problem.operands()
-    if first.dtype != out.dtype and getattr(problem, "kind", "") != "argmax":  # whose result is an index
+    if first.dtype != out.dtype and getattr(problem, "kind", "") != "argmax":  # the result is an index
         raise Unable(f"{name} does not convert {first.dtype.name} to {out.dtype.name}")
     return table[problem.operator]
 
@@ -308,12 +309,12 @@ def _plain_product(name: str, problem: Any) -> None:
 
 
 def _turned(array: Any, order: str) -> Any:
-    """Return matrices as rows and columns, regardless of storage order."""
+    """Return matrices indexed by row and column, regardless of storage order."""
     return array if order == "row" else array.swapaxes(-1, -2)
 
 
 def _lines(p: Any, t: Arrays) -> tuple[Any, Any]:
-    """Return x with the reduced axis as its axis 1, and out of the same shape without that axis."""
+    """Return x with the reduced axis as axis 1, and out in the same shape without that axis."""
     shape = (p.parallel_extent, p.length) if p.reduces_contiguous else (p.outer, p.length, p.inner)
     return t["x"].reshape(shape), t["out"].reshape((shape[0], *shape[2:]))
 

@@ -16,7 +16,8 @@ from typing import Any
 
 _SONAMES = ("libcublas.so.13", "libcublas.so.12")
 _INSTALL = "pip install nvidia-cublas (nvidia-cublas-cu12 for CUDA 12)"
-WORKSPACE = 32 << 20  # bytes: recommended by cuBLAS for Hopper; its own would be allocated inside graphs
+# Bytes of workspace, recommended by cuBLAS for Hopper; cuBLAS would allocate its own inside graphs.
+WORKSPACE = 32 << 20
 _TYPES = {"f32": 0, "f16": 2, "bf16": 14}  # cudaDataType
 ELEMENTS = frozenset(_TYPES)  # types of factors and of results
 COMPUTE_F16, _COMPUTE_F32, _COMPUTE_TF32 = 64, 68, 77  # cublasComputeType_t
@@ -34,9 +35,9 @@ class CublasError(RuntimeError):
 class Gemm:
     """``out[i] = a[i] @ b[i]`` for ``batch`` row-major outputs of m x n; accumulated in f32, or ``in_f16``.
 
-    ``a_turned``: a is stored as k x m, not m x k; ``b_turned``: b as n x k, not k x n. ``element`` is the type of a and
-    b, ``out`` that of the result. ``tf32`` allows multiplying f32 on tensor cores. ``scale`` is the kind of f32 scales
-    of 8-bit floats, as in ``Matmul``.
+    If ``a_turned``, a is stored as k x m, not m x k; if ``b_turned``, b as n x k, not k x n. ``element`` is the type of
+    a and b, ``out`` that of the result. ``tf32`` allows multiplying f32 on tensor cores. ``scale`` is the kind of f32
+    scales of 8-bit floats, as in ``Matmul``.
     """
 
     m: int
@@ -95,7 +96,8 @@ def factors(gemm: Gemm) -> tuple[Any, Any]:
 def _library() -> ctypes.CDLL:
     """Load libcublas from where cupy's own search finds it, or from the system."""
     names = list(_SONAMES)
-    with suppress(Exception):  # pathfinder is not installed, or finds none and raises errors of its own
+    # cuda.pathfinder is not installed, or does not find the library and raises an error of its own.
+    with suppress(Exception):
         names.insert(0, importlib.import_module("cuda.pathfinder").load_nvidia_dynamic_lib("cublas").abs_path)
     for name in filter(None, names):
         try:
@@ -116,7 +118,7 @@ def library_version() -> str:
     return f"cublas {'.'.join(parts)}"
 
 
-# By GPU and stream, each with its workspace: every GPU has a default stream of the same address.
+# By GPU and stream, each with its workspace. The key contains the GPU because all default streams have one address.
 _handles: dict[tuple[int, int], tuple[ctypes.c_void_p, Any]] = {}
 
 
@@ -135,4 +137,4 @@ def _handle(cp: Any, stream: Any) -> ctypes.c_void_p:
 
 def _check(status: int) -> None:
     if status:
-        raise CublasError(f"cuBLAS refuses with status {status}")
+        raise CublasError(f"cuBLAS returned status {status}")

@@ -1,8 +1,9 @@
 """cuBLASLt through its C interface: matmuls of 8-bit types, which cuBLAS itself lacks, and a choice of algorithms.
 
 Names, numbers and structures are those of NVIDIA's cuBLAS documentation ("Using the cuBLASLt API") and its header.
-8-bit floats are multiplied along k only on Ada and Hopper (a row-major, b column-major), two e5m2 not at all; the
-library itself refuses what it lacks. They are added up as the tensor cores do (``FAST_ACCUM``), as ours are.
+On Ada and Hopper, products of 8-bit floats need a row-major and b column-major; e5m2 times e5m2 is not supported. The
+library itself rejects unsupported products. Products are accumulated as by the tensor cores (``FAST_ACCUM``), like
+ours.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _NORMAL, _TRANSPOSED = 0, 1  # cublasOperation_t
 _TIMED = 5  # replays of each algorithm, of which the median counts
 _TOGETHER, _REPLAY_MS = 20, 2.0  # maximum launches in a replay; fewer if these alone take so long
 
-Multiply = Callable[..., None]  # of the device addresses of a, b, out, and of scale_a and scale_b if present
+Multiply = Callable[..., None]  # arguments: device addresses of a, b, out, and of scale_a and scale_b if present
 
 
 class _Heuristic(ctypes.Structure):
@@ -59,8 +60,8 @@ def lt_multiplier(cp: Any, stream: Any, gemm: Gemm, *, best_of: int = 1) -> Mult
         cp: The cupy module.
         stream: The cupy stream.
         gemm: Sizes, types and storage orders.
-        best_of: 1 uses the first algorithm of the library's heuristics; a larger number the fastest of so many, which
-            the first call measures on its operands.
+        best_of: Number of algorithms to choose from, in the order of the library's heuristics. If more than 1, the
+            first call measures them on its operands.
 
     Raises:
         CublasError: The library is missing, or does not support the product; also raised by the function.
@@ -103,7 +104,7 @@ def lt_multiplier(cp: Any, stream: Any, gemm: Gemm, *, best_of: int = 1) -> Mult
         if scales:
             _set(operation, "cublasLtMatmulDescSetAttribute", _A_SCALE_POINTER, ctypes.c_void_p(scales[1]))
             _set(operation, "cublasLtMatmulDescSetAttribute", _B_SCALE_POINTER, ctypes.c_void_p(scales[0]))
-        if not chosen:  # now that the library sees the scales, if any
+        if not chosen:  # after the scales are set, because the choice depends on them
             found = _algorithms(library, handle, operation, (b_layout, a_layout, out_layout), best_of)
             chosen.append(found[0] if best_of == 1 else _fastest(cp, stream, found, lambda f: launch(f, a, b, out)))
         launch(chosen[0], a, b, out)
@@ -141,7 +142,7 @@ def _fastest(
 ) -> _Heuristic:
     """Return the algorithm with the shortest median of a few replays. Raises CublasError if none can be launched.
 
-    A replay is a graph of many launches: a short one alone on an idle GPU takes as long as the host needs for it.
+    A replay is a graph of many launches, because the time of a single short launch on an idle GPU is that of the host.
     """
 
     def elapsed(work: Callable[[], None]) -> float:
@@ -163,7 +164,7 @@ def _fastest(
             replay()
             times.append((statistics.median(elapsed(replay) for _ in range(_TIMED)) / together, place))
     if not times:
-        raise CublasError("cuBLASLt launches none of the algorithms that it names")
+        raise CublasError("cuBLASLt can launch none of the algorithms that it suggests")
     return algorithms[min(times)[1]]
 
 
@@ -192,7 +193,8 @@ def _set(thing: ctypes.c_void_p, function: str, attribute: int, value: Any) -> N
 def _library() -> ctypes.CDLL:
     """Load libcublasLt from where cupy's own search finds it, or from the system."""
     names = list(_SONAMES)
-    with suppress(Exception):  # pathfinder is not installed, or finds none and raises errors of its own
+    # cuda.pathfinder is not installed, or does not find the library and raises an error of its own.
+    with suppress(Exception):
         names.insert(0, importlib.import_module("cuda.pathfinder").load_nvidia_dynamic_lib("cublasLt").abs_path)
     for name in filter(None, names):
         try:
@@ -217,4 +219,4 @@ def _place(cp: Any, stream: Any) -> tuple[ctypes.c_void_p, Any]:
 
 def _check(status: int) -> None:
     if status:
-        raise CublasError(f"cuBLASLt refuses with status {status}")
+        raise CublasError(f"cuBLASLt returned status {status}")

@@ -56,7 +56,7 @@ def test_a_round_trip_and_a_merge(here: Path, capsys: pytest.CaptureFixture[str]
     stored(here / "c.db", 1, 2e-6)
     assert run(["merge", "a.db", "--into", "c.db"]) == 0
     out = capsys.readouterr().out
-    assert "0 trials taken" in out and "unclear: " in out and "never timed in turns" in out
+    assert "0 trials taken" in out and "unclear: " in out and "never timed alternately" in out
     assert run(["db", "stats", "--db", "c.db"]) == 0 and "transpose" in capsys.readouterr().out
     assert run(["db", "check", "--db", "c.db"]) == 0
     assert run(["db", "gc", "--db", "c.db", "--keep", "1", "--json"]) == 0
@@ -81,7 +81,7 @@ def test_an_export_goes_into_a_folder(here: Path, capsys: pytest.CaptureFixture[
     stored(here / "a.db")
     before = (here / "a.db").read_bytes()
     assert run(["export", "--db", "a.db", "--out", out]) == 2
-    assert capsys.readouterr().err == f"autosched: {out} is not a folder, or in none: name one for the files\n"
+    assert capsys.readouterr().err == f"autosched: {out} is not a folder, or its parent does not exist: name a folder\n"
     assert (here / "a.db").read_bytes() == before
 
 
@@ -131,10 +131,10 @@ def test_a_threshold_of_a_users_kernel(here: Path, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("more", "status", "told"),
     [
-        (["--max-slowdown", "-1%"], 2, "max_slowdown of a guard is a finite number of at least 0"),
+        (["--max-slowdown", "-1%"], 2, "max_slowdown of a guard must be a finite number of at least 0"),
         (["--max-slowdown", "much"], 2, "invalid share"),
-        (["--floor", "inf"], 2, "floor_seconds of a guard is a finite number of at least 0"),
-        (["--note", "\x1b[2J"], 2, "the note '\\x1b[2J' holds characters that cannot be printed"),
+        (["--floor", "inf"], 2, "floor_seconds of a guard must be a finite number of at least 0"),
+        (["--note", "\x1b[2J"], 2, "the note '\\x1b[2J' contains characters that cannot be printed"),
         (["--note", "n" * 201], 2, "200 characters at most, not 201"),
         (["--forget", "--floor", "1"], 2, "give it alone"),
         (["--device", "h201"], 2, "unknown device 'h201'"),

@@ -129,7 +129,7 @@ def test_what_cannot_be_learned_from_is_left_out_and_counted(tmp_path: Path) -> 
     assert data.left_out == {
         "timed otherwise than by default (warm graph free)": 5,
         "of gtx970, which is not among the devices": 6,
-        "of operators that are not known here": 7,
+        "of unknown operators": 7,
     }
 
 
@@ -227,7 +227,7 @@ def test_kernels_of_files_are_not_learned_from(run: Run, tmp_path: Path) -> None
     store(tmp_path / "k.db", *of_a_file)
     status, _, err = run("train", "--db", "k.db", "--out", "m.json")
     assert status == 2
-    assert "12 of operators that are not known here): a model learns from operators of this installation" in err
+    assert "12 of unknown operators): a model learns from operators of this installation" in err
 
 
 def test_features_of_schedules_that_are_gone_are_left_out(run: Run, tmp_path: Path) -> None:

@@ -253,7 +253,7 @@ def test_tune_says_that_the_time_is_up(run: Run, fake: FakeTune) -> None:
 def test_a_time_that_is_no_limit_is_refused(run: Run, seconds: str) -> None:
     status, out, err = run("tune", "matmul", *SMALL, "--db", "b.db", "--seconds", seconds)
     assert (status, out) == (2, "")
-    assert err.startswith("autosched: seconds are what the search may take, more than 0")
+    assert err.startswith("autosched: seconds (time limit of the search) must be more than 0")
     assert err.count("\n") == 1
 
 
@@ -391,5 +391,5 @@ def test_a_database_that_another_process_holds_is_waited_for_with_a_word(
         status, out, err = run(command, "matmul", *SMALL, "--db", "b.db", "--device", "h200", *more)
     waiting, refusal = err.splitlines()
     assert (status, out) == (2, "")
-    assert waiting.startswith(f"autosched: another process holds the database {here}: waiting for it, ")
+    assert waiting.startswith(f"autosched: another process has locked the database {here}: waiting ")
     assert refusal.endswith("another process holds it, try again when that has ended")

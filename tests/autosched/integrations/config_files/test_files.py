@@ -110,9 +110,9 @@ def test_the_version_may_be_the_folder_s(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "cannot be read as JSON"), ("[1]", "not an object"), ("{}", "holds no configuration"),
+        ("{", "cannot be read as JSON"), ("[1]", "not an object"), ("{}", "contains no configuration"),
         ('{"1": {"a": NaN}}', "NaN"), ("[" * 100_000, "cannot be read as JSON"), ('{"0": {}}', "is not a batch size"),
-        (f'{{"16": {json.dumps(GOOD)}, "016": {json.dumps(GOOD)}}}', "16 is there twice"),
+        (f'{{"16": {json.dumps(GOOD)}, "016": {json.dumps(GOOD)}}}', "16 occurs twice"),
     ],
 )  # fmt: skip
 def test_faults_of_a_file(tmp_path: Path, text: str, words: str) -> None:
@@ -139,7 +139,7 @@ def test_entries_that_are_none(tmp_path: Path) -> None:
     without = {key: value for key, value in GOOD.items() if key != "GROUP_SIZE_M"}
     file = read_file(write(tmp_path, f"{H100}.json", {"1": None, "2": without}))
     assert [entry.fault for entry in file.entries] == [
-        "it is not an object with BLOCK_SIZE_M and the like",
+        "it is not an object with BLOCK_SIZE_M and other parameters",
         "GROUP_SIZE_M is missing",
     ]
 

@@ -216,7 +216,7 @@ def test_the_first_sound_candidate_is_taken() -> None:
     (choice,) = tuned(Judged({"local_bytes": 16})).choices
     assert dict(choice.config) == DEFAULT, "the default does not spill"
     for status in ("wrong_result", "unverified"):
-        with pytest.raises(NothingSound, match="no configuration for 64 rows: much"):
+        with pytest.raises(NothingSound, match="no usable configuration for 64 rows: much"):
             tuned(Judged({"status": status, "reason": "much"}))
     (choice,) = tuned(Judged({"status": "unverified", "reason": "lacks", "registers": 40})).choices
     assert choice.verification["status"] == "unverified", (

@@ -103,7 +103,7 @@ class TestWithGpu:
     def test_estimate_when_asked_for(self) -> None:
         name, _, line = chosen("estimate")
         assert name == "estimate"
-        assert "asked for" in line
+        assert "requested" in line
 
     def test_a_slice_of_a_gpu_is_itself_and_not_the_whole(self, monkeypatch: pytest.MonkeyPatch) -> None:
         import dataclasses
@@ -133,13 +133,13 @@ class TestSeveralGpus:
     @pytest.mark.parametrize(
         ("gpus", "refusal"),
         [
-            ([3], "there is no GPU 3: CUDA shows 3 here, numbered from 0"),
+            ([3], "there is no GPU 3: CUDA shows 3 on this machine, numbered from 0"),
             ([0, -1], "gpus must be a whole number of at least 0, not -1"),
             (["a"], "gpus must be a whole number of at least 0, not 'a'"),
-            (0, r'gpus must be "all" or a list of numbers, such as \[0, 1\], not 0'),
+            (0, r'gpus must be "all" or a list of numbers, such as \[0, 1\], got 0'),
             ("01", 'gpus must be "all" or a list of numbers'),
-            ([0, 1, 0], "gpus must name at least one GPU, and each once, not 0, 1, 0"),
-            ([], "each once, not none"),
+            ([0, 1, 0], "gpus must contain at least one GPU, and each only once, got 0, 1, 0"),
+            ([], "each only once, got none"),
             ("all", r"GPU 0 \(h200, 132 SMs\) and GPU 2 \(a100, 108 SMs\) are of different kinds"),
         ],
     )
@@ -149,7 +149,7 @@ class TestSeveralGpus:
             choose(None, BackendOptions(backend=backend, workers=1, gpus=gpus))
 
     def test_they_are_for_measuring(self) -> None:
-        with pytest.raises(BackendError, match=r"gpus need a GPU to measure on \(backend estimate was asked for\)"):
+        with pytest.raises(BackendError, match=r"gpus need a GPU to measure on \(backend estimate was requested\)"):
             choose(None, BackendOptions(backend="estimate", gpus=[0]))
         with pytest.raises(BackendError, match=r"the GPU of this machine is h200, not a100"):
             choose(None, BackendOptions(backend="auto", device="a100", gpus=[0, 1]))
@@ -198,7 +198,7 @@ class TestRefusals:
             choose(None, BackendOptions(backend="opencl"))
         with pytest.raises(BackendError, match="nothing to replay: no problem was named"):
             choose(None, BackendOptions(backend="replay"))
-        with pytest.raises(BackendError, match=f"warm cache .*{NO_GPU}"):
+        with pytest.raises(BackendError, match=f"timing policy .*{NO_GPU}"):
             choose(None, BackendOptions(warm_cache=True))
         with pytest.raises(UnknownDevice, match="h200_nvx"):
             choose(None, BackendOptions(device="h200_nvx"))

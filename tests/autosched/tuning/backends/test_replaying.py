@@ -83,7 +83,7 @@ def test_auto_finds_the_recording_and_says_so(recorded: Recording) -> None:
     with choose(PROBLEM, BackendOptions()) as found:
         assert (found.name, found.device.name, found.pool) == ("replay", "h200", None)
         assert "no driver" in found.line
-        assert found.headline == "times are REPLAYED: no GPU on this machine answers"
+        assert found.headline == "times are REPLAYED: no GPU on this machine responds"
     with choose(dataclasses.replace(PROBLEM, m=97), BackendOptions(workers=1)) as found:
         assert found.name == "estimate"
         assert "this problem was not recorded on h200" in found.line
@@ -113,7 +113,7 @@ def test_a_damaged_recording_is_one_line_that_names_it_and_says_what_to_do(
 def test_a_recording_of_another_space_is_not_used(recorded: Recording) -> None:
     older = Recording(tuple(dataclasses.replace(r, space_version="older") for r in recorded.trials))
     recording.write(recording.place(PROBLEM.key(), "h200"), [older])
-    with pytest.raises(BackendError, match=r"the space of autosched 0\.1\.0, which is another one now"):
+    with pytest.raises(BackendError, match=r"the space of autosched 0\.1\.0, which has changed since"):
         choose(PROBLEM, BackendOptions(backend="replay"))
     with choose(PROBLEM, BackendOptions(workers=1)) as found:
         assert found.name == "estimate"

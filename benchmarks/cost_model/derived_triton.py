@@ -1,9 +1,10 @@
-"""Derived counts against counts written by hand, on recorded Triton matmuls: ``python -m ... derived_triton FOLDER``.
+"""Counts from the emulator compared with hand-written ones, on recorded Triton matmuls.
 
-FOLDER holds the recordings of AutoHeuristic (``*_mm.txt``, see ``autoheuristic``); nothing is fetched. Each
-configuration of a matmul is compiled by Triton for the recorded device, some of its blocks are emulated at the true
-sizes, and the general time model (``launch_time``) ranks them: it knows nothing of matmuls. Beside it, the model of
-matmuls with its hand-written counts (``model_against_measured``), on the same problems and configurations.
+``python -m benchmarks.cost_model.derived_triton FOLDER``: FOLDER contains the recordings of AutoHeuristic
+(``*_mm.txt``, see ``autoheuristic``); nothing is downloaded. Triton compiles each configuration of a matmul for the
+recorded device, the emulator executes some of its blocks at the true sizes, and the general time model
+(``launch_time``) ranks them. It is compared with the model of matmuls and its hand-written counts
+(``model_against_measured``), on the same configurations.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ HEADING = (
     "| device | m n k | configurations | Spearman, derived | by hand | first choice, derived | by hand |\n"
     "|---|---|---|---|---|---|---|"
 )
-GOAL = 0.02  # of Spearman's correlation
-KEPT = "\n## What was found\n"  # a section of the page that stays as it is
-MOST_STEPS = 2.0e10  # flops of the blocks of a column: what longer ones cost is many seconds of emulation
+GOAL = 0.02  # allowed difference of Spearman's correlations
+KEPT = "\n## Changes of the model\n"  # hand-written section of the page, which is kept
+MOST_STEPS = 2.0e10  # maximum flops of the blocks of a column, which limits the time of the emulation
 
 
 @triton.jit
@@ -152,21 +153,26 @@ def median_row(rows: Sequence[Row]) -> Row:
 
 
 def page(by_device: Mapping[str, Sequence[Row]], command: str) -> str:
-    """Return the page of results, but for what people have written under it."""
+    """Return the page of results, without its hand-written section."""
     lines = [
-        "# Derived counts against hand-written ones, on recorded Triton matmuls",
+        "# Counts from the emulator compared with hand-written counts, for Triton matmuls",
+        "Does the time model rank Triton configurations as well with counts from the emulator as with hand-written "
+        "counts?",
         "",
-        f"Written by `{command}` on {datetime.now(UTC):%Y-%m-%d} on a machine without a GPU ({platform.machine()}, "
-        f"{os.cpu_count()} cores), Triton {triton.__version__}, on AutoHeuristic's recordings (see "
-        "[model_against_measured.md](model_against_measured.md); they are not part of this repository). Problems are "
-        "drawn from the judging files.",
+        "- *Derived*: Triton compiles each configuration of torch's template for the recorded device, the emulator "
+        "executes some of its blocks at the",
+        "  true sizes, and the general time model (`cost_models/launch_time.py`) ranks them. `autosched tune --triton` "
+        "ranks in this way.",
+        "  So does `autosched tune --moe` for its first choices, which it selects by counts from sizes "
+        "([moe_winners.md](moe_winners.md)).",
+        "- *By hand*: the model of matmuls with hand-written counts, fitted to other files of the same recordings.",
+        "- *First choice*: how much slower it is than the fastest configuration.",
         "",
-        "*Derived*: each configuration of torch's template is compiled by Triton for the recorded device, some of its "
-        "blocks are emulated at the true sizes, and the general time model (`cost_models/launch_time.py`) ranks them. "
-        "It is what `autosched tune --triton` ranks by, and what `autosched tune --moe` ranks its first choices by, "
-        "which counts by sizes have chosen ([moe_winners.md](moe_winners.md)). *By hand*: the model of matmuls with "
-        "the counts that people wrote down, fitted to other files of the same recordings. First choice: how much "
-        "slower than the fastest.",
+        f"Computed on {datetime.now(UTC):%Y-%m-%d} on {os.cpu_count()} {platform.machine()} cores without a GPU, with "
+        f"Triton {triton.__version__}, on AutoHeuristic's recordings",
+        "(see [model_against_measured.md](model_against_measured.md); they are not part of this repository):",
+        f"`{command}`.",
+        "The problems are random ones from the files that no model was fitted to.",
         "",
         HEADING,
     ]
@@ -175,16 +181,15 @@ def page(by_device: Mapping[str, Sequence[Row]], command: str) -> str:
         lines += [_line(row) for row in rows]
         lines.append(_line(medians[device], bold=True))
     off = {device: m.derived - m.by_hand for device, m in medians.items()}
-    said = ", ".join(
-        f"{medians[device].derived:.3f} against {medians[device].by_hand:.3f} on {device}" for device in off
-    )
+    said = ", ".join(f"{medians[device].derived:.3f} and {medians[device].by_hand:.3f} on {device}" for device in off)
     reached = "reached" if min(off.values()) > -GOAL else "missed"
     further = [f"{r.problem} on {r.device} by {r.by_hand - r.derived:.3f}" for r in _further(by_device)]
     count = sum(map(len, by_device.values()))
     lines += [
         "",
-        f"The goal, derived counts within {GOAL} of the hand-written ones, is **{reached} in the median** of these "
-        f"{count} problems: {said}. Further off than that: {', '.join(further) or 'none'}.",
+        f"The goal was a rank correlation within {GOAL} of that by hand. It is {reached} in the median of these "
+        f"{count} problems: {said}.",
+        f"Problems that miss it: {', '.join(further) or 'none'}.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -200,10 +205,10 @@ def _line(row: Row, bold: bool = False) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cost_model.derived_triton", description=__doc__)
-    parser.add_argument("folder", type=Path, help="where the *_mm.txt files are")
-    parser.add_argument("--problems", type=int, default=12, help="of each device, drawn from the judging files")
+    parser.add_argument("folder", type=Path, help="folder of the *_mm.txt files")
+    parser.add_argument("--problems", type=int, default=12, help="number of random problems of each device")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, help="the page that is written")
+    parser.add_argument("--out", type=Path, help="page to write")
     given = parser.parse_args(arguments)
     drawn: dict[str, list[Recorded]] = {}
     try:

@@ -1,4 +1,4 @@
-"""Is the headroom that ``autosched worth`` predicts the one that a search found?
+"""Headroom predicted by ``autosched worth``, compared with recorded searches.
 
 ``python -m benchmarks.cost_model.headroom`` holds each recorded problem out of the evidence, predicts its headroom from
 the others, and prints a Markdown table: for kernels that were never tuned, the headroom of the model's first choice
@@ -23,12 +23,12 @@ from measurements.trials.shipped import ShippedRecordings
 from search_spaces.hardware.devices import Device, device
 from search_spaces.operators.problem import Problem
 
-TIMED = 8  # recorded schedules of a problem that take the place of what runs today
+TIMED = 8  # maximum recorded schedules of a problem that are used as the present kernel
 
 
 @dataclass(frozen=True)
 class HeldOutHeadroom:
-    """A prediction beside what was found, both as parts of today's time."""
+    """Predicted and true headroom, as fractions of the present time."""
 
     problem: Problem
     today: str
@@ -38,7 +38,7 @@ class HeldOutHeadroom:
 
     @property
     def error(self) -> float:
-        """Percentage points between the two."""
+        """Difference between prediction and truth in percentage points."""
         return 100 * abs(self.predicted - self.true)
 
 
@@ -82,7 +82,7 @@ def _some(evidence: Evidence) -> Sequence[float]:
 
 
 def main(print_line: Callable[[str], object] = print) -> int:
-    """Print the table."""
+    """Print the tables of the page."""
     found = list(held_out(device("h100")))
     columns = (
         "present kernel",

@@ -1,10 +1,10 @@
-"""Where the time model of MoE layers puts the configurations that people's GPUs chose, in the tuner's own space.
+"""The time model's ranking of MoE configurations that won on GPUs, in the tuner's own space.
 
 ``python -m benchmarks.cost_model.moe_winners VLLM SGLANG --out PAGE`` with the folders of configurations of an
-installed vLLM and SGLang, whose tuners have the same space. Files for the second matmul alone (``_down``) are left out.
-Each entry won among up to 1,920 configurations. Its percentile is the share of those that fit which the model puts
-before it: 0 is the first, 50 what a coin would do. Files do not say hidden size and top-k: they are those of the public
-model with these experts and this intermediate size, as far as one is known, else 4096 and 8.
+installed vLLM and SGLang, whose tuners have the same space. Files for the second matmul only (``_down``) are skipped.
+Each entry was the fastest of up to 1,920 configurations. Its percentile is the share of valid configurations that the
+model ranks before it: 0 is the first choice, and 50 is chance. Files do not contain the hidden size and top-k. These
+are taken from the public model with these experts and this intermediate size if one is known, else 4096 and 8.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ Winners = dict[tuple[str, str], list[Winner]]  # by device and type
 
 
 def winners(folder: Path, format: Format) -> tuple[Winners, int]:
-    """Return them, and how many the model has no room for."""
+    """Return the winners, and the number of entries that do not fit by the model."""
     found: Winners = defaultdict(list)
     unfit = 0
     for file in read_folder(folder, format)[0]:
@@ -116,7 +116,7 @@ def _median(found: Sequence[Winner]) -> float:
 
 
 def why_weak(found: Mapping[str, Winners]) -> list[str]:
-    """Return a line for each device and type, by package, whose median is beyond the goal."""
+    """Return a line for each package, device and type whose median percentile exceeds the goal."""
     lines = []
     for package, groups in found.items():
         for (row, kind), ws in sorted(groups.items()):
@@ -133,36 +133,47 @@ def page(vllm: Path, sglang: Path) -> str:
     """Return the page of results."""
     of_vllm, of_sglang = winners(vllm, "vllm"), winners(sglang, "sglang")
     lines = [
-        "# Where the time model puts the configurations that GPUs chose",
+        "# The time model's ranking of configurations that won on GPUs",
+        "Each entry of vLLM's and SGLang's configuration files was the fastest of up to 1,920 configurations on a GPU.",
+        "How well does the time model rank these winners?",
         "",
-        f"Written on {datetime.now(UTC):%Y-%m-%d} by `python -m benchmarks.cost_model.moe_winners VLLM SGLANG` on a "
-        f"machine without a GPU ({platform.machine()}, {os.cpu_count()} cores), from the folders of files that vLLM "
-        f"{_version('vllm')} and SGLang {_version('sglang')} ship.",
+        f"`python -m benchmarks.cost_model.moe_winners VLLM SGLANG`, {datetime.now(UTC):%Y-%m-%d}, on {os.cpu_count()} "
+        f"{platform.machine()} cores without a GPU, with the files of vLLM {_version('vllm')} and SGLang "
+        f"{_version('sglang')}.",
         "",
-        "Each entry of these files won on a GPU among up to 1,920 configurations. The tables say which share of those "
-        "that fit the model puts before it: 0 is the first choice, 50 what a coin would do. The model is that of all "
-        "Triton launches (`autosched/triton/estimate.py`); nothing is compiled here, and what a block executes and "
-        "moves is counted from sizes (`configs/tuning/layer_counts.py`). Nothing was fitted to these files but one "
-        "constant, which was set with those of B200 in view: the 386 cycles of a turn around tcgen05, where wgmma has "
-        "86. Files do not say hidden size and top-k: they are those of public models where these are known.",
+        "- *Percentile*: the share of valid configurations that the model ranks before the winner. 0 is the first "
+        "choice, and 50 is chance.",
+        "- *Behind the first choice*: how much slower the winner is than the model's first choice, according to the "
+        "model (median).",
+        "- The model is that of all Triton launches (`autosched/triton/estimate.py`). Nothing is compiled: the work of "
+        "a block is counted from sizes",
+        "  (`configs/tuning/layer_counts.py`).",
+        "- One constant was chosen with the files of B200 in view: the 386 cycles of an iteration around tcgen05, "
+        "compared with 86 for wgmma. Nothing else was fitted.",
+        "- The files do not contain the hidden size and top-k. These are taken from public models where known.",
         "",
         "## vLLM",
         "",
         *table(*of_vllm),
         "## SGLang",
         "",
-        "Of the folder for one Triton. Files for the second matmul alone are left out.",
+        "Only the folder for one version of Triton, without files for the second matmul only.",
         "",
         *table(*of_sglang),
-        f"## Where the median is beyond {GOAL:.0f}",
+        f"## Groups with a median percentile above {GOAL:.0f}",
+        "*Narrow* are winners with tiles of at most 32 columns.",
         "",
-        "*Narrow*: winners with tiles of at most 32 columns. *Behind the first choice*: how much slower than its first "
-        "choice the model takes the winner to be, in the median. Layers of few rows wait for DRAM, and most of the "
-        "space has about one time there: a winner that the model puts a few percent behind its first choice has half "
-        "of the space before it. That is L40S and L20. On H100 the model is wrong about narrow tiles: many GPUs chose "
-        "16 x 32 x 128 and 16 x 32 x 256 for up to 256 rows, for which it sees more reads of L2 and no gain. From "
-        "1,024 rows on its first choices are the files'. Charging short runs of memory with 64 bytes each halved "
-        "L40S's percentile and made RTX PRO 6000's worse; it is not in.",
+        "- **L40S and L20**: layers with few rows are bound by DRAM, and most configurations take about the same time. "
+        "So a winner that is a few percent slower in the",
+        "  model has half of the space before it.",
+        "- **H100**: the model is wrong about narrow tiles. Winners for up to 256 rows are often 16 x 32 x 128 and "
+        "16 x 32 x 256, for which the model counts",
+        "  more reads of L2 and no gain. From 1,024 rows on, its first choices are those of the files.",
+        "- Counting 64 bytes for each short run of memory halved L40S's percentile and made that of RTX PRO 6000 "
+        "worse, "
+        "so it was rejected.",
+        "",
+        "Percentile, with the number of winners:",
         "",
         *why_weak({"vLLM": of_vllm[0], "SGLang": of_sglang[0]}),
     ]
@@ -173,14 +184,14 @@ def _version(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:
-        return "(of no known version)"
+        return "(unknown version)"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cost_model.moe_winners", description=__doc__)
     parser.add_argument("vllm", type=Path, help="vLLM's folder model_executor/layers/fused_moe/configs")
-    parser.add_argument("sglang", type=Path, help="SGLang's folder of configurations for one Triton")
-    parser.add_argument("--out", type=Path, required=True, help="the page that is written")
+    parser.add_argument("sglang", type=Path, help="SGLang's folder of configurations for one version of Triton")
+    parser.add_argument("--out", type=Path, required=True, help="page to write")
     given = parser.parse_args()
     given.out.write_text(page(given.vllm, given.sglang))
 

@@ -1,6 +1,6 @@
-"""The program of matmul against the hand-written template: the best schedule of each, by the time model.
+"""Tile program of matmul compared with the hand-written template: best schedule of each by the time model.
 
-Both spaces are searched alike: random schedules, then steps to better neighbours from the best of them.
+Both spaces are searched in the same way: random schedules, then steps to better neighbours from the best of them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ STARTS, STEPS = 6, 40
 
 
 def best(template: KernelTemplate, problem: Matmul, where: Device, samples: int) -> tuple[Schedule, float]:
-    """Return the fastest schedule that was found, and its seconds."""
+    """Return the fastest schedule found, and its seconds."""
     space = template.space(problem, where)
     seconds: dict[Schedule, float] = {}
 
@@ -73,11 +73,12 @@ def main() -> None:
         print(rows[-1], flush=True)
     today = datetime.datetime.now(datetime.UTC).date()
     PAGE.write_text(
-        "# matmul as a tile program, beside the hand-written template\n\n"
-        f"Written by `python -m benchmarks.search.beside_matmul --device {given.device} --samples {given.samples}`, "
-        f"{today}, on {os.cpu_count()} cores ({platform.machine()}) without a GPU.\n"
-        "Times are those of the analytic model for the best schedule that was found in each space: random schedules, "
-        "then steps to better\nneighbours. The last column says how blocks share k in the program's best.\n\n"
+        "# matmul as a tile program, compared with the hand-written template\n\n"
+        f"`python -m benchmarks.search.beside_matmul --device {given.device} --samples {given.samples}`, {today}, "
+        f"on {os.cpu_count()} {platform.machine()} cores without a GPU.\n"
+        "Times are estimates of the time model for the best schedule found in each space, by random schedules and "
+        "steps to better neighbours.\n"
+        "The last column states how blocks share k in the program's best schedule.\n\n"
         "| problem | template | program | program / template | k of the program |\n"
         "|---|---:|---:|---:|---|\n" + "\n".join(rows) + "\n",
         "utf-8",

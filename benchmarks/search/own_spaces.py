@@ -1,13 +1,13 @@
-"""The default search in the spaces of our own kernels, with the time model in place of a GPU.
+"""Default search in the spaces of the built-in templates, with the time model in place of a GPU.
 
     python -m benchmarks.search.own_spaces [--trials 300] [--reference 20000] [--repeats 3] [--device h200]
         [--families F ...]
 
-The time of a schedule is what the analytic model says of it, times noise of 2% that is different at each measurement;
-the sampler is told neither the model nor its features. The reference is the best of ``--reference`` random schedules
-and of what any of the searches found, by the model's own time. A family is an operator with its first problem of
-``benchmarks/gpu/problems.py``. Where a kernel states no cost the family is left out. Goal: within 2% of the reference.
-Writes ``benchmarks/results/own_spaces.md``. Schedules that cannot be launched are told as failures.
+The time of a schedule is the analytic model's, times random noise of 2% that differs between measurements. The sampler
+does not know the model or its features. The reference is the best of ``--reference`` random schedules and of all
+searches, by the model's time without noise. A family is an operator with its first problem of
+``benchmarks/gpu/problems.py``. Families whose kernel states no cost are skipped. Goal: within 2% of the reference.
+Writes ``benchmarks/results/own_spaces.md``. Schedules that cannot be launched are reported as failures.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from search_spaces.templates.template import TemplateSet
 NOISE = 0.02
 GOAL = 0.02
 RESULTS = Path(__file__).parents[1] / "results"
-_PART = 1000  # random schedules whose times are asked for together
+_PART = 1000  # random schedules whose times are estimated together
 
 
 @dataclass(frozen=True)
@@ -126,30 +126,30 @@ def search(
 def report(found: Sequence[Family], trials: int, reference: int, repeats: int, chip: str) -> str:
     """Return a Markdown page."""
     lines = [
-        "# The search in our own spaces",
+        "# Searches in autosched's own spaces",
+        f"`python -m benchmarks.search.own_spaces --trials {trials} --reference {reference} --repeats {repeats}`, "
+        f"{datetime.now(UTC):%Y-%m-%d}, on {os.cpu_count()} {platform.machine()} cores without a GPU.",
+        f"Times are those of the time model for {chip} with {NOISE:.0%} noise; the sampler does not know the model.",
+        f"The *gap* is how much slower the best schedule after {trials} trials is than the best of {reference:,} "
+        "random "
+        "schedules and of all searches.",
         "",
-        f"Written by `python -m benchmarks.search.own_spaces --trials {trials} --reference {reference} "
-        f"--repeats {repeats}`, {datetime.now(UTC):%Y-%m-%d}, on {os.cpu_count()} cores ({platform.machine()}) "
-        "without a GPU.",
-        f"Times are those of the analytic model for {chip}, which the sampler is not told, with {NOISE:.0%} noise. The",
-        f"gap is how much slower the choice after {trials} trials is than the best of {reference:,} random schedules",
-        "and of all searches.",
-        "",
-        "| family | problem | schedules | median gap | worst | CPU time a proposal |",
+        "| family | problem | schedules | median gap | worst | CPU time per proposal |",
         "|---|---|---:|---:|---:|---:|",
     ]
     for f in found:
         numbers = f"{f.schedules:.1e} | {100 * f.gap:.1f}% | {100 * max(f.gaps):.1f}% | {1e3 * f.seconds:.0f} ms"
         lines.append(f"| {f.name} | {f.problem} | {numbers} |")
     reached = sum(f.gap <= GOAL for f in found)
-    return "\n".join([*lines, "", f"Within {100 * GOAL:.0f}%: {reached} of {len(found)} families.", ""])
+    last = f"The median gap is at most {100 * GOAL:.0f}% in {reached} of {len(found)} families."
+    return "\n".join([*lines, "", last, ""])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Search in every family and write the page."""
     known = families()
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.search.own_spaces", description="The search in our own spaces."
+        prog="python -m benchmarks.search.own_spaces", description="Searches in autosched's own spaces."
     )
     parser.add_argument("--trials", type=int, default=300)
     parser.add_argument("--reference", type=int, default=20_000)

@@ -1,6 +1,6 @@
-"""The targets of tile programs, counted: machine code beside the hand-written template's, spaces, compile times.
+"""Targets of tile programs: machine code compared with the hand-written template's, spaces, and compile times.
 
-Instructions are those of one turn of the main loop, as one warp runs it, read from SASS; nothing runs on a GPU.
+Instructions are those that one warp executes per iteration of the main loop, read from SASS. Nothing runs on a GPU.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Counted:
 
 
 def compiling_seconds(pool: CompilePool) -> float:
-    """CPU time of the compilers so far: this machine has other work."""
+    """Return the CPU seconds of the compilers so far. CPU time is used because the machine has other work."""
     ticks = 0
     for pid in pool.pids:
         fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
@@ -91,7 +91,7 @@ def counted(pool: CompilePool, kernel: GeneratedKernel, where: Device) -> Counte
 
 
 def started(pool: CompilePool) -> None:
-    """Its compiler has compiled something, so that its start is no part of what is counted."""
+    """Compile a kernel, so that the start of the compiler is not part of later times."""
     place = "seeds/matvec.py:matvec_plain"
     made = load_program(str(EXAMPLES / place))
     p, own = problem(made, **SPACES[place]), template(made)
@@ -109,7 +109,7 @@ def program_kernel(place: str, sizes: Mapping[str, int], values: Values, where: 
 
 
 def copies(layouts: Mapping[str, tuple[str, int, int]]) -> dict[str, int | str]:
-    """By operand, (layout, vector, columns)."""
+    """Return parameters for copies of operands, from (layout, vector, columns) of each."""
     found: dict[str, int | str] = {}
     for name, (layout, vector, columns) in layouts.items():
         for key, value in (("layout", layout), ("copy", "cp.async"), ("vector", vector), ("copy_columns", columns)):
@@ -161,7 +161,7 @@ def attention(pool: CompilePool) -> list[str]:
 
 
 def of_triton() -> list[str]:
-    """Return the same tiles in Triton; none without it."""
+    """Return rows of the same tiles in Triton; empty if Triton is not installed."""
     try:
         from benchmarks.search.triton_loops import attention_loop, gemm_loop
     except ImportError:
@@ -187,7 +187,7 @@ def hopper(pool: CompilePool) -> list[str]:
         tiles = {"bm": 128, "bn": 256, "bk": 64, "subgroups_m": 8, "subgroups_n": 1, "stages": 4, "split_k": 1}
         values = {**copies(boxes), **common, **tiles, "in_flight": flight}
         kernel = program_kernel("programs/gemm_relu.py", size, values, H100)
-        name = f"GEMM 128x256x64, wgmma, 2 warpgroups, {flight} turns in flight, sm_90a"
+        name = f"GEMM 128x256x64, wgmma, 2 warpgroups, {flight} iteration{'' if flight == 1 else 's'} in flight, sm_90a"
         rows.append(counted(pool, kernel, H100).row(name))
     lines = {"q": "swizzle(3,3,3)", "k": "transpose+swizzle(3,3,3)", "v": "swizzle(3,3,3)"}
     for d, bn in ((64, 128), (128, 64), (128, 128)):
@@ -204,7 +204,7 @@ def hopper(pool: CompilePool) -> list[str]:
 
 
 def compiled(pool: CompilePool, kernel: GeneratedKernel, where: Device) -> float:
-    """Return the seconds that a kernel compiles for."""
+    """Return the CPU seconds to compile a kernel."""
     start = compiling_seconds(pool)
     pool.compile(kernel, where.arch)
     return compiling_seconds(pool) - start
@@ -239,9 +239,9 @@ def spaces(pool: CompilePool, samples: int) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--samples", type=int, default=5, help="random schedules of each space that are compiled")
+    parser.add_argument("--samples", type=int, default=5, help="number of random schedules of each space to compile")
     samples = parser.parse_args().samples
-    # A cache of its own: what was compiled before is compiled again.
+    # A new cache, so that every kernel is compiled.
     with tempfile.TemporaryDirectory() as folder, CompilePool(CompileCache(folder), workers=1) as pool:
         started(pool)
         code = [*gemm(pool), *attention(pool), *of_triton(), *hopper(pool)]
@@ -249,18 +249,18 @@ def main() -> None:
         made = spaces(pool, samples)
     today = datetime.datetime.now(datetime.UTC).date()
     PAGE.write_text(
-        "# Tile programs, counted\n\n"
-        f"Written by `python -m benchmarks.search.tile_programs --samples {samples}`, {today}, on {os.cpu_count()} "
-        f"cores ({platform.machine()}, load average {os.getloadavg()[0]:.0f}) without a GPU.\n"
-        "Times are CPU times: the machine had other work.\n\n"
-        "## Machine code\nInstructions of a turn of the main loop, as one warp runs it, and how many of them multiply "
-        "on tensor cores.\n\n"
-        "| kernel | a turn | tensor | registers | spilled bytes | all instructions | compiled in |\n"
+        "# Tile programs: machine code and search spaces\n"
+        f"`python -m benchmarks.search.tile_programs --samples {samples}`, {today}, on {os.cpu_count()} "
+        f"{platform.machine()} cores without a GPU, load average {os.getloadavg()[0]:.0f}. Times are CPU times.\n\n"
+        "## Machine code\nInstructions that one warp executes per iteration of the main loop, and how many of them are "
+        'tensor instructions.\nRows with "the template" are the hand-written kernel with the same schedule, and rows '
+        'with "Triton" are Triton\'s kernel with the same tile.\n\n'
+        "| kernel | per iteration | tensor | registers | spilled bytes | all instructions | compile time |\n"
         "|---|---:|---:|---:|---:|---:|---:|\n" + "\n".join(code) + "\n\n"
-        "## Spaces\nSchedules worth a try, how long the space took to be built and counted, the time model's own "
-        "choice to be found\nand to be compiled, and compile times of random schedules.\n\n"
-        "| program | device | schedules | built and counted | first proposal | its compile | others, median "
-        "| longest |\n"
+        "## Spaces\nNumber of schedules, and CPU times: to build and count the space, to find and compile the time "
+        "model's first choice, and to compile random schedules.\n\n"
+        "| program | device | schedules | build and count | first choice | its compilation | random schedules, median "
+        "| max |\n"
         "|---|---|---:|---:|---:|---:|---:|---:|\n" + "\n".join(made) + "\n",
         "utf-8",
     )

@@ -1,9 +1,10 @@
-"""The tuned-configuration files that vLLM and SGLang ship, judged: ``python -m benchmarks.triton.config_files``.
+"""Verification of the tuned-configuration files of vLLM and SGLang: ``python -m benchmarks.triton.config_files``.
 
-``FORMAT --device h100 --dtype fp8_w8a8 ...`` judges what the installed package ships for these devices and types, as
+``FORMAT --device h100 --dtype fp8_w8a8 ...`` verifies the installed package's files for these devices and types, as
 ``autosched check --format`` does: each distinct configuration of an architecture is compiled, must fit, and is verified
-with the package's own kernel. What came of it is a line of ``--journal``; what has one is not judged again, so that a
-long run can be cut into short ones (``--seconds``). ``--out PAGE`` writes the page of what the journal has.
+with the package's own kernel. Each result is a line of ``--journal``. Configurations in the journal are not verified
+again, so a long run can be divided into short ones (``--seconds``). ``--out PAGE`` writes a page of the journal's
+results.
 """
 
 from __future__ import annotations
@@ -32,20 +33,26 @@ _FOLDERS: dict[Format, tuple[str, ...]] = {
     "sglang": ("srt/layers", "kernels/ops"),
 }
 _NAMES = {"vllm": "vLLM", "sglang": "SGLang"}
-_KEPT = "\n## By `autosched check` itself\n"  # a section of the page that stays as it is
+_KEPT = "\n## Runs of `autosched check`\n"  # hand-written section of the page, which is kept
 _HEADINGS = (
     *("kernel", "device", "type", "entries", "distinct", "sound", "wrong", "broken", "unverified", "no kernel"),
-    *("not judged", "spill", "shared bytes, at most", "error"),
+    *("not verified", "spill", "max shared bytes", "max error"),
 )
 _WORDS = (
-    "An entry is *sound* if its kernel compiles for the device, fits in shared memory and registers, and computes in "
-    "the emulator what float64 does, without a race, an access out of bounds or an undefined value, at sizes with last "
-    "blocks, last columns, a last part of the loop, an expert without rows and one of another rank.",
-    "",
-    "*Distinct*: entries of one architecture, type, tile, warps and stages are verified once, with the GROUP_SIZE_M of "
-    "the first of them: it orders the blocks, and no more. *Broken*: does not compile, does not fit, or is no "
-    "configuration. *No kernel*: the package's kernel cannot be called with that type here. *Spill*: distinct "
-    "configurations whose registers do. *Error*: the largest, over what rounding and sums in f32 allow.",
+    "- *Distinct*: entries with the same architecture, type, tile, warps and stages are verified once, with the first "
+    "GROUP_SIZE_M, which only",
+    "  orders the blocks.",
+    "- *Sound*: the kernel compiles for the device, fits in shared memory and registers, and agrees with float64 in "
+    "the "
+    "emulator, without",
+    "  races, out-of-bounds accesses or undefined values. The sizes include partial blocks, a partial last iteration, "
+    "an "
+    "expert without rows and",
+    "  an expert of another rank.",
+    "- *Broken*: does not compile, does not fit, or is not a configuration.",
+    "- *No kernel*: the package's kernel cannot be called with this type here.",
+    "- *Spill*: distinct configurations with register spills.",
+    "- *Max error*: relative to the error that rounding and sums in f32 allow.",
 )
 _RIGHT, _WRONG, _BROKEN = ("sound",), ("wrong",), ("compile_error", "too_large")
 
@@ -138,7 +145,7 @@ def read_journal(journal: Path) -> dict[str, Any]:
 
 @dataclass
 class Line:
-    """What came of a device's entries of one type."""
+    """Results of a device's entries of one type."""
 
     entries: int = 0
     faults: int = 0
@@ -169,7 +176,7 @@ class Line:
 
 
 def page(entries: Sequence[Shipped], known: Mapping[str, Any], command: str) -> str:
-    """Return the page of results. Devices and types of which nothing was judged are listed in one line."""
+    """Return the page of results. Devices and types without any result are listed in one line."""
     groups: dict[tuple[str, str, str, str], Line] = defaultdict(Line)
     for entry in entries:
         groups[entry.group].take(entry, known)
@@ -180,13 +187,18 @@ def page(entries: Sequence[Shipped], known: Mapping[str, Any], command: str) -> 
     kernels = "; ".join(sorted({r["kernel"] for r in rows if r.get("kernel")}))
     minutes = sum(r["seconds"] for r in rows) / 60
     lines = [
-        "# Tuned-configuration files of vLLM and SGLang",
+        "# Configuration files of vLLM and SGLang",
+        "vLLM and SGLang ship files with tuned Triton configurations. This page reports whether their entries are "
+        "correct for their devices.",
         "",
-        f"Written by `{command}`; judged {_span(days)} on a machine without a GPU ({platform.machine()}, "
-        f"{os.cpu_count()} cores shared with other work) with Triton {tritons}, in {minutes:.0f} minutes for "
-        f"{len(rows)} distinct configurations. The files come with the packages (wheels of PyPI, Apache-2.0; they "
-        "are not in this repository). Verified were the packages' own kernels, read from their installed files: "
-        f"{kernels}. Where the model puts these entries is in [moe_winners.md](moe_winners.md).",
+        "| | |",
+        "|---|---|",
+        f"| command | `{command}` |",
+        f"| date | {_span(days)} |",
+        f"| machine | {platform.machine()}, {os.cpu_count()} cores shared with other work, no GPU, Triton {tritons} |",
+        f"| time | {minutes:.0f} minutes for {len(rows)} distinct configurations |",
+        "| files | from wheels of PyPI (Apache-2.0); they are not in this repository |",
+        f"| kernels | the packages' own, read from their installed files: {kernels} |",
         "",
         *_WORDS,
         "",
@@ -214,7 +226,7 @@ def page(entries: Sequence[Shipped], known: Mapping[str, Any], command: str) -> 
             for group, line in sorted(groups.items())
             if group[0] == format and group not in judged
         ]:
-            lines += [f"Not judged in this run: {', '.join(rest)}.", ""]
+            lines += [f"Not verified in this run: {', '.join(rest)}.", ""]
     not_sound: dict[tuple[str, str], list[Shipped]] = defaultdict(list)
     for e in entries:
         row = {"status": "broken", "reason": e.entry.fault} if e.entry.fault else known.get(e.key, {"status": "sound"})
@@ -226,7 +238,7 @@ def page(entries: Sequence[Shipped], known: Mapping[str, Any], command: str) -> 
 
 
 def _listed(status: str, reason: str, found: Sequence[Shipped]) -> str:
-    """One line for the entries of a reason, with the files and batch sizes that they are of."""
+    """Return one line for the entries with the same reason, with their files and batch sizes."""
     sizes: dict[str, list[int]] = defaultdict(list)
     for e in found:
         sizes[f"{_NAMES[e.format]}, `{e.name.text(e.format)}`"].append(e.entry.size)
@@ -235,7 +247,7 @@ def _listed(status: str, reason: str, found: Sequence[Shipped]) -> str:
 
 
 def _hopper_bf16(entries: Sequence[Shipped], known: Mapping[str, Any]) -> str:
-    """How long vLLM's plain experts on Hopper took: of all files, those that most people run."""
+    """Return the number of vLLM's bf16 configurations on Hopper, which are used most, and the time to verify them."""
     mine = [
         e
         for e in entries
@@ -249,9 +261,10 @@ def _hopper_bf16(entries: Sequence[Shipped], known: Mapping[str, Any]) -> str:
     done = keys & known.keys()
     minutes = sum(known[key]["seconds"] for key in done) / 60
     return (
-        f"vLLM's bf16 experts on Hopper are {len({e.entry.config for e in mine})} distinct configurations, {len(keys)} "
-        f"where GROUP_SIZE_M is no matter, in {len(mine)} entries: {len(done)} of {len(keys)} are judged, one after "
-        f"the other in {minutes:.0f} minutes."
+        f"vLLM's bf16 experts on Hopper are {len(mine)} entries: {len({e.entry.config for e in mine})} distinct "
+        f"configurations, or {len(keys)} without GROUP_SIZE_M.\n"
+        f"{len(done)} of {len(keys)} were verified, one after another, in {minutes:.0f} minutes.\n"
+        "[moe_winners.md](moe_winners.md) compares these entries with the time model's ranking."
     )
 
 
@@ -266,18 +279,23 @@ def _total(lines: Iterator[Line] | Any) -> Line:
 
 
 def _span(days: Sequence[str]) -> str:
-    return "never" if not days else f"on {days[0]}" if len(days) == 1 else f"from {days[0]} to {days[-1]}"
+    return "never" if not days else days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.triton.config_files", description=__doc__)
-    parser.add_argument("format", nargs="?", choices=FORMATS, help="of which package; none: write the page alone")
+    parser.add_argument("format", nargs="?", choices=FORMATS, help="package of the files; default: only write the page")
     parser.add_argument("--device", action="append", help="only this row; may be repeated")
     parser.add_argument("--dtype", action="append", help="only this type (bf16, fp8_w8a8 ...); may be repeated")
     parser.add_argument("--journal", type=Path, default=Path("config_files.jsonl"))
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing after so many")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=float("inf"),
+        help="time after which no configuration is started",
+    )
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--out", type=Path, help="the page that is written")
+    parser.add_argument("--out", type=Path, help="page to write")
     given = parser.parse_args()
     left = 0
     try:

@@ -229,7 +229,8 @@ class CrossEntropyBackward(_OfLogits):
         """Yield labels at and next to the first and last columns; losses of labels outside have infinite gradients."""
         for first in (0, 2, 4):  # a reduced problem may have two rows
             label = edge_labels(self.rows, self.columns, first)
-            dloss = np.where((label >= 0) & (label < self.columns), inputs["dloss"], np.inf).astype(np.float32)
+            column = label.astype(np.int64)
+            dloss = np.where((column >= 0) & (column < self.columns), inputs["dloss"], np.inf).astype(np.float32)
             yield StressInputs(("label: edges",), {**inputs, "label": label, "dloss": dloss})
 
     def reduced(self, turns: ReducedLoops) -> Self:

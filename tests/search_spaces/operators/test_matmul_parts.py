@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -14,8 +17,13 @@ SCALED = Matmul(37, 300, 330, batch=2, a="e4m3", scale="block", epilogue="bias+r
 REDUCED = Matmul(40, 24, 48, batch=2, a="f16", reduction="row_max", epilogue="bias", order_a="col")
 
 
+@cache
+def inputs_of(whole: Matmul, seed: int) -> Mapping[str, np.ndarray]:
+    return whole.random_inputs(seed)
+
+
 def computed(whole: Matmul, part: ProblemPart, seed: int) -> dict[str, np.ndarray]:
-    inputs = whole.random_inputs(seed)
+    inputs = inputs_of(whole, seed)
     taken = {name: inputs[name].reshape(-1)[places] for name, places in part.inputs.items()}
     shapes = {o.name: o.shape for o in part.problem.operands()}
     return dict(part.problem.reference({name: x.reshape(shapes[name]) for name, x in taken.items()}))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +42,7 @@ class DType:
         """Largest relative rounding error."""
         return 2.0 ** -(self.mantissa_bits + 1)
 
-    @property
+    @cached_property
     def is_float(self) -> bool:
         """Whether it has fractions, which ``storage`` does not tell for types that numpy lacks."""
         return np.dtype(self.storage).kind == "f" or self.name in NAMES or self.name in _SCALES or self.values > 1

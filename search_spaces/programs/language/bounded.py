@@ -23,6 +23,7 @@ TF32_LEAST = 2.0**-136  # smallest positive tf32: subnormal factors may lose all
 Bounded = tuple[FloatArray, FloatArray]  # values, and bounds on the absolute errors of a kernel
 _LARGEST = float(np.finfo(np.float32).max)
 _ORDINARY = 2.0**8  # within the range of every type
+_SMALL_ERROR = 1.0  # far below the bound of a sum with a term near the largest number: see ``_summed``
 _UNDERFLOW = SMALLEST["f32"]
 _ROUNDED = 1 + 2.0**-10  # upper limit of the growth by rounding, for up to 2^14 terms
 
@@ -39,9 +40,8 @@ def certain(
         sure: Mask of values that are not finite in any kernel.
     """
     largest = _LARGEST if type_ == F32 else _ORDINARY
-    if (
-        type_.is_float and np.max(np.abs(values) + bounds, initial=0.0) <= largest
-    ):  # nearly always the case; False with a NaN
+    # Nearly always the case; False with a NaN.
+    if type_.is_float and (np.abs(values) + bounds).max(initial=0.0) <= largest:
         return values, bounds
     bounds = np.where(np.isnan(bounds), np.inf, bounds)
     finite = np.isfinite(values)
@@ -67,12 +67,14 @@ def applied(row: ElementFunction, type_: DType, given: Sequence[Bounded]) -> Bou
     bounds = np.asarray(row.bound(numbers, errors, values))
     if not type_.is_float:
         return values, bounds
-    if row.on_numpy in (np.add, np.subtract):  # may end a sum whose order the schedule chooses
+    # It may end a sum whose order the schedule chooses. Small errors leave no doubt about the terms of that sum.
+    if row.on_numpy in (np.add, np.subtract) and not (errors[0] + errors[1]).max(initial=0.0) <= _SMALL_ERROR:
         overflows = _summed(errors[0]) + _summed(errors[1]) > _LARGEST
         bounds = np.where(overflows, np.inf, bounds)
-    sure = np.ones(values.shape, dtype=np.bool_)
-    vague = ~np.isfinite(values) & np.logical_or.reduce([error > 0 for error in errors])
-    if vague.any():
+    sure: BoolArray | bool = True
+    finite = np.isfinite(values)
+    if not finite.all() and (vague := ~finite & np.logical_or.reduce([error > 0 for error in errors])).any():
+        sure = np.ones(values.shape, dtype=np.bool_)
         for signs in itertools.product((-1.0, 1.0), repeat=len(given)):
             other = row.on_numpy(
                 *(n[vague] + sign * e[vague] for n, e, sign in zip(numbers, errors, signs, strict=True))

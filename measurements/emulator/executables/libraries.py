@@ -25,7 +25,7 @@ _SHARED_PARTS = {
     "shared": tuple(f"cudart/{name}.cpp" for name in ("arrays", "launches", "memory", "registration", "streams")),
     "per_thread": ("cudart/per_thread.cpp",),
 }
-_OF_A_VERSION = ("cudart/devices.cpp", "cudart/graphs.cpp")
+_OF_A_VERSION = ("cudart/captures.cpp", "cudart/devices.cpp", "cudart/graph_nodes.cpp", "cudart/graphs.cpp")
 _SHARED = ("isa/access/reduction.hpp", "isa/async/tensor_map.hpp")  # headers of the runner that the libraries include
 _FLAGS = ("-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=default")
 # soname: major release of CUDA

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
+from measurements.emulator.executables.device_functions import with_device_functions
 from measurements.emulator.executables.fatbin import FatBinaryError, ptx_texts
 from measurements.emulator.executables.link import link
 from measurements.emulator.ptx.build import CompiledBytecode, ptx_to_bytecode
@@ -53,7 +54,7 @@ class PtxModule:
             FatBinaryError: The image has no PTX for the device.
             PtxError: The PTX is invalid.
         """
-        text = link(_fitting(ptx_texts(image), device))
+        text = link(with_device_functions(_fitting(ptx_texts(image), device)))
         return cls(text, parse(text))
 
     def variable_lines(self) -> list[str]:

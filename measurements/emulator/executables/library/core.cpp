@@ -326,6 +326,13 @@ int copy_rows(void* to, std::size_t to_pitch, const void* from, std::size_t from
   return success;
 }
 
+void read_on_device(void* to, const void* from, std::size_t bytes) {
+  const Lock lock(session().mutex);
+  session().overlappable.clear();
+  note_use(from, bytes, use_read);
+  carry_unknown(to, from, bytes);
+}
+
 int fill(void* to, int value, std::size_t bytes, const char* function) {
   const Operation operation(function);
   const Lock lock(session().mutex);

@@ -141,6 +141,7 @@ int copy(void* to, const void* from, std::size_t bytes, int kind, const char* fu
 int copy_rows(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t height,
               int kind, const char* function);
 int fill(void* to, int value, std::size_t bytes, const char* function);
+void read_on_device(void* to, const void* from, std::size_t bytes);  // by the device itself: the host does not wait for it
 
 Module* add_module(const void* image, std::size_t bytes);
 int load(Module* module);  // once: its variables get their first values

@@ -130,6 +130,8 @@ GraphRun::~GraphRun() {
   note(line);
 }
 
+unsigned running_node() { return graph_stream; }
+
 void note_use(const void* address, std::size_t bytes, Use use) {
   const std::lock_guard lock(session_mutex());
   if (!in_arena(address)) {

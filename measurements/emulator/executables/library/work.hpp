@@ -45,6 +45,8 @@ class GraphRun {
   unsigned parent_ = 0;
 };
 
+unsigned running_node();  // of the graph that runs, as a number of GraphRun
+
 // The running operation uses memory: pageable memory of the host, or bytes of an allocation.
 void note_use(const void* address, std::size_t bytes, Use use);
 std::string running_stream_and_site();  // of a launch: "1 12ab,34cd"

@@ -102,7 +102,6 @@ def test_both_calls_of_a_race_are_named(orders: Path) -> None:
         ("ordinary", 0, "nothing was found"),
         ("without", 1, "host_race"),
         ("programmatic", 2, "a programmatic edge of a graph is not emulated"),
-        ("conditional", 2, "cudaGraphConditionalHandleCreate is not emulated"),
     ],
 )
 def test_edges_of_graphs_are_judged_or_refused_by_name(graph_edges: Path, how: str, status: int, said: str) -> None:

@@ -44,7 +44,7 @@ int fill_rows(void* to, std::size_t pitch, int value, std::size_t width, std::si
 std::function<int()> kept_launch(const Launch& launch);
 
 // Work given to a stream: done at once, or kept where the stream is being captured into a graph (graphs.cpp).
-enum class Work { kernel = 0, copy = 1, fill = 2, host = 3, graph = 4, empty = 5 };  // cudaGraphNodeType
+enum class Work { kernel = 0, copy = 1, fill = 2, host = 3, graph = 4, empty = 5, conditional = 13 };  // cudaGraphNodeType
 bool captured(void* stream);
 int keep(void* stream, Work kind, std::function<int()> work);
 template <class Do>

@@ -1,4 +1,4 @@
-// Edges of graphs: ordinary ones order two nodes; programmatic ones and conditional nodes are refused.
+// Edges of graphs: ordinary ones order two nodes; programmatic ones are refused.
 #include <cstring>
 
 #include "check.h"
@@ -24,10 +24,6 @@ int main(int argc, char** argv) {
   CHECK(cudaMalloc(&y, count * sizeof(int)));
   cudaGraph_t graph;
   CHECK(cudaGraphCreate(&graph, 0));
-  if (is("conditional")) {
-    cudaGraphConditionalHandle handle;
-    return verdict(cudaGraphConditionalHandleCreate(&handle, graph, 1, cudaGraphCondAssignDefault) == cudaErrorNotSupported);
-  }
   void *of_fill[] = {&x, &value}, *of_twice[] = {&x, &y};
   const cudaGraphNode_t first = node(graph, reinterpret_cast<void*>(fill), of_fill);
   const cudaGraphNode_t second = node(graph, reinterpret_cast<void*>(twice), of_twice);

@@ -1,0 +1,66 @@
+// Graphs of the stand-in of libcudart: nodes, and executable graphs made of them.
+#pragma once
+#include <memory>
+#include <mutex>
+#include <unordered_set>
+
+#include "runtime.hpp"
+
+namespace autosched::program::runtime {
+
+struct Conditional;
+struct Node {
+  Work kind;
+  std::function<int()> work;
+  std::vector<Node*> after;  // what comes before it
+  std::string site;          // where the program has made it
+  std::shared_ptr<Conditional> conditional = nullptr;
+};
+// The value that a handle stands for; its address is the handle.
+struct Condition {
+  std::uint32_t* value;
+  std::uint32_t at_launch;
+  bool assigned_at_launch;
+};
+struct Graph {
+  std::vector<std::unique_ptr<Node>> nodes;
+  std::vector<Condition> conditions;
+};
+// A conditional node: a value that kernels set decides which of its bodies run, and how often.
+struct Conditional {
+  enum class Type : int { if_else = 0, loop = 1, choice = 2 };  // cudaGraphConditionalNodeType
+  std::uint32_t* value;
+  Type type;
+  std::vector<std::unique_ptr<Graph>> bodies;
+  std::vector<Graph*> handles;  // of the bodies, for the program
+};
+
+// A node of an executable graph, and the node that it was made of. Each stands behind those it comes after.
+struct Step {
+  const Node* node;
+  Work kind;
+  std::function<int()> work;
+  std::vector<std::size_t> after;
+  std::string site;
+};
+struct Executable {
+  std::vector<Step> steps;
+  std::vector<Condition> conditions;
+  void* launched = nullptr;  // the event of its last launch, behind which the next one comes in any stream
+};
+
+struct EdgeData {
+  unsigned char from_port, to_port, type, reserved[5];  // type 1: programmatic
+};
+bool any_programmatic(const EdgeData* edges, std::size_t count);
+
+extern std::recursive_mutex graphs;
+
+std::vector<const Node*> ordered(const Graph& graph);
+// Appends a node and what comes before it.
+void order(const Node* node, std::unordered_set<const Node*>& seen, std::vector<const Node*>& in_order);
+void instantiate(Executable& to, const Graph& graph);
+int run_all(const std::vector<Step>& steps);
+int add(Node** to, Graph* graph, Node* const* after, std::size_t count, Work kind, std::function<int()> work);
+
+}  // namespace autosched::program::runtime

@@ -40,6 +40,8 @@ class Emitter(SharedLoops):
         self._operations(operations)
         self.finish()
         self.code.flush()
+        if self.columns and not self.sums_stay:
+            self._free_tensor(operations[-1].source)
 
     def _operations(self, operations: tuple[ir.Operation, ...]) -> None:
         for operation in operations:
@@ -286,7 +288,7 @@ class Emitter(SharedLoops):
             if boxes:
                 self._box_ring(loop, boxes, count)
                 self._turns(loop, boxes)
-                if self.columns:
+                if self.sums_stay:
                     self._read_tensor(loop, count)
                 if self.phases is not None:
                     self.code.add("tile::end_turns(warp / 4);", loop.source)
@@ -399,7 +401,7 @@ class Emitter(SharedLoops):
             self._enter(f"[&](unsigned stage, {self.turn_parameter(loop)}) {{", loop.source)
             self.add_turn(loop)
         self._stage(ring)
-        if (self.values.get("in_flight", 0) and self.boxed) or self.columns:
+        if (self.values.get("in_flight", 0) and self.boxed) or self.sums_stay:
             self._flying_turns(loop)
             return
         self._operations(loop.body)

@@ -6,26 +6,17 @@ Work of wgmma in flight is waited for before one of its values is read, and at t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from search_spaces.hardware.fragments import WARP
 from search_spaces.programs.inference.inference import Spread, Staged
 from search_spaces.programs.language import ir
-from search_spaces.programs.lowering.emit_tensor import TensorMemory
+from search_spaces.programs.lowering.emit_tensor import TensorMemory, Waiting
 from search_spaces.programs.lowering.placed import by_turn, copy_type, lead_code, place_lines
 from search_spaces.programs.lowering.refs import Ref
 from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
 from search_spaces.programs.planning.ping_pong import alternates, alternating, phases
 from search_spaces.programs.planning.staging import StagedNumbers
-
-
-@dataclass
-class Waiting:
-    """A product whose loop over k has not been emitted yet, so that later products may share it."""
-
-    operation: ir.Mma
-    array: str
-    sets: list[int] = field(default_factory=list)
+from search_spaces.programs.planning.ways import WARPGROUP_ROWS, rows_of
 
 
 class Boxes(TensorMemory):
@@ -134,7 +125,7 @@ class Boxes(TensorMemory):
         shared = f"shared + {self.memory.rings[loop.number]}u"
         loads = f"tile::BoxLoads<{types}> loads_{loop.number}{made};"
         arguments = f"[&](unsigned stage, {self.turn_parameter(loop)}) {{"
-        if self.columns:
+        if self.sums_stay:
             self._before_tensor_loop(loop)
         if self.producing:
             self.producer += [
@@ -202,6 +193,9 @@ class Boxes(TensorMemory):
 
     def _box_products(self, waiting: list[Waiting]) -> None:
         """Emit the multiplications of products as one group, and the wait for it."""
+        if self.columns:
+            self._tensor_products(waiting)
+            return
         calls = [self._box_call(w.operation, w.array) for w in waiting]
         results = {w.operation.result.id for w in waiting}
         for w in waiting:
@@ -247,7 +241,9 @@ class Boxes(TensorMemory):
     def _box_fragments(self, value: ir.Value, spread: Spread, staged: Staged) -> Ref:
         """Load all fragments of an operand a in registers: a warp's rows of it."""
         name = self.declare("w", "unsigned", self.of(spread).registers // 2)
-        self.code.add(f"tile::load_box_fragments<Operand_{staged.name}>({name}, tile_{staged.name}, warp);")
+        rows = rows_of(str(self.values["intrinsic"]))
+        of = f"Operand_{staged.name}" + (f", {rows}" if rows != WARPGROUP_ROWS else "")
+        self.code.add(f"tile::load_box_fragments<{of}>({name}, tile_{staged.name}, warp);")
         return Ref("packed", name, value.dtype)
 
 

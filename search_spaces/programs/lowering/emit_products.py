@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from search_spaces.hardware.devices import Device
 from search_spaces.programs.inference.inference import Inference, Spread, Staged, scale_spreads
 from search_spaces.programs.language import ir
-from search_spaces.programs.lowering.emit_boxes import Boxes, Waiting
+from search_spaces.programs.lowering.emit_boxes import Boxes
+from search_spaces.programs.lowering.emit_tensor import Waiting
 from search_spaces.programs.lowering.in_place import read_in_place, summed, uses
 from search_spaces.programs.lowering.refs import Ref, constant, register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers

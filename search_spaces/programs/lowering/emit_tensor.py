@@ -1,17 +1,38 @@
-"""tcgen05: one thread issues a loop's multiplications into tensor memory, from which warps read the sums after it."""
+"""tcgen05: one thread issues multiplications into tensor memory, from which warps read the sums.
+
+They do so after a loop that only adds up products, and after each product elsewhere.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate
 
 from search_spaces.hardware.devices import Device
-from search_spaces.programs.inference.inference import Inference
+from search_spaces.programs.inference.inference import Inference, Spread
 from search_spaces.programs.language import ir
 from search_spaces.programs.lowering.emit_memory import MemoryAccess
+from search_spaces.programs.planning.estimates import STORED_A
 from search_spaces.programs.planning.staging import sides
-from search_spaces.programs.planning.tensor_memory import tensor_columns
+from search_spaces.programs.planning.tensor_memory import (
+    is_computed,
+    stored_swizzle,
+    sums_stay,
+    tensor_columns,
+    waits_for_readers,
+)
 from search_spaces.programs.planning.ways import WARPS, allocated_columns, in_tensor_memory, rows_of
 from search_spaces.spaces.parameters import Value
+
+
+@dataclass
+class Waiting:
+    """A product whose loop over k has not been emitted yet, so that later products may share it."""
+
+    operation: ir.Mma
+    array: str
+    sets: list[int] = field(default_factory=list)
 
 
 class TensorMemory(MemoryAccess):
@@ -27,11 +48,15 @@ class TensorMemory(MemoryAccess):
         super().__init__(found, values, device)
         self.columns: dict[int, int] = {}
         self.done = self.tensor_address = ""
-        self._sums: list[tuple[ir.Mma, int, int]] = []  # the loop's products, the states they add to, and their columns
+        self._starts: dict[int, int] = {}  # first columns of the products, by result
+        self._parities: list[str] = []  # of the mbarriers of products whose sums are read immediately
+        self._sums: list[tuple[ir.Mma, int]] = []  # the loop's products, and the states they add to
         if found.products and in_tensor_memory(str(values["intrinsic"])):
             self.columns = tensor_columns(found, str(values["intrinsic"]))
-            self.done, self.tensor_address = (f"barriers + {self._barriers_of(1)}u" for _ in range(2))
-            self.inits.append(f"ptx::mbarrier_init({self.done}, 1);")
+            self._starts = dict(zip(self.columns, accumulate(self.columns.values(), initial=0), strict=False))
+            if self.sums_stay:
+                self.done = self._new_done()
+            self.tensor_address = f"barriers + {self._barriers_of(1)}u"
 
     def _barriers_of(self, count: int) -> int:
         """Return the offset of ``count`` new mbarriers."""
@@ -39,10 +64,21 @@ class TensorMemory(MemoryAccess):
         self.barriers += 8 * count
         return place
 
+    def _new_done(self) -> str:
+        """Return a new mbarrier at which multiplications arrive."""
+        done = f"barriers + {self._barriers_of(1)}u"
+        self.inits.append(f"ptx::mbarrier_init({done}, 1);")
+        return done
+
     @property
     def commits_stages(self) -> bool:
         """Whether multiplications release the stages of a ring that they have read."""
         return bool(self.columns) and bool(self.values.get("in_flight", 0))
+
+    @property
+    def sums_stay(self) -> bool:
+        """Whether sums stay in tensor memory while a loop runs."""
+        return bool(self.columns) and sums_stay(self.found)
 
     @property
     def _allocated(self) -> int:
@@ -58,7 +94,8 @@ class TensorMemory(MemoryAccess):
         """Return the code after that barrier."""
         if not self.columns:
             return []
-        return [f"const unsigned tensor = tile::allocated_tensor({self.tensor_address});"]
+        lines = [f"const unsigned tensor = tile::allocated_tensor({self.tensor_address});"]
+        return [*lines, *(f"unsigned {parity} = 0;" for parity in self._parities)]
 
     def _before_tensor_loop(self, loop: ir.Loop) -> None:
         self.code.add("bool begun = false;  // whether tensor memory has sums", loop.source)
@@ -70,16 +107,10 @@ class TensorMemory(MemoryAccess):
         alone = not self.commits_stages
         if alone:
             self._enter("if (warp == 0 && ptx::elect()) {", loop.source)
-        column = 0
         for operation, state in products:
             a, b = (self.refs[key.id, spread].name for key, spread in sides(self.found, operation))
-            rows = rows_of(str(self.values["intrinsic"]))
-            of = f"Operand_{a}, Operand_{b}, {rows}, {operation.a.shape[0] // rows}"
-            self.code.add(
-                f"tile::multiply_tensor<{of}>(tensor + {column}u, tile_{a}, tile_{b}, begun);", operation.source
-            )
-            self._sums.append((operation, state, column))
-            column += self.columns[operation.result.id]
+            self._multiply(operation, f"Operand_{a}, Operand_{b}", f"tile_{a}, tile_{b}, begun")
+            self._sums.append((operation, state))
         self.code.add("begun = true;")
         if alone:
             self.code.add(f"ptx::tcgen05_commit<1>({self.done});")
@@ -91,17 +122,89 @@ class TensorMemory(MemoryAccess):
 
     def _read_tensor(self, loop: ir.Loop, count: str) -> None:
         """Emit the reading of sums to registers, and the deallocation of tensor memory."""
-        rows, groups = rows_of(str(self.values["intrinsic"])), self.numbers.warps // WARPS
         self._enter(f"if ({count} > 0) {{", loop.source)
         if self.commits_stages:
             self.code.add(f"tile::wait_phase({self.done}, 0);")
-        for operation, state, column in self._sums:
-            m, n = self.found.products[self.found.product_of[operation.result.id]].shape
-            of = f"{rows}, {n}, {m // rows}, {groups}"
-            self.code.add(f"tile::add_tensor<{of}>({self.states[state]}, tensor + {column}u, warp);", operation.source)
+        for operation, state in self._sums:
+            self._read_sums_of(operation, self.states[state], True)
         self.code.add("ptx::tcgen05_fence_before_sync();")
         self._leave()
-        self.code.add(f"{self.barrier}  // everybody has read tensor memory", loop.source)
+        self._free_tensor(loop.source)
+
+    def _multiply(self, operation: ir.Mma, types: str, tiles: str) -> None:
+        """Emit the multiplication of one product by one thread."""
+        rows, column = rows_of(str(self.values["intrinsic"])), self._starts[operation.result.id]
+        of = f"{types}, {rows}, {operation.a.shape[0] // rows}"
+        self.code.add(f"tile::multiply_tensor<{of}>(tensor + {column}u, {tiles});", operation.source)
+
+    def _read_sums_of(self, operation: ir.Mma, array: str, adds: bool) -> None:
+        """Emit the reading of a product to registers, or its addition to them."""
+        rows, groups = rows_of(str(self.values["intrinsic"])), self.numbers.warps // WARPS
+        m, n = self.found.products[self.found.product_of[operation.result.id]].shape
+        of, column = f"{rows}, {n}, {m // rows}, {groups}, {str(adds).lower()}", self._starts[operation.result.id]
+        self.code.add(f"tile::read_tensor<{of}>({array}, tensor + {column}u, warp);", operation.source)
+
+    def _tensor_products(self, waiting: list[Waiting]) -> None:
+        """Emit products whose sums are read immediately, as few at a time as there is memory for computed operands."""
+        together: list[Waiting] = []
+        for w in waiting:
+            if is_computed(self.found, w.operation) and any(is_computed(self.found, o.operation) for o in together):
+                self._products_at_once(together)
+                together = []
+            together.append(w)
+        self._products_at_once(together)
+
+    def _products_at_once(self, waiting: list[Waiting]) -> None:
+        source, operands = waiting[0].operation.source, list[tuple[str, str]]()
+        for w in waiting:
+            operands.append(self._left(w.operation))
+        self.code.flush()
+        waits = any(is_computed(self.found, w.operation) or waits_for_readers(self.found, w.operation) for w in waiting)
+        # An mbarrier of its own: no warp waits for two of its phases without a barrier of the block in between.
+        done, parity = self._new_done(), f"parity_{len(self._parities) + 1}"
+        self._parities.append(parity)
+        if waits:
+            self.code.add(f"{self.barrier}  // everybody has stored operands, and has read earlier sums", source)
+        self._written = True
+        self.code.open("if (warp == 0 && ptx::elect()) {", source)
+        if waits:
+            self.code.add("ptx::tcgen05_fence_after_sync();")
+        for w, (type_, tile) in zip(waiting, operands, strict=True):
+            b = self.refs[w.operation.b.id, Spread("right", w.operation.b.shape, self._number(w.operation))].name
+            self._multiply(w.operation, f"{type_}, Operand_{b}", f"{tile}, tile_{b}, false")
+        self.code.add(f"ptx::tcgen05_commit<1>({done});")
+        self.code.close()
+        self.code.add("ptx::warp_sync();")
+        self.code.add(f"tile::wait_phase({done}, {parity});")
+        self.code.add(f"{parity} ^= 1u;")
+        for w in waiting:
+            self._read_sums_of(w.operation, w.array, w.operation.c is not None)
+        self.code.add("ptx::tcgen05_fence_before_sync();")
+        self.code.flush()
+
+    def _number(self, operation: ir.Mma) -> int:
+        return self.found.product_of[operation.result.id]
+
+    def _left(self, operation: ir.Mma) -> tuple[str, str]:
+        """Return the type and address of a product's left operand; a computed one is stored to shared memory."""
+        spread = Spread("left", operation.a.shape, self._number(operation))
+        a = self.refs[operation.a.id, spread]
+        if a.kind == "staged":
+            return f"Operand_{a.name}", f"tile_{a.name}"
+        packed = self._pack(a, self.of(spread).registers, operation.source)
+        self.code.flush()
+        (m, k), rows = operation.a.shape, rows_of(str(self.values["intrinsic"]))
+        type_ = f"tile::StoredOperand<{operation.a.dtype.c_name}, {m}, {k}, {stored_swizzle(operation)}>"
+        tile = f"shared + {self.memory.exchange(self.loop, STORED_A)}u"
+        if len(self.memory.exchanges[self.loop]) > 1:
+            self.code.add(f"{self.barrier}  // everybody has read what was exchanged here", operation.source)
+        of = f"{type_}, {rows}, {m // rows}, {self.numbers.warps // WARPS}"
+        self.code.add(f"tile::store_operand<{of}>({tile}, {packed.name}, warp, lane);", operation.source)
+        self.code.add("ptx::fence_async_proxy();  // tensor cores read what this thread has stored")
+        return type_, tile
+
+    def _free_tensor(self, source: ir.Source) -> None:
+        self.code.add(f"{self.barrier}  // everybody has read tensor memory", source)
         self._enter("if (warp == 0) {")
         self.code.add("ptx::tcgen05_fence_after_sync();")
         self.code.add(f"ptx::tcgen05_dealloc<1>(tensor, {self._allocated});")

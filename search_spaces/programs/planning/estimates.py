@@ -16,10 +16,12 @@ from search_spaces.programs.planning.memory import across_bytes
 from search_spaces.programs.planning.numbers import Numbers, numbers
 from search_spaces.programs.planning.opaque import WARP_BYTES, is_staged, read_behind
 from search_spaces.programs.planning.scans import scan_bytes
-from search_spaces.programs.planning.ways import fragments, is_boxed, is_opaque
+from search_spaces.programs.planning.tensor_memory import stored_bytes, sums_stay
+from search_spaces.programs.planning.ways import fragments, in_tensor_memory, is_boxed, is_opaque
 from search_spaces.spaces.parameters import Value
 
 OVERHEAD = 24  # registers of a thread for addresses and counters
+STORED_A = "stored_a"  # a computed left operand, from which tcgen05 reads it
 AFTER, INSIDE = "after_loop", "in_loop"  # when the partial sums of lanes and warps are combined
 
 
@@ -52,6 +54,9 @@ def fitting(found: Inference, values: Mapping[str, Value]) -> Numbers | None:
             for d, size in ((0, row.m), (1, row.n)):
                 if p.data[d] == 0 or p.data[d] % size or p.shape[d] % p.data[d]:
                     return None
+                round_ = p.data[d] * p.groups[d]  # of all subgroups; a tile has whole rounds, or less than one
+                if p.shape[d] % round_ and round_ % p.shape[d]:
+                    return None
             if p.groups[0] * p.groups[1] != made.warps:
                 return None
         for a in made.anchors:
@@ -73,7 +78,7 @@ class Needs:
         fragments: Registers among them that hold the fragments of a step.
         tiles: Shapes of the tiles that are exchanged, by the outermost loop around (None: outside of loops).
         joined: Bytes of each reduction across warps by its result, grouped likewise, without those of ``sums``; key
-            None has the bytes through which warps read wmma's sums.
+            None has the bytes through which warps read wmma's sums, and STORED_A those of an operand for tcgen05.
         sums: Bytes to combine each sum that a loop carries, by its number, in the loop or after it.
         why_not: The reason why no kernel can be generated, or None.
     """
@@ -81,7 +86,7 @@ class Needs:
     registers: int = 0
     fragments: int = 0
     tiles: Mapping[int | None, frozenset[tuple[int, int]]] = field(default_factory=dict)
-    joined: Mapping[int | None, Mapping[int | None, int]] = field(default_factory=dict)
+    joined: Mapping[int | None, Mapping[int | str | None, int]] = field(default_factory=dict)
     sums: Mapping[int, int] = field(default_factory=dict)
     why_not: str | None = None
 
@@ -246,10 +251,17 @@ def outermost(found: Inference, around: Iterable[int]) -> int | None:
 
 def _exchanges(
     found: Inference, made: Numbers, used: _Used
-) -> tuple[dict[int | None, frozenset[tuple[int, int]]], dict[int | None, dict[int | None, int]], dict[int, int]]:
+) -> tuple[dict[int | None, frozenset[tuple[int, int]]], dict[int | None, dict[int | str | None, int]], dict[int, int]]:
     """Return the ``tiles``, ``joined`` and ``sums`` of Needs."""
     shapes: dict[int | None, set[tuple[int, int]]] = {}
-    joined: dict[int | None, dict[int | None, int]] = {place: {None: WARP_BYTES * made.warps} for place in used.opaque}
+    joined: dict[int | None, dict[int | str | None, int]] = {
+        place: {None: WARP_BYTES * made.warps} for place in used.opaque
+    }
+    if made.products and in_tensor_memory(made.products[0].intrinsic) and not sums_stay(found):
+        for operation in found.made.values():
+            if isinstance(operation, ir.Mma) and (size := stored_bytes(found, operation)):
+                parts = joined.setdefault(outermost(found, found.inside[operation.result.id]), {})
+                parts[STORED_A] = max(parts.get(STORED_A, 0), size)
     sums = {r.result.id: 0 for r in found.sums.values()}
     for place, from_, to, forced in used.moved:
         source, target = made.of(from_), made.of(to)

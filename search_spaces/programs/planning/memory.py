@@ -14,7 +14,7 @@ from functools import lru_cache
 from search_spaces.layouts.shared_layout import SharedLayout, parse_layout
 from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.language.distribution import Distribution
-from search_spaces.programs.language.ir import Array
+from search_spaces.programs.language.ir import Array, Mma
 from search_spaces.programs.planning.boxes import BoxedNumbers
 from search_spaces.programs.planning.staging import StagedNumbers
 from search_spaces.programs.planning.ways import BOX_ALIGNMENT
@@ -63,7 +63,8 @@ def barrier_bytes(found: Inference) -> int:
     There are mbarriers for rings, for tiles that are copied once and for multiplications.
     """
     kept = {s.name for s in found.staged.values() if s.loop is None}
-    return aligned(8 * (2 * MOST_STAGES * len(stage_names(found)) + len(kept) + 2), 256)
+    products = sum(isinstance(operation, Mma) for operation in found.made.values())
+    return aligned(8 * (2 * MOST_STAGES * len(stage_names(found)) + len(kept) + products + 1), 256)
 
 
 def aligned(size: int, to: int = ALIGNMENT) -> int:

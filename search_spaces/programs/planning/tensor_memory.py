@@ -1,17 +1,22 @@
 """Tensor memory of a schedule: the columns in which tcgen05 accumulates products, and which programs can use it.
 
-Products must add to states in one loop that does nothing else. Their sums stay in tensor memory over all iterations.
-After the loop they are read to registers and added to the initial values of the states.
+If all products add to states in one loop that does nothing else, their sums stay in tensor memory over all iterations.
+After the loop they are read to registers and added to the initial values of the states. Elsewhere each product is read
+immediately, and added to its addend in registers; a computed left operand goes through shared memory.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 
-from search_spaces.programs.inference.inference import Inference
+from search_spaces.programs.inference.inference import Inference, Spread
 from search_spaces.programs.language import ir
-from search_spaces.programs.planning.splits import accumulating
+from search_spaces.programs.planning.opaque import is_staged
+from search_spaces.programs.planning.splits import accumulating, shared_loop
 from search_spaces.programs.planning.ways import rows_of
+
+STORED_BITS = 16  # of the elements of a computed left operand
 
 
 @cache
@@ -20,14 +25,68 @@ def why_not_in_tensor_memory(found: Inference) -> str | None:
     products = _products(found)
     if not products:
         return "the program multiplies no matrices"
-    loops = {found.inside[operation.result.id] for operation in products}
-    outermost = {o.number for o in found.trace.operations if isinstance(o, ir.Loop)}
-    if len(loops) == 1 and all(len(around) == 1 and set(around) <= outermost & accumulating(found) for around in loops):
+    if sums_stay(found):
         return None
-    return (
-        f"tcgen05 keeps sums in tensor memory over a loop that does nothing but add up products of loaded tiles, and "
-        f"that is in no other loop: the mma at {products[0].source} is elsewhere"
-    )
+    if shared_loop(found) is not None:
+        return "blocks that share a loop end before the last one, and tensor memory is freed at the end of the program"
+    for operation in products:
+        if operation.a.dtype.bits != STORED_BITS and is_computed(found, operation):
+            return (
+                f"tcgen05 takes a from shared memory, where computed ones of {STORED_BITS} bits alone are stored: that "
+                f"of the mma at {operation.source} has {operation.a.dtype.bits}"
+            )
+    return None
+
+
+@cache
+def sums_stay(found: Inference) -> bool:
+    """Whether sums stay in tensor memory while the only loop with products runs."""
+    loops = {found.inside[operation.result.id] for operation in _products(found)}
+    outermost = {o.number for o in found.trace.operations if isinstance(o, ir.Loop)}
+    if len(loops) != 1:
+        return False
+    (around,) = loops
+    return len(around) == 1 and set(around) <= outermost & accumulating(found)
+
+
+def is_computed(found: Inference, operation: ir.Mma) -> bool:
+    """Whether the left operand of a product is computed, so that threads have to store it to shared memory."""
+    spread = Spread("left", operation.a.shape, found.product_of[operation.result.id])
+    return not is_staged(found, operation.a, spread)
+
+
+@cache
+def waits_for_readers(found: Inference, operation: ir.Mma) -> bool:
+    """Whether a product whose sums are read immediately needs a barrier before it overwrites those of its last time.
+
+    It does not outside of loops, nor if each iteration has another barrier, that of a product whose left operand is
+    stored.
+    """
+    around = found.inside[operation.result.id]
+    conditional = {o.result.id for i, _ in found.trace.walk() if isinstance(i, ir.If) for o in _within(i)}
+    others = (o for o in _products(found) if found.inside[o.result.id] == around and o.result.id not in conditional)
+    return bool(around) and not any(is_computed(found, o) for o in others)
+
+
+def _within(region: ir.Region) -> Iterator[ir.Mma]:
+    """Yield the products of a region and of those inside it."""
+    for operation in region.body:
+        if isinstance(operation, ir.Region):
+            yield from _within(operation)
+        elif isinstance(operation, ir.Mma):
+            yield operation
+
+
+def stored_bytes(found: Inference, operation: ir.Mma) -> int:
+    """Return the bytes of shared memory for a product's left operand; 0 unless it is computed."""
+    rows, depth = operation.a.shape
+    return rows * depth * STORED_BITS // 8 if is_computed(found, operation) else 0
+
+
+def stored_swizzle(operation: ir.Mma) -> int:
+    """Return the hardware swizzle, in bytes, of a stored left operand."""
+    line = operation.a.shape[1] * STORED_BITS // 8
+    return next(swizzle for swizzle in (128, 64, 32) if line % swizzle == 0)
 
 
 def tensor_columns(found: Inference, intrinsic: str) -> dict[int, int]:

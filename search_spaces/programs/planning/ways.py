@@ -31,6 +31,7 @@ LEAST_TENSOR_COLUMNS = 32
 WGMMA_TYPES = ("f16", "bf16")
 FRAGMENT_K = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32, "i8": 32}  # 32 bytes along k
 WARPS = WARPGROUP // 32
+WARPGROUP_ROWS = 64  # rows per instruction of wgmma
 SUBGROUPS = (1, 2, 4, 8)  # subgroups along an axis of a product's tile
 MOST_COLUMNS = 256  # largest n of an instruction
 BOX_ALIGNMENT = 1024  # bytes after which the pattern of the widest swizzle repeats
@@ -62,7 +63,7 @@ def in_tensor_memory(name: str) -> bool:
 
 def rows_of(name: str) -> int:
     """Return the rows per instruction of four warps, each of which has a quarter."""
-    return next((rows for rows in TCGEN05_ROWS if name.startswith(f"{TCGEN05}{rows}k")), 64)
+    return next((rows for rows in TCGEN05_ROWS if name.startswith(f"{TCGEN05}{rows}k")), WARPGROUP_ROWS)
 
 
 def columns_step(name: str) -> int:

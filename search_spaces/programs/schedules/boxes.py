@@ -65,7 +65,7 @@ def filling(found: Choices, device: Device) -> tuple[Parameter, ...]:
     filled = categorical(
         "filled_by", values, "what fills boxes: all threads, TMA, or a dedicated warp that issues TMA copies"
     )
-    if alone and may_alternate(found):
+    if alone and may_alternate(found) and not any(map(in_tensor_memory, found.boxed_ways(device))):
         doc = "whether two warpgroups take turns at the tensor cores"
         return filled, ordinal(PING_PONG, (0, 1), doc, before=0)
     if not flying(found):
@@ -253,7 +253,7 @@ def _operand_rules(s: Staged) -> list[Rule]:
     def boxes(layout: str, rows: int, cols: int, intrinsic: str, home: str = SHARED) -> str | None:
         if not is_boxed(intrinsic):
             return None
-        if home != SHARED and s.side == "b":
+        if home != SHARED and (s.side == "b" or in_tensor_memory(intrinsic)):
             return f"{intrinsic} takes {name} from shared memory"
         return why_no_boxes(s, layout, rows, cols)
 

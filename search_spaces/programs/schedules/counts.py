@@ -31,6 +31,7 @@ from search_spaces.programs.planning.scans import scan_instructions
 from search_spaces.programs.planning.splits import Split, shared_loop, split_of
 from search_spaces.programs.planning.staging import StagedNumbers, in_shared, placed
 from search_spaces.programs.planning.tails import but_the_last, leaves, peeled
+from search_spaces.programs.planning.tensor_memory import stored_bytes, sums_stay
 from search_spaces.programs.planning.unrolling import unroll_of
 from search_spaces.programs.planning.ways import WARPS, fragments, in_tensor_memory, is_boxed, is_opaque, rows_of
 from search_spaces.programs.problem import ProgramProblem
@@ -49,6 +50,7 @@ PLACING = ("layout", "copy", "vector", "copy_columns")  # decisions on how an op
 DECIDING = ("store_", "home_", "split_k", "tail", "intrinsic")  # parameters in addition to those of distributions
 WMMA_WAVEFRONTS = 8  # per 16 x 16 fragment in f32
 WMMA_READ = 12  # instructions that store such a fragment, wait, and load it again
+STORE_WORD = 2  # instructions that store a word of a computed operand, with its address: an assumption
 MANY_UNSTAGED = 0.125  # share of the bytes that blocks load, from which latency matters: an assumption
 MOST_PLACES = 64  # grid positions over which iterations are averaged
 MORE_REGISTERS = 22  # registers above the lower estimate, as in the hand-written template with the same loop
@@ -218,7 +220,7 @@ class _Counter(BlockWork):
     def _boxed_product(self, operation: ir.Mma, times: float) -> None:
         """Count a product of boxes: each multiplication reads all of b, and its rows of a if they are in shared memory.
 
-        One warp issues tcgen05, and its sums are read from tensor memory once (``_ending``).
+        One warp issues tcgen05. Its sums are read from tensor memory once (``_ending``), or after each product.
         """
         (m, k), n = operation.a.shape, operation.b.shape[1]
         name = str(self.values["intrinsic"])
@@ -228,6 +230,10 @@ class _Counter(BlockWork):
         rows = of_multiplication if (operation.a.id, spread) in self.keys else 0
         self.wavefronts += multiplications * 32 * (rows + n) / LINE_BYTES * times
         self.instructions += 3.0 * warps * multiplications * times  # per warp, including two descriptors
+        if in_tensor_memory(name) and not sums_stay(self.found):
+            stored = stored_bytes(self.found, operation)
+            self.wavefronts += stored / LINE_BYTES * times
+            self.instructions += (m * n + stored / 4 * STORE_WORD) / WARP * times  # sums are read, a is stored
 
     def _value(self, operation: ir.Computing, times: float) -> None:
         result = operation.result

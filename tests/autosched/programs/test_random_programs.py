@@ -19,7 +19,8 @@ from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
 
-A100, H100 = device("a100"), device("h100")
+A100 = device("a100")
+BOXED = {"wgmma": device("h100"), "tcgen05": device("b200")}  # GPUs of the instructions that read boxes
 FEW = dataclasses.replace(A100, sm_count=2)
 
 
@@ -71,30 +72,30 @@ def check_carried(seed: int, schedules: int, orders: int = 1) -> None:
     verify(p, seed, orders)
 
 
-def by_wgmma(p: ProgramProblem, seed: int) -> Schedule | None:
-    """Return a schedule on Hopper whose products are wgmma, or None where the program has none."""
-    space = template(p.program).space(p, H100)
+def by_boxes(p: ProgramProblem, seed: int, unit: str) -> Schedule | None:
+    """Return a schedule whose products are wgmma or tcgen05, or None where the program has none."""
+    space = template(p.program).space(p, BOXED[unit])
     ways = next(q for q in space.parameters if q.name == "intrinsic").values
-    found = (random_start(space, seed, {"intrinsic": way}) for way in ways if str(way).startswith("wgmma"))
+    found = (random_start(space, seed, {"intrinsic": way}) for way in ways if str(way).startswith(unit))
     return next((schedule for schedule in found if schedule is not None), None)
 
 
-def check_loops_by_wgmma(seed: int, orders: int = 1) -> bool:
-    """As ``check_loops``, on Hopper, where wgmma takes the products; return whether it does."""
+def check_loops_by_boxes(seed: int, unit: str, orders: int = 1) -> bool:
+    """As ``check_loops``, where wgmma or tcgen05 takes the products; return whether it does."""
     p = loops(seed)
-    schedule = by_wgmma(p, seed)
+    schedule = by_boxes(p, seed, unit)
     if schedule is not None:
-        verify(p, seed, orders, H100, schedule)
+        verify(p, seed, orders, BOXED[unit], schedule)
     return schedule is not None
 
 
-def check_wgmma(seed: int, orders: int = 1) -> None:
-    """As ``check``, on Hopper, by wgmma where the program allows it."""
+def check_boxes(seed: int, unit: str, orders: int = 1) -> None:
+    """As ``check``, by wgmma or tcgen05 where the program allows it."""
     rng = random.Random(-seed)
     p = problem(random_program(seed), **{name: rng.choice((8, 16, 40, 64, 72, 130)) for name in "mnk"})
-    schedule = by_wgmma(p, seed)
+    schedule = by_boxes(p, seed, unit)
     if schedule is not None:
-        verify(p, seed, orders, H100, schedule)
+        verify(p, seed, orders, BOXED[unit], schedule)
 
 
 def check_buffered(seed: int, orders: int = 1) -> bool:
@@ -159,13 +160,15 @@ def test_random_carried_states(seed: int) -> None:
     check_carried(seed, 20)
 
 
-def test_random_loops_by_wgmma() -> None:
-    assert sum(check_loops_by_wgmma(seed) for seed in range(10)) >= 2
+@pytest.mark.parametrize("unit", BOXED)
+def test_random_loops_by_boxes(unit: str) -> None:
+    assert sum(check_loops_by_boxes(seed, unit) for seed in range(5)) >= 1
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_random_programs_by_wgmma(seed: int) -> None:
-    check_wgmma(seed)
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("unit", BOXED)
+def test_random_programs_by_boxes(unit: str, seed: int) -> None:
+    check_boxes(seed, unit)
 
 
 def test_random_programs_with_two_buffers_of_fragments() -> None:
@@ -193,8 +196,9 @@ def test_many_random_programs_with_two_buffers_of_fragments(first: int) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(1000, 1500))
-def test_many_random_programs_by_wgmma(seed: int) -> None:
-    check_wgmma(seed, orders=2)
+@pytest.mark.parametrize("unit", BOXED)
+def test_many_random_programs_by_boxes(unit: str, seed: int) -> None:
+    check_boxes(seed, unit, orders=2)
 
 
 @pytest.mark.nightly
@@ -211,8 +215,9 @@ def test_many_random_loops(seed: int) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("first", range(1000, 1500, 20))
-def test_many_random_loops_by_wgmma(first: int) -> None:
-    assert any([check_loops_by_wgmma(seed, orders=2) for seed in range(first, first + 20)])
+@pytest.mark.parametrize("unit", BOXED)
+def test_many_random_loops_by_boxes(unit: str, first: int) -> None:
+    assert any([check_loops_by_boxes(seed, unit, orders=2) for seed in range(first, first + 20)])
 
 
 @pytest.mark.nightly

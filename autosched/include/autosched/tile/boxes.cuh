@@ -94,15 +94,18 @@ __device__ __forceinline__ void multiply_registers(float* acc, unsigned* a, unsi
   }
 }
 
-// All of a warp's fragments of a tile of a, step after step, as registers.
-template <class A>
+// All of a warp's fragments of a tile of a, step after step, as registers. Rows: of a multiplication, of which each of four
+// warps has a quarter.
+template <class A, int Rows = 64>
 __device__ __forceinline__ void load_box_fragments(unsigned* x, unsigned tile, int warp) {
+  constexpr int halves = Rows / 64, fragments = A::fragments * halves;
 #pragma unroll
   for (int step = 0; step < A::depth / 16; ++step) {
 #pragma unroll
-    for (int i = 0; i < A::fragments; ++i) {
-      load_fragment<typename A::T, typename A::Boxes>(*reinterpret_cast<unsigned(*)[4]>(x + (step * A::fragments + i) * 4),
-                                                      tile, (i * A::groups * 4 + warp) * 16, step);
+    for (int i = 0; i < fragments; ++i) {
+      const int row = i / halves * A::groups * Rows + warp * (Rows / 4) + i % halves * 16;
+      load_fragment<typename A::T, typename A::Boxes>(*reinterpret_cast<unsigned(*)[4]>(x + (step * fragments + i) * 4), tile,
+                                                      row, step);
     }
   }
   ptx::fence_async_proxy();  // they are read before TMA writes there again

@@ -42,26 +42,28 @@ __device__ __forceinline__ void multiply_tensor(unsigned d, unsigned tile_a, uns
   }
 }
 
-// acc += 8 columns of 16 lanes for four registers.
-template <int Registers, class Sum>
-__device__ __forceinline__ void add_fragments(Sum* acc, unsigned from) {
+// acc += 8 columns of 16 lanes for four registers, or without Adds acc = these.
+template <int Registers, bool Adds, class Sum>
+__device__ __forceinline__ void read_fragments(Sum* acc, unsigned from) {
   unsigned x[Registers];
   ptx::tcgen05_load_fragments(x, from);
   ptx::tcgen05_wait_loads();
 #pragma unroll
   for (int r = 0; r < Registers; ++r) {
     ptx::hold_register(x[r]);  // it is read behind the wait
+    Sum read;
     if constexpr (is_same<Sum, float>) {
-      acc[r] += ptx::float_of(x[r]);
+      read = ptx::float_of(x[r]);
     } else {
-      acc[r] += Sum(x[r]);
+      read = Sum(x[r]);
     }
+    acc[r] = Adds ? acc[r] + read : read;
   }
 }
 
-// acc += what a warp has of Count times Rows rows, of which Groups warpgroups have one after another.
-template <int Rows, int N, int Count, int Groups, class Sum>
-__device__ __forceinline__ void add_tensor(Sum* acc, unsigned tensor, int warp) {
+// acc += what a warp has of Count times Rows rows, of which Groups warpgroups have one after another; without Adds, acc = that.
+template <int Rows, int N, int Count, int Groups, bool Adds, class Sum>
+__device__ __forceinline__ void read_tensor(Sum* acc, unsigned tensor, int warp) {
   constexpr int halves = Rows / 64, columns = N % 64 == 0 ? 64 : N % 16 == 0 ? 16 : 8;
   ptx::tcgen05_fence_after_sync();
   const unsigned from = tensor + (unsigned(warp % 4 * 32) << 16) + unsigned(warp / 4 * N);
@@ -69,8 +71,33 @@ __device__ __forceinline__ void add_tensor(Sum* acc, unsigned tensor, int warp) 
   for (int i = 0; i < Count / Groups * halves; ++i) {
 #pragma unroll
     for (int column = 0; column < N; column += columns) {
-      add_fragments<columns / 2>(acc + (i * N + column) / 2,
+      read_fragments<columns / 2, Adds>(acc + (i * N + column) / 2,
                                  from + (unsigned(i % halves * 16) << 16) + unsigned(i / halves * Groups * N + column));
+    }
+  }
+}
+
+// A tile of a that threads have computed, in boxes for multiply_tensor.
+template <class Of, int Extent, int Depth, int Swizzle>
+struct StoredOperand {
+  using T = Of;
+  static constexpr int depth = Depth;
+  using Boxes = WgmmaOperand<T, Extent, Depth, true, Swizzle>;
+};
+// Stores a warp's rows of it: pairs, of all fragments of mma.m16n8k16 of one step of k after another.
+template <class A, int Rows, int Count, int Groups>
+__device__ __forceinline__ void store_operand(unsigned tile, const unsigned* x, int warp, int lane) {
+  constexpr int halves = Rows / 64, fragments = Count / Groups * halves;
+#pragma unroll
+  for (int step = 0; step < A::depth / 16; ++step) {
+#pragma unroll
+    for (int i = 0; i < fragments; ++i) {
+      const int row = i / halves * (Groups * Rows) + warp / 4 * Rows + warp % 4 * (Rows / 4) + i % halves * 16 + lane / 4;
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        ptx::st_shared<4>(tile + A::Boxes::at(row + r % 2 * 8, step * 32 + lane % 4 * 4 + r / 2 * 16),
+                          {{x[(step * fragments + i) * 4 + r]}});
+      }
     }
   }
 }

@@ -28,6 +28,7 @@ from search_spaces.spaces.schedule import Schedule
 EXAMPLES = Path(__file__).parents[4] / "examples" / "programs"
 B200 = device("b200")
 SIZES = {"m": 136, "n": 72, "k": 200}
+DECODE = {"b": 3, "g": 2, "r": 4, "d": 32, "pages": 7, "page": 32, "entries": 3}
 TYPES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "i8")
 
 
@@ -207,8 +208,67 @@ def test_every_fence_and_the_permit_are_missed(filled_by: str) -> None:
         assert emulate_ptx(text, launch, inputs, time_limit=60.0).status == "findings", lines[missing]
 
 
+def attention(rows: int = 128, **changes: int | str) -> Values:
+    operands: Values = {}
+    for name, layout in {"q": "swizzle(3,3,3)", "k": "transpose+swizzle(3,3,3)", "v": "swizzle(3,3,3)"}.items():
+        operands |= {f"layout_{name}": layout, f"copy_{name}": "cp.async"}
+        operands |= {f"vector_{name}": 1, f"copy_columns_{name}": 1}
+    return {
+        "bm": 128, "bn": 64, "intrinsic": f"tcgen05_m{rows}k16_f16", "home_q": "shared", **operands,
+        "subgroups_m_1": 4, "subgroups_n_1": 1, "subgroups_m_2": 4, "subgroups_n_2": 1, "stages": 2,
+        "filled_by": "warp", "sum_1": "after_loop", "store_1": "direct", "exchange": "pad(4,1)", "min_blocks": 1,
+        "raster": "row",
+    } | changes  # fmt: skip
+
+
+def attends(s: int, head: str = "causal_attention") -> ProgramProblem:
+    return of(f"attention.py:{head}", h=2, g=1, s=s, d=64)
+
+
+@pytest.mark.parametrize("rows", [64, 128])
+def test_sampled_schedules_of_attention_are_right(rows: int, nightly: bool) -> None:
+    """Sums are read after each product, and the probabilities go through shared memory."""
+    p = attends(136)
+    space = template(p.program).space(p, B200)
+    ranks = next(s.ranks for s in space.strata if str(s.value).startswith(f"tcgen05_m{rows}"))
+    chosen = [ranks[i] for i in np.random.default_rng(7).integers(len(ranks), size=25 if nightly else 1)]
+    for schedule in space.schedules(space.unrank(chosen)):
+        assert outcome(p, template(p.program).kernel(p, schedule, B200)) == "ok", schedule
+
+
+_STORED = "ptx::fence_async_proxy();  // tensor cores read what this thread has stored\n"
+_BARRIER = "ptx::barrier_sync(1, 128);  // everybody has stored operands, and has read earlier sums\n"
+ATTENTION_FAULTS = {
+    "stored_proxy": ("", _STORED, ""),
+    "stored_row": (TENSOR, "row + r % 2 * 8,", "row,"),
+    "stored_swizzle": (
+        TENSOR,
+        "tile + A::Boxes::at(row + r % 2 * 8, step",
+        "tile + A::Boxes::at(row + r % 2 * 8 ^ 1, step",
+    ),
+    "barrier": ("", _BARRIER, ""),
+    "phase": ("", "parity_2 ^= 1u;", ""),
+    "done": ("", "tile::wait_phase(barriers + 56u, parity_2);", ""),
+    "fence_after": ("", "ptx::tcgen05_fence_after_sync();", ""),
+    "fence_before": ("", "ptx::tcgen05_fence_before_sync();", ""),
+    "accumulates": ("", ", tile_v, false);", ", tile_v, true);"),
+    "columns": ("", "tensor + 64u, shared", "tensor + 32u, shared"),
+    "dealloc": ("", "ptx::tcgen05_dealloc<1>(tensor, 128);", ""),
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    representative(ATTENTION_FAULTS, "stored_proxy", "barrier", "accumulates"),
+)
+def test_faults_of_attention_are_reported(name: str) -> None:
+    p, (where, old, new) = attends(192, "full_attention"), ATTENTION_FAULTS[name]
+    kernel = template(p.program).kernel(p, legal(p, attention()), B200)
+    assert outcome(p, edited_kernel(kernel, where, old, new)) != "ok"
+
+
 def test_what_tcgen05_does_not_serve_is_spared_its_choices() -> None:
-    p = of("attention.py:full_attention", h=1, g=1, s=128, d=64)
+    p = of("decode_attention.py", **DECODE)
     names = {q.name: q.values for q in template(p.program).space(p, B200).parameters}
     assert "filled_by" not in names
     assert not any(str(v).startswith("tcgen05") for v in names["intrinsic"])

@@ -12,7 +12,8 @@ from search_spaces.hardware.devices import device
 from search_spaces.programs.planning.block_order import uneven
 from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.planning.numbers import numbers
-from search_spaces.programs.schedules.counts import counts, work_of_values
+from search_spaces.programs.schedules.counts import counts
+from search_spaces.programs.schedules.work import work_of_values
 from search_spaces.programs.template import template
 
 A100 = device("a100")

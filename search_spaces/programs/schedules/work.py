@@ -1,0 +1,384 @@
+"""Work of one block: what it executes, multiplies and moves, operation by operation."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+from search_spaces.hardware.costs.bank_conflicts import fragment_traffic
+from search_spaces.hardware.costs.data_movement import CopyPlan
+from search_spaces.hardware.costs.transactions import SECTOR_BYTES, WIDEST_BYTES
+from search_spaces.hardware.fragments import WARP
+from search_spaces.programs.inference.inference import Inference, Spread, Staged
+from search_spaces.programs.language import ir
+from search_spaces.programs.language.distribution import Distribution, Renamed, Shuffled, move, turned
+from search_spaces.programs.language.functions import FUNCTIONS
+from search_spaces.programs.planning.boxes import BoxedNumbers
+from search_spaces.programs.planning.exchange import reading, wavefronts
+from search_spaces.programs.planning.memory import exchange_layout
+from search_spaces.programs.planning.numbers import Numbers, ProductNumbers
+from search_spaces.programs.planning.opaque import read_behind
+from search_spaces.programs.planning.packed import packed_width
+from search_spaces.programs.planning.scans import scan_instructions
+from search_spaces.programs.planning.splits import split_of
+from search_spaces.programs.planning.staging import StagedNumbers, in_shared, placed
+from search_spaces.programs.planning.tails import but_the_last, leaves, peeled
+from search_spaces.programs.planning.tensor_memory import stored_bytes, sums_stay
+from search_spaces.programs.planning.ways import WARPS, fragments, in_tensor_memory, is_boxed, is_opaque, rows_of
+from search_spaces.spaces.config import Config
+from search_spaces.spaces.parameters import Value
+
+ISSUED_PER_COPY = 4  # warp instructions per piece that cp.async copies to a box, including the address
+PICK_INSTRUCTIONS = 4  # instructions that compare two elements with indices and select the better one
+SCALAR = 8  # warp instructions that load a scalar and clamp it, including its address
+LINE_BYTES = 128  # bytes of shared memory per cycle
+PLACING = ("layout", "copy", "vector", "copy_columns")  # decisions on how an operand is copied and read
+DECIDING = ("store_", "home_", "split_k", "tail", "intrinsic")  # parameters in addition to those of distributions
+WMMA_WAVEFRONTS = 8  # per 16 x 16 fragment in f32
+WMMA_READ = 12  # instructions that store such a fragment, wait, and load it again
+STORE_WORD = 2  # instructions that store a word of a computed operand, with its address: an assumption
+MOST_PLACES = 64  # grid positions over which iterations are averaged
+
+
+@dataclass
+class BlockWork:
+    """Work of a block.
+
+    Attributes:
+        instructions: Warp instructions.
+        special: Results of special functions.
+        wavefronts: Wavefronts of shared memory.
+        load_bytes: Bytes loaded from global memory.
+        store_bytes: Bytes stored to global memory.
+        flops: Floating-point operations of products.
+    """
+
+    instructions: float = 0.0
+    special: float = 0.0
+    wavefronts: float = 0.0
+    load_bytes: float = 0.0
+    store_bytes: float = 0.0
+    flops: float = 0.0
+
+    def times(self, count: float) -> BlockWork:
+        """Return the work of ``count`` repetitions."""
+        return BlockWork(**{f.name: getattr(self, f.name) * count for f in dataclasses.fields(BlockWork)})
+
+    def __add__(self, other: BlockWork) -> BlockWork:
+        return BlockWork(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in dataclasses.fields(self)})
+
+
+class _Counter(BlockWork):
+    """Adds up the work of a block, operation by operation: ``of_values``, or copies and reads of tiles."""
+
+    def __init__(self, found: Inference, values: Mapping[str, Value], made: Numbers, of_values: bool) -> None:
+        super().__init__()
+        self.found, self.values, self.made, self.of_values = found, values, made, of_values
+        self.keys = in_shared(found, values)
+        self.staged: dict[str, StagedNumbers | BoxedNumbers] = (
+            {} if of_values else {s.name: placed_operand(found, s, values, made) for s in self.keys.values()}
+        )
+        self.stores = 0
+        self.split = split_of(found, values)
+        self.read: set[tuple[int, str]] = set()
+        self.turns = found.trace.turns()
+        self.peeled = peeled(found, values)
+        self.inside = False  # inside of a loop
+        self.unstaged_bytes = 0.0  # bytes that loops load to registers and wait for in every iteration
+        self.exchanges: list[tuple[Distribution, Distribution, float]] = []  # exchanges in shared memory, and how often
+        self._exchanged: dict[str, float] = {}  # by layout: one counter serves many schedules
+
+    def run(self, operations: tuple[ir.Operation, ...], times: float) -> None:
+        turns = self.turns
+        for operation in operations:
+            match operation:
+                case ir.Loop():
+                    if self.split is not None and operation == self.split.loop:
+                        # only the last block executes the code after the loop
+                        times /= self.split.count
+                    inside = times * average_turns(self.found, operation.number)
+                    if operation.number in self.peeled:  # masks of the last iteration are ignored
+                        self.turns = but_the_last(turns, operation.number)
+                    outer, self.inside = self.inside, True
+                    if self.of_values:
+                        self.instructions += 16 * self.made.warps * inside
+                    for n in self.staged.values():
+                        if n.staged.loop == operation.number:
+                            self._copy(n, inside)
+                            self._mask(n, inside)
+                    self.run(operation.body, inside)
+                    self.turns, self.inside = turns, outer
+                    if not self.of_values:
+                        self._read_behind(operation, times)
+                case ir.If():
+                    self.run(operation.body, times)
+                case ir.Set() | ir.Move() | ir.FetchPart():
+                    pass
+                case ir.LoadScalar() | ir.Uniform():
+                    if self.of_values:
+                        self.instructions += SCALAR * self.made.warps * times
+                case ir.LoadTile(result) if not self.of_values:
+                    self._kept(result, times)
+                case ir.Mma():
+                    if not self.of_values:
+                        self._product(operation, times)
+                case _ if not self.of_values:
+                    pass
+                case ir.StoreTile() | ir.AtomicRmw():
+                    self._store(operation, times)
+                case ir.Prefetch(window):
+                    lines = math.prod(window.shape) * window.array.dtype.bytes / 128
+                    self.instructions += 4 * lines / WARP * times
+                case _:
+                    self._value(operation, times)
+
+    def _kept(self, result: ir.Value, times: float) -> None:
+        """Count copies of a tile that is copied to shared memory once, and reads of one that is converted."""
+        for spread in self.found.computed_in(result):
+            staged = self.keys.get((result.id, spread))
+            if staged is not None and staged.loop is None:
+                self._copy(self.staged[staged.name], times)
+            if staged is not None and staged.converted:
+                n, bytes_ = self.staged[staged.name], staged.load.window.array.dtype.bytes
+                assert isinstance(n, StagedNumbers)
+                order = staged.load.window.array.order
+                read = reading(self.made.of(spread), n.layout, order, self.made.warps, bytes_)
+                self.wavefronts += read.cycles * times
+                self.instructions += read.accesses * times
+
+    def _copy(self, n: StagedNumbers | BoxedNumbers, times: float) -> None:
+        if isinstance(n, BoxedNumbers):
+            self.instructions += (2.0 * n.boxes if n.tma else ISSUED_PER_COPY * n.bytes / n.access / WARP) * times
+            self.wavefronts += n.bytes / LINE_BYTES * times
+            self.load_bytes += n.bytes * times
+            return
+        self.instructions += n.copy.requests * (3 if n.copy.method == "ld.global" else 2) * times
+        self.wavefronts += _copied(n.copy) * times
+        self.load_bytes += n.copy.sectors * SECTOR_BYTES * times
+
+    def _mask(self, n: StagedNumbers | BoxedNumbers, times: float) -> None:
+        """Count a comparison for each piece and side on which tiles may leave their array; none for TMA."""
+        if isinstance(n, StagedNumbers):
+            masks = _masks(self.found, n.staged.name, tuple(self.turns.items()))
+            self.instructions += masks * n.copy.requests * times
+
+    def _product(self, operation: ir.Mma, times: float) -> None:
+        number = self.found.product_of[operation.result.id]
+        product, row = self.made.products[number], fragments(str(self.values["intrinsic"]))
+        fragments_m, fragments_n = product.fragments
+        (m, k), n = operation.a.shape, operation.b.shape[1]
+        self.flops += 2.0 * m * n * k * operation.a.dtype.values * times
+        if is_boxed(product.intrinsic):
+            self._boxed_product(operation, times)
+            return
+        if is_opaque(product.intrinsic) and read_behind(self.found, operation) is None:
+            self._read_sums(product, times)
+        multiplies = fragments_m * fragments_n * (k // row.k) * self.made.warps * row.instructions
+        self.instructions += multiplies * times
+        for side, value in (("left", operation.a), ("right", operation.b)):
+            for key, staged in self.keys.items():
+                made = self.found.made[value.id]
+                source = made.value.id if isinstance(made, ir.TransposeTile) else value.id
+                if key[0] != source or (staged.name, side) in {(r[1], side) for r in self.read if r[0] == id(times)}:
+                    continue
+                numbers_ = self.staged[staged.name]
+                assert isinstance(numbers_, StagedNumbers)
+                traffic = fragment_traffic(row, staged.side, numbers_.layout, staged.load.window.array.dtype.bytes)
+                sharers = product.groups[1] if side == "left" else product.groups[0]
+                self.wavefronts += traffic.wavefronts * sharers * times
+                self.instructions += 2 * traffic.instructions * sharers * times
+
+    def _read_behind(self, loop: ir.Loop, times: float) -> None:
+        for operation in loop.body:
+            if isinstance(operation, ir.Mma) and read_behind(self.found, operation) == loop.number:
+                product = self.made.products[self.found.product_of[operation.result.id]]
+                if is_opaque(product.intrinsic):
+                    self._read_sums(product, times)
+
+    def _read_sums(self, product: ProductNumbers, times: float) -> None:
+        """Count moving accumulators through shared memory: 1 KiB per fragment, written and read."""
+        sums = math.prod(product.fragments) * self.made.warps
+        self.wavefronts += 2 * WMMA_WAVEFRONTS * sums * times
+        self.instructions += WMMA_READ * sums * times
+
+    def _boxed_product(self, operation: ir.Mma, times: float) -> None:
+        """Count a product of boxes: each multiplication reads all of b, and its rows of a if they are in shared memory.
+
+        One warp issues tcgen05. Its sums are read from tensor memory once, after its loop, or after each product.
+        """
+        (m, k), n = operation.a.shape, operation.b.shape[1]
+        name = str(self.values["intrinsic"])
+        of_multiplication, warps = rows_of(name), 1 if in_tensor_memory(name) else WARPS
+        multiplications = m // of_multiplication * (k // fragments(name).k)
+        spread = Spread("left", operation.a.shape, self.found.product_of[operation.result.id])
+        rows = of_multiplication if (operation.a.id, spread) in self.keys else 0
+        self.wavefronts += multiplications * 32 * (rows + n) / LINE_BYTES * times
+        self.instructions += 3.0 * warps * multiplications * times  # per warp, including two descriptors
+        if in_tensor_memory(name) and not sums_stay(self.found):
+            stored = stored_bytes(self.found, operation)
+            self.wavefronts += stored / LINE_BYTES * times
+            self.instructions += (m * n + stored / 4 * STORE_WORD) / WARP * times  # sums are read, a is stored
+
+    def _value(self, operation: ir.Computing, times: float) -> None:
+        result = operation.result
+        warps = self.made.warps
+        for spread in self.found.computed_in(result):
+            if isinstance(operation, ir.TransposeTile | ir.Reshape) or (result.id, spread) in self.keys:
+                continue
+            of = self.made.of(spread)
+            match operation:
+                case ir.Map(_, function):
+                    rounding = 0.5 if result.dtype.bits == 16 else 0.0
+                    cost = rounding if function == "cast" else FUNCTIONS[function].cost
+                    self.instructions += cost * of.registers * warps * times
+                    if function != "cast":
+                        self.special += FUNCTIONS[function].special * of.registers * warps * times
+                case ir.LoadTile(_, window):
+                    self._direct(of, window, times, False)
+                case ir.ReduceTile():
+                    source = self.made.of(self.found.sources[result.id])
+                    lanes = [size for _, size in source.used("lane", WARP, operation.dimension)]
+                    steps = sum(n - 1 if n & (n - 1) else n.bit_length() - 1 for n in lanes)
+                    each = 1 if operation.index is None else PICK_INSTRUCTIONS
+                    self.instructions += each * (source.registers + 2 * steps * of.registers) * warps * times
+                case ir.Scan():
+                    self.instructions += scan_instructions(of, operation.dimension) * warps * times
+                case ir.Convert(_, value, shared):
+                    self._move(self.made.of(self.found.natural.get(value.id, spread)), of, times, shared)
+                case _:
+                    pass
+        if not self.found.light[result.id]:
+            own = self.made.of(self.found.natural[result.id])
+            for spread in self.found.wanted.get(result.id, []):
+                if spread != self.found.natural[result.id]:
+                    self._move(own, self.made.of(spread), times)
+
+    def _move(self, source: Distribution, target: Distribution, times: float, shared: bool = False) -> None:
+        """Count the redistribution of a value; ``shared``: always through shared memory."""
+        route = move(source, target, self.made.warps)
+        if isinstance(route, Shuffled) and not shared:
+            self.instructions += 2 * len(route.table) * self.made.warps * times
+        elif shared or not isinstance(route, Renamed):
+            accesses = (source.registers + target.registers) * self.made.warps
+            self.instructions += 1.5 * accesses * times
+            self.exchanges.append((source, target, times))
+
+    def exchanged(self, layout: str) -> float:
+        """Return the wavefronts of all exchanged tiles with this layout."""
+        if layout not in self._exchanged:
+            found, warps = 0.0, self.made.warps
+            for source, target, times in self.exchanges:
+                tile = exchange_layout(layout, source.shape)
+                found += times * (wavefronts(source, tile, warps, True) + wavefronts(target, tile, warps, False))
+            self._exchanged[layout] = found
+        return self._exchanged[layout]
+
+    def _direct(self, of: Distribution, window: ir.Window, times: float, store: bool) -> None:
+        """Count loads or stores of registers: requests, and the sectors that they touch."""
+        line = 0 if window.turned else 1
+        element = window.array.dtype.bytes
+        width = math.gcd(of.run(line), 16 // element, window.array.places_of_line)
+        if window.array.order is not None:
+            width = packed_width(window.array, of, self.made.warps)
+        requests = of.registers // width * self.made.warps
+        side_by_side = width if window.array.order is None else 128 // element  # all of a tile in a packed array
+        for digit, weight in of.weighted(line):
+            if digit.place == "lane" and weight == side_by_side:
+                side_by_side *= digit.size
+        if line in window.indexed:  # a vector: each element has its own position
+            width = side_by_side = 1
+            requests = of.registers * self.made.warps
+        if window.array.order is not None:
+            piece = side_by_side * element
+        else:
+            piece = min(side_by_side, window.shape[line]) * element
+        moved = math.prod(window.shape) * element * max(1.0, SECTOR_BYTES / piece)
+        if store:
+            self.store_bytes += moved * times
+        else:
+            self.load_bytes += moved * times
+            self.unstaged_bytes += moved * times * self.inside
+        masks = sum(leaves(window, d, self.found, self.turns) for d in (0, 1) if d not in window.indexed)
+        self.instructions += (2 + masks) * requests * times
+        self.wavefronts += max(requests, moved / 128) * times
+
+    def _store(self, operation: ir.StoreTile | ir.AtomicRmw, times: float) -> None:
+        place = self.stores
+        self.stores += 1
+        of = self.made.of(self.found.stored[place])
+        if self.values.get(f"store_{place + 1}", "direct") == "turned":
+            target = turned(operation.window, self.made.warps)
+            self._move(of, target, times)
+            of = target
+        self._direct(of, operation.window, times, True)
+
+
+def placed_operand(
+    found: Inference, staged: Staged, values: Mapping[str, Value], made: Numbers
+) -> StagedNumbers | BoxedNumbers:
+    """Return an operand in numbers, which follow from few of the parameters (cached)."""
+    names = *(f"{name}_{staged.name}" for name in PLACING), "intrinsic", "filled_by"
+    return _placed_as(found, staged.name, made.warps, tuple((n, values[n]) for n in names if n in values))
+
+
+@lru_cache(maxsize=2**14)
+def _placed_as(
+    found: Inference, name: str, warps: int, values: tuple[tuple[str, Value], ...]
+) -> StagedNumbers | BoxedNumbers:
+    return placed(_operands(found)[name], dict(values), Numbers(warps, (), (), ()))
+
+
+@cache
+def _operands(found: Inference) -> dict[str, Staged]:
+    return {s.name: s for s in found.staged.values()}
+
+
+@lru_cache(maxsize=2**12)
+def _masks(found: Inference, name: str, turns: tuple[tuple[int, int], ...]) -> int:
+    """Return the number of sides on which tiles of an operand may leave their array."""
+    return sum(leaves(_operands(found)[name].load.window, d, found, dict(turns)) for d in (0, 1))
+
+
+@cache
+def average_turns(found: Inference, number: int) -> float:
+    """Return the average iterations of a loop, over blocks from the first to the last; some may have none."""
+    trace, loop = found.trace, found.loops[number]
+    zero = {n: 0 for n in trace.turns()}
+    last, places = [b - 1 for b in trace.blocks], max(min(max(trace.blocks), MOST_PLACES), 2)
+    turns = (
+        loop.turns(tuple((b * at + (places - 1) // 2) // (places - 1) for b in last), zero) for at in range(places)
+    )
+    return sum(turns) / places
+
+
+@lru_cache(maxsize=2**14)
+def _of_values(found: Inference, made: Numbers, chosen: tuple[tuple[str, Value], ...]) -> _Counter:
+    """Count all but tiles that are copied and read; depends on few of the parameters (cached)."""
+    counter = _Counter(found, dict(chosen), made, True)
+    counter.run(found.trace.operations, 1.0)
+    return counter
+
+
+def work_of_values(found: Inference, config: Config, made: Numbers) -> _Counter:
+    """Count all but the tiles that are copied and read, and those exchanged in shared memory."""
+    chosen = tuple((name, value) for name, value in config.items() if name.startswith(DECIDING))
+    return _of_values(found, made, chosen)
+
+
+def work_of_block(found: Inference, config: Config, made: Numbers) -> BlockWork:
+    """Count all that a block executes and moves in a schedule."""
+    staged = _Counter(found, config, made, False)
+    staged.run(found.trace.operations, 1.0)
+    of_values = work_of_values(found, config, made)
+    exchanged = BlockWork(wavefronts=of_values.exchanged(str(config.get("exchange", ""))))
+    return of_values + staged + exchanged
+
+
+def _copied(plan: CopyPlan) -> int:
+    """Return the cycles of L1 and shared memory for copying a tile; 16-byte cp.async bypasses L1."""
+    if plan.method == "cp.async" and plan.vector * plan.region.element_bytes == WIDEST_BYTES:
+        return max(plan.tags, plan.stores.wavefronts)
+    return plan.tags + plan.stores.wavefronts

@@ -7,10 +7,9 @@ from functools import cache
 
 import numpy as np
 
-from search_spaces.arrays import BoolArray, IntArray
+from search_spaces.arrays import BoolArray
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.fragments import WARP as LANES
-from search_spaces.layouts.shared_layout import hardware_swizzle
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.inference.inference import Inference, Product, Spread, Staged
 from search_spaces.programs.language import ir
@@ -147,7 +146,7 @@ def box_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
         rules.append(_tensor_memory_rule(found))
     for p in found.first.products:
         rules += _map_rules(p)
-    for s in _boxed_operands(found):
+    for s in boxed_operands(found):
         rules += _operand_rules(s)
     if filling(found, device):
         rules.append(_filling_rule(found))
@@ -158,7 +157,7 @@ def box_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
-def _boxed_operands(found: Choices) -> list[Staged]:
+def boxed_operands(found: Choices) -> list[Staged]:
     """Return the operands in boxes: all but those that are converted, which are then loaded to registers."""
     return [s for s in unique_operands(found.first) if not s.converted]
 
@@ -278,7 +277,7 @@ def with_home(why_not: Callable[..., str | None]) -> Callable[..., str | None]:
 
 
 def _filling_rule(found: Choices) -> Rule:
-    operands = _boxed_operands(found)
+    operands = boxed_operands(found)
     by_tma = [s for s in operands if takes_tma(s)]
 
     def why_not(filled_by: str, intrinsic: str) -> str | None:
@@ -338,74 +337,3 @@ def _ping_pong_rule(found: Choices, device: Device) -> Rule:
         "warpgroups reach their barriers",
         names={**names, "ping_pong": PING_PONG, "filled_by": "filled_by"},
     )
-
-
-def box_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
-    """Return rules that drop decisions without effect on boxes, and instructions that a better one equals."""
-    if not found.boxed_ways(device) or not found.first.products:
-        return ()
-    boxed, rules = each(is_boxed), list[Rule]()
-    for s in unique_operands(found.first):
-        rules += _unused_rules(s)
-    if any(pitch_bytes(s) == TMA_BYTES for s in _boxed_operands(found)):
-        rules.append(
-            Rule(
-                "by_tma",
-                lambda filled_by, intrinsic: ~boxed(intrinsic) | (filled_by != BY_THREADS),
-                "boxes are filled by {filled_by}, which takes instructions of them that TMA does not",
-            )
-        )
-    return tuple(rules)
-
-
-def _unused_rules(s: Staged) -> list[Rule]:
-    name, boxed, element_bytes = s.name, each(is_boxed), s.load.window.array.dtype.bytes
-
-    def unused(vector: IntArray, columns: IntArray, copy: TextColumn, intrinsic: TextColumn) -> BoolArray:
-        answer: BoolArray = ~boxed(intrinsic) | ((vector == 1) & (columns == 1) & (copy == "cp.async"))
-        return answer
-
-    def widest_swizzle(layout: str, rows: int, cols: int, intrinsic: str) -> str | None:
-        if not is_boxed(intrinsic):
-            return None
-        wider = [hardware_swizzle(s, element_bytes).text for s in (128, 64, 32)]
-        text = layout.removeprefix("transpose+")
-        for other in wider[: wider.index(text)] if text in wider else []:
-            if why_no_boxes(s, layout.replace(text, other), rows, cols) is None:
-                return f"{other} divides the lines of {name} too, and is wider than {text}"
-        return None
-
-    found = [
-        Rule.refusing(
-            f"box_layout_{name}",
-            lambda layout, intrinsic: (
-                f"{intrinsic} has no tile of {name}, so its layout {layout} does not matter"
-                if is_boxed(intrinsic) and layout not in ("identity", "transpose")
-                else None
-            ),
-            names={"layout": f"layout_{name}", "intrinsic": "intrinsic"},
-        )
-        if s.converted
-        else Rule.refusing(
-            f"box_swizzle_{name}",
-            widest_swizzle,
-            names={
-                "layout": f"layout_{name}",
-                "rows": f"rows_{name}",
-                "cols": f"cols_{name}",
-                "intrinsic": "intrinsic",
-            },
-        ),
-        Rule(
-            f"box_threads_{name}",
-            unused,
-            f"{{copy}} of {{vector}} elements in {{columns}} columns does not matter to how boxes of {name} are copied",
-            names={
-                "vector": f"vector_{name}",
-                "columns": f"copy_columns_{name}",
-                "copy": f"copy_{name}",
-                "intrinsic": "intrinsic",
-            },
-        ),
-    ]
-    return found

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from math import gcd
 
 import numpy as np
 
 from search_spaces.hardware.devices import Device
-from search_spaces.hardware.fragments import WARP
-from search_spaces.programs.inference.inference import Product, Spread
-from search_spaces.programs.language import ir
+from search_spaces.programs.inference.inference import Product
 from search_spaces.programs.planning import estimates
 from search_spaces.programs.planning.choices import Choices, choices
-from search_spaces.programs.planning.memory import EXCHANGES, stage_names
-from search_spaces.programs.planning.numbers import warps_across
-from search_spaces.programs.planning.tails import MASKED, PEELED, tail_names
-from search_spaces.programs.planning.unrolling import unrollable
-from search_spaces.programs.planning.ways import fragments, is_boxed
+from search_spaces.programs.planning.ways import fragments
 from search_spaces.programs.problem import ProgramProblem
-from search_spaces.programs.schedules.boxes import box_pruning, box_rules, spared, workers
+from search_spaces.programs.schedules.box_pruning import box_pruning
+from search_spaces.programs.schedules.boxes import box_rules, spared, workers
 from search_spaces.programs.schedules.decisions import (
     attributes,
     constants,
@@ -30,24 +24,17 @@ from search_spaces.programs.schedules.decisions import (
 from search_spaces.programs.schedules.fragments import fragment_pruning, fragment_rules
 from search_spaces.programs.schedules.opaque import opaque_pruning, opaque_rules
 from search_spaces.programs.schedules.operands import operand_pruning, split_pruning, split_rules, staged_rules
-from search_spaces.programs.schedules.shared_memory import places, scratch_name
-from search_spaces.programs.schedules.sizes import anchor_count, lane_counts
+from search_spaces.programs.schedules.sizes import anchor_count
 from search_spaces.programs.schedules.streams import stream_pruning, stream_rules
+from search_spaces.programs.schedules.tile_pruning import tile_pruning
 from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.device_choices import offered
 from search_spaces.templates.common.launch_rules import device_rules
-from search_spaces.templates.common.raster import RASTER_GROUPS
 
-FEW_THREADS = 128  # one warp per scheduler of an SM
-ROWS_OF_FRAGMENT = 16  # fewest rows that a warp multiplies
-LEAST_RESULTS = 32  # fewest results per thread for which fragment reads keep up with mma.sync
-BODY_LIMIT = 1024  # instructions for products in an unrolled loop body; more overflow the instruction cache
 MOST_REGISTERS = 1024  # registers of a thread's values, over which code is unrolled
-WANTED_REGISTERS = 255
-UNROLLED_VALUES = 128  # registers of values in all bodies of an unrolled loop; more overflow the instruction cache
 
 
 @lru_cache(maxsize=64)
@@ -74,7 +61,7 @@ def space(problem: ProgramProblem, device: Device) -> Space:
             *device_rules(device),
         ),
         (
-            *_size_rules(problem, device),
+            *tile_pruning(problem, device),
             *split_pruning(found, device),
             *stream_pruning(found, device),
             *(spared(rule, found, device) for s in operands for rule in operand_pruning(s, threads, device)),
@@ -184,234 +171,3 @@ def _plan_rule(problem: ProgramProblem, device: Device) -> Rule:
 
     reason = "groups of a reduction are split over subgroups, or a thread has too many elements"
     return Rule("plan", each(allows), reason, "distributions fit the operations", names=shaping_names(problem, device))
-
-
-def _size_rules(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
-    found = choices(problem)
-    first = found.first
-    rules: list[Rule] = []
-    for name, values in found.domains.items():  # drop a tile if half its size already covers the extent
-        for axis in range(len(first.trace.tile)):
-            sizes = {v: i.trace.tile[axis] for v, i in found.inferences.items()}
-            place = list(found.domains).index(name)
-            if first.trace.is_dynamic:
-                break  # with a dynamic size, schedules must serve every size
-            if all(tile == v[place] for v, tile in sizes.items()):
-                extent, least = first.trace.extent[axis], min(values)
-                rules.append(
-                    Rule(
-                        f"tile_size_{name}",
-                        lambda tile, extent=extent, least=least: (tile < 2 * extent) | (tile == least),
-                        f"{name} is {{tile}}, but a tile of half of that already covers {extent}",
-                        names={"tile": name},
-                    )
-                )
-                break
-    for p in first.products:
-        names = {
-            "m": f"tile_m{p.suffix}",
-            "n": f"tile_n{p.suffix}",
-            "k": f"tile_k{p.suffix}",
-            "threads": workers(found, device),
-        }
-        if p.given is None:
-            code_size = Rule(
-                f"code_size{p.suffix}",
-                lambda m, n, k, threads: m * n * k // threads * 32 <= BODY_LIMIT * 16 * 8 * 16,
-                f"the unrolled body of a {{m}}x{{n}}x{{k}} tile and {{threads}} threads has more than {BODY_LIMIT} "
-                "products",
-                names=names,
-            )
-            rules.append(spared(code_size, found, device))
-            rules.append(
-                Rule(
-                    f"warp_part{p.suffix}",
-                    lambda m, n, threads: (threads <= FEW_THREADS) | (m * n >= LEAST_RESULTS * threads),
-                    "{threads} threads have less than 32 accumulators each of a {m}x{n} tile: fewer subgroups would "
-                    "read less of shared memory",
-                    names={k: v for k, v in names.items() if k != "k"},
-                )
-            )
-            if _is_reduced(found, p):
-                rules.append(
-                    Rule(
-                        f"whole_rows{p.suffix}",
-                        lambda m, columns: (columns == 1) | (m < FEW_THREADS // WARP * ROWS_OF_FRAGMENT),
-                        "rows of {columns} subgroups: reductions along rows would cross subgroups, where {m} rows are "
-                        "enough for as many warps as an SM has schedulers",
-                        names={"m": names["m"], "columns": f"subgroups_n{p.suffix}"},
-                    )
-                )
-    for one, other in sorted(_chained(found)):
-        rules.append(
-            Rule(
-                f"chained_{one + 1}_{other + 1}",
-                lambda rows, others: np.equal(rows, others),
-                "{rows} subgroups along the rows of one product and {others} of the one that its results go to: they "
-                "would be exchanged through shared memory",
-                names={
-                    "rows": f"subgroups_m{first.products[one].suffix}",
-                    "others": f"subgroups_m{first.products[other].suffix}",
-                },
-            )
-        )
-    for name in stage_names(first).values():
-        rules.append(
-            Rule(
-                f"{name}_overlap",
-                lambda stages, turns: (stages >= 2) | (turns < 2),
-                "{stages} stage waits for the full memory latency in each of {turns} iterations",
-                names={"stages": name, "turns": name.replace("stages", "turns")},
-            )
-        )
-        rules.append(
-            Rule(
-                f"{name}_used",
-                lambda stages, turns: stages <= np.maximum(turns, 2),
-                "{stages} stages are more than the {turns} iterations",
-                names={"stages": name, "turns": name.replace("stages", "turns")},
-            )
-        )
-    for place, name in tail_names(found.inferences.values()).items():
-        rules += _tail_rules(found, place, name)
-    for name in unrollable(first).values():
-        rules.append(
-            Rule(
-                f"{name}_code",
-                lambda unroll, live: (unroll == 1) | (unroll * (live - estimates.OVERHEAD) <= UNROLLED_VALUES),
-                "{unroll} unrolled bodies of a loop with about {live} registers overflow the instruction cache",
-                names={"unroll": name, "live": "live_registers"},
-            )
-        )
-    for a in range(anchor_count(found)):
-        rules.append(_few_copies(a, workers(found, device), lane_counts(found, a)))
-    rules.append(
-        Rule(
-            "registers_wanted",
-            lambda registers: registers <= WANTED_REGISTERS,
-            "about {registers} registers a thread would be spilled",
-        )
-    )
-    if any(p.name == "exchange" for p in parameters(problem, device)):
-        rules.append(
-            Rule(
-                "exchange_used",
-                lambda exchange, **scratch: (sum(scratch.values()) > 0) | (exchange == EXCHANGES[0]),
-                "nothing is exchanged through shared memory, so its layout {exchange} does not matter",
-                names={"exchange": "exchange", **{p: scratch_name(p) for p in places(first)}},
-            )
-        )
-    if len(first.trace.blocks) > 1:
-        rules.append(_raster_rule())
-    return tuple(rules)
-
-
-def _tail_rules(found: Choices, place: int, name: str) -> list[Rule]:
-    """Return rules that peel a loop only if that removes masks from iterations that run."""
-    rules: list[Rule] = []
-    if found.domains:
-        rules.append(
-            Rule(
-                f"{name}_peelable",
-                lambda tail, peelable: (tail == MASKED) | (peelable == 1),
-                "with these sizes the last iteration of the loop has no more masks than the others",
-                names={"tail": name, "peelable": f"peelable_{name}"},
-            )
-        )
-    if found.first.products:
-        rules.append(
-            Rule.refusing(
-                f"{name}_way",
-                lambda tail, intrinsic: (
-                    f"{intrinsic} reads boxes, which are filled without masks"
-                    if tail == PEELED and is_boxed(intrinsic)
-                    else None
-                ),
-                "loops whose operands are boxes are not peeled",
-                names={"tail": name, "intrinsic": "intrinsic"},
-            )
-        )
-    ring = stage_names(found.first).get(list(found.first.loops)[place])
-    if ring is not None:
-        rules.append(
-            Rule(
-                f"{name}_turns",
-                lambda tail, stages, turns: (tail == MASKED) | (turns > stages),
-                "a ring of {stages} stages has only its last iterations of {turns}",
-                names={"tail": name, "stages": ring, "turns": ring.replace("stages", "turns")},
-            )
-        )
-    return rules
-
-
-def _raster_rule() -> Rule:
-    def why_not(down: int, across: int, raster: str) -> str | None:
-        if raster == "row" or (across > 1 and RASTER_GROUPS[raster] < down):
-            return None
-        return f"raster {raster} orders {down} x {across} tiles as a simpler raster does"
-
-    return Rule.refusing("raster", why_not, names={"down": "grid_rows", "across": "grid_columns", "raster": "raster"})
-
-
-def _chained(found: Choices) -> set[tuple[int, int]]:
-    """Return pairs of products where the second uses the first one's results, directly or not."""
-    pairs = set()
-    for _, source, target in found.first.conversions:
-        one, other = _product_of(source), _product_of(target)
-        if one is None or other is None or one == other:
-            continue
-        if found.first.products[one].given is None and found.first.products[other].given is None:
-            pairs.add((min(one, other), max(one, other)))
-    return pairs
-
-
-def _product_of(spread: Spread) -> int | None:
-    while spread.of is not None:
-        spread = spread.of
-    return spread.number if spread.kind in ("result", "left", "right") else None
-
-
-def _is_reduced(found: Choices, product: Product) -> bool:
-    """Whether rows of the product's results are reduced in a loop."""
-    first = found.first
-    for id_, source in first.sources.items():
-        operation = first.made[id_]
-        if (
-            isinstance(operation, ir.ReduceTile)
-            and operation.dimension == 1
-            and first.inside[id_]
-            and source.kind == "result"
-            and source.number == product.number
-        ):
-            return True
-    return False
-
-
-def _few_copies(number: int, threads: str, counts: tuple[int, ...]) -> Rule:
-    """Return the rule that as many threads as possible have elements of their own."""
-
-    def used(line: int, lines: int, warps: int, lanes: int, width: int) -> int:
-        lane_lines = gcd(lines, WARP // lanes)
-        warp_lines = gcd(lines // lane_lines, warps)
-        return lanes * lane_lines * warp_lines * warps_across(line // (lanes * width), lines, lanes, warps)
-
-    def few(line: int, lines: int, threads: int, lanes: int, width: int) -> bool:
-        if line % (lanes * width):
-            return True  # the validity constraints refuse it
-        most = max(
-            used(line, lines, threads // WARP, c, w) for c in counts for w in (1, 2, 4, 8) if line % (c * w) == 0
-        )
-        return used(line, lines, threads // WARP, lanes, width) >= most
-
-    return Rule(
-        f"copies_{number + 1}",
-        each(few),
-        "{lanes} lanes of {width} on a line of {line} leave more of {threads} threads with copies than others do",
-        names={
-            "line": f"line_{number + 1}",
-            "lines": f"lines_{number + 1}",
-            "threads": threads,
-            "lanes": f"lanes_{number + 1}",
-            "width": f"width_{number + 1}",
-        },
-    )

@@ -1,0 +1,93 @@
+"""Rules that drop decisions without effect on boxes, and instructions that a better one equals."""
+
+from __future__ import annotations
+
+from search_spaces.arrays import BoolArray, IntArray
+from search_spaces.hardware.devices import Device
+from search_spaces.layouts.shared_layout import hardware_swizzle
+from search_spaces.programs.inference.inference import Staged
+from search_spaces.programs.planning.boxes import (
+    BY_THREADS,
+    TMA_BYTES,
+    pitch_bytes,
+    why_no_boxes,
+)
+from search_spaces.programs.planning.choices import Choices, unique_operands
+from search_spaces.programs.planning.ways import (
+    is_boxed,
+)
+from search_spaces.programs.schedules.boxes import boxed_operands
+from search_spaces.spaces.columns import TextColumn
+from search_spaces.spaces.each import each
+from search_spaces.spaces.rules import Rule
+
+
+def box_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
+    """Return rules that drop decisions without effect on boxes, and instructions that a better one equals."""
+    if not found.boxed_ways(device) or not found.first.products:
+        return ()
+    boxed, rules = each(is_boxed), list[Rule]()
+    for s in unique_operands(found.first):
+        rules += _unused_rules(s)
+    if any(pitch_bytes(s) == TMA_BYTES for s in boxed_operands(found)):
+        rules.append(
+            Rule(
+                "by_tma",
+                lambda filled_by, intrinsic: ~boxed(intrinsic) | (filled_by != BY_THREADS),
+                "boxes are filled by {filled_by}, which takes instructions of them that TMA does not",
+            )
+        )
+    return tuple(rules)
+
+
+def _unused_rules(s: Staged) -> list[Rule]:
+    name, boxed, element_bytes = s.name, each(is_boxed), s.load.window.array.dtype.bytes
+
+    def unused(vector: IntArray, columns: IntArray, copy: TextColumn, intrinsic: TextColumn) -> BoolArray:
+        answer: BoolArray = ~boxed(intrinsic) | ((vector == 1) & (columns == 1) & (copy == "cp.async"))
+        return answer
+
+    def widest_swizzle(layout: str, rows: int, cols: int, intrinsic: str) -> str | None:
+        if not is_boxed(intrinsic):
+            return None
+        wider = [hardware_swizzle(s, element_bytes).text for s in (128, 64, 32)]
+        text = layout.removeprefix("transpose+")
+        for other in wider[: wider.index(text)] if text in wider else []:
+            if why_no_boxes(s, layout.replace(text, other), rows, cols) is None:
+                return f"{other} divides the lines of {name} too, and is wider than {text}"
+        return None
+
+    found = [
+        Rule.refusing(
+            f"box_layout_{name}",
+            lambda layout, intrinsic: (
+                f"{intrinsic} has no tile of {name}, so its layout {layout} does not matter"
+                if is_boxed(intrinsic) and layout not in ("identity", "transpose")
+                else None
+            ),
+            names={"layout": f"layout_{name}", "intrinsic": "intrinsic"},
+        )
+        if s.converted
+        else Rule.refusing(
+            f"box_swizzle_{name}",
+            widest_swizzle,
+            names={
+                "layout": f"layout_{name}",
+                "rows": f"rows_{name}",
+                "cols": f"cols_{name}",
+                "intrinsic": "intrinsic",
+            },
+        ),
+        Rule(
+            f"box_threads_{name}",
+            unused,
+            f"{{copy}} of {{vector}} elements in {{columns}} columns does not matter to how boxes of {name} are copied",
+            names={
+                "vector": f"vector_{name}",
+                "columns": f"copy_columns_{name}",
+                "copy": f"copy_{name}",
+                "intrinsic": "intrinsic",
+            },
+        ),
+    ]
+    return found

@@ -1,0 +1,187 @@
+"""Loops: rings of stages, their iterations, and what follows the last one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from search_spaces.programs.language import ir
+from search_spaces.programs.lowering.emit_base import EarlyLoads
+from search_spaces.programs.lowering.emit_boxes import by_kind
+from search_spaces.programs.lowering.emit_splits import SharedLoops
+from search_spaces.programs.lowering.placed import copy_type, place_lines
+from search_spaces.programs.lowering.refs import register_type
+from search_spaces.programs.planning.boxes import BoxedNumbers
+from search_spaces.programs.planning.opaque import read_behind
+from search_spaces.programs.planning.staging import StagedNumbers
+from search_spaces.programs.planning.tails import but_the_last
+from search_spaces.programs.planning.unrolling import unroll_of
+
+
+class Loops(SharedLoops):
+    """Emitter of loops."""
+
+    def _operations(self, operations: tuple[ir.Operation, ...]) -> None:
+        """Emit operations (implemented by the emitter of all operations)."""
+        raise NotImplementedError
+
+    def _loop(self, loop: ir.Loop) -> None:
+        ring, boxes = by_kind([n for n in self.staged.values() if n.staged.loop == loop.number])
+        split, count = self.split, self.count_of(loop)
+        for line in self.share_lines(loop, count):
+            self.code.add(line, loop.source)
+        if self.shares(loop):
+            count = "own_turns"
+        elif split is not None and split.launched:
+            count = "part.count"
+        elif split is not None and not split.combined:
+            count = f"(first_turn + {split.each} < {split.turns} ? {split.each} : {split.turns} - first_turn)"
+        for operation in loop.body:  # states that the loop is the first to set are declared before it
+            if isinstance(operation, ir.Set) and operation.state not in self.states:
+                type_, registers = (
+                    register_type(operation.value.dtype),
+                    self.of(self.found.states[operation.state]).registers,
+                )
+                self.states[operation.state] = self.declare("state", type_, registers)
+        outside, self.loop = self.loop, loop.number if outside_ring(self.loop, [*ring, *boxes]) else self.loop
+        self.loops += 1
+        if ring or boxes:
+            if boxes:
+                self._box_ring(loop, boxes, count)
+                self._turns(loop, boxes)
+                if self.sums_stay:
+                    self._read_tensor(loop, count)
+                if self.phases is not None:
+                    self.code.add("tile::end_turns(warp / 4);", loop.source)
+            else:
+                self._ring(loop, ring, count)
+        else:
+            self._plain_turns(loop, count)
+        self.loops -= 1
+        self.loop = outside
+        if split is not None and not split.combined:
+            self._join_splits(split, loop.source)
+        if self.opaque:
+            self._read_behind(loop)
+        for state, reduce in self.found.sums.items():
+            if loop.number in self.found.inside[reduce.result.id] and reduce.result.id in self.partial:
+                source = self.of(self.found.sources[reduce.result.id])
+                self._join(self.states[state], reduce, source, reduce.source)
+                del self.partial[reduce.result.id]
+        if split is not None and self.shares(loop):
+            self._join_splits(split, loop.source)
+
+    def _plain_turns(self, loop: ir.Loop, count: str) -> None:
+        """Emit a loop without a ring."""
+        turn, first, end = f"turn_{loop.number}", "0", count
+        if self.shares(loop):
+            first, end = "first_turn", f"first_turn + {count}"
+        if loop.number in self.peeled:
+            self.code.add(f"const int last_{turn} = {end} - 1;", loop.source)
+            self._unroll(loop)
+            self._enter(f"for (int {turn} = {first}; {turn} < last_{turn}; ++{turn}) {{", loop.source)
+            self._but_the_last(loop)
+            self._leave()
+            self._enter(
+                f"for (int {turn} = max(last_{turn}, {first}); {turn} <= last_{turn}; ++{turn}) {{", loop.source
+            )
+        else:
+            self._unroll(loop)
+            self._enter(f"for (int {turn} = {first}; {turn} < {end}; ++{turn}) {{", loop.source)
+        self._operations(loop.body)
+        self._leave()
+
+    def _unroll(self, loop: ir.Loop) -> None:
+        count = unroll_of(self.found, self.values, loop.number)
+        if count is not None:
+            self.code.add(f"#pragma unroll {count}")
+
+    def _read_behind(self, loop: ir.Loop) -> None:
+        """Read the sums of a loop that wmma has accumulated."""
+        for operation in loop.body:
+            made = self.found.made[operation.value.id] if isinstance(operation, ir.Set) else None
+            if isinstance(operation, ir.Set) and isinstance(made, ir.Mma) and read_behind(self.found, made) is not None:
+                self._read_sums(made, self.states[operation.state])
+
+    def _ring(self, loop: ir.Loop, ring: list[StagedNumbers], count: str) -> None:
+        types = ", ".join(copy_type(n) for n in ring)
+        made = "{}"
+        for n in ring:
+            for line in place_lines(self, n):
+                self.code.add(line, loop.source)
+        for n in reversed(ring):
+            made = f"{{{self._copy(n.staged)}, {made}}}"
+        bytes_ = sum(n.bytes for n in ring)
+        self.structs_add(
+            f"struct Ring_{loop.number} {{\n  static constexpr int stages = {self.stages[loop.number]}, "
+            f"stage_bytes = {bytes_};\n}};\n"
+        )
+        if self._written:
+            self.code.add(f"{self.barrier}  // everybody is done with what lies here")
+        self._written = True
+        name, place = f"Ring_{loop.number}", self.memory.rings[loop.number]
+        if self.early:
+            self.early_loads = EarlyLoads(name, place, f"tile::Loads<{types}>{made}")
+            self.code.add(f"auto loads_{loop.number} = loads_of(part, {name}::stages - 1);", loop.source)
+        else:
+            self.code.add(f"tile::Loads<{types}> loads_{loop.number}{made};", loop.source)
+        arguments = f"(loads_{loop.number}, shared + {place}u, {count}, "
+        if loop == self.buffered:
+            self._buffered_turns(loop, ring, arguments)
+            return
+        body = f"[&](unsigned stage, {self.turn_parameter(loop)}) {{"
+        begun = ", true" if self.early else ""
+        self._enter(f"tile::pipeline<{name}{begun}>{arguments}{body}", loop.source)
+        self._turns(loop, ring)
+
+    def _buffered_turns(self, loop: ir.Loop, ring: list[StagedNumbers], arguments: str) -> None:
+        """Emit iterations with two buffers of fragments: one step is read while another is multiplied."""
+        steps, reads, multiplies = self._buffer_fragments(loop)
+        types = (
+            f"Ring_{loop.number}, {steps}, {str(loop.number in self.peeled).lower()}{', true' if self.early else ''}"
+        )
+        self._enter(
+            f"tile::fragment_pipeline<{types}>{arguments}[&](unsigned stage, int step, int buffer) {{", loop.source
+        )
+        self._stage(ring)
+        for line in reads:
+            self.code.add(line)
+        self._leave("},")
+        self._enter("[&](int buffer) {", loop.source)
+        for line, source in multiplies:
+            self.code.add(line, source)
+        self._leave("});")
+
+    def _turns(self, loop: ir.Loop, ring: Sequence[StagedNumbers | BoxedNumbers]) -> None:
+        """Emit what each iteration of a ring's loop does with a stage."""
+        self.add_turn(loop)
+        if loop.number in self.peeled:
+            self._stage(ring)
+            self._but_the_last(loop)
+            self._leave("},")
+            self._enter(f"[&](unsigned stage, {self.turn_parameter(loop)}) {{", loop.source)
+            self.add_turn(loop)
+        self._stage(ring)
+        if (self.values.get("in_flight", 0) and self.boxed) or self.sums_stay:
+            self._flying_turns(loop)
+            return
+        self._operations(loop.body)
+        self._leave("});")
+
+    def _stage(self, ring: Sequence[StagedNumbers | BoxedNumbers]) -> None:
+        offset = 0
+        for n in ring:
+            self.code.add(f"const unsigned tile_{n.staged.name} = stage + {offset}u;")
+            offset += n.bytes
+
+    def _but_the_last(self, loop: ir.Loop) -> None:
+        """Emit the body for all iterations but the last, with fewer masks; the body for the last one follows."""
+        turns, stores = self.turns, self.stores
+        self.turns = but_the_last(turns, loop.number)
+        self._operations(loop.body)
+        self.finish()
+        self.turns, self.stores = turns, stores
+
+
+def outside_ring(loop: int | None, ring: Sequence[StagedNumbers | BoxedNumbers]) -> bool:
+    """Whether a loop's exchanges have memory of their own; inner loops without a ring share the surrounding loop's."""
+    return loop is None or bool(ring)

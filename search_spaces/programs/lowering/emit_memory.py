@@ -1,4 +1,4 @@
-"""Memory accesses of a distribution's registers: loads, stores, atomics and prefetches of windows."""
+"""Memory accesses of a distribution's registers: loads and prefetches of windows."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from search_spaces.hardware.dtypes import F32
 from search_spaces.hardware.fragments import WARP
 from search_spaces.programs.inference.inference import Spread, Staged, of_index
 from search_spaces.programs.language import ir
-from search_spaces.programs.language.distribution import WIDEST, Distribution, fold, turned
-from search_spaces.programs.language.functions import ATOMICS, REDUCTIONS
+from search_spaces.programs.language.distribution import WIDEST, Distribution, fold
 from search_spaces.programs.language.index import FIRST_OUTSIDE
 from search_spaces.programs.language.ir import line_dimension
 from search_spaces.programs.lowering.elements import Code
@@ -279,71 +278,6 @@ class MemoryAccess(SharedTiles):
         self._leave()
         self.code.add(self.barrier)
 
-    def _store(self, operation: ir.StoreTile | ir.AtomicRmw) -> None:
-        place, window, value, source = self.stores, operation.window, operation.value, operation.source
-        self.stores += 1
-        spread = self.found.stored[place]
-        if isinstance(operation, ir.StoreTile) and window.array.role == "shared":
-            self._store_shared(operation, spread)
-            return
-        of, ref = self.of(spread), self.ref(value, spread)
-        if self.values.get(f"store_{place + 1}", "direct") == "turned":
-            target = turned(window, self.numbers.warps)
-            ref, of = self._moved(ref, of, target, source), target
-        places = self._places(window, spread)
-        pointer, distance, names = self._access(window, of, source)
-        below = self._below(operation, of)
-        type_, leader = window.array.dtype, of.leader(self.numbers.warps)
-        atomic = isinstance(operation, ir.AtomicRmw)
-        halves = isinstance(operation, ir.AtomicRmw) and operation.kind == "addf" and type_.bits == 16
-        width = self._width(window, of, (2 if halves else 1) if atomic else WIDEST // type_.bytes)
-        raw = ref.raw() if ref.kind == "array" else ref
-        plain = raw.kind == "array" and raw.table is None
-
-        def tested(r: str) -> str:
-            inside = self._inside(window, of, names, r, places, below)
-            tests = [t for t in (leader, inside) if t not in ("", "true")]
-            return " && ".join(tests) or "true"
-
-        if self._meets(window.array, operation) or (
-            isinstance(operation, ir.AtomicRmw) and self._follows(operation, place)
-        ):
-            self.code.add(self.barrier, source)  # another thread may have loaded or combined the element
-        if isinstance(operation, ir.AtomicFetch):
-            old = self.declare("old", register_type(type_), of.registers)
-            scattered = (*raw.scattered, *(() if places is None else places.scattered))
-
-            def fetched(r: str) -> str:
-                to = f"{pointer} + {distance.code(self.code, r)}{self._far(window, places, r)}"
-                kept = f"{old}[{r}] = "
-                return f"{kept}0; {self._combining(operation, to, tested(r), ref.text(self.code, r), kept)}"
-
-            self.code.each(of.registers, fetched, source, scattered=scattered)
-            self.code.flush()
-            result = Ref("array", old, type_)
-            self.refs[operation.result.id, spread] = self._exchanged(result, of, of, source) if leader else result
-            self._convert_all(operation)
-            return
-
-        def text(r: str) -> str:
-            to = f"{pointer} + {distance.code(self.code, r)}{self._far(window, places, r)}"
-            if isinstance(operation, ir.AtomicRmw) and not halves:
-                return self._combining(operation, to, tested(r), ref.text(self.code, r))
-            call = f"tile::store<{type_.c_name}, {width}>({to}"
-            if halves:
-                native = str(type_.name == "f16" or self.device.has("bf16_atomics")).lower()
-                call = f"if ({tested(r)}) tile::add_halves<{type_.c_name}, {width}, {native}>({to}"
-                numbers_ = ", ".join(raw.text(self.code, r if i == 0 else f"({r} + {i})") for i in range(width))
-                return f"{{ const float x[{width}] = {{{numbers_}}}; {call}, x); }}"
-            if plain:
-                return f"{call}, &{raw.name}[{r}], {tested(r)});"
-            numbers_ = ", ".join(raw.text(self.code, r if i == 0 else f"({r} + {i})") for i in range(width))
-            register = register_type(type_)
-            return f"{{ const {register} x[{width}] = {{{numbers_}}}; {call}, x, {tested(r)}); }}"
-
-        scattered = (*raw.scattered, *(() if places is None else places.scattered))
-        self.code.each(of.registers, text, source, width=width, scattered=scattered)
-
     def _meets(self, array: ir.Array, operation: ir.Operation) -> bool:
         """Whether threads of the block may have loaded or stored elements of an array that the operation accesses."""
         before, loads, found = 0, False, False
@@ -357,40 +291,6 @@ class MemoryAccess(SharedTiles):
                 found = before > 0 or bool(around)
             before += 1
         return loads and found
-
-    def _follows(self, operation: ir.AtomicRmw, place: int) -> bool:
-        """Whether the order of this atomic and an earlier one is visible in an old value."""
-        name, others = operation.window.array.name, list[int]()
-        for number, store in enumerate(self.found.stores):
-            if isinstance(store, ir.AtomicRmw) and store.window.array.name == name:
-                others.append(number)
-        fetched = any(isinstance(self.found.stores[number], ir.AtomicFetch) for number in others)
-        return fetched and (len(others) > 1 or bool(self.found.stored_in[place]))
-
-    def _convert_all(self, operation: ir.Computing) -> None:
-        """Convert a value to the other distributions in which it is wanted."""
-        raise NotImplementedError
-
-    def _below(self, operation: ir.StoreTile | ir.AtomicRmw, of: Distribution) -> str:
-        """Return by how much the thread's register 0 exceeds the last row that is stored; "" if all rows are stored."""
-        if not isinstance(operation, ir.StoreTile) or operation.rows_below is None:
-            return ""
-        name, at = self.new("below"), self.coordinate(of, 0)
-        place = f"{operation.window.at[0].code} + {at} - {operation.rows_below.code}"
-        self.code.add(f"const int {name} = {place};", operation.source)
-        return name
-
-    def _combining(self, operation: ir.AtomicRmw, to: str, inside: str, value: str, old: str = "") -> str:
-        """Return a statement that combines an element in memory with a number; ``old`` receives the old element."""
-        row, type_ = ATOMICS[operation.kind], operation.window.array.dtype
-        if row.red and type_.bits == 32:
-            return f"if ({inside}) {old}ptx::{'fetch' if old else 'reduce'}_{row.red}({to}, {value});"
-        register = register_type(type_)
-        joined = REDUCTIONS[row.reduction].code.format("y", "x") if row.reduction else "x"
-        return (
-            f"if ({inside}) {{ const {register} x = {value}; "
-            f"{old}tile::combine({to}, [&]({register} y) {{ return {joined}; }}); }}"
-        )
 
     def _prefetch(self, operation: ir.Prefetch) -> None:
         """Prefetch with one thread per 128-byte line of the window."""

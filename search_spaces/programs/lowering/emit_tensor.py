@@ -12,7 +12,7 @@ from itertools import accumulate
 from search_spaces.hardware.devices import Device
 from search_spaces.programs.inference.inference import Inference, Spread
 from search_spaces.programs.language import ir
-from search_spaces.programs.lowering.emit_memory import MemoryAccess
+from search_spaces.programs.lowering.emit_stores import Stores
 from search_spaces.programs.planning.estimates import STORED_A
 from search_spaces.programs.planning.staging import sides
 from search_spaces.programs.planning.tensor_memory import (
@@ -35,7 +35,7 @@ class Waiting:
     sets: list[int] = field(default_factory=list)
 
 
-class TensorMemory(MemoryAccess):
+class TensorMemory(Stores):
     """Parts of a kernel that differ with tcgen05.
 
     Attributes:

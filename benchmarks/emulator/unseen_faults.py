@@ -19,7 +19,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.emulator.faults_of_product_programs import OF_PRODUCT_PROGRAMS
 from benchmarks.emulator.faults_of_programs import OF_PROGRAMS
+from benchmarks.emulator.faults_of_row_programs import OF_ROW_PROGRAMS
 from benchmarks.emulator.faults_of_templates import OF_TEMPLATES
 from benchmarks.emulator.planted_fault import Fault, check, judge
 from search_spaces.launches.generated_kernel import GeneratedKernel
@@ -216,7 +218,7 @@ FIRST: tuple[Fault, ...] = (
           {}, TCGEN05, "End::number(of_b + t);", "End::number(of_b + t % 32);", device="b200"),
 )  # fmt: skip
 
-FAULTS = (*FIRST, *OF_TEMPLATES, *OF_PROGRAMS)
+FAULTS = (*FIRST, *OF_TEMPLATES, *OF_PROGRAMS, *OF_ROW_PROGRAMS, *OF_PRODUCT_PROGRAMS)
 
 # Faults that only full verifications reported in the last run of all of them: see benchmarks/results/unseen_faults.md.
 MISSED_BY_QUICK = frozenset(
@@ -225,6 +227,7 @@ MISSED_BY_QUICK = frozenset(
         "scales of blocks repeat after 32",
         "cuts of stream-K beyond 128 workers",
         "an answer is empty one reader too early",
+        "rows of a vocabulary's gradients in 32 bits",
     )
 )
 

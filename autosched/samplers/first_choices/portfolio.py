@@ -7,7 +7,8 @@ may be wrong about all neighbours in the same way.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import cache, partial
 
 from autosched.samplers.base import Sampler, spread_out
 from autosched.samplers.first_choices.descent import descended, starting_points
@@ -17,6 +18,8 @@ from cost_models.estimates import Estimates
 from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
+from search_spaces.spaces.space import Space
+from search_spaces.spaces.union_space import UnionSpace
 
 NAME = "portfolio"
 SAMPLER = "bayes"  # only this sampler begins with a portfolio; others keep their own first proposals
@@ -28,25 +31,53 @@ _SLOWEST = 1.25  # times the best estimate
 
 
 def first_tried(
-    sampler: Sampler, space: SearchSpace, estimates: Estimates, winners: Callable[[], Sequence[Schedule]]
+    sampler: Sampler,
+    space: SearchSpace,
+    estimates: Estimates,
+    winners: Callable[[], Sequence[Schedule]],
+    later: Collection[str] = (),
 ) -> Sampler:
     """Return a sampler that begins with a portfolio.
+
+    A space must be counted before samples can be drawn, which takes most of the time until the first proposal. So a
+    first portfolio is of the other templates than ``later``, and that of all templates follows while its trials are in
+    flight.
 
     Args:
         sampler: Proposes once ENOUGH results are known. Only SAMPLER begins with a portfolio.
         space: Its space.
         estimates: Estimates before the first trial.
         winners: Returns winners as in ``portfolio``.
+        later: Templates that are hardly ever the fastest here.
 
     Returns:
         The new sampler; ``sampler`` itself without estimated times, or if it is not SAMPLER.
     """
     if sampler.name != SAMPLER or not estimates.has_times:
         return sampler
-    model = _best_of_model(space, estimates)
-    first = _in_turns(space, model, winners())
-    sampler.consider(model)
+    seen = Estimates(estimates.features, estimates.log_seconds, most=math.inf)
+    winners = cache(winners)
+
+    def of_all(unsearched: SearchSpace) -> list[Schedule]:
+        model = _best_of_model(unsearched, seen)
+        sampler.consider(model)
+        return _in_turns(space, model, winners())
+
+    parts = _split(space, later)
+    if parts is not None and parts[0].strata:
+        first, more = _in_turns(parts[0], _best_of_model(parts[0], seen), winners()), partial(of_all, parts[1])
+        return SeededSampler(sampler, first, NAME, own_first=False, enough=ENOUGH, more=more)
+    first = of_all(space)
     return SeededSampler(sampler, first, NAME, own_first=False, enough=ENOUGH) if first else sampler
+
+
+def _split(space: SearchSpace, later: Collection[str]) -> tuple[UnionSpace, UnionSpace] | None:
+    """Return the schedules of the other templates than ``later``, and those of ``later``; None if one has none."""
+    members = [member for member in space.members.values() if isinstance(member, Space)]
+    last = [member for member in members if member.name in later]
+    if not last or len(last) == len(members) or len(members) < len(space.members):
+        return None
+    return UnionSpace(member for member in members if member not in last), UnionSpace(last)
 
 
 def portfolio(space: SearchSpace, estimates: Estimates, winners: Sequence[Schedule]) -> list[Schedule]:
@@ -62,7 +93,10 @@ def portfolio(space: SearchSpace, estimates: Estimates, winners: Sequence[Schedu
         Up to SIZE different schedules, alternating between the model's choices and winners, the model's best first; an
         empty list without estimated times.
     """
-    return _in_turns(space, _best_of_model(space, estimates), winners) if estimates.has_times else []
+    if not estimates.has_times:
+        return []
+    seen = Estimates(estimates.features, estimates.log_seconds, most=math.inf)
+    return _in_turns(space, _best_of_model(space, seen), winners)
 
 
 def _in_turns(space: SearchSpace, model: Sequence[Schedule], winners: Sequence[Schedule]) -> list[Schedule]:
@@ -73,20 +107,20 @@ def _in_turns(space: SearchSpace, model: Sequence[Schedule], winners: Sequence[S
     return list(dict.fromkeys([*turns, *usable, *model]))[:SIZE]
 
 
-def _best_of_model(space: SearchSpace, estimates: Estimates) -> list[Schedule]:
-    """Return all schedules with small estimates in a sample and in the descents from it.
+def _best_of_model(space: SearchSpace, seen: Estimates) -> list[Schedule]:
+    """Return all schedules with small estimates in a sample and in the descents from it, and in ``seen``.
 
-    The best of each structure come first.
+    The best of each structure come first. ``seen`` keeps all estimates.
     """
-    seen = Estimates(estimates.features, estimates.log_seconds, most=math.inf)
-    descended(space, seen, starting_points(space, SAMPLES, SEED))
+    if space.strata:
+        descended(space, seen, starting_points(space, SAMPLES, SEED))
     bound = min(seen.known.values(), default=math.inf) + math.log(_SLOWEST)
     fast = [schedule for schedule, value in seen.known.items() if value <= bound and math.isfinite(value)]
     fast.sort(key=seen.known.__getitem__)
-    leaders = {_structure(schedule): schedule for schedule in reversed(fast)}  # the fastest overwrites slower ones
+    leaders = {structure(schedule): schedule for schedule in reversed(fast)}  # the fastest overwrites slower ones
     return list(dict.fromkeys([*sorted(leaders.values(), key=seen.known.__getitem__), *fast]))
 
 
-def _structure(schedule: Schedule) -> tuple[str, tuple[tuple[str, Value], ...]]:
+def structure(schedule: Schedule) -> tuple[str, tuple[tuple[str, Value], ...]]:
     """Return the template and the tile sizes, which determine most properties of a kernel."""
     return schedule.template, tuple(item for item in schedule.items if item[0].startswith("tile_"))

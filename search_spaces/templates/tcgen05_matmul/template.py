@@ -32,4 +32,5 @@ TCGEN05_MATMUL = KernelTemplate(
     proxy=proxy,
     drawings=_drawings,
     walk=WALK,
+    surpasses=("matmul", "tma_matmul"),
 )

@@ -32,4 +32,5 @@ WGMMA_MATMUL = KernelTemplate(
     proxy=proxy,
     drawings=_drawings,
     walk=WALK,
+    surpasses=("matmul", "tma_matmul"),
 )

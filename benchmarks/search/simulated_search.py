@@ -29,17 +29,19 @@ import numpy as np
 from autosched.samplers import Sampler
 from autosched.samplers.first_choices.descent import descended
 from autosched.samplers.first_choices.model_search import fastest
+from autosched.samplers.first_choices.portfolio import structure
 from autosched.tuning.in_flight import InFlightLimit
 from autosched.tuning.options import TuneOptions
 from autosched.tuning.plan import SearchPlan
 from autosched.tuning.proposing import sampler_of
-from autosched.tuning.winner.paired_timing import let_in
+from autosched.tuning.winner.paired_timing import FIRST_ROUNDS, let_in
 from benchmarks.gpu.virtual_gpu import VirtualGpu, VirtualKernel
 from cost_models.estimates import AnalyticEstimates, Estimates
 from cost_models.trees.evaluation import rank_correlation
 from measurements.runners.cuda.launch_timer import LaunchTimer
 from measurements.runners.cuda.race import RaceRule, race
 from measurements.trials.measurement import Measurement, Provenance, Status, Timing
+from measurements.trials.near_ties import plausible
 from search_spaces.arrays import FloatArray
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import Device, device
@@ -143,12 +145,15 @@ class SimulatedGpu:
         return measured, host.now
 
     def final(self, schedules: Sequence[Schedule], until: float) -> dict[Schedule, float]:
-        """Return the steady seconds of schedules: medians of rounds in which each is launched for a while."""
+        """Return the steady seconds of plausible winners: medians of rounds in which each is launched for a while."""
         times: dict[Schedule, list[float]] = {schedule: [] for schedule in schedules}
         rng = np.random.default_rng(self.seed)
+        running = list(schedules)
         while self.gpu.host.now < until:
-            for i in rng.permutation(len(schedules)).tolist():
-                kernel = self.kernels[schedules[i]]
+            if len(times[running[0]]) == FIRST_ROUNDS:
+                running = [running[i] for i in plausible([times[schedule] for schedule in running])]
+            for i in rng.permutation(len(running)).tolist():
+                kernel = self.kernels[running[i]]
                 settles, count = (math.ceil(seconds / kernel.steady) for seconds in (SETTLES, STEADY))
 
                 def group(kernel: VirtualKernel = kernel, n: int = count) -> None:
@@ -156,8 +161,8 @@ class SimulatedGpu:
                         self.gpu.launch(kernel)
 
                 found = self.timer.timed(LIMIT, [group], lambda k=kernel, n=settles: group(k, n))
-                times[schedules[i]].append(found[0] / count)
-        return {schedule: statistics.median(seconds) for schedule, seconds in times.items()}
+                times[running[i]].append(found[0] / count)
+        return {schedule: statistics.median(times[schedule]) for schedule in running}
 
 
 @dataclass(frozen=True)
@@ -260,7 +265,8 @@ class Search:
             self._now += self._clock() - began
         tried = list(times)
         timings = [Timing.of([times[schedule]]) for schedule in tried]
-        finalists = [tried[i] for i in let_in(timings, lambda i: self._digests[tried[i]])]
+        selected = let_in(timings, lambda i: self._digests[tried[i]], lambda i: structure(tried[i]))
+        finalists = [tried[i] for i in selected]
         self._gpu.gpu.host.now = max(self._gpu.gpu.host.now, self._seconds - FINAL)
         final = self._gpu.final(finalists, self._seconds)
         winner = min(final, key=final.__getitem__)

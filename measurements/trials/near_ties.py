@@ -119,6 +119,35 @@ def choose(
     return WinnerChoice(winner, fastest, behind, tied, tuple(sorted(undecided)), tuple(contenders))
 
 
+def plausible(times: Sequence[Sequence[float]], tie: float = 0.01) -> list[int]:
+    """Return the entrants that a few rounds leave as possible winners: those that may be within ``tie`` of the fastest.
+
+    So few times of one entrant do not show its noise. Therefore noise is estimated from all entrants together.
+
+    Args:
+        times: ``times[i]`` are the times of entrant i, one per round, positive.
+        tie: Largest relative time difference that counts as a tie.
+
+    Returns:
+        Their positions; all positions of fewer than two rounds or entrants.
+
+    Raises:
+        ValueError: Lists of different lengths, or times that are not positive.
+    """
+    entrants, rounds = len(times), len(times[0]) if times else 0
+    if entrants < 2 or rounds < 2:
+        return list(range(entrants))
+    fastest = _fastest(times)
+    behind = np.stack([log_ratios(t, [1.0] * rounds) for t in times])
+    behind -= np.median(behind, axis=0)
+    centres = behind.mean(axis=1)
+    residuals = behind - centres[:, np.newaxis]
+    residuals -= np.median(residuals, axis=0)
+    deviation = 1.4826 * float(np.median(np.abs(residuals))) * math.sqrt(rounds / (rounds - 1))  # robust to outliers
+    bound = centres[fastest] + math.log1p(tie) + ERRORS * deviation * math.sqrt(2 / rounds)
+    return [i for i in range(entrants) if centres[i] <= bound]
+
+
 def _fastest(times: Sequence[Sequence[float]]) -> int:
     """Return the fastest relative to the median entrant of each round, so that effects on whole rounds cancel."""
     if any(len(t) != len(times[0]) for t in times):

@@ -6,6 +6,7 @@ import dataclasses
 import statistics
 from collections.abc import Callable, Sequence
 
+from autosched.samplers.first_choices.portfolio import structure
 from autosched.tuning.ledger import TrialLedger
 from autosched.tuning.winner import paired_timing
 from measurements.runners.base import Candidate, Comparing, Entrant
@@ -36,7 +37,8 @@ def entrants(book: TrialLedger, default: Default) -> tuple[Candidate, ...]:
         except ValueError:
             return position
 
-    fastest = [schedules[i] for i in paired_timing.let_in(list(timed.values()), module_of)]
+    selected = paired_timing.let_in(list(timed.values()), module_of, lambda i: structure(schedules[i]))
+    fastest = [schedules[i] for i in selected]
     found: dict[str, Candidate] = {}
     winners = [r.schedule for r in trials if r.rank is not None][-1:]  # the result of the last paired timing
     defaults = [schedule for schedule in [default()] if schedule is not None]

@@ -11,39 +11,47 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from measurements.runners.base import Candidate, Comparing, Entrant
 from measurements.trials.measurement import Status, Timing
-from measurements.trials.near_ties import WinnerChoice, choose
+from measurements.trials.near_ties import WinnerChoice, choose, plausible
 from measurements.trials.timing_statistics import Ratio, SpeedChange, error_of_median, verdict
 
 FEWEST_ENTRANTS = 6
 MOST_ENTRANTS = 32
-MOST_OF_MODULE = 2  # maximum entrants with the same code; the clock under load differs between modules
 WITHIN = 1.5  # factor of the fastest screening time, far above screening errors
-DRIFT = 0.02  # effect of clock and temperature on a screening time, beyond the noise of its repeats
+# Effect of clock and temperature on a screening time, beyond the noise of its repeats. Pairs of short launches share a
+# clock, which under load falls by different amounts: on an H100, log ratios of the two times scatter by 2 to 4%.
+DRIFT = 0.06
 ERRORS = 3.0  # standard errors of the difference between two screening times
 ROUNDS = 20
+FIRST_ROUNDS = 2  # rounds of all entrants, before those that cannot win are dropped
 MOST_ROUNDS = 1000
 MOST_AT_ONCE = 100  # maximum rounds of one call of the runner
 SECONDS = 60.0
 TIE = 0.01  # schedules closer than this count as equally fast
 
 
-def let_in(screened: Sequence[Timing], module_of: Callable[[int], object] = int) -> list[int]:
+def let_in(
+    screened: Sequence[Timing],
+    module_of: Callable[[int], object] = int,
+    structure_of: Callable[[int], object] = int,
+) -> list[int]:
     """Select the schedules that may be as fast as the fastest.
 
     The times of a tie may differ by TIE, by DRIFT, and by the noise of two medians of a few repeats. The error of a
     median is averaged over all near schedules, because the quartiles of a few repeats are themselves uncertain. The
-    FEWEST_ENTRANTS fastest are always selected if they are WITHIN. A search tries many launches of one compiled module,
-    so at most MOST_OF_MODULE of each are selected.
+    FEWEST_ENTRANTS fastest are always selected if they are WITHIN. A search tries many launches of one compiled module.
+    Screening orders these well, because their clocks fall alike under load, so only the fastest of each module is
+    selected. If there are fewer than FEWEST_ENTRANTS modules, others follow. If there are more than MOST_ENTRANTS, the
+    fastest of each structure come first, because modules of one structure have similar clocks.
 
     Args:
         screened: Times of screening.
         module_of: Returns an equal value for positions with the same code. Default: all positions have different code.
+        structure_of: Returns an equal value for positions with similar kernels. Default: no two kernels are similar.
 
     Returns:
         Positions in ``screened``, the fastest first.
@@ -55,16 +63,20 @@ def let_in(screened: Sequence[Timing], module_of: Callable[[int], object] = int)
     near = [i for i in order if screened[i].median <= WITHIN * best]
     errors = [error_of_median(screened[i]) for i in near[:MOST_ENTRANTS]]
     bar = best * math.exp(math.log1p(TIE) + DRIFT + ERRORS * math.sqrt(2) * statistics.fmean(errors))
-    selected: list[int] = []
-    of_module = Counter[object]()
+    leaders: list[int] = []
+    others: list[int] = []
+    siblings: list[int] = []
+    modules, structures = set[object](), set[object]()
     for i in near:
-        if len(selected) == MOST_ENTRANTS or (len(selected) >= FEWEST_ENTRANTS and screened[i].median > bar):
+        if len(modules) >= FEWEST_ENTRANTS and screened[i].median > bar:
             break
-        module = module_of(i)
-        if of_module[module] < MOST_OF_MODULE:
-            of_module[module] += 1
-            selected.append(i)
-    return selected
+        module, structure = module_of(i), structure_of(i)
+        (siblings if module in modules else others if structure in structures else leaders).append(i)
+        modules.add(module)
+        structures.add(structure)
+    selected = [*leaders, *others][:MOST_ENTRANTS]
+    selected += siblings[: max(FEWEST_ENTRANTS - len(selected), 0)]
+    return sorted(selected, key=lambda i: screened[i].median)
 
 
 @dataclass(frozen=True)
@@ -125,9 +137,10 @@ def remeasure(
 ) -> Remeasurement:
     """Time ``candidates`` of one problem alternately.
 
-    An entrant that can no longer win is dropped. An entrant that fails is removed, and the others are timed again
-    without it. If the culprit is unknown, each entrant runs alone for a round: those that fail are removed, or else the
-    library, or else the slowest in screening.
+    Many entrants first run FIRST_ROUNDS rounds, after which only those that may win go on (``near_ties.plausible``).
+    Later, too, an entrant that can no longer win is dropped. An entrant that fails is removed, and the others are timed
+    again without it. If the culprit is unknown, each entrant runs alone for a round: those that fail are removed, or
+    else the library, or else the slowest in screening.
 
     Args:
         runner: Times several kernels alternately.
@@ -147,12 +160,16 @@ def remeasure(
     session = _TimedRounds(runner, candidates)
     began = time.monotonic()
     while session.running and session.held < MOST_ROUNDS:
-        turn = session.time_rounds(rounds)
+        first = session.held == 0 and len(session.running) > FEWEST_ENTRANTS and rounds > FIRST_ROUNDS
+        turn = session.time_rounds(FIRST_ROUNDS if first else rounds)
         if turn.has_failures:
             session.drop_failures(turn)
             continue
         session.add(turn)
         choice = session.choose(complexity, incumbent)
+        if first:
+            session.drop_implausible(incumbent)
+            continue
         if time.monotonic() - began >= seconds or choice.clear:
             break
         session.drop_hopeless(choice)
@@ -250,6 +267,11 @@ class _TimedRounds:
         choice = choose(times, simplicity, TIE, position)
         self._log_ratios |= {i: ratio.centre for i, ratio in zip(self.running, choice.behind, strict=True)}
         return choice
+
+    def drop_implausible(self, incumbent: int | None) -> None:
+        """Drop the entrants that first rounds show to be slow; the incumbent stays."""
+        kept = {self.running[position] for position in plausible([self._times[i] for i in self.running], TIE)}
+        self.running = [i for i in self.running if i in kept or i == incumbent]
 
     def drop_hopeless(self, choice: WinnerChoice) -> None:
         """Drop the entrants that can no longer win."""

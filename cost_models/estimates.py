@@ -59,7 +59,7 @@ class Estimates:
         most: Number of schedules to remember; more make it forget the earlier ones.
 
     Attributes:
-        has_times: Whether a model estimates times.
+        has_times: True if a model estimates times.
         known: Estimated log seconds of every remembered schedule, in the order of the requests.
     """
 

@@ -186,7 +186,7 @@ def launch_times(launches: LaunchTable, device: Device, *, exposed: float = EXPO
         launches: One row per launch.
         device: The GPU.
         exposed: Fraction of a chain that the other warps of the block do not hide.
-        cold: Whether L2 is empty before a launch, so that the first blocks wait for DRAM and later ones for L2.
+        cold: True if L2 is empty before a launch, so that the first blocks wait for DRAM and later ones for L2.
 
     Returns:
         Seconds, blocks per SM, and cycles of each pipe. Seconds are infinite if no block fits.

@@ -37,7 +37,7 @@ class TritonConfig:
 
 
 def uses_wgmma(chip: Device, config: TritonConfig) -> bool:
-    """Whether Triton uses wgmma for a configuration."""
+    """Return True if Triton uses wgmma for a configuration."""
     return chip.sm == 90 and config.block_m >= _WGMMA_ROWS and config.warps % _WARPGROUP == 0
 
 
@@ -54,7 +54,7 @@ def counts(
         chip: The GPU.
         alignment: Alignment in bytes, up to 16, of the contiguous lines of a and of b: the widest copy of each.
         config: Tiles, warps and stages.
-        own_buffers: Whether each stage has its own buffer, so that loads need not wait for the arithmetic of their
+        own_buffers: True if each stage has its own buffer, so that loads need not wait for the arithmetic of their
             step, as in CUTLASS's kernels. Triton's mma.sync loop has one buffer less.
     """
     element, ieee = problem.input_dtype.bytes, problem.a == "f32" and problem.precision == "ieee"

@@ -206,7 +206,7 @@ def register(*entries: Operator | KernelTemplate, replace: bool = False) -> None
 
     Args:
         entries: Operators and templates; registering the same one again has no effect.
-        replace: Whether an entry may take the name of one that was itself registered with ``replace``.
+        replace: True if an entry may take the name of one that was itself registered with ``replace``.
 
     Raises:
         ValueError: For a name already taken, or anything other than an operator or a template.
@@ -231,7 +231,7 @@ def operator(name: str) -> Operator:
 
 
 def is_operator(name: str) -> bool:
-    """Whether an operator is called ``name``; a user's kernel is one after its file was read."""
+    """Return True if an operator is called ``name``; a user's kernel is one after its file was read."""
     return name in _catalogue().operator_names
 
 

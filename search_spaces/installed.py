@@ -77,7 +77,7 @@ def load_offers(group: str, what: str, add: Callable[[Any], None]) -> None:
 
 
 def _may_offer(group: str) -> bool:
-    """Whether a package may have entry points of a group; True if the folders do not tell."""
+    """Return True if a package may have entry points of a group; True if the folders do not tell."""
     if any(hasattr(finder, "find_distributions") and finder is not PathFinder for finder in sys.meta_path):
         return True
     if any(os.path.isfile(place) for place in sys.path):  # a zip file

@@ -105,7 +105,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture(scope="session")
 def nightly(request: pytest.FixtureRequest) -> bool:
-    """Whether the run was asked for many more samples than fit into ten minutes."""
+    """Return True if the run was asked for many more samples than fit into ten minutes."""
     return bool(request.config.getoption("--nightly"))
 
 

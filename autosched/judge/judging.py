@@ -182,8 +182,8 @@ class _CaseRun:
         call: The function that is judged; None until the submission is loaded.
         wanted: What the reference makes of the inputs.
         output: What the submission returned.
-        returned: Whether it has returned something.
-        is_right: Whether the output is what the task wants.
+        returned: True if it has returned something.
+        is_right: True if the output is what the task wants.
     """
 
     case: Case

@@ -85,7 +85,7 @@ def _uneven_sizes(sizes: Mapping[str, Any]) -> Iterator[dict[str, int]]:
 
 
 def _takes(case: Case, own: Case) -> bool:
-    """Whether the reference takes a case whose inputs have other shapes than the task's own."""
+    """Return True if the reference takes a case whose inputs have other shapes than the task's own."""
 
     def shapes() -> list[Any]:
         return [t.shape for t in tree_leaves(values) if isinstance(t, torch.Tensor)]

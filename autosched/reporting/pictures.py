@@ -47,7 +47,7 @@ class _Accesses:
 
     @property
     def are_alike(self) -> bool:
-        """Return whether no access has a conflict and all take the same number of cycles."""
+        """True if no access has a conflict and all take the same number of cycles."""
         return bool((self.cycles == self.ideal).all() and (self.cycles == self.cycles.flat[0]).all())
 
 

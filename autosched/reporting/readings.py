@@ -26,6 +26,6 @@ def readings_json(problem: Problem) -> dict[str, Any]:
 
 
 def is_program_problem(problem: Problem) -> TypeGuard[ProgramProblem]:
-    """Return whether the problem is that of a tile program, without importing that module for other problems."""
+    """Return True if the problem is that of a tile program, without importing that module for other problems."""
     programs = sys.modules.get("search_spaces.programs.problem")
     return programs is not None and isinstance(problem, programs.ProgramProblem)

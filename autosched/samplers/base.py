@@ -57,7 +57,7 @@ class Sampler(ABC):
 
     Attributes:
         name: Name on the command line.
-        has_controls: Whether schedules with compiler controls are proposed and reported. They are in no space.
+        has_controls: True if schedules with compiler controls are proposed and reported. They are in no space.
     """
 
     name: str

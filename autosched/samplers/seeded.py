@@ -17,7 +17,7 @@ class SeededSampler(Sampler):
         sampler: Proposes all other schedules.
         advice: Schedules of its space, the best first; each is proposed once.
         adviser: Name of the adviser, stored in these trials.
-        own_first: Whether the sampler's own first proposal comes before the advice.
+        own_first: True if the sampler's own first proposal comes before the advice.
         enough: Number of results after which the remaining advice is dropped. Default: never.
         more: Returns further advice, and may offer candidates to ``sampler``. It is called once, before the sampler's
             own proposals and while the first trials are in flight. Default: none.

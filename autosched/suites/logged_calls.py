@@ -42,7 +42,7 @@ class CallReader(Protocol):
     """Reads what another project writes about the calls of a program."""
 
     def reads(self, path: Path, first_line: str) -> bool:
-        """Return whether a file is in this format, by its name and its first line; "" is that of a folder."""
+        """Return True if a file is in this format, by its name and its first line; "" is that of a folder."""
 
     def problems(self, path: Path, rows: Sequence[int]) -> ProblemCounts:
         """Count the problems of a file or folder.

@@ -120,7 +120,7 @@ class SuiteResult:
 
     @property
     def ok(self) -> bool:
-        """Whether every problem has a schedule that works, or too little to gain for its turn to come."""
+        """True if every problem has a schedule that works, or too little to gain for its turn to come."""
         return all(s.best is not None or (not s.trials and s.member.headroom is not None) for s in self.standings)
 
 

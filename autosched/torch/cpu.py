@@ -78,7 +78,7 @@ def compute(name: str, *arguments: Any) -> Any:
 
 
 def is_emulated() -> bool:
-    """Return whether a context of ``emulated`` is active."""
+    """Return True if a context of ``emulated`` is active."""
     return bool(_stack)
 
 

@@ -23,6 +23,6 @@ class KernelFileError(ValueError):
 
 
 def is_kernel_problem(problem: Problem) -> TypeGuard[KernelProblem]:
-    """Return whether the problem is that of a user's kernel, without importing that module for other problems."""
+    """Return True if the problem is that of a user's kernel, without importing that module for other problems."""
     module = sys.modules.get("autosched.user_kernels.problem")
     return module is not None and isinstance(problem, module.KernelProblem)

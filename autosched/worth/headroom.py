@@ -63,7 +63,7 @@ class Headroom:
         problem: What is computed.
         today: What runs now.
         seconds: Seconds of one launch now, the median of the estimate.
-        measured: Whether ``seconds`` were measured.
+        measured: True if ``seconds`` were measured.
         draws: Headroom, 1 - best / today, as drawn; shape (DRAWS,), each in [0, 1).
     """
 
@@ -91,7 +91,7 @@ class Estimator:
     Args:
         chip: The GPU.
         store: The database of what was tuned; None: only the recordings that come with autosched.
-        library: Whether the vendor's library runs today, and not what autosched's calls answer.
+        library: True if the vendor's library runs today, and not what autosched's calls answer.
         searches: Recorded searches; default: those that come with autosched.
         comparisons: Measured ratios to libraries; default: those that come with autosched.
         shipped: Recordings that calls fall back to; default: those that come with autosched.

@@ -77,7 +77,7 @@ class ProgramWorth:
         return float(low), float(high)
 
     def worth_it(self, least: float = LEAST_GAIN) -> bool:
-        """Whether tuning is expected to save ``least`` of the program's time."""
+        """Return True if tuning is expected to save ``least`` of the program's time."""
         return self.expected >= least
 
     @property

@@ -26,14 +26,14 @@ from search_spaces.hardware.devices import Device
 from search_spaces.operators.matmul import Matmul
 
 FITTED = ("a100_mm", "h100_mm")
-# What is of the machines that recorded, not of the GPUs; all fitted to the files FITTED.
-ALONE_SECONDS = {"a100": 6.8e-6, "h100": 4.4e-6}  # an empty kernel between two events
-# Flop/s of f16 that the power limit allows all the time: cuBLAS reaches at most 249 and 693 TFLOP/s in FITTED, which
-# others exceed on the same GPUs. Between two launches the recorder clears L2 (256 MB, some 120 us), and the chip rests
-# from arithmetic.
+# Constants of the recording machines rather than of the GPUs, fitted to the files FITTED.
+ALONE_SECONDS = {"a100": 6.8e-6, "h100": 4.4e-6}  # time of an empty kernel between two events
+# Sustained f16 flop/s within the power limit: cuBLAS reaches at most 249 and 693 TFLOP/s in FITTED, and others exceed
+# this on the same GPUs. Between two launches the recorder clears L2 (256 MB, about 120 us), and the chip does no
+# arithmetic.
 SUSTAINED_FLOPS = {"a100": 252e12, "h100": 820e12}
 REST_SECONDS = 57e-6
-BF16_ENERGY = 0.915  # of a flop over that of f16, whose significands have 11 bits and not 8
+BF16_ENERGY = 0.915  # energy of a flop relative to f16, whose significands have 11 bits instead of 8
 # GPUs on which results that L2 has no room for are written with nothing beside. Seen on H100 alone; why is not known.
 WRITES_WAIT = ("h100",)
 SHARPNESS = 4.0  # with which the power limit and the time without it make a bound: an assumption
@@ -57,7 +57,7 @@ class Judged:
 
 
 def comparable(recorded: Recorded) -> bool:
-    """Whether a matmul is one of those that the model is judged by."""
+    """Return True if a matmul is one of those that the model is judged by."""
     p = recorded.problem
     contiguous = recorded.strides == (p.k, 1, p.n, 1)
     return p.a in ("f16", "bf16") and contiguous and p.n % 8 == 0 and p.k % 8 == 0

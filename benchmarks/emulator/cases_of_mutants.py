@@ -87,7 +87,7 @@ def _few(value: object) -> object:
 
 
 def includes(kernel: GeneratedKernel, header: str) -> bool:
-    """Whether ``header`` is among the files that the kernel's source includes, directly or not."""
+    """Return True if ``header`` is among the files that the kernel's source includes, directly or not."""
     return f"autosched/{header}" in _included(frozenset(_INCLUDED.findall(kernel.source)), kernel.headers)
 
 

@@ -40,36 +40,58 @@ COMMANDS = {
 }
 DEVICE = "a100"
 NOTE = """## CPU time of a quick verification
-Of the 0.5 s of RMS norm by `--schedule`, at a load of 2, on 2026-11-28: Python's start 0.02, to import numpy, typer,
-rich and 130 modules of our own 0.16, to read the command and look for NVRTC and the compiler 0.03, five launches 0.11,
-to plan them, draw inputs, run the float64 reference and compare 1.4 million elements 0.13, Python's end 0.01.
-`--sample` adds what it takes to count the space. The launches and comparisons find the faults: fewer
-launches, blocks or checks were not tried.
+A quick verification of RMS norm by `--schedule` takes 0.5 s of CPU time (2026-11-28, at a load of 2):
 
-Changes, in order. On 2026-11-24: NVRTC and what reads tile programs, kernel files and PTX are loaded only where
-they are needed; inputs are drawn only of runs that are made. On 2026-11-26: Python's cyclic collector leaves alone what
-was imported. On 2026-11-27, each with what it saves: options that are typed right are converted without pydantic
-(0.07 s); templates of other operators, records, readers of kernel files, what counts spaces and importlib.metadata are
-not imported (0.08 s); the runner marks an access once, is compiled by -O2 throughout and takes a warp's loads of an
-input together, half-precision numbers several at a time (half of its time in RMS norm); inputs of sampled blocks come
-from a hash of 32 bits, and what blocks have written from one table (0.02 s); moments of a layer norm are computed once;
-kernels are made of those sizes alone that are run.
+| part | CPU s |
+|---|---:|
+| start of Python | 0.02 |
+| imports: numpy, typer, rich and 130 modules of autosched | 0.16 |
+| command line, and search for NVRTC and the compiler | 0.03 |
+| five launches | 0.11 |
+| plan of the launches, inputs, float64 reference, comparison of 1.4 million elements | 0.13 |
+| exit of Python | 0.01 |
 
-On 2026-11-28, in the median 0.53 s before and 0.49 s behind it: inputs of sampled blocks are made in pieces that fit a
-cache; a quick verification draws random inputs once and not again for the run in turns; the words that tell a kernel's
-architecture are looked for as words, not as patterns; the places of a program are read once; a schedule that is given
-is checked without what counts spaces; seventeen records are tuples and not frozen dataclasses.
+`--sample` also counts the space.
+The launches and comparisons find the faults, so fewer launches, blocks or checks were not tried.
 
-On 2026-11-29 a quick verification by `--schedule` takes 0.48 s in the median and 0.35 s in the tree of 2b5bf952, both
-at extents of 64, which the tables compare. After them, on the same day: operators, rows of devices, rich, pictures and
-the readers of files are imported or made only where they are used, and a list of operators imports no command. CPU
-seconds before (590690d3) and after, two cores without GPU at a load of 3: a quick verification 0.47 and 0.43 (median of
-the eight operators), `verify --help` 0.36 and 0.22, `space copy` 0.39 and 0.29, `autosched --help` 0.33 and 0.11. A
-quick verification of softmax imports 544 modules instead of 573, and `space copy` makes 71 dataclasses instead of 187.
+Changes, with the saved CPU time where it was measured:
 
-Remaining costs: a module costs 0.1 ms, but each frozen dataclass 0.5 ms under Python 3.11, and a verification needs
-a hundred of them; where addresses lie far apart, as in a transposed matrix of 2^38 elements, each page that is touched
-takes the kernel some microseconds.
+- **2026-11-24**: NVRTC and the readers of tile programs, kernel files and PTX are only loaded when they are needed.
+  Inputs are only drawn for runs that are made.
+- **2026-11-26**: Python's cyclic collector ignores imported objects.
+- **2026-11-27**: Options with the right types are converted without pydantic (0.07 s).
+  Templates of other operators, records, readers of kernel files, counting of spaces and importlib.metadata are not
+  imported (0.08 s).
+  The runtime marks each access once, is compiled with -O2, loads an input for a whole warp at once,
+  and computes several half-precision numbers at once (half of its time for RMS norm).
+  Inputs of sampled blocks come from a 32-bit hash, and written elements from one table (0.02 s).
+  Moments of a layer norm are computed once. Kernels are only generated for the sizes that run.
+- **2026-11-28**: The median fell from 0.53 to 0.49 s.
+  Inputs of sampled blocks are generated in pieces that fit into a cache, and random inputs are only drawn once.
+  The words that identify a kernel's architecture are found by word look-up instead of regular expressions.
+  Locations of a program are read once, a given schedule is checked without counting the space,
+  and seventeen records are tuples instead of frozen dataclasses.
+- **2026-11-29**: Operators, rows of devices, rich, pictures and readers of files are imported or created on first use.
+  The list of operators imports no command.
+  A quick verification of softmax imports 544 modules instead of 573.
+  `space copy` creates 71 dataclasses instead of 187.
+
+CPU seconds before (590690d3) and after the changes of 2026-11-29, on two cores without a GPU, at a load of 3:
+
+| command | before | after |
+|---|---:|---:|
+| quick verification (median of the eight operators) | 0.47 | 0.43 |
+| `verify --help` | 0.36 | 0.22 |
+| `space copy` | 0.39 | 0.29 |
+| `autosched --help` | 0.33 | 0.11 |
+
+The tables above compare commit 2b5bf952 with 2026-11-29, before these last changes, at extents of 64:
+by `--schedule` the median was 0.35 s and 0.48 s.
+
+Remaining costs: a module costs 0.1 ms, and each frozen dataclass 0.5 ms with Python 3.11.
+A verification needs a hundred dataclasses.
+If addresses are far apart, as in a transposed matrix of 2^38 elements, each accessed page takes the system some
+microseconds.
 """
 
 

@@ -359,7 +359,7 @@ def why_equivalent(outcome: Outcome, text: str | None, known: Sequence[Mapping[s
 
 
 def _touches(text: str, part: str, edit: Outcome) -> bool:
-    """Whether an edit of ``text`` lies in a ``part`` of it, or holds one."""
+    """Return True if an edit of ``text`` lies in a ``part`` of it, or holds one."""
     end = edit.start + len(edit.old)
     places = (found.span() for found in re.finditer(re.escape(part), text))
     return any((a <= edit.start and end <= b) or (edit.start <= a and b <= end) for a, b in places)

@@ -22,9 +22,11 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import KernelTemplate
 
-PROGRAM = "the tile program"  # in place of a header: the edit is one of the Python text of the operator's module
-CUDA = "the generated CUDA"  # in place of a header: ``old`` is a pattern, replaced wherever a kernel has it
-SAMPLED = 6000  # schedules that are drawn to find one that reaches the edited line
+# Used instead of a header name: the fault is planted in the Python text of the operator's module.
+PROGRAM = "the tile program"
+# Used instead of a header name: ``old`` is a pattern, which is replaced in the generated CUDA.
+CUDA = "the generated CUDA"
+SAMPLED = 6000  # maximum schedules to sample to find one that executes the edited line
 
 Wanted = Mapping[str, Any]  # a parameter's value, or several of them
 Host = Callable[[GeneratedKernel], GeneratedKernel]

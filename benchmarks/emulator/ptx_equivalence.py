@@ -230,7 +230,7 @@ def _both(mutant: Mutant) -> tuple[str, str] | None:
 
 
 def _is_dead(text: str, instruction: str) -> bool:
-    """Whether no store, jump, barrier or copy needs what ``instruction`` makes, directly or not."""
+    """Return True if no store, jump, barrier or copy needs what ``instruction`` makes, directly or not."""
     made = _PARTS.fullmatch(instruction)
     if made is None or made["opcode"].startswith(_EFFECTS):
         return False

@@ -74,7 +74,7 @@ FIRST: tuple[Fault, ...] = (
     Fault("columns behind the last are stored", "bounds", "matmul", Matmul(1000, 1001, 512, a="f16", order_b="col"),
           {"epilogue": "shared", "intrinsic": MMA, "stream_k": 0, "split_k": 1}, MATMUL,
           "out_row < C::m && out_col < C::n) {", "out_row < C::m && out_col <= C::n) {"),
-    Fault("places of turned rows in 32 bits", "sizes", "matmul", Matmul(65536, 65536, 512, a="f16"),
+    Fault("offsets of transposed rows in 32 bits", "sizes", "matmul", Matmul(65536, 65536, 512, a="f16"),
           {"epilogue": "shared", "intrinsic": MMA}, MATMUL,
           "ptx::st_global(out + static_cast<long long>(out_row) * C::n + out_col,",
           "ptx::st_global(out + out_row * C::n + out_col,"),

@@ -36,7 +36,7 @@ LONGEST = 2  # times the shortest side, up to which a problem counts as square
 
 
 def compared(path: Path, problem: Matmul) -> bool:
-    """Whether a recorded problem is a large one of a transformer, or about square."""
+    """Return True if a recorded problem is a large one of a transformer, or about square."""
     sides = sorted((problem.m, problem.n, problem.k))
     return sides[0] >= LEAST and ("hf_train" in path.stem or sides[2] <= LONGEST * sides[0])
 

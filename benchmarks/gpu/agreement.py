@@ -25,7 +25,7 @@ AGREEMENT_PROBLEMS = (
 
 
 def agreement(problem: Problem, inputs: Any, ran: Any, emulated: Any) -> dict[str, Any]:
-    """Whether both are within the tolerance of the reference, and how far apart they are in units of it."""
+    """Return True if both are within the tolerance of the reference, and how far apart they are in units of it."""
     reference, tolerance = problem.expected(inputs)
     apart, worst, same = 0.0, 0.0, True
     for operand in problem.operands():

@@ -77,7 +77,7 @@ _BESIDE = "and what other work of the machine leaves of them"
 
 
 def _first() -> bool:
-    """Whether this process and what it starts come before all other work of the machine."""
+    """Return True if this process and what it starts come before all other work of the machine."""
     return os.sched_getscheduler(0) == os.SCHED_RR
 
 

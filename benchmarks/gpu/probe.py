@@ -265,7 +265,7 @@ def _candidate(problem: Problem, schedule: Schedule, device: Device) -> Candidat
 
 
 def _tried(mechanism: Mechanism, runner: Measures, device: Device) -> dict[str, Any]:
-    """Whether the kernel of a mechanism is right on the GPU."""
+    """Return True if the kernel of a mechanism is right on the GPU."""
     row: dict[str, Any] = {"name": mechanism.name, "assumed": mechanism.assumed, "holds": None, "reason": ""}
     try:
         candidate = _candidate(mechanism.problem, schedule_of({**SMALL, **mechanism.changes}), device)

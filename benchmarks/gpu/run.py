@@ -271,7 +271,7 @@ class Benchmark:
             self._write()
 
     def _agreed(self, problem: Problem, schedule: Schedule, until: float) -> dict[str, Any] | None:
-        """Whether one candidate does, None where that is not known at ``until``.
+        """Return True if one candidate does, None where that is not known at ``until``.
 
         Raises:
             ValueError: The candidate has no kernel.

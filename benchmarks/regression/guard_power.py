@@ -120,7 +120,7 @@ class Noise:
         return Timing.of(mine), Timing.of(theirs)
 
     def unsettled(self, found: TimeComparison, driver: float = 0.0) -> bool:
-        """Whether the times of tuning make what was ``found`` uncertain, after a driver that slows the entry alone."""
+        """Return True if the times at tuning make ``found`` uncertain, after a driver that only slows the entry."""
         mine, theirs = self.tuned()
         mine = Timing(*(t / (1 + driver) for t in (mine.median, mine.p25, mine.p75)), mine.count)
         assert found.control is not None

@@ -311,7 +311,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def known_best(task: SearchTask, truth: Truth, found: Outcome) -> float:
-    """Return the smallest true log seconds that is known: of a search that is handed the true times."""
+    """Return the smallest true log seconds found by a search that knows the true times."""
     handed = Estimates(truth.estimates.features, truth.log_seconds, most=math.inf)
     best, _ = fastest(task.space, handed, 0)
     near = descended(task.space, handed, [found.winner, *best[:4]])

@@ -17,13 +17,13 @@ class EmulateOptions:
 
     Attributes:
         time_limit: CPU seconds of all launches, without compilation.
-        check: Whether to detect races and uninitialised reads; a launch runs faster without. Bounds, alignment,
+        check: True if to detect races and uninitialised reads; a launch runs faster without. Bounds, alignment,
             deadlocks and counts are always checked.
         order: Order of blocks and of threads.
-        perturb: Whether approximate functions of PTX have the largest error that the PTX ISA allows.
+        perturb: True if approximate functions of PTX have the largest error that the PTX ISA allows.
         calls: Number of back-to-back launches on the same memory; before each, outputs are poisoned with 0xFF again.
         memory: Pointers into arrays, bytes without a value, and addresses stored in arrays.
-        count: Whether executed instructions are counted.
+        count: True if executed instructions are counted.
         blocks: Blocks of the grid to run, together with the rest of their clusters. Default: all.
 
     Raises:

@@ -95,7 +95,7 @@ class Finding:
 
     @property
     def is_fault(self) -> bool:
-        """Whether it is a fault, and not a note."""
+        """True if it is a fault, and not a note."""
         return self.grade == "fault"
 
     def __str__(self) -> str:
@@ -259,7 +259,7 @@ class Emulation:
         printed: Output of the kernel (``printf``).
         compile_seconds: Wall-clock time on the host.
         run_seconds: Wall-clock time on the host.
-        from_cache: Whether the compiled object was in the cache.
+        from_cache: True if the compiled object was in the cache.
         defined: For arrays with flags (memory.Memory): for each byte, whether it holds a value now.
         written: Likewise, whether the launch has written the byte.
         used: Likewise, how the launch has used the byte (host_order.Use).
@@ -276,7 +276,7 @@ class Emulation:
             (effect.py).
         elements: Written elements of each output by name, for a launch of some blocks only (sparse.py), which has no
             ``outputs``.
-        waited: Whether a dependent launch has waited for earlier launches before it allowed later ones to begin.
+        waited: True if a dependent launch has waited for earlier launches before it allowed later ones to begin.
     """
 
     status: EmulationStatus
@@ -308,7 +308,7 @@ class Emulation:
 
     @property
     def ok(self) -> bool:
-        """Whether the launch ended without a fault."""
+        """True if the launch ended without a fault."""
         return self.status == "ok"
 
     def with_findings(self, findings: Sequence[Finding]) -> Emulation:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Clock = dict[int, int]  # for each timeline, the part of it that happened before
+Clock = dict[int, int]  # per timeline: number of its actions that happened before
 Ranges = npt.NDArray[np.int64]  # rows of first byte and end, ascending and disjoint
 
 HOST = 0
@@ -237,7 +237,7 @@ class HostOrder:
         self._uses[block] = [HostAccess(a.timeline, a.time, a.use, ranges, a.by) for a in accesses]
 
     def knows(self, timeline: int, access: HostAccess) -> bool:
-        """Whether an access happened before the next work of a timeline."""
+        """Return True if an access happened before the next work of a timeline."""
         return _before(access, self._clocks[timeline])
 
 

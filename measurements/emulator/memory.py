@@ -110,7 +110,7 @@ class Unfinished(NamedTuple):
         array: Name of the array.
         first: First byte.
         end: Byte after the last one; None: the whole array from ``first`` on.
-        only_read: Whether they only read the bytes.
+        only_read: True if they only read the bytes.
     """
 
     array: str

@@ -84,7 +84,7 @@ def _initial(operand: Operand, inputs: Mapping[str, Array]) -> _Content:
 
 
 def _alone(operand: Operand, kernel: GeneratedKernel) -> bool:
-    """Whether only one launch uses an output; it is then an output of that launch, with all its checks."""
+    """Return True if only one launch uses an output; it is then an output of that launch, with all its checks."""
     return operand.role == "output" and sum(operand in step.operands for step in kernel.steps) == 1
 
 

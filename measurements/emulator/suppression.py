@@ -38,7 +38,7 @@ class Suppression(NamedTuple):
         return f"{self.kind or '*'}:{self.file}:{'*' if self.line is None else self.line}:{self.reason}"
 
     def matches(self, finding: Finding) -> bool:
-        """Whether a finding is suppressed."""
+        """Return True if a finding is suppressed."""
         parts, named = PurePath(finding.file).parts, PurePath(self.file).parts
         return (
             self.kind in (None, finding.kind)

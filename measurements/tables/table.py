@@ -130,5 +130,5 @@ def _value(given: Given, parameter: Parameter) -> Value:
 
 
 def is_float(parameter: Parameter) -> bool:
-    """Whether the values of a table's parameter are texts that spell floats: parameters have no floats themselves."""
+    """Return True if the values of a table's parameter are floats as text, because parameters have no float values."""
     return parameter.is_text and parameter.kind == "ordinal"

@@ -51,7 +51,7 @@ class Device:
             known to be below ``tensor_clock_hz``.
         sms_of_gpcs: SMs of each GPC of one such chip; empty if not measured.
         unconfirmed: Figures of the row that no source confirms.
-        derived: Whether the figures are the driver's and the architecture's, because no row has the product.
+        derived: True if the figures are the driver's and the architecture's, because no row has the product.
     """
 
     name: str
@@ -148,7 +148,7 @@ class Device:
         return architecture(self.sm)
 
     def has(self, feature: str) -> bool:
-        """Whether code compiled for ``arch`` can use a feature.
+        """Return True if code compiled for ``arch`` can use a feature.
 
         Args:
             feature: A key of ``architectures.FEATURES``; "" is a feature of all devices.
@@ -249,7 +249,7 @@ def device_of(product: GpuProduct, *, derived: bool = False) -> Device:
 
     Args:
         product: The product.
-        derived: Whether the figures come from the driver rather than a data sheet.
+        derived: True if the figures come from the driver rather than a data sheet.
 
     Raises:
         UnknownArchitecture: If no row describes its compute capability.
@@ -381,7 +381,7 @@ def occupancy(
         registers: Registers per thread.
         shared_bytes: Bytes per block, static plus dynamic.
         named_barriers: Named barriers per block.
-        tensor_memory: Whether the kernel allocates tensor memory.
+        tensor_memory: True if the kernel allocates tensor memory.
 
     Returns:
         Blocks; 0 if not even one fits.

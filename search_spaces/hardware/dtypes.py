@@ -44,12 +44,12 @@ class DType:
 
     @cached_property
     def is_float(self) -> bool:
-        """Whether it has fractions, which ``storage`` does not tell for types that numpy lacks."""
+        """True if it has fractions, which ``storage`` does not tell for types that numpy lacks."""
         return np.dtype(self.storage).kind == "f" or self.name in NAMES or self.name in _SCALES or self.values > 1
 
     @property
     def holds_nan(self) -> bool:
-        """Whether the type can represent NaN."""
+        """True if the type can represent NaN."""
         return self.is_float and self.values == 1
 
     def store(self, values: npt.ArrayLike) -> npt.NDArray[np.generic]:

@@ -203,7 +203,7 @@ def intrinsics_for(
 
     Args:
         a: Storage type of the left factor.
-        tf32: Whether f32 may be rounded to tf32; no effect for other types.
+        tf32: True if f32 may be rounded to tf32; no effect for other types.
         b: Storage type of the right factor; "" for that of ``a``.
         acc: "f16" for rows that accumulate in f16; else f32 or i32.
         device: Include rows that a wider instruction has replaced if this device lacks that one; None: none of them.

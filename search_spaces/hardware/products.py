@@ -90,7 +90,7 @@ _GEFORCE_RATES = ("A10G", "CMP ")
 
 
 def has_geforce_rates(driver_name: str) -> bool:
-    """Whether a GPU of that name accumulates in f32 at half the rate."""
+    """Return True if a GPU of that name accumulates in f32 at half the rate."""
     return "GeForce" in driver_name or any(word in driver_name for word in _GEFORCE_RATES)
 
 

@@ -46,9 +46,9 @@ class TensorIntrinsic:
         cpp: C++ type that implements it, with "{a}" and "{b}" for the types of the arrays.
         header: Header that declares it, if kernels do not include it anyway.
         text: Contents of that header, for another package.
-        halves: Whether it accumulates in f16, two sums per register.
+        halves: True if it accumulates in f16, two sums per register.
         until: Feature with which a wider instruction replaces it.
-        unit_scales: Whether it multiplies 8-bit floats as mxf8 with scales of one.
+        unit_scales: True if it multiplies 8-bit floats as mxf8 with scales of one.
 
     Raises:
         ValueError: If the fields contradict each other.
@@ -164,7 +164,7 @@ class TensorIntrinsic:
 
     @property
     def rounds(self) -> bool:
-        """Whether operands lose bits before they are multiplied (f32 to tf32)."""
+        """True if operands lose bits before they are multiplied (f32 to tf32)."""
         return self.type_a in STORED or self.type_b in STORED
 
     def fragment(self, operand: OperandSide) -> Fragment:

@@ -16,10 +16,10 @@ class Unit:
 
     Attributes:
         doc: Completes the text "1 where ... the arithmetic".
-        tensor: Whether it runs on tensor cores, at their clock and at ``share(device)`` of their dense rate
+        tensor: True if it runs on tensor cores, at their clock and at ``share(device)`` of their dense rate
             (``Device.tensor_rate``) for the type that operands become there (``as_type``); else on CUDA cores.
-        opaque: Whether the instruction leaves open which lane holds which element.
-        asynchronous: Whether its warps continue while it multiplies.
+        opaque: True if the instruction leaves open which lane holds which element.
+        asynchronous: True if its warps continue while it multiplies.
     """
 
     name: str

@@ -81,7 +81,7 @@ def box_layout(shape: tuple[int, int], transposed: bool, swizzle: Swizzle, eleme
 
     Args:
         shape: (rows, columns) in elements; lines have the swizzle's width, or 16 bytes without one.
-        transposed: Whether lines run along columns.
+        transposed: True if lines run along columns.
         swizzle: Width of the swizzle in bytes, 0 for none.
         element_bytes: Bytes per element.
     """

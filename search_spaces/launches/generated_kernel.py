@@ -54,10 +54,10 @@ class GeneratedKernel(Launch):
         compile_options: NVRTC options, one string each ("-DTILE=16"), added to those of every kernel.
         cooperating: (count, stride): ``count`` blocks that are ``stride`` apart, which differ only in b // stride %
             count, finish a result together.
-        chained: Whether cooperating blocks may also share a result with those before them, and one with those after.
+        chained: True if cooperating blocks may also share a result with those before them, and one with those after.
         window: Number of consecutive groups of cooperating blocks, starting at a multiple of it, that have all inputs
             of a result of a further output; 1 if each group has.
-        repeatable: Whether the same inputs give the same bits for any order of blocks and threads.
+        repeatable: True if the same inputs give the same bits for any order of blocks and threads.
         arch: Architecture of the launch ("sm_90a"); without one the source does not depend on it (``__CUDA_ARCH__``).
         limits: A compiler that exceeds these limits is terminated.
 

@@ -86,10 +86,10 @@ class Launch:
         cluster: The ``__cluster_dims__`` of the source.
         launches: Number of successive launches on one stream with the same arguments; each sees what the previous one
             wrote.
-        cooperative: Whether all blocks run at the same time.
-        dependent: Whether it may begin before preceding launches in its stream have ended (programmatic stream
+        cooperative: True if all blocks run at the same time.
+        dependent: True if it may begin before preceding launches in its stream have ended (programmatic stream
             serialization); it waits for them by ``griddepcontrol.wait``, which does nothing without the attribute.
-        grid_may_shrink: Whether any smaller number of whole clusters computes the same result, so that blocks may be
+        grid_may_shrink: True if any smaller number of whole clusters computes the same result, so that blocks may be
             left out that would not be resident together with the others.
         symbols: Inputs copied to the ``__constant__`` variables of their names before a launch.
         unpassed: Arrays whose addresses lie in other arrays, so that no argument leads to them; supported only by the

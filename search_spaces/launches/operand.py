@@ -19,7 +19,7 @@ class Operand:
     Attributes:
         role: An ``inout`` array holds its input before a verified launch and is compared after it. ``workspace`` arrays
             belong to the kernel.
-        zeroed: Whether a workspace must be zero before the first launch; every launch leaves it zero again.
+        zeroed: True if a workspace must be zero before the first launch; every launch leaves it zero again.
         columns: For an input with a gap between lines, the elements of each line of ``shape[-1]`` that belong to it;
             the kernel reads no others.
     """

@@ -56,7 +56,7 @@ def to_simt(
         layout: Who holds what.
         subgroups: How many there are; None for the ids that the layout uses.
         subgroup_size: Threads of one.
-        replicate_threads: Whether surplus threads hold copies.
+        replicate_threads: True if surplus threads hold copies.
 
     Returns:
         As ``NestedLayout.distribute``.
@@ -88,7 +88,7 @@ def exchange(
         target: Who holds it afterwards; of the same shape.
         subgroups: How many there are.
         subgroup_size: Threads of one.
-        replicate_threads: Whether surplus threads hold copies.
+        replicate_threads: True if surplus threads hold copies.
 
     Raises:
         ValueError: The layouts are of different shapes or do not fit the threads.
@@ -128,7 +128,7 @@ def to_layout(
         target: Who is to hold it.
         shared: Offsets in shared memory by (row, col): a SharedLayout, or any function of the tile's coordinates. None
             where it is not needed.
-        replicate_threads: Whether surplus threads hold copies.
+        replicate_threads: True if surplus threads hold copies.
 
     Raises:
         ValueError: ``shared`` is needed and missing, gives two elements one offset, or the layouts do not fit.

@@ -233,7 +233,7 @@ class NestedLayout:
             array: Of the layout's shape.
             subgroups: How many there are; None for the ids that the layout uses.
             subgroup_size: Threads of one.
-            replicate_threads: Whether surplus threads hold copies.
+            replicate_threads: True if surplus threads hold copies.
 
         Returns:
             ``[subgroups, threads, *batch, *outer, *element]``, or ``[subgroups, threads, rounds, *batch, *outer,
@@ -331,7 +331,7 @@ class NestedLayout:
     # Comparing layouts
 
     def same_owners(self, other: NestedLayout) -> bool:
-        """Return whether every thread holds the same set of elements, in whatever order.
+        """Return True if every thread holds the same set of elements, in whatever order.
 
         Converting one layout into the other then renames registers, and moves nothing between threads.
         """
@@ -341,7 +341,7 @@ class NestedLayout:
         return self.shape == other.shape and np.array_equal(mine, theirs)
 
     def needs_shared_memory(self, target: NestedLayout) -> bool:
-        """Return whether IREE's rule uses shared memory to convert this layout into ``target``.
+        """Return True if IREE's rule uses shared memory to convert this layout into ``target``.
 
         It does if anything besides batch and outer differs. The rule is conservative; ``same_owners`` is exact, and
         implies that nothing moves.

@@ -261,7 +261,7 @@ class SharedLayout:
 
     @property
     def inside(self) -> bool:
-        """Whether every offset is below ``extent``; a swizzle can leave a tile that its period does not divide."""
+        """True if every offset is below ``extent``; a swizzle can leave a tile that its period does not divide."""
         return facts(self).inside
 
     @property

@@ -108,7 +108,7 @@ class WgMap:
         return max(1, self.sg_layout[0] // n[0]), max(1, self.sg_layout[1] // n[1])
 
     def wraps(self, shape: Sequence[int]) -> tuple[bool, bool]:
-        """Whether the deal wraps around along each dimension, so that subgroups share data."""
+        """Return True if the deal wraps around along each dimension, so that subgroups share data."""
         shared = self.sharers(shape)
         return shared[0] > 1, shared[1] > 1
 

@@ -142,7 +142,7 @@ def held(wg_map: WgMap, shape: Sequence[int]) -> tuple[BoolArray, BoolArray]:
 
 
 def transposes_in_place(source: WgMap, result: WgMap, shape: Sequence[int]) -> bool:
-    """Return whether a transpose to a vector of ``shape`` stays within each subgroup's registers.
+    """Return True if a transpose to a vector of ``shape`` stays within each subgroup's registers.
 
     It does if every subgroup already holds, transposed, all elements that ``result`` assigns to it.
     """
@@ -150,7 +150,7 @@ def transposes_in_place(source: WgMap, result: WgMap, shape: Sequence[int]) -> b
 
 
 def converts_in_place(source: WgMap, result: WgMap, shape: Sequence[int]) -> bool:
-    """Return whether a conversion of a vector of ``shape`` stays within each subgroup's registers.
+    """Return True if a conversion of a vector of ``shape`` stays within each subgroup's registers.
 
     It does if every subgroup already holds all elements that ``result`` assigns to it.
     """

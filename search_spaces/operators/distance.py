@@ -65,7 +65,7 @@ def problem_distance(asked: Problem, recorded: Mapping[str, Any]) -> ProblemDist
 
 
 def device_distance(asked: Device, recorded: str, row: Device | None) -> ProblemDistance:
-    """Return the distance from ``asked`` to the device named ``recorded``; ``row`` is its row if known, else None."""
+    """Return the distance of ``asked`` to the device called ``recorded``, whose row is ``row`` (None if unknown)."""
     if asked.name == recorded:
         return ProblemDistance(0.0, ())
     difference = (f"device is {asked.name}, recorded {recorded}",)

@@ -35,8 +35,8 @@ class Argument:
     """An array parameter of a program: names of its one to four extents, its type and its role.
 
     Attributes:
-        unordered: Whether its elements may come in any order.
-        strided: Whether each launch passes the distance between its lines.
+        unordered: True if its elements may come in any order.
+        strided: True if each launch passes the distance between its lines.
     """
 
     sizes: tuple[str, ...]
@@ -62,7 +62,7 @@ def Input(sizes: str, dtype: str, *, strided: bool = False) -> Argument:
     Args:
         sizes: Names of its extents, such as "m k".
         dtype: Type of its elements.
-        strided: Whether a call may pass some columns of a larger array, such as ``x[:, :n]``. The number of elements
+        strided: True if a call may pass some columns of a larger array, such as ``x[:, :n]``. The number of elements
             from one row to the next is then a dynamic size, named NAME_stride for the array NAME.
 
     Raises:
@@ -85,7 +85,7 @@ def InOut(sizes: str, dtype: str, *, unordered: bool = False) -> Argument:
     Args:
         sizes: Names of its extents, such as "m n".
         dtype: Type of its elements.
-        unordered: Whether verification ignores the order of a vector's elements: for queues, whose order depends on
+        unordered: True if verification ignores the order of a vector's elements: for queues, whose order depends on
             that of blocks and threads.
 
     Raises:

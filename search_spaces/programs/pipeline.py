@@ -123,7 +123,7 @@ def _of_step(items: tuple[tuple[str, _Item], ...], step: str) -> list[tuple[str,
 
 
 def _alike(own: ProgramProblem, other: ProgramProblem, schedule: Schedule) -> bool:
-    """Whether another problem of a program has the schedule, too."""
+    """Return True if another problem of a program has the schedule, too."""
     one, two = choices(own), choices(other)
     names = [[s.name for s in of.inference(schedule.values).staged.values()] for of in (one, two)]
     return one.domains == two.domains and names[0] == names[1]

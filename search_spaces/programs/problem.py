@@ -157,7 +157,7 @@ class ProgramProblem(Problem):
         return tuple(dict.fromkeys(p for p in found if p != self and p._is_defined()))
 
     def _is_defined(self) -> bool:
-        """Whether a program with scalars has, for random inputs, a result that every kernel reproduces."""
+        """Return True if a program with scalars has, for random inputs, a result that every kernel reproduces."""
         if not self.program.scalars:
             return True
         _, bounds = interpret(self.usual_trace(), self.random_inputs(0))
@@ -169,7 +169,7 @@ class ProgramProblem(Problem):
 
     @property
     def checks_outputs(self) -> bool:
-        """Whether outputs need ``check_outputs``, as some array is unordered."""
+        """True if outputs need ``check_outputs``, as some array is unordered."""
         return bool(self._unordered)
 
     def check_outputs(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> str | None:

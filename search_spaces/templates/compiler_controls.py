@@ -102,7 +102,7 @@ def plain(schedule: Schedule) -> Schedule:
 
 
 def has_controls(schedule: Schedule) -> bool:
-    """Whether a schedule has compiler controls."""
+    """Return True if a schedule has compiler controls."""
     return any(name in NAMES for name, _ in reversed(schedule.items))
 
 
@@ -150,7 +150,7 @@ def register_caps(kernel: GeneratedKernel, registers: int, shared: int, device: 
 
 
 def _moves_registers(kernel: GeneratedKernel) -> bool:
-    """Whether the source, or a header that it includes, uses ``setmaxnreg``."""
+    """Return True if the source, or a header that it includes, uses ``setmaxnreg``."""
     by_file = defaultdict[str, list[str]](list)
     for name, text in kernel.headers.files:
         by_file[name.rpartition("/")[2]].append(text)  # an include may be relative to its own folder

@@ -24,7 +24,7 @@ _FUNCTION = re.compile(r'(?:^|\n)extern "C" __global__ [^{;]*\{\n')
 
 
 def can_depend(kernel: GeneratedKernel, device: Device) -> bool:
-    """Whether ``made_dependent`` can convert the kernel."""
+    """Return True if ``made_dependent`` can convert the kernel."""
     entries = {step.entry for step in kernel.steps}
     ours = HEADER in dict(kernel.headers.files) and len(_FUNCTION.findall(kernel.source)) == len(entries)
     return ours and device.sm >= DEPENDENT_SINCE and not any(step.cooperative for step in kernel.steps)

@@ -119,5 +119,5 @@ def meaning(template: str, parameter: str) -> Meaning | None:
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether ``name`` is ``pattern`` with an axis, an operand or a number instead of the placeholder."""
+    """Return True if ``name`` is ``pattern`` with an axis, an operand or a number instead of the placeholder."""
     return re.fullmatch(pattern.format(**PLACEHOLDERS), name) is not None

@@ -44,7 +44,7 @@ class KernelTemplate:
         lower: Returns the kernel of a valid config.
         supports: Returns None, or one sentence that says why the template cannot compute a problem on a device.
         counts: Returns the cost counts of a config; without it schedules cannot be ranked before they are measured.
-        counts_are_bounds: Whether counts only bound the costs from below, such as those of a user's template.
+        counts_are_bounds: True if counts only bound the costs from below, such as those of a user's template.
         proxy: Returns the smallest problem with the same remainders, for the emulator; without it problems are emulated
             unchanged.
         content: Further text that the version covers.

@@ -344,7 +344,7 @@ class PositionCut:
     Attributes:
         tiles: Tile sizes along queries and keys.
         least: Smallest queries and keys, in whole tiles, that exercise all loops.
-        tied: Whether queries have positions among the keys, so that equal sizes must stay equal.
+        tied: True if queries have positions among the keys, so that equal sizes must stay equal.
         sequences: Number of packed sequences, one of which must have enough positions.
     """
 

@@ -263,7 +263,7 @@ class _Sequence:
         at: Row of the block's first query or key.
         last: Row after its last key.
         behind: Number of keys before the first query.
-        packed: Whether lengths are known only on the device.
+        packed: True if lengths are known only on the device.
     """
 
     begin: Any

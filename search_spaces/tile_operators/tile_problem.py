@@ -129,7 +129,7 @@ class TileOperator(Problem):
 
         Args:
             inputs: Arrays by name.
-            least: Whether the programs use their smallest tile sizes instead of the largest.
+            least: True if the programs use their smallest tile sizes instead of the largest.
         """
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Features mean what their names say, join across problems, and are the same one by one and together."""
+"""Features match their names, can be combined across problems, and do not depend on the batch of schedules."""
 
 from dataclasses import replace
 

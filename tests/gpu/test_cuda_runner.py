@@ -71,7 +71,7 @@ def runner(pool):
 
 @pytest.fixture(scope="module")
 def torch_works() -> bool:
-    """Whether torch is installed and sees the GPU."""
+    """Return True if torch is installed and sees the GPU."""
     try:
         torch = importlib.import_module("torch")
     except ImportError:

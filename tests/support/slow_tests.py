@@ -115,7 +115,7 @@ class UpdateSlow:
         (self._root / LIST).write_text("".join(f"{line}\n" for line in lines))
 
     def _exists(self, function: str) -> bool:
-        """Return whether a listed test still exists.
+        """Return True if a listed test still exists.
 
         A class may inherit it, and a run of other files does not import it.
         """

@@ -51,7 +51,7 @@ def kernel_of(problem: TileOperator, gpu: str, schedule: Schedule) -> GeneratedK
 
 
 def interpreted(problem: TileOperator, seed: int) -> bool:
-    """Return whether the interpreter of tile programs agrees with the reference within its own bound."""
+    """Return True if the interpreter of tile programs agrees with the reference within its own bound."""
     inputs = problem.random_inputs(seed)
     wanted = problem.reference(inputs)
     values, bounds = problem.interpreted(inputs)
@@ -86,7 +86,7 @@ def planted(problem: TileOperator, old: str, new: str) -> TileOperator:
 
 
 def is_found(problem: TileOperator, old: str, new: str, gpu: str = "a100", seed: int = 1) -> bool:
-    """Return whether a planted fault is refused, or reported for random inputs or one of the edge cases."""
+    """Return True if a planted fault is refused, or reported for random inputs or one of the edge cases."""
     faulty = planted(problem, old, new)
     if tile_template(type(faulty)).why_not(faulty, device(gpu)) is not None:
         return True

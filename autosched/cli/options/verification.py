@@ -124,7 +124,7 @@ class Findings:
             return tuple(Suppression.parse(one) for one in self.suppress or ())
 
     def notes_fail(self) -> bool:
-        """Return whether a note fails the verification.
+        """Return True if a note fails the verification.
 
         Raises:
             InputError: The grade is unknown.

@@ -193,7 +193,7 @@ TAKERS: Mapping[str, tuple[str, ...]] = {
 
 
 def describes_a_launch(ctx: typer.Context) -> bool:
-    """Return whether the given options describe the launch of one kernel."""
+    """Return True if the given options describe the launch of one kernel."""
     return bool(given_names(ctx) & {field.name for field in dataclasses.fields(KernelLaunch)})
 
 

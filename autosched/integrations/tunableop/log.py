@@ -64,9 +64,9 @@ def problem(line: str) -> Matmul | None:
     kind, type_name, _ = operation.groups()
     sizes = _SIZES.match(rest)
     if kind == "ScaledGemm" or sizes is None:
-        raise ValueError(f"{kind} is not read: only plain, biased and batched GEMMs are")
+        raise ValueError(f"{kind} is not supported: only plain, biased and batched GEMMs are")
     if type_name not in _TYPES:
-        raise ValueError(f"GEMMs of {type_name} are not computed: only of {', '.join(_TYPES)}")
+        raise ValueError(f"GEMMs of {type_name} are not supported: only of {', '.join(_TYPES)}")
     order_a, order_b = sizes[1], sizes[2]
     m, n, k, lda, ldb, ldc = (int(sizes[i]) for i in (3, 4, 5, 7, 8, 9))
     if (lda, ldb, ldc) != (m if order_a == "n" else k, k if order_b == "n" else n, m):

@@ -49,7 +49,7 @@ class ReportEntry:
         share: Share of the roofline; None if unknown.
         problem: The problem; None if its operator is unknown here.
         costed: Costs of the problem, from a trial if ``problem`` is None.
-        replaced: Whether a later revision of the user's file has been tried.
+        replaced: True if a later revision of the user's file has been tried.
         advice: Suggested next step; "" if there is none.
     """
 

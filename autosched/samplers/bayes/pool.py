@@ -16,13 +16,13 @@ class Pool:
 
     Args:
         schedules: Schedules of the pool.
-        whole: Whether they are the whole space.
+        whole: True if they are the whole space.
         places: Computes coordinates, float32 [d, n].
 
     Attributes:
         places: Coordinates of the schedules, float32 [d, n].
         grid: The same as a grid, for a whole space.
-        seen: Whether each schedule was proposed or reported, [n].
+        seen: True if each schedule was proposed or reported, [n].
         modules: Number of each schedule's compiled module, [n].
     """
 

@@ -207,7 +207,7 @@ class BayesSampler(Sampler):
         return [proposal]
 
     def _follows_guess(self, n: int) -> bool:
-        """Return whether the model with the trend makes the next n proposals."""
+        """Return True if the model with the trend makes the next n proposals."""
         if self._stale_trials < self._settings.trust.patience:
             return self._guided
         if n > 1:

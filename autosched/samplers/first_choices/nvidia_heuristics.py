@@ -74,7 +74,7 @@ class Configuration:
         split_k: Number of blocks that share the k of one tile.
         cluster: Blocks of a cluster along m and n.
         swizzle: Tiles in a band.
-        by_columns: Whether consecutive blocks go down a column of tiles.
+        by_columns: True if consecutive blocks go down a column of tiles.
         seconds: Time that the library predicts.
     """
 
@@ -108,7 +108,7 @@ class Advice:
 
 
 def installed() -> bool:
-    """Return whether the package is installed; it is not loaded."""
+    """Return True if the package is installed; it is not loaded."""
     return importlib.util.find_spec(NAME) is not None
 
 
@@ -145,7 +145,7 @@ def advice(task: SearchTask, estimates: Estimates) -> Advice:
 
 
 def knows(operand: str, precision: str) -> bool:
-    """Return whether the library supports matmuls of operands of this type in this precision."""
+    """Return True if the library supports matmuls of operands of this type in this precision."""
     return operand in _PRECISIONS and precision != "ieee"
 
 

@@ -199,7 +199,7 @@ def _placed(trial: FrozenTrial, names: Sequence[str], axes: Sequence[Axis]) -> P
 
 
 def _failed(trial: FrozenTrial) -> bool:
-    """Return whether a finished trial has no value that counts.
+    """Return True if a finished trial has no value that counts.
 
     Optuna's trials have constraints since version 5.
     """

@@ -84,7 +84,7 @@ class LaunchDescription:
         return it
 
     def is_on_device(self, stretch: Stretch) -> bool:
-        """Return whether bytes are in one allocation that the host cannot access directly."""
+        """Return True if bytes are in one allocation that the host cannot access directly."""
         first, count = stretch
         return any(begin <= first and first + count <= begin + size for begin, size in self.on_device)
 

@@ -156,7 +156,7 @@ def needed_libraries(program: Path) -> tuple[str, ...]:
 
 
 def opens_driver(program: Path) -> bool:
-    """Return whether a program opens the driver's library itself at run time, since it contains its name.
+    """Return True if a program opens the driver's library itself at run time, since it contains its name.
 
     This is also true of a program that is linked with the static runtime and looks up functions by cuGetProcAddress,
     which has no replacement.
@@ -167,7 +167,7 @@ def opens_driver(program: Path) -> bool:
 
 
 def has_text(program: Path, text: bytes) -> bool:
-    """Return whether a program has ``text`` in its first 2 GiB, where compilers place data that code refers to."""
+    """Return True if a program has ``text`` in its first 2 GiB, where compilers place data that code refers to."""
     size = min(program.stat().st_size, _MOST_SEARCHED)
     with program.open("rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as content:
         return content.find(text) >= 0

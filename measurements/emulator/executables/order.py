@@ -265,7 +265,7 @@ class ExecutableOrder:
             frames: Frames of its ``CallSite``.
 
         Returns:
-            Whether other operations may still use the memory, without a race with this access.
+            True if the access is no race, but other pending operations may still use the memory.
         """
         ranges = np.array([[address, address + 1]], np.int64)
         raced = self._judge(HOST, block, Use(use), ranges, CallSite("the host", frames))

@@ -140,7 +140,7 @@ def _digest_of(folder: Path) -> str:
 
 
 def brings_runner() -> bool:
-    """Whether this installation includes a compiled runner of its sources for this kind of machine."""
+    """Return True if this installation includes a compiled runner of its sources for this kind of machine."""
     return prebuilt_runner(sources_digest()) is not None
 
 

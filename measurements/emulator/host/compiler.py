@@ -70,7 +70,7 @@ def check_host(*, source: bool = True) -> HostCompiler:
     """Check that launches can be emulated here, and return the compiler of the runner. Leaves no files behind.
 
     Args:
-        source: Whether CUDA source is emulated, which needs NVRTC, or else only PTX.
+        source: True if CUDA source is emulated, which needs NVRTC, or else only PTX.
 
     Raises:
         HostFailure: If something is missing or broken.

@@ -31,7 +31,7 @@ def seal(path: Path) -> None:
 
 
 def intact(path: Path) -> bool:
-    """Whether the file exists and is unchanged since it was sealed. Raises OSError if it cannot be read."""
+    """Return True if the file exists and is unchanged since it was sealed. Raises OSError if it cannot be read."""
     try:
         status = path.stat()
     except FileNotFoundError:

@@ -49,7 +49,7 @@ class CompileStatus:
 
 
 def _is_redrawn() -> bool:
-    """Whether stderr is a terminal without another live display, which would replace ``sys.stderr``."""
+    """Return True if stderr is a terminal without another live display, which would replace ``sys.stderr``."""
     stream = sys.stderr
     return stream is not None and stream.isatty() and stream is sys.__stderr__
 

@@ -211,7 +211,7 @@ def expected_sectors(region: Region, vector: int, columns: int) -> float:
 
 @lru_cache(maxsize=2**14)
 def few_sectors(region: Region, vector: int, columns: int) -> bool:
-    """Whether a thread mapping touches at most MOST_SECTORS times the fewest sectors of any mapping.
+    """Return True if a thread mapping touches at most MOST_SECTORS times the fewest sectors of any mapping.
 
     Args:
         region: The region whose lines are copied.
@@ -226,7 +226,7 @@ def few_sectors(region: Region, vector: int, columns: int) -> bool:
 
 
 def wide_enough(region: Region, vector: int) -> bool:
-    """Whether at most MOST_VECTORS accesses replace one of the widest that the lines' alignment allows."""
+    """Return True if at most MOST_VECTORS accesses replace one of the widest that the lines' alignment allows."""
     return vector * MOST_VECTORS >= gcd(region.alignment, WIDEST_BYTES // region.element_bytes)
 
 

@@ -87,7 +87,7 @@ def costs(operation: str) -> Costs:
 
 @lru_cache(maxsize=4096)
 def reaches_shared(operation: str) -> bool:
-    """Whether the lanes of a warp access shared memory by address; copy engines do not use lanes."""
+    """Return True if the lanes of a warp access shared memory by address; copy engines do not use lanes."""
     opcode, *qualifiers = operation.split(".")
     shared = opcode in ("ldmatrix", "stmatrix") or any(q.startswith("shared") for q in qualifiers)
     return shared and opcode not in ("cp", "tcgen05") and costs(operation) == (("memory", 1.0),)

@@ -197,7 +197,7 @@ def _own(found: Inference, operation: ir.Computing) -> Spread | None:
 
 
 def _is_split(found: Inference, source: Spread | None, dimension: int, operation: ir.ReduceTile) -> bool:
-    """Whether groups of a reduction may be split between warps, lanes or registers.
+    """Return True if groups of a reduction may be split between warps, lanes or registers.
 
     That holds for sizes that are not powers of two, for groups along memory lines that warps share, and for groups that
     a user's map gives to several subgroups.
@@ -214,7 +214,7 @@ def _is_split(found: Inference, source: Spread | None, dimension: int, operation
 
 
 def _cuts_across(found: Inference, operation: ir.Broadcast) -> bool:
-    """Whether a broadcast may fill parts of several threads: sizes that are not powers of two, or cut by user maps."""
+    """Return True if a broadcast may fill parts of several threads, because of its sizes or of user maps."""
     if operation.value.shape[operation.dimension] == 1:
         return False
     return operation.size & (operation.size - 1) != 0 or bool(found.given) or found.trace.mapped

@@ -88,7 +88,7 @@ class Spread:
 
     @property
     def operand(self) -> bool:
-        """Whether it is that of a product's operand in registers."""
+        """True if it is that of a product's operand in registers."""
         return self.kind in ("left", "right")
 
     def __str__(self) -> str:
@@ -149,12 +149,12 @@ class Staged:
     """An operand that goes through shared memory.
 
     Attributes:
-        row_major: Whether memory lines are rows of the operand.
+        row_major: True if memory lines are rows of the operand.
         loop: Loop of the ring, or None for a tile that is loaded once.
         advance: Direction in memory in which the tiles of a loop follow each other; "placed" if each iteration computes
             where its tile (or matrix) begins; "gathered" if it computes the memory line of each row.
-        anywhere: Whether tiles may start at positions such that they leave an array whose extent they divide.
-        converted: Whether the factors are computed from a tile of another type: threads read stored elements and
+        anywhere: True if tiles may start at positions such that they leave an array whose extent they divide.
+        converted: True if the factors are computed from a tile of another type: threads read stored elements and
             convert them in registers.
     """
 

@@ -62,7 +62,7 @@ def stage_loads(found: Inference) -> None:
 
 
 def _worth_copying(load: ir.LoadTile, stored: DType, factor: DType) -> bool:
-    """Whether a tile should be copied as stored: narrow or packed numbers, at least a few bytes per lane."""
+    """Return True if a tile should be copied as stored: narrow or packed numbers, at least a few bytes per lane."""
     narrow = stored.bits < factor.bits or (stored == I32 and factor.is_float)
     return narrow and min(load.result.shape) > 1 and prod(load.result.shape) * stored.bytes >= LEAST_BYTES
 

@@ -106,10 +106,10 @@ class Window:
     """A tile-shaped window on an array, which ``Move`` shifts (init_tile).
 
     Attributes:
-        turned: Whether the window shows the transposed matrix.
+        turned: True if the window shows the transposed matrix.
         index: i32 values that give the position of elements (#scatter): one for each line of a matrix, which starts at
             ``at`` along the line, or one for each element of a vector. Positions outside of the array are skipped.
-        flat: Whether ``index`` has a position for each element of a matrix, counted as if the matrix were one line.
+        flat: True if ``index`` has a position for each element of a matrix, counted as if the matrix were one line.
     """
 
     id: int
@@ -123,7 +123,7 @@ class Window:
 
     @property
     def extent(self) -> Shape:
-        """Extents of the array as the window sees it (exchanged if turned)."""
+        """Rows and columns of the array in the orientation of the window."""
         rows, columns = self.array.matrix
         return (columns, rows) if self.turned else (rows, columns)
 

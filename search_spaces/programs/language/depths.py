@@ -65,7 +65,7 @@ class _Depths:
             self._add(product.b, 0, size)
 
     def _is_loaded(self, value: ir.Value) -> bool:
-        """Whether a value was loaded from an input, with zeros beyond the array's end."""
+        """Return True if a value was loaded from an input, with zeros beyond the array's end."""
         operation = self.made.get(value.id)
         if isinstance(operation, ir.TransposeTile):
             return self._is_loaded(operation.value)
@@ -76,7 +76,7 @@ class _Depths:
         return operation.padding == 0.0 and window.array.role == "input" and plain
 
     def _ends(self, window: ir.Window, d: int) -> bool:
-        """Whether a window ends along ``d`` at or beyond the end of its array."""
+        """Return True if a window ends along ``d`` at or beyond the end of its array."""
         place = window.at[d]
         fixed = place.kind == "constant" and (window.id, d) not in self.moved and window.dynamic(d) is None
         return fixed and place.number + window.shape[d] >= window.extent[d]

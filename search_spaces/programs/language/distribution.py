@@ -197,7 +197,7 @@ class Distribution:
         return found
 
     def same(self, other: Distribution, warps: int) -> bool:
-        """Whether every register of every thread holds the same element in both distributions."""
+        """Return True if every register of every thread holds the same element in both distributions."""
         return self == other or (
             self.registers == other.registers and np.array_equal(self.elements(warps), other.elements(warps))
         )

@@ -87,7 +87,7 @@ def _stored(dtype: DType, lines: FloatArray) -> Array:
 
 
 def _is_defined(expected: Sequence[tuple[FloatArray, FloatArray]]) -> bool:
-    """Whether every kernel gives the same result, most of it finite."""
+    """Return True if every kernel gives the same result, most of it finite."""
     (values, bounds), *others = expected
     for other, other_bounds in others:
         with np.errstate(invalid="ignore"):

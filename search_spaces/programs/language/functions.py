@@ -267,7 +267,7 @@ class Reduction:
         start: Neutral element.
         code: CUDA C++ that combines {0} and {1}.
         types: Element types that it accepts.
-        ordered: Whether the order of the elements changes the result, as for a sum or product of floats.
+        ordered: True if the order of the elements changes the result, as for a sum or product of floats.
     """
 
     on_numpy: Callable[..., FloatArray]

@@ -245,7 +245,7 @@ def _combined(kind: Kind, number: int, args: Sequence[int]) -> int:
 
 
 def _is_tile(value: object) -> bool:
-    """Whether a value is a tile, whose own operators then take the index as an operand."""
+    """Return True if a value is a tile, whose own operators then take the index as an operand."""
     return not isinstance(value, Index | int | float | str | tuple | list)
 
 

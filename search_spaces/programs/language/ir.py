@@ -186,7 +186,7 @@ class Mma:
     """``result = a @ b + c``, or ``a @ b`` without ``c`` (tile_mma).
 
     Attributes:
-        tf32: Whether factors may be rounded to tf32.
+        tf32: True if factors may be rounded to tf32.
         scales: Scales of a and of b, one for each block along k (``hardware.block_scaling``).
     """
 
@@ -419,7 +419,7 @@ class Trace:
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether launches pass a size or the distance between lines of an array."""
+        """True if launches pass a size or the distance between lines of an array."""
         return any(array.dynamic is not None or array.pitch is not None for array in self.arrays)
 
     @property
@@ -429,7 +429,7 @@ class Trace:
 
     @cached_property
     def mapped(self) -> bool:
-        """Whether the user chooses which threads hold which elements of any value."""
+        """True if the user chooses which threads hold which elements of any value."""
         return any(
             o.result.map is not None
             for o, _ in self.walk()

@@ -126,8 +126,8 @@ class ArrayOperations(NamedFunctions, Recorder):
                 of the array (RFC, #scatter); for a ``turned`` window the columns do. If both are i32 tiles, they select
                 each element; extents of 1 are broadcast. For a vector: an i32 tile with an index for each element.
             shape: (rows, columns). A vector is one row.
-            turned: Whether the window shows the transposed array (order = [0, 1]).
-            column: Whether a vector is one column instead.
+            turned: True if the window shows the transposed array (order = [0, 1]).
+            column: True if a vector is one column instead.
             map: Which subgroups load which part; None leaves that to the schedule.
 
         Raises:

@@ -288,7 +288,7 @@ class _Walk:
         return Outside("constant", number, edges, source)
 
     def _is_other(self, operation: ir.Map, owns: list[Outside]) -> bool:
-        """Whether ``where`` gives its constant beyond every edge.
+        """Return True if ``where`` gives its constant beyond every edge.
 
         That is so where the condition is false, and where the value it would select is that constant too.
         """
@@ -346,7 +346,7 @@ class _Walk:
 
 
 def _misses(window: ir.Window, places: Outside) -> bool:
-    """Whether positions beyond the end of the tile that holds them lie outside of the window's array."""
+    """Return True if positions beyond the end of the tile that holds them lie outside of the window's array."""
     rows, columns = window.array.matrix
     extent = columns if len(window.indexed) == 2 else rows
     return places.kind == "constant" and not 0 <= places.value < extent

@@ -88,6 +88,6 @@ class Scalar:
 
 
 def _held(value: float) -> bool:
-    """Whether f32 can represent a number of this size."""
+    """Return True if f32 can represent a number of this size."""
     with np.errstate(over="ignore"):
         return bool(np.isfinite(np.float32(value)))

@@ -151,8 +151,8 @@ class Reductions(NamedFunctions):
             kind: A kind of ``reduction``: add, mul, maximumf, minimumf, maxsi or minsi.
             value: A tile, or a variable that a loop carries.
             dim: 0 or 1.
-            exclusive: Whether the element itself is left out; the first result is then the neutral element, such as 0.
-            reverse: Whether to scan from the end.
+            exclusive: True if the element itself is left out; the first result is then the neutral element, such as 0.
+            reverse: True if to scan from the end.
 
         Returns:
             A tile of the same shape and type.

@@ -43,7 +43,7 @@ class Scalars(NamedFunctions):
             position: Position along each dimension of the array. Outside of the array the number is ``low``.
             high: The largest number.
             low: The smallest number.
-            ordered: Whether the numbers ascend along the last dimension from ``low`` to ``high``, as offsets do.
+            ordered: True if the numbers ascend along the last dimension from ``low`` to ``high``, as offsets do.
 
         Raises:
             ProgramError: For another array, another number of positions, or an empty range.

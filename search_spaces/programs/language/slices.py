@@ -185,7 +185,7 @@ class Slices(NamedFunctions):
         Args:
             parts: Two or more tiles of one shape and type.
             dim: 0 or 1.
-            interleaved: Whether elements of the parts alternate.
+            interleaved: True if elements of the parts alternate.
 
         Raises:
             ProgramError: For tiles of different shapes or types.

@@ -186,7 +186,7 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
             b: (k, n), of a's type.
             c: (m, n), of the sums' type; None for zeros.
             map: Which subgroups hold which part of the result; None leaves that to the schedule.
-            tf32: Whether f32 factors may be rounded to tf32 (11 significant bits) for tensor cores.
+            tf32: True if f32 factors may be rounded to tf32 (11 significant bits) for tensor cores.
             scale_a: (m, blocks) of u8, a scale for each block along k. A block of 32 e4m3 (mxf8) or 16 pairs of e2m1
                 (mxf4) has an exponent biased by 127, where 255 is NaN; a block of 8 pairs of e2m1 (nvf4) has an e4m3
                 number.

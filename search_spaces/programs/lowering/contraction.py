@@ -75,12 +75,12 @@ def product(factors: list[Ref]) -> Ref:
 
 
 def is_product(ref: Ref) -> bool:
-    """Whether a reference is a product that its users compute."""
+    """Return True if a reference is a product that its users compute."""
     return ref.kind == "inline" and ref.name == PRODUCT
 
 
 def is_power_of_two(number: float) -> bool:
-    """Whether a number is a power of two, so that its reciprocal is exact."""
+    """Return True if a number is a power of two, so that its reciprocal is exact."""
     fraction, exponent = math.frexp(abs(number))
     return fraction == 0.5 and -125 <= exponent <= 126
 

@@ -148,5 +148,5 @@ class Code:
 
 
 def _is_far(numbers: tuple[int, ...]) -> bool:
-    """Whether some number exceeds an int, such as distances between lines of a wide array."""
+    """Return True if some number exceeds an int, such as distances between lines of a wide array."""
     return max(map(abs, numbers)) >= 1 << 31

@@ -100,7 +100,7 @@ class EmitterBase:
         return math.gcd(SHARED_ALIGNMENT, self.memory.rings[loop], stage, place)
 
     def whole(self, n: StagedNumbers) -> bool | None:
-        """Whether all tiles before the last iteration of a peeled loop lie inside the array; None for other loops."""
+        """Return True if all tiles before the last iteration of a peeled loop are in bounds; None for other loops."""
         loop = n.staged.loop
         if loop not in self.peeled or loop is None:
             return None
@@ -151,11 +151,11 @@ class EmitterBase:
         return name
 
     def is_of_more_turns(self, array: str) -> bool:
-        """Whether an array was declared outside of the loop that is being emitted."""
+        """Return True if an array was declared outside of the loop that is being emitted."""
         return self._made_in[array] < self.loops
 
     def is_packed(self, dtype: DType, spread: Spread) -> bool:
-        """Whether a value is a tensor-core operand packed in words: pairs of 16 bits, or four of 8 bits."""
+        """Return True if a value is a tensor-core operand packed in words: pairs of 16 bits, or four of 8 bits."""
         return (
             spread.operand and dtype.bits == self.factor_bits < 32 and self.row is not None and self.row.unit == "mma"
         )
@@ -250,7 +250,7 @@ class EmitterBase:
         return ((loop.stop - loop.first + (loop.step - 1)) // loop.step).code
 
     def shares(self, loop: ir.Loop) -> bool:
-        """Whether the program splits the loop and the schedule uses several blocks."""
+        """Return True if the program splits the loop and the schedule uses several blocks."""
         return self.split is not None and bool(self.split.combined) and self.split.loop.number == loop.number
 
     def share_lines(self, loop: ir.Loop, count: str) -> list[str]:

@@ -30,7 +30,7 @@ class Boxes(TensorMemory):
 
     @property
     def producing(self) -> bool:
-        """Whether a dedicated warp copies."""
+        """True if a dedicated warp copies."""
         return copies_alone(self.values)
 
     @property

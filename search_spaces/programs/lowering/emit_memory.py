@@ -279,7 +279,7 @@ class MemoryAccess(SharedTiles):
         self.code.add(self.barrier)
 
     def _meets(self, array: ir.Array, operation: ir.Operation) -> bool:
-        """Whether threads of the block may have loaded or stored elements of an array that the operation accesses."""
+        """Return True if threads of the block may have accessed elements of an array that the operation accesses."""
         before, loads, found = 0, False, False
         for other, around in self.found.trace.walk():
             if not isinstance(other, ir.LoadTile | ir.StoreTile | ir.AtomicRmw):

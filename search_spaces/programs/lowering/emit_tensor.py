@@ -72,7 +72,7 @@ class TensorMemory(Stores):
 
     @property
     def commits_stages(self) -> bool:
-        """Whether multiplications release the stages of a ring that they have read."""
+        """True if multiplications release the stages of a ring that they have read."""
         return bool(self.columns) and bool(self.values.get("in_flight", 0))
 
     @property

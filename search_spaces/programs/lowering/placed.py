@@ -15,7 +15,7 @@ PLACED, GATHERED = "placed", "gathered"
 
 
 def by_turn(staged: Staged) -> bool:
-    """Whether each iteration computes where the tile begins."""
+    """Return True if each iteration computes where the tile begins."""
     return staged.advance in (PLACED, GATHERED)
 
 

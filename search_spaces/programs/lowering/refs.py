@@ -21,7 +21,7 @@ class Ref:
         name: The array, the constant, the coordinate of register 0, or the operand in shared memory.
         table: For each register of the value, the register of the array or what is added to the coordinate; None for
             the identity.
-        rough: Whether its numbers have not been rounded to ``dtype`` yet.
+        rough: True if its numbers have not been rounded to ``dtype`` yet.
         parts: Arguments of an ``inline`` reference, whose ``name`` is CUDA C++ over them.
     """
 

@@ -109,12 +109,12 @@ def pitch_bytes(staged: Staged) -> int:
 
 
 def takes_tma(staged: Staged) -> bool:
-    """Whether TMA can copy a tile: rows of an array with aligned lines."""
+    """Return True if TMA can copy a tile: rows of an array with aligned lines."""
     return pitch_bytes(staged) == TMA_BYTES and staged.advance != "gathered"
 
 
 def needs_tma(staged: Staged) -> bool:
-    """Whether threads cannot fill the boxes of an operand, as launches pass the distance between its lines."""
+    """Return True if threads cannot fill the boxes of an operand, as launches pass the distance between its lines."""
     return staged.load.window.array.pitch is not None
 
 
@@ -133,7 +133,7 @@ def boxed_numbers(staged: Staged, values: Mapping[str, Value]) -> BoxedNumbers:
 
 
 def copies_alone(values: Mapping[str, Value]) -> bool:
-    """Whether a dedicated warp copies."""
+    """Return True if a dedicated warp copies."""
     return values.get("filled_by") == WARP
 
 

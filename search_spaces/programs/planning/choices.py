@@ -50,7 +50,7 @@ class Choices:
 
     @property
     def tf32(self) -> bool:
-        """Whether products may round their factors to tf32."""
+        """True if products may round their factors to tf32."""
         return all(o.tf32 for o, _ in self.first.trace.walk() if isinstance(o, ir.Mma))
 
     @property

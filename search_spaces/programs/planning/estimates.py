@@ -36,7 +36,7 @@ def map_warps(given: WgMap | NestedLayout) -> int:
 
 
 def may_exchange(found: Iterable[Inference]) -> bool:
-    """Whether some schedule may redistribute a value through shared memory."""
+    """Return True if some schedule may redistribute a value through shared memory."""
     return any(
         i.conversions
         or any(isinstance(o, ir.Convert | ir.AtomicFetch) for o in i.made.values())
@@ -112,7 +112,7 @@ def _needs(found: Inference, items: tuple[tuple[str, Value], ...]) -> Needs:
 
 
 def _divides_lines(found: Inference, values: Mapping[str, Value]) -> bool:
-    """Whether lanes divide the lines of all anchors; for most combinations they do not, and rules refuse these."""
+    """Return True if lanes divide the lines of all anchors. Rules reject the other combinations, which are most."""
     return all(
         a.shape[a.along] % (int(values[f"lanes_{number}"]) * int(values[f"width_{number}"])) == 0
         for number, a in enumerate(found.anchors, 1)

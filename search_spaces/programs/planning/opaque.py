@@ -39,7 +39,7 @@ def why_not_wmma(found: Inference) -> str | None:
 
 
 def is_staged(found: Inference, value: ir.Value, spread: Spread) -> bool:
-    """Whether ``value`` is an operand as it was loaded, or its transpose."""
+    """Return True if ``value`` is an operand as it was loaded, or its transpose."""
     made = found.made[value.id]
     if isinstance(made, ir.TransposeTile):
         return (made.value.id, spread.swap()) in found.staged
@@ -53,7 +53,7 @@ def read_behind(found: Inference, operation: ir.Mma) -> int | None:
 
 
 def _adds_up(found: Inference, operation: ir.Mma) -> bool:
-    """Whether ``operation`` adds to a state of its loop that starts with one constant."""
+    """Return True if ``operation`` adds to a state of its loop that starts with one constant."""
     loop = read_behind(found, operation)
     if loop is None:
         return False
@@ -69,7 +69,7 @@ def _sets(operations: tuple[ir.Operation, ...], state: int) -> bool:
 
 
 def _constant_before(found: Inference, operations: tuple[ir.Operation, ...], loop: int, state: int) -> bool | None:
-    """Whether the last assignment before the loop, in the same region, is a constant; None if the loop is not found."""
+    """Return True if the last assignment before the loop, in its region, is a constant; None without the loop."""
     constant = False
     for operation in operations:
         match operation:

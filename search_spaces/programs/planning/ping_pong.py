@@ -58,5 +58,5 @@ def alternating(found: Inference) -> int | None:
 
 
 def alternates(values: Mapping[str, Value]) -> bool:
-    """Whether a schedule lets two warpgroups alternate."""
+    """Return True if a schedule lets two warpgroups alternate."""
     return bool(values.get(PARAMETER, 0))

@@ -80,7 +80,7 @@ def bufferable(found: Inference) -> ir.Loop | None:
 
 
 def _is_read(found: Inference, value: ir.Value, spread: Spread) -> bool:
-    """Whether products read the operand's fragments from the ring, as it was loaded or transposed."""
+    """Return True if products read the operand's fragments from the ring, as it was loaded or transposed."""
     made = found.made[value.id]
     key = (made.value.id, spread.swap()) if isinstance(made, ir.TransposeTile) else (value.id, spread)
     return key in found.staged

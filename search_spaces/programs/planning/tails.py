@@ -20,7 +20,7 @@ def but_the_last(turns: Turns, loop: int) -> Turns:
 
 
 def leaves(window: ir.Window, dimension: int, found: Inference, turns: Turns) -> bool:
-    """Whether a window reaches beyond the end of its array in some block and iteration.
+    """Return True if a window reaches beyond the end of its array in some block and iteration.
 
     Args:
         window: The tile of an array.

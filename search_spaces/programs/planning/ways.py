@@ -52,12 +52,12 @@ def tcgen05_names(multiplied: str) -> tuple[str, ...]:
 
 
 def is_boxed(name: str) -> bool:
-    """Whether the instruction itself reads operands from shared memory as boxes."""
+    """Return True if the instruction itself reads operands from shared memory as boxes."""
     return name.startswith(WGMMA) or in_tensor_memory(name)
 
 
 def in_tensor_memory(name: str) -> bool:
-    """Whether accumulators are in tensor memory."""
+    """Return True if accumulators are in tensor memory."""
     return name.startswith(TCGEN05)
 
 
@@ -80,7 +80,7 @@ def allocated_columns(columns: int) -> int:
 
 
 def is_opaque(name: str) -> bool:
-    """Whether accumulators can only be read through shared memory (wmma)."""
+    """Return True if accumulators can only be read through shared memory (wmma)."""
     return unit(intrinsics.intrinsic(name).unit).opaque if not is_boxed(name) else False
 
 

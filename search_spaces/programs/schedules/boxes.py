@@ -75,12 +75,12 @@ def filling(found: Choices, device: Device) -> tuple[Parameter, ...]:
 
 
 def flying(found: Choices) -> bool:
-    """Whether the ring's only loop does nothing but accumulate products."""
+    """Return True if the ring's only loop does nothing but accumulate products."""
     return all(len(names := stage_names(i)) == 1 and set(names) <= accumulating(i) for i in found.inferences.values())
 
 
 def may_alternate(found: Choices) -> bool:
-    """Whether two warpgroups may alternate at the tensor cores in the program's only loop."""
+    """Return True if two warpgroups may alternate at the tensor cores in the program's only loop."""
     return all(alternating(inference) is not None for inference in found.inferences.values())
 
 

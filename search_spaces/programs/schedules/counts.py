@@ -47,7 +47,7 @@ def _arrays(problem: ProgramProblem) -> tuple[int, int]:
 
 @cache
 def _chained(found: Inference, number: int) -> bool:
-    """Whether an iteration multiplies results of another product of the same iteration."""
+    """Return True if an iteration multiplies results of another product of the same iteration."""
     multiplied: set[int] = set()
     for operation in found.loops[number].body:
         if not isinstance(operation, ir.Computing):

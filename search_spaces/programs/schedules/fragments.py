@@ -18,7 +18,7 @@ from search_spaces.templates.matmul.pruning import BUFFER_REGISTERS, ROUNDING_RE
 
 
 def is_bufferable(found: Choices) -> bool:
-    """Whether the ring's loop does nothing but multiply fragments."""
+    """Return True if the ring's loop does nothing but multiply fragments."""
     return all(bufferable(i) is not None for i in found.inferences.values())
 
 

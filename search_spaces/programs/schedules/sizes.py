@@ -143,14 +143,14 @@ def lane_counts(found: Choices, number: int) -> tuple[int, ...]:
 
 
 def _takes_any_lanes(operation: ir.Operation) -> bool:
-    """Whether the code of an operation supports a number of lanes that is not a power of two."""
+    """Return True if the code of an operation supports a number of lanes that is not a power of two."""
     if isinstance(operation, ir.ReduceTile):
         return operation.kind in REDUCTIONS
     return type(operation) in _OF_ANY_LANES
 
 
 def is_turnable(found: Inference, place: int) -> bool:
-    """Whether a store may go through shared memory in order to write whole lines."""
+    """Return True if a store may go through shared memory in order to write whole lines."""
     store = found.stores[place]
     return (
         isinstance(store, ir.StoreTile)

@@ -23,7 +23,7 @@ MOST_BLOCKS = 4  # the largest value of min_blocks
 
 
 def is_splittable(found: Choices) -> bool:
-    """Whether blocks may share the iterations of the only loop."""
+    """Return True if blocks may share the iterations of the only loop."""
     return all(splittable(i) is not None for i in found.inferences.values())
 
 

@@ -14,7 +14,7 @@ _OF_PROGRAMS = (ir.__name__, arrays.__name__)
 
 
 def same(one: Trace, other: Trace) -> bool:
-    """Whether two traces are the same program."""
+    """Return True if two traces are the same program."""
     return normal(one) == normal(other)
 
 

@@ -137,7 +137,7 @@ class LinalgReduction:
 
 
 def is_linalg(text: str) -> bool:
-    """Whether a text contains linalg operations."""
+    """Return True if a text contains linalg operations."""
     return "linalg.generic" in text
 
 
@@ -195,7 +195,7 @@ def read_reduction(text: str, file: str) -> LinalgReduction:
 
 
 def _is_of_products(text: str, file: str) -> bool:
-    """Whether a listing sums products. Raises ProgramError if it computes neither these nor plain sums."""
+    """Return True if a listing sums products. Raises ProgramError if it computes neither these nor plain sums."""
     body = _BODY.search(text)
     operations = _OPERATION.findall(body.group(1)) if body is not None else []
     others = set(operations) - _OF_SUMS

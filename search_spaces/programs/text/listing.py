@@ -53,7 +53,7 @@ class Type:
         dims: Numbers, names of sizes, and "?".
         layout: Layout of a tile.
         order: Order of a tile.
-        swapped: Whether a memref's memory is the transposed matrix.
+        swapped: True if a memref's memory is the transposed matrix.
         named: Name of the attribute in the text.
     """
 

@@ -324,7 +324,7 @@ class _ListingReader(Tokens):
         )  # fmt: skip
 
     def _bare(self, operands: list[Expression], op: str) -> bool:
-        """Whether a name lacks its percent sign: an array of a pseudo listing, or a typo."""
+        """Return True if a name lacks its percent sign: an array of a pseudo listing, or a typo."""
         base = self.match(_BASE)
         if base is not None:
             operands.append(f"%{base.group(1)}")

@@ -78,7 +78,7 @@ class Survey:
 
     @property
     def fixed(self) -> bool:
-        """Whether the text was printed from a program, so that its numbers hold only for its own sizes."""
+        """True if the text was printed from a program, so that its numbers hold only for its own sizes."""
         return bool(self.listing.parameters) and all(p.sizes for p in self.listing.parameters)
 
     def note(self, statement: Statement, reading: str) -> None:
@@ -300,7 +300,7 @@ def _name_sizes(found: Survey) -> None:
 
 
 def is_turned(tile: TileInfo) -> bool:
-    """Whether a window shows the transposed memory, or a vector as one column."""
+    """Return True if a window shows the transposed memory, or a vector as one column."""
     s = tile.statement
     types = (*s.takes, *s.gives)
     column = any(t.kind == "memref" and len(t.dims) == 2 and t.dims[1] == 1 != t.dims[0] for t in s.takes)

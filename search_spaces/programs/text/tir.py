@@ -49,7 +49,7 @@ class Block:
 
     Attributes:
         extents: Number of inner blocks (or elements) along each axis.
-        reduced: Whether each axis is summed.
+        reduced: True if each axis is summed.
     """
 
     names: tuple[str, ...]
@@ -68,7 +68,7 @@ class Buffer:
 
 
 def is_tir(text: str) -> bool:
-    """Whether a text contains TensorIR blocks."""
+    """Return True if a text contains TensorIR blocks."""
     return "tir.block" in text or "tir.grid" in text
 
 

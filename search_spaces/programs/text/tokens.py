@@ -252,7 +252,7 @@ class Tokens(TextReader):
     # Types
 
     def at_type(self) -> bool:
-        """Whether a type begins at the current position."""
+        """Return True if a type begins at the current position."""
         return self.peek(_TYPE) is not None
 
     def type(self) -> Type:

@@ -14,7 +14,7 @@ STRIDE_BYTES = 16  # TMA's strides are multiples of it (CUDA Driver API, cuTenso
 
 
 def along_k(problem: Matmul, side: OperandSide) -> bool:
-    """Whether an operand's contiguous lines run along k, rather than along m or n."""
+    """Return True if an operand's contiguous lines run along k, rather than along m or n."""
     return problem.order_a == "row" if side == "a" else problem.order_b == "col"
 
 

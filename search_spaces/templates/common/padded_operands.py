@@ -52,7 +52,7 @@ def plain_matmul(problem: Matmul) -> Matmul:
 
 
 def is_padded(problem: Matmul, side: OperandSide) -> bool:
-    """Whether an operand of the template's problem is a copy with longer lines."""
+    """Return True if an operand of the template's problem is a copy with longer lines."""
     return isinstance(problem, PaddedMatmul) and aligned_bytes(plain_matmul(problem), side) < STRIDE_BYTES
 
 

@@ -21,7 +21,7 @@ def workers_of_launch(resident: int, tiles: int, tiles_per_block: int) -> int:
 
 
 def streams(tiles: int, tiles_per_block: int) -> bool:
-    """Whether stream-K can distribute ``tiles``, fewer than run at a time, to workers that compute several each."""
+    """Return True if stream-K can distribute ``tiles``, fewer than one wave, so that each worker computes several."""
     workers = workers_of_launch(tiles, tiles, tiles_per_block)
     return workers > 1 and tiles % workers != 0
 

@@ -19,8 +19,8 @@ def raster(*, hilbert: bool = False, at_launch: bool = False) -> Parameter:
     """Return the decision ``raster``: by rows, by columns, or by bands of so many rows, each by columns.
 
     Args:
-        hilbert: Whether a Hilbert curve is offered, too, whose tiles take ``hilbert_rounds`` to find.
-        at_launch: Whether the order is a kernel argument.
+        hilbert: True if a Hilbert curve is offered, too, whose tiles take ``hilbert_rounds`` to find.
+        at_launch: True if the order is a kernel argument.
     """
     values = (*RASTER_GROUPS, *((HILBERT,) if hilbert else ()))
     return categorical("raster", values, "order of the tiles", at_launch=at_launch)

@@ -106,7 +106,7 @@ def contiguous_extent(problem: Matmul, operand: str) -> int:
 
 
 def row_major(problem: Matmul, operand: str) -> bool:
-    """Whether an operand is stored by rows."""
+    """Return True if an operand is stored by rows."""
     return (problem.order_a if operand == "a" else problem.order_b) == "row"
 
 
@@ -124,7 +124,7 @@ def axis_names(axis: str) -> dict[str, str]:
 
 
 def whole_tile(problem: Matmul, row: TensorIntrinsic) -> bool:
-    """Whether the epilogue through shared memory holds a whole tile of out in f32.
+    """Return True if the epilogue through shared memory holds a whole tile of out in f32.
 
     That is needed if a reduction reads it, or if only wmma.store knows the accumulators' layout. Otherwise each
     subgroup passes one row of fragments at a time, in the type of out.

@@ -141,7 +141,7 @@ def _cuda_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def _reads_both(problem: Matmul) -> bool:
-    """Whether ldmatrix reads both operands with the lines of memory: it transposes 16-bit elements only."""
+    """Return True if ldmatrix reads both operands with the lines of memory: it transposes 16-bit elements only."""
     return problem.input_dtype.bytes == 2 or (problem.order_a == "row" and problem.order_b == "col")
 
 

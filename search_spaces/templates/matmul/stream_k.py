@@ -43,7 +43,7 @@ def workers(resident: IntArray | int, tiles: IntArray | int) -> IntArray:
 
 
 def streams(tiles: int) -> bool:
-    """Whether stream-K can distribute ``tiles``, fewer than run at a time."""
+    """Return True if stream-K can distribute ``tiles``, fewer than run at a time."""
     return tiles > 1 and tiles % int(workers(tiles, tiles)) != 0
 
 

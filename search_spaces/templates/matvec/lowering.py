@@ -30,7 +30,7 @@ def lowering_config(chosen: Schedule | Config, expand: bool = True) -> LoweringC
 
     Args:
         chosen: The schedule.
-        expand: Whether to expand the config if the schedule says so.
+        expand: True if to expand the config if the schedule says so.
 
     Raises:
         ValueError: As ``LoweringConfig`` does.

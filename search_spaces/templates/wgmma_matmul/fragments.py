@@ -28,7 +28,7 @@ WORDS_CONFLICT = 2  # lanes per bank: they read four lines with a 128-byte swizz
 
 
 def descriptors_take(problem: Matmul) -> bool:
-    """Whether wgmma can read A from shared memory."""
+    """Return True if wgmma can read A from shared memory."""
     return along_k(problem, "a") or problem.input_dtype.bytes == TRANSPOSED_BYTES
 
 

@@ -121,7 +121,7 @@ def lower_sides(
         problem: The problem to compute.
         operands: Its a, b, scales and bias (if any) and out.
         config: The schedule with all derived values.
-        transposed: Whether the sides are exchanged, so that out is written transposed.
+        transposed: True if the sides are exchanged, so that out is written transposed.
     """
     a, b, *rest = operands
     *read, out = rest

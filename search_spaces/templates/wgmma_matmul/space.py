@@ -83,7 +83,7 @@ def space(problem: Matmul, device: Device, *, transposed: bool = False, name: st
     Args:
         problem: What is computed.
         device: The GPU.
-        transposed: Whether out is stored transposed, from registers.
+        transposed: True if out is stored transposed, from registers.
         name: Name of the template.
     """
     return Space(

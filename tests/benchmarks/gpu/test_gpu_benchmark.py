@@ -349,7 +349,7 @@ def test_tests_that_fail_or_hang_are_reported(make_runner, tmp_path):
 
 @pytest.mark.parametrize("deaf", [False, True])
 def test_tests_that_merely_run_out_of_time_are_left_out_and_no_failure(make_runner, tmp_path, monkeypatch, deaf):
-    """Whether they stop when they are told to, or the worker must be killed."""
+    """Return True if they stop when they are told to, or the worker must be killed."""
     folder = tmp_path / "gpu"
     folder.mkdir()
     ignores = "signal.signal(signal.SIGINT, signal.SIG_IGN); " if deaf else ""

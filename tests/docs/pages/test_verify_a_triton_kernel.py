@@ -24,7 +24,7 @@ MASK = "mask=i <= columns"
 
 
 def shown(expected: str, printed: list[str]) -> bool:
-    """Whether a line was printed, ``...`` standing for any text."""
+    """Return True if a line was printed, ``...`` standing for any text."""
     pattern = ".*".join(re.escape(part) for part in expected.split("..."))
     return any(re.search(pattern, line) for line in printed)
 

@@ -372,7 +372,7 @@ def test_without_torch_it_says_so(name, monkeypatch):
 
 
 def _uncalled(problem):
-    """Whether no one call of cupy gives what ours gives."""
+    """Return True if no one call of cupy gives what ours gives."""
     return getattr(problem, "kind", "") in ("sumsq", "argmax")
 
 

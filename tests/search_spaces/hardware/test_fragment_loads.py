@@ -226,7 +226,7 @@ def test_accepted_drawn_layouts_load_the_right_elements(layout, row, operand):
 
 
 def brute_force_answer(row, operand, layout):
-    """Whether the intrinsic can load every fragment, from the addresses alone."""
+    """Return True if the intrinsic can load every fragment, from the addresses alone."""
     size = element_bytes(row)
     offsets = layout.offsets()
     rows, cols = row.fragment(operand).shape

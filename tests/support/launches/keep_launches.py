@@ -102,7 +102,7 @@ class KeepLaunches:
 
 
 def is_plain(launch: Launch, settings: RunSettings) -> bool:
-    """Return whether a GPU can repeat a launch.
+    """Return True if a GPU can repeat a launch.
 
     That is a whole launch, run once, without textures, on arrays whose bytes are all known and at most MOST_BYTES.
     """

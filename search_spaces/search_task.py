@@ -29,7 +29,7 @@ class SearchTask:
     space: SearchSpace
 
     def num_changed(self, schedule: Schedule) -> int:
-        """Return how many parameters of a schedule are not at their defaults."""
+        """Return the number of parameters of a schedule that differ from their defaults."""
         member = self.space.members.get(schedule.template)
         defaults = {} if member is None else {p.name: p.default for p in member.parameters}
         return sum(value != defaults.get(name) for name, value in schedule.items)

@@ -44,7 +44,7 @@ def resolve(
         with CompilePool(_compile_cache(), workers=1) as pool:
 
             def usable(kernel: GeneratedKernel) -> str | None:
-                """Return why the kernel cannot be compiled for this GPU or launched on it, or None."""
+                """Return the reason why the kernel cannot be compiled for this GPU or launched on it, or None."""
                 result = pool.compile(kernel, gpu.device.arch)
                 if isinstance(result, CompileFailure):
                     return result.reason

@@ -30,7 +30,7 @@ UNKNOWN = Environment()
 def stale_reasons(
     trial: Trial, device: Device, here: Environment, template: KernelTemplate | None, kernel: GeneratedKernel | None
 ) -> tuple[str, ...]:
-    """Return what has changed since ``trial`` was timed.
+    """Return the changes since ``trial`` was timed.
 
     Args:
         trial: Best trial of a problem.

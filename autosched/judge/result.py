@@ -33,7 +33,7 @@ class SubmissionStatus(StrEnum):
 
     @classmethod
     def of_verdict(cls, status: str) -> SubmissionStatus | None:
-        """Return what a run that did not end says of the submission; None for one that has ended."""
+        """Return the verdict on a submission whose run did not end; None if it ended."""
         if status in ("ok", "findings", "wrong_result"):
             return None
         return {FAILED_PROGRAM: cls.FAILED, OUT_OF_MEMORY: cls.OUT_OF_MEMORY}.get(status, cls.UNVERIFIED)

@@ -87,7 +87,7 @@ def outcome(schedule: Schedule) -> Measurement:
 
 
 def run(made: Sampler, rounds: int, n: int = 5) -> list[Schedule]:
-    """Return what a sampler proposes in so many rounds of ``n``, told the outcome of each."""
+    """Return the proposals of a sampler in rounds of ``n``, whose results are reported to it."""
     asked: list[Schedule] = []
     for _ in range(rounds):
         batch = made.ask(n)
@@ -101,7 +101,7 @@ _proposed: dict[tuple[Make, int], list[Schedule]] = {}
 
 
 def proposed(make: Make, space: SearchSpace) -> list[Schedule]:
-    """Return what seed 5 proposes in eight rounds of five, found once for all tests."""
+    """Return the proposals of seed 5 in eight rounds of five, cached for all tests."""
     key = make, id(space)
     if key not in _proposed:
         _proposed[key] = run(make(space, 5), 8)

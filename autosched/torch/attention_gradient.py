@@ -22,7 +22,7 @@ _backward = torch.ops.autosched.attention_backward
 
 
 def why_no_gradient(tensors: Mapping[str, Any]) -> str | None:
-    """Return why ``attention_backward`` cannot compute the gradients of a call; None if it can."""
+    """Return the reason why ``attention_backward`` cannot compute the gradients of a call; None if it can."""
     if "slopes" in tensors and tensors["slopes"].requires_grad:
         return "attention has no gradient for slopes: detach them"
     sizes = tensors["q"].shape[-1], tensors["v"].shape[-1]

@@ -59,7 +59,7 @@ class Fidelity:
 
 
 def fidelity_of(session: Session) -> Fidelity:
-    """Return how faithfully the launches of a session were emulated."""
+    """Return the fidelity report of a session's launches."""
     exact: dict[str, None] = {}
     bounded: dict[str, None] = {}
     unsupported: dict[str, None] = {}

@@ -36,7 +36,7 @@ class Sample:
     _waited: Counter[int] = field(default_factory=Counter)
 
     def waits(self, run: Emulation) -> str | None:
-        """Return why the sample is too small (one of its blocks waits for another that did not run), or None."""
+        """Return a message if the sample is too small (one of its blocks waits for one that did not run), or None."""
         waiting = self._waiting(run)
         if self.blocks is None or waiting is None:
             return None

@@ -99,7 +99,7 @@ class Expression:
         return np.broadcast_to(found, rows), np.broadcast_to(defined, rows)
 
     def holds(self, columns: Mapping[str, Column], constants: Mapping[str, Result]) -> BoolArray:
-        """Return where the value is defined and true (or not 0), one bool per row."""
+        """Return one bool per row: True if the value is defined and true (or not 0)."""
         found, defined = self.columns(columns, constants)
         return truth(found) & defined
 

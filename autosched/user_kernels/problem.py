@@ -83,7 +83,7 @@ class KernelProblem(Problem):
         return not self.file.proxy
 
     def remedy_of_unset(self, name: str) -> str:
-        """Return how the kernel file can initialise an array with zeros; "" for one that has contents."""
+        """Return a remedy: how the kernel file can initialise an array with zeros; "" if the array has contents."""
         for a in self.file.arrays:
             if a.name == name and a.kind in ("output", "workspace") and a.fill is None and not a.zeroed:
                 return f"if the kernel adds to what {name} holds, write zeroed = true for the argument {name}"

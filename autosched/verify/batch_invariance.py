@@ -50,7 +50,7 @@ class ScheduleInBatches:
         return not any(operand.role == "inout" for operand in self.problem.operands())
 
     def why_not(self, places: Sequence[int]) -> str:
-        """Return why the schedule does not compute a batch of so many rows."""
+        """Return the reason why the schedule does not compute a batch of so many rows."""
         try:
             self.template.config(self._of_batch(places), self.schedule, self.device)
         except ValueError as error:

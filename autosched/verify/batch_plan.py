@@ -50,7 +50,7 @@ class BatchSubject(Protocol):
         """True if a second launch on the same memory computes the same."""
 
     def why_not(self, places: Sequence[int]) -> str:
-        """Return why a batch cannot be launched, in one line; "" if it can."""
+        """Return the reason why a batch cannot be launched, in one line; "" if it can."""
 
     def launch(self, name: str, places: Sequence[int], order: Order, launches: int) -> Launched:
         """Launch a batch that has these rows of the first one, in this order.

@@ -61,7 +61,7 @@ class BatchRows:
         return array if axis is None else np.ascontiguousarray(np.take(array, rows, axis=axis))
 
     def difference(self, outputs: Mapping[str, Array], expected: Mapping[str, Array]) -> str:
-        """Return where outputs differ in a bit from those expected, in one line; "" if they do not.
+        """Return one line on the first bit in which outputs differ from those expected; "" if none does.
 
         NaN equals NaN. Both hold the same rows in the same order.
         """

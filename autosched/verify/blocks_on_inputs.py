@@ -196,7 +196,7 @@ def _most_written(kernel: GeneratedKernel, written: Mapping[str, WrittenElements
 
 
 def _missing(kernel: GeneratedKernel, most: Mapping[str, int]) -> str:
-    """Return why a grid whose blocks write at most ``most`` elements each cannot write a whole output; "" if it can."""
+    """Return a reason if a grid whose blocks write at most ``most`` elements each cannot write an output, or ""."""
     grid = math.prod(kernel.grid)
     for output in (o for o in kernel.operands if o.name in most):
         if most[output.name] * grid < output.size:

@@ -72,7 +72,7 @@ _COMPILED = tuple((re.compile(pattern), needs) for pattern, needs in _INSTRUCTIO
 
 
 def why_refused(kernel: GeneratedKernel, device: Device, compiled: GeneratedKernel | None = None) -> str:
-    """Return why ``device`` cannot run ``kernel``, in one sentence; "" if it can.
+    """Return the reason why ``device`` cannot run ``kernel``, in one sentence; "" if it can.
 
     ``compiled`` is the kernel whose instructions are checked, such as that of the same schedule on a smaller problem;
     by default ``kernel`` itself. Kernels that do not compile are not checked here.
@@ -94,7 +94,7 @@ def why_refused(kernel: GeneratedKernel, device: Device, compiled: GeneratedKern
 
 
 def why_not_cooperative(launch: Launch, device: Device, ptx: str) -> str:
-    """Return why ``device`` cannot run all blocks of ``launch`` at the same time, in one sentence; "" if it can.
+    """Return the reason why ``device`` cannot run all blocks of ``launch`` at the same time; "" if it can.
 
     Registers are not counted, because ptxas decides their number.
     """

@@ -157,7 +157,7 @@ def with_pipes(counts: LaunchCounts, pipes: Mapping[Pipe, float]) -> LaunchCount
 
 
 def executed_in(code: Sequence[SassInstruction], lines: Sequence[ExecutedLine]) -> dict[str, float]:
-    """Return how often warps execute each opcode of ``code``, whose PTX executed ``lines``.
+    """Return the number of warp executions of each opcode of ``code``, whose PTX executed ``lines``.
 
     Raises NotMatched if this cannot be derived: lines are unknown, functions are called, or the amount of arithmetic
     differs too much from the PTX.
@@ -219,7 +219,7 @@ def _functions(code: Sequence[SassInstruction]) -> set[int]:
 def _times(
     blocks: Sequence[Sequence[SassInstruction]], lines: Sequence[ExecutedLine], functions: Collection[int]
 ) -> list[float]:
-    """Return how often each block is executed.
+    """Return the number of executions of each basic block.
 
     Raises NotMatched if no line of theirs ran, or arithmetic does not match.
 

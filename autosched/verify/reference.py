@@ -51,7 +51,7 @@ class Reference:
 
 
 def _other_bits(operands: Iterable[Operand], found: Mapping[str, Array], first: Mapping[str, Array]) -> str:
-    """Return where outputs of two orders differ in a bit, ignoring NaN; "" if they do not."""
+    """Return a message on the first bit that differs between outputs of two orders, ignoring NaN; "" if none does."""
     for operand in operands:
         if operand.role not in ("output", "inout") or operand.name not in first:
             continue

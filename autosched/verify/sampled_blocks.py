@@ -35,7 +35,7 @@ _MOST_TOGETHER = 32  # blocks of a launch whose blocks all finish results togeth
 
 
 def why_not_sampled(problem: Problem, kernel: GeneratedKernel, share: float = 1.0) -> str:
-    """Return why some blocks cannot be verified without the rest; "" if they can.
+    """Return the reason why some blocks cannot be verified without the rest; "" if they can.
 
     The runner must be able to generate elements of the inputs, and elements of out must need few others. If all blocks
     finish a result together there must be time for all of them.
@@ -198,7 +198,7 @@ class GeneratedReference(NamedTuple):
         return Comparison(worst, wrong, left_out="; ".join(left_out))
 
     def _missing(self, written: WrittenElements) -> str:
-        """Return why all blocks together cannot write all of the output; "" if they can."""
+        """Return the reason why all blocks together cannot write all of the output; "" if they can."""
         most = _most_written(self.kernel, written)
         if not _missing(self.problem, self.kernel, most, self.walked):
             return ""
@@ -245,7 +245,7 @@ def _most_written(kernel: GeneratedKernel, written: WrittenElements) -> int:
 
 
 def _missing(problem: Problem, kernel: GeneratedKernel, most: int, walked: bool) -> str:
-    """Return why the blocks cannot write the whole output if none writes more than ``most`` elements; "" if they can.
+    """Return a reason if the blocks cannot write the whole output with at most ``most`` elements each, or "".
 
     Blocks of a chain with known tiles may all have narrow tiles at an edge, so they only have to write something.
     """

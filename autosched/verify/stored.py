@@ -33,7 +33,7 @@ def identity(kernel: GeneratedKernel | None) -> dict[str, str | None]:
 
 
 def stale_reason(text: str | None, kernel: GeneratedKernel) -> str:
-    """Return why a stored verification (JSON text) does not apply to the current ``kernel``; "" if it does."""
+    """Return a reason if a stored verification (JSON text) does not apply to the current ``kernel``, or ""."""
     if text is None:
         return ABSENT
     said = _read(text)

@@ -37,7 +37,7 @@ _WORDS = 8  # words that describe a part: 1, matrix, row, column, first k-tile, 
 
 
 def why_no_walk(kernel: GeneratedKernel) -> str:
-    """Return why the blocks of ``kernel`` do not report their tiles; "" if they do."""
+    """Return the reason why the blocks of ``kernel`` do not report their tiles; "" if they do."""
     blocks = math.prod(kernel.grid)
     if blocks > MOST_BLOCKS:
         return f"{blocks} blocks are more than the {MOST_BLOCKS} that are asked for their tiles"

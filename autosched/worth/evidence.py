@@ -66,7 +66,7 @@ class Evidence:
         return self.best / min(self.predicted)
 
     def best_of(self, trials: int) -> float:
-        """Return how many times as long as the best the best of ``trials`` schedules takes, in the mean over draws."""
+        """Return the mean ratio of the best time of ``trials`` random schedules to the best time of all."""
         times = np.sort(np.array(self.seconds))
         total = len(times)
         if trials >= total:
@@ -93,7 +93,7 @@ def recorded_searches(device_name: str) -> tuple[Evidence, ...]:
 
 
 def of_recording(recorded: Recording, chip: Device) -> Evidence | None:
-    """Return what a recording says; None where too few of its schedules work or can be predicted today."""
+    """Return the evidence of a recording; None if too few of its schedules work or can be predicted today."""
     times: dict[Any, list[float]] = {}
     for trial in recorded.trials:
         if trial.ok and trial.seconds is not None and not is_library(trial.schedule):

@@ -298,7 +298,7 @@ _WITHOUT_MASK = re.compile(r'identifier "(__(?:shfl(?:_up|_down|_xor)?|any|all|b
 
 
 def _remedy(text: str) -> str:
-    """Return what to do about a missing header or a warp function of old CUDA; "" for another error."""
+    """Return the remedy for a missing header or a warp function of old CUDA; "" for other errors."""
     if old := _WITHOUT_MASK.search(text):
         return f": write {old[1]}_sync, which takes the mask of the warp's threads first"
     if not missing_header(text):
@@ -307,7 +307,7 @@ def _remedy(text: str) -> str:
 
 
 def why_not_launched(kernel: GeneratedKernel, compiled: Compiled, device: Device) -> str | None:
-    """Return why ``device`` cannot launch the compiled kernel, in one sentence, or None."""
+    """Return the reason why ``device`` cannot launch the compiled kernel, in one sentence, or None."""
     if not compiled.steps:
         return over_limits(kernel, compiled.resources, device)
     for step, found in zip(kernel.steps, compiled.steps, strict=True):
@@ -318,7 +318,7 @@ def why_not_launched(kernel: GeneratedKernel, compiled: Compiled, device: Device
 
 
 def over_limits(kernel: GeneratedKernel, resources: Resources, device: Device) -> str | None:
-    """Return why ``device`` cannot launch one compiled function, in one sentence, or None."""
+    """Return the reason why ``device`` cannot launch one compiled function, in one sentence, or None."""
     shared = resources.static_shared_bytes + resources.dynamic_shared_bytes
     if shared > device.shared_per_block:
         return f"{shared} bytes of shared memory are more than the {device.shared_per_block} that {device.name} allows"

@@ -13,7 +13,7 @@ SINCE = (13, 3)  # CUDA version whose ptxas has --apply-controls
 
 
 def why_no_controls(toolchain: str) -> str:
-    """Return why a compiler has no compiler controls, in one line with the remedy; "" if it has them.
+    """Return the reason why a compiler has no compiler controls, in one line with the remedy; "" if it has them.
 
     Args:
         toolchain: Compiler and version, such as "nvrtc 13.5.37".
@@ -27,7 +27,7 @@ def why_no_controls(toolchain: str) -> str:
 
 
 def why_not_compiled(options: Sequence[str], toolchain: str) -> str:
-    """Return why a compiler cannot use these options, in one line; "" if it can.
+    """Return the reason why a compiler cannot use these options, in one line; "" if it can.
 
     A register cap and an optimisation level are known to every ptxas, so stored schedules with them still compile.
     """

@@ -137,7 +137,7 @@ class HostOrder:
             _join(clock, other)
 
     def clock(self, stream: int) -> Clock:
-        """Return what happens before the next work of a stream."""
+        """Return the clock of the next work of a stream: the actions that happen before it."""
         return dict(self._clocks[stream])
 
     def record(self, stream: int) -> Clock:

@@ -258,7 +258,7 @@ def _as_result(
 
 
 def _other_measurements(measured: Measurement) -> list[tuple[str, float, str]]:
-    """Return what is known of a configuration besides its time: resources, and the power where it was measured."""
+    """Return further results of a configuration: its resources, and the power if it was measured."""
     found: list[tuple[str, float, str]] = []
     if measured.resources is not None:
         r = measured.resources

@@ -176,7 +176,7 @@ def _apart(one: Array, other: Array) -> FloatArray:
 def _same(
     dtype: DType, found: FloatArray, wanted: FloatArray, allowed: FloatArray
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Return where both are NaN, the same infinity, or beyond the largest number of ``dtype``."""
+    """Return a mask of elements where both are NaN, the same infinity, or beyond the largest number of ``dtype``."""
     if dtype.mantissa_bits + 1 >= dtype.bits:  # integers
         return np.zeros(found.shape, dtype=np.bool_)
     least, most = (dtype.load(dtype.store(wanted + sign * allowed)) for sign in (-1.0, 1.0))

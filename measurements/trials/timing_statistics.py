@@ -150,7 +150,7 @@ class SpeedChange(StrEnum):
 
 
 def verdict(ratio: Ratio, tie: float = 0.01) -> SpeedChange:
-    """Return what ``ratio`` shows, where less than ``tie`` apart is the same.
+    """Return the verdict of ``ratio``; times that differ by less than ``tie`` count as equal.
 
     Every claim holds over the whole interval.
     """

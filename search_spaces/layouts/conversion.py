@@ -79,7 +79,7 @@ def exchange(
     subgroup_size: int = 32,
     replicate_threads: bool = False,
 ) -> Exchange:
-    """Return how far elements travel from ``source`` to ``target`` (exact, where IREE's rule is conservative).
+    """Return the scope of element movement from ``source`` to ``target`` (exact, unlike IREE's conservative rule).
 
     A thread that holds an element needs no other thread for it, so copies shorten the way.
 

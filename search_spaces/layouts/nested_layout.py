@@ -227,7 +227,7 @@ class NestedLayout:
         subgroup_size: int = 32,
         replicate_threads: bool = False,
     ) -> AnyArray:
-        """Return what every thread holds of an array.
+        """Return the elements of an array that every thread holds.
 
         Args:
             array: Of the layout's shape.

@@ -360,7 +360,7 @@ class _FactsOfLines(NamedTuple):
 
 @lru_cache(maxsize=2**13)
 def _facts_of_lines(steps: tuple[Step, ...], line: int, lines: int) -> _FactsOfLines:
-    """Return what evaluating the first ``lines`` lines of a layout shows: tiles of many sizes repeat the same ones."""
+    """Return properties of the first ``lines`` lines of a layout, which tiles of many sizes repeat."""
     layout = SharedLayout((lines, line), False, steps)
     head = layout.apply_steps(np.arange(lines * line, dtype=np.int32)).reshape(lines, line)
     return _FactsOfLines(

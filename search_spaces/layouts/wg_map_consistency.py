@@ -17,7 +17,7 @@ from search_spaces.layouts.wg_map import WgMap
 
 
 def check_mma(a: WgMap, b: WgMap, c: WgMap, m: int, n: int, k: int) -> tuple[str, ...]:
-    """Return why the maps of ``C[m, n] = A[m, k] @ B[k, n]`` do not agree.
+    """Return the reason why the maps of ``C[m, n] = A[m, k] @ B[k, n]`` do not agree.
 
     They must have one sg_layout, sg_data of m and n as in C and one of k, and every subgroup holds all of k for the
     rows and columns that it computes.
@@ -58,7 +58,7 @@ def check_mma(a: WgMap, b: WgMap, c: WgMap, m: int, n: int, k: int) -> tuple[str
 def check_reduction(
     source: WgMap, result: WgMap, shape: Sequence[int], dim: int, size: int | None = None
 ) -> tuple[str, ...]:
-    """Return why the maps of a reduction do not agree: the source's must be the one derived from the result's.
+    """Return a reason if the maps of a reduction disagree: the source's must follow from the result's.
 
     Args:
         source: Of the vector that is reduced.
@@ -80,7 +80,7 @@ def check_reduction(
 def check_broadcast(
     source: WgMap, result: WgMap, shape: Sequence[int], dim: int, size: int | None = None
 ) -> tuple[str, ...]:
-    """Return why the maps of a broadcast do not agree: the source's must be the one derived from the result's.
+    """Return a reason if the maps of a broadcast disagree: the source's must follow from the result's.
 
     Args:
         source: Of the vector that is stretched.

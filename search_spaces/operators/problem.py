@@ -246,7 +246,7 @@ class Problem(ABC):
         return False
 
     def remedy_of_unset(self, name: str) -> str:
-        """Return what a user can do if a kernel reads the array ``name`` before it is written.
+        """Return a remedy for a kernel that reads the array ``name`` before it is written.
 
         "" if the kernel is not the user's.
         """

@@ -138,7 +138,7 @@ class Rule(_OfColumns):
         return tuple(name for _, name, _, _ in Formatter().parse(self.reason) if name is not None)
 
     def evaluate(self, columns: Columns) -> BoolArray:
-        """Return where configurations are legal. Raises ValueError if the function returns a wrong shape or type."""
+        """Return a mask of legal configurations. Raises ValueError if the function returns a wrong shape or type."""
         return self._evaluated(columns, "b", "bools")
 
     def why_not(self, values: Mapping[str, Value]) -> str:

@@ -212,7 +212,7 @@ class Space:
         return tuple(Rejection(r.name, raw - count, raw) for r, count in zip(self.rules, counts, strict=True))
 
     def _counts_under(self, rules: Iterable[Sequence[Rule]]) -> list[int]:
-        """Return how many configurations of the raw product each set of rules leaves. All share one limit of rows."""
+        """Return the number of configurations that each set of rules leaves. All share one limit of rows."""
         from search_spaces.spaces.counting.elimination import eliminate
         from search_spaces.spaces.counting.limits import RowsLeft
 

@@ -134,7 +134,7 @@ class OrderRule:
             raise ValueError("a rule on the order of sums needs a reference, batch_invariant, or both")
 
     def why_not(self, order: SumOrder) -> str:
-        """Return why an order breaks the rule, in one line; "" if it does not."""
+        """Return the reason why an order breaks the rule, in one line; "" if it does not."""
         if self.reference is not None and order != self.reference:
             return "; ".join(self.reference.differences(order)) or "only one of the two depends on the batch"
         if self.batch_invariant and order.batch_dependent:
@@ -159,7 +159,7 @@ class OrderRule:
         return replace(rule, requested=True)
 
     def _of_term(self, term: OrderTerm) -> str:
-        """Return why a component breaks the rule; "" if it does not."""
+        """Return the reason why a component breaks the rule; "" if it does not."""
         if self.reference is not None and term.value != self.reference[term.name]:
             return f"{term.name}: {term.value or 'none'}, but the reference has {self.reference[term.name] or 'none'}"
         if self.batch_invariant and term.value and term.batch_dependent:

@@ -75,7 +75,7 @@ def _range(extent: int, tile_k: int, split_k: int) -> str:
 
 
 def _dealt(kind: str) -> tuple[OrderPart, ...]:
-    """Return what decides where stream-K cuts k, a part for each parameter: few columns keep spaces countable."""
+    """Return the key of stream-K's cuts of k, one part for each parameter. Few columns keep spaces countable."""
 
     def part(name: str) -> OrderPart:
         def value(stream_k: int, **values: Value) -> str:

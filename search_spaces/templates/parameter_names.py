@@ -103,7 +103,7 @@ OWN: Mapping[str, Mapping[str, Meaning]] = {
 
 
 def meaning(template: str, parameter: str) -> Meaning | None:
-    """Return what a parameter decides in all templates, or else only in ``template``.
+    """Return the meaning of a parameter in all templates, or else only in ``template``.
 
     Args:
         template: Name of a kernel template, or PROGRAM.

@@ -550,7 +550,7 @@ class ShippedKernel:
         return kept, (ctypes.c_void_p * (len(pointers) + 1))(*pointers, None)
 
     def _at_a_time(self, function: ctypes.c_void_p, config: _Config) -> int:
-        """Return how many blocks run at the same time; 0 if the driver does not report it."""
+        """Return the number of blocks that run at the same time; 0 if the driver does not report it."""
         library, running, count, device = _driver(), ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
         if config.count:
             code = library.cuOccupancyMaxActiveClusters(ctypes.byref(running), function, ctypes.byref(config))

@@ -146,7 +146,7 @@ def check_db(
 
 
 def unusable_reason(store: Store, summary: ProblemSummary, trial: Trial) -> str:
-    """Return why a trial cannot be used; "" if it can be, or if its kernel is unknown here."""
+    """Return the reason why a trial cannot be used; "" if it can be, or if its kernel is unknown here."""
     if not is_operator(summary.operator):
         return ""
     try:

@@ -166,7 +166,7 @@ def _entry(size: int, value: Any, name: FileName) -> BatchConfig:
 
 
 def _fault(config: Mapping[str, int], name: FileName) -> str:
-    """Return why no device can launch a kernel with this configuration; "" if one can."""
+    """Return the reason why no device can launch a kernel with this configuration; "" if one can."""
     missing = [key for key in _NEEDED if key not in config]
     if missing:
         return f"{' and '.join(missing)} is missing"

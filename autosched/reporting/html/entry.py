@@ -181,7 +181,7 @@ def _problem(store: Store, summary: ProblemSummary) -> Problem | None:
 
 
 def _today(problem: Problem | None, best: Trial | None) -> tuple[str, tuple[str, ...]]:
-    """Return why this version cannot use the winner ("" if it can), and the changes since it was timed."""
+    """Return the reason why this version cannot use the winner ("" if it can), and the changes since it was timed."""
     if problem is None or best is None or is_library(best.schedule):
         return "", ()
     try:

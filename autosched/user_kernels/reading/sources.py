@@ -44,7 +44,7 @@ _IMPLIED = re.compile(r"--?(O[0-3]|std=c\+\+(03|11|14|17))")  # always: NVRTC op
 def read_entries(
     kernel: DocumentTable, steps: Sequence[DocumentTable], sources: Sequence[str], texts: list[str]
 ) -> tuple[str, tuple[str, ...]]:
-    """Return how the source receives parameters, and the entry functions.
+    """Return the ways in which the source receives parameters, and the entry functions.
 
     Args:
         kernel: Table of the kernel.

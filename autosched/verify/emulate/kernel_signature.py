@@ -48,7 +48,7 @@ class SignatureParameter:
         return self.type.removeprefix("const ").strip() in ("__nv_bfloat16", "nv_bfloat16")
 
     def refuses(self, array: Array) -> str:
-        """Return why an array does not fit a pointer of this type; "" if it may fit."""
+        """Return the reason why an array does not fit a pointer of this type; "" if it may fit."""
         if "*" not in self.type:
             return ""
         plain = " ".join(_QUALIFIERS.sub(" ", self.type).split())

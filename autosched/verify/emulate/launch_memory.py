@@ -49,7 +49,7 @@ class LaunchMemory:
         return frozenset(place[0] for place in places if place is not None)
 
     def result(self, value: Any, outputs: Mapping[str, Array]) -> Any:
-        """Return what the launch left of an argument: an array, a tuple of those in a list or a struct, or None."""
+        """Return an argument's contents after the launch: an array, a tuple of those in a list or a struct, or None."""
         if isinstance(value, np.ndarray):
             place = self._places.get(id(value))
             if place is None or place[0] not in outputs:

@@ -102,7 +102,7 @@ def number(operand: Operand) -> int:
 
 
 def groups_pending(operand: Operand) -> int:
-    """Return how many groups of copies a wait leaves pending. Numbers beyond 6 bits, and -1, become 63, as in ptxas."""
+    """Return the number of groups of copies that a wait leaves pending. As in ptxas, -1 and large numbers become 63."""
     count = number(operand)
     return count if 0 <= count < 64 else 63
 

@@ -397,6 +397,6 @@ def _accesses(
 
 
 def _one_period(count: int, step: int, period: int) -> int:
-    """Return how many of ``count`` things, ``step`` apart, represent all of them if they repeat after ``period``."""
+    """Return the number of items, ``step`` apart, that represent all ``count`` if they repeat after ``period``."""
     distinct = period // gcd(period, step)
     return count if count % distinct else distinct

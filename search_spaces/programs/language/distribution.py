@@ -66,7 +66,7 @@ class Distribution:
             yield digit, weight
 
     def part(self, dimension: int, place: Place, ids: IntArray) -> IntArray:
-        """Return what the numbers ``ids`` of warps, lanes or registers add to the coordinate."""
+        """Return the contribution of the numbers ``ids`` of warps, lanes or registers to the coordinate."""
         total: IntArray = np.zeros_like(ids)
         for digit, weight in self.weighted(dimension):
             if digit.place == place:
@@ -74,7 +74,7 @@ class Distribution:
         return total
 
     def of_registers(self, dimension: int) -> tuple[int, ...]:
-        """Return what each register adds to the coordinate of its thread."""
+        """Return the offset of each register from the coordinate of its thread."""
         return tuple(self.part(dimension, "register", np.arange(self.registers)).tolist())
 
     def of_threads(self, dimension: int, warps: int) -> IntArray:
@@ -173,7 +173,7 @@ class Distribution:
         return sorted((d.stride, d.size) for of in chosen for d in of if d.place == place and d.size > 1)
 
     def copies(self, place: Place, limit: int) -> int:
-        """Return how many warps (or lanes) hold the same element."""
+        """Return the number of warps (or lanes) that hold the same element."""
         return limit // math.prod(size for _, size in self.used(place, limit))
 
     def leader(self, warps: int) -> str:

@@ -104,7 +104,7 @@ class _Walk:
         self.shared[name] = _either(before[0], given[0]), _either(before[1], given[1])
 
     def _kept(self, window: ir.Window) -> Both:
-        """Return what a part of a tile in shared memory holds, as the window sees it."""
+        """Return the values that a part of a tile in shared memory contains, in the orientation of the window."""
         rows, columns = self.shared.get(window.array.name, (INSIDE, INSIDE))
         seen = (columns, rows) if window.turned else (rows, columns)
         return _shifted(seen[0], window.at[0]), _shifted(seen[1], window.at[1])
@@ -174,7 +174,7 @@ class _Walk:
                 )
 
     def _reshaped(self, shape: ir.Shape, value: ir.Value, source: Source) -> Both:
-        """Return what a reshaped tile holds outside, known only for whole rows: parts of a row would differ."""
+        """Return the padding values of a reshaped tile, which are only known if whole rows are padded."""
         rows, columns = self.outside[value.id]
         if columns.kind != "inside":
             raise ProgramError(
@@ -216,7 +216,7 @@ class _Walk:
         return both[0], both[1]
 
     def _scanned(self, operation: ir.Scan) -> Both:
-        """Return what a scanned tile holds: padding before elements affects all of them, padding after them none."""
+        """Return the padding values of a scanned tile. Only padding before elements affects them."""
         d, kind = operation.dimension, operation.kind
         both = list(self.outside[operation.value.id])
         along, other, neutral = both[d], both[1 - d], REDUCTIONS[kind].start

@@ -71,7 +71,7 @@ def scale_inputs(trace: ir.Trace) -> Mapping[str, DType]:
 
 
 def _count(index: ir.Value, made: Mapping[int, ir.Computing], name: str, extent: int) -> int:
-    """Return how many numbers from 0 up are valid indices, at most ``extent``."""
+    """Return the number of valid indices, counted from 0, at most ``extent``."""
 
     def inside(number: int) -> bool:
         return 0 <= _place(index, made, name, number) < extent

@@ -11,7 +11,7 @@ from search_spaces.programs.language import ir
 
 @cache
 def uses(found: Inference) -> Counter[int]:
-    """Return how often each value is used."""
+    """Return the number of uses of each value."""
     return Counter(value.id for operation, _ in found.trace.walk() for value in ir.inputs(operation))
 
 

@@ -13,7 +13,7 @@ from search_spaces.programs.planning.exchange import neighbours
 
 @lru_cache(maxsize=2**12)
 def packed_width(array: Array, of: Distribution, warps: int) -> int:
-    """Return how many registers a thread loads at a time."""
+    """Return the number of registers that a thread loads at a time."""
     assert array.order is not None
     rows, columns = (of.of_threads(d, warps)[:, None] + np.asarray(of.of_registers(d))[None, :] for d in (0, 1))
     strips, along = array.order.place(rows, columns)

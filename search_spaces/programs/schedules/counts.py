@@ -155,7 +155,7 @@ def _stretch(found: Inference, config: Config, device: Device) -> float:
 
 
 def _trips_to_combine(found: Inference, split: Split, config: Config) -> float:
-    """Return how often the last block waits for parts.
+    """Return the number of times that the last block waits for parts.
 
     It fetches as many parts at a time as its loop is unrolled, and one block per tile does so. The loads of a sum that
     the program does not combine itself overlap.

@@ -132,7 +132,7 @@ def workspaces(problem: Matmul, config: Config) -> tuple[Operand, ...]:
 
 
 def _window(problem: Matmul, config: Config) -> int:
-    """Return how many consecutive tiles cover whole rows (or columns) of out for its reduction; 1 without one."""
+    """Return the number of consecutive tiles that cover whole rows (or columns) of a reduction; 1 without one."""
     if problem.reduced_axis is None:
         return 1
     tiles_m, tiles_n = config.integers("tiles_m", "tiles_n")

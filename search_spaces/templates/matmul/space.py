@@ -67,7 +67,7 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 @lru_cache(maxsize=2**12)
 def _why_not_dealt_out(tile: int, subgroups: int, sg_data: int) -> str | None:
-    """Return why a dimension of a tile cannot be distributed to subgroups, each of which computes its own part."""
+    """Return the reason why a dimension of a tile cannot be distributed to subgroups with separate parts."""
     wg_map = WgMap((subgroups, 1), (sg_data, 1))
     try:
         wg_map.verify((tile, 1))

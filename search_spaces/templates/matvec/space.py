@@ -286,7 +286,7 @@ def _spill_rule(device: Device) -> Rule:
 
 @lru_cache(maxsize=2**14)
 def _why_not_distributed(**chosen: int) -> str | None:
-    """Return why a workgroup's tile cannot be distributed to subgroups, lanes and vectors along one dimension."""
+    """Return a reason if a workgroup's tile cannot be distributed to subgroups, lanes and vectors along a dimension."""
     try:
         lowering(**chosen)
     except ValueError as error:

@@ -1,9 +1,9 @@
-// A two-dimensional convolution (without turning the filter over, as image and neural-network codes write it):
+// A two-dimensional convolution without flipping the filter, as in image processing and neural networks:
 //
 //   output[y][x] = sum over i, j of input[y + i][x + j] * filter[i][j]
 //
 // The input has a border: it is FILTER_HEIGHT - 1 rows and FILTER_WIDTH - 1 columns larger than the output. A block
-// keeps its part of the input in shared memory and computes tile_size_y x tile_size_x outputs a thread.
+// keeps its part of the input in shared memory, and each thread computes tile_size_y x tile_size_x outputs.
 
 #ifndef FILTER_WIDTH
 #define FILTER_WIDTH 17
@@ -23,15 +23,15 @@
 #ifndef tile_size_y
 #define tile_size_y 1
 #endif
-// Columns that are added to each row in shared memory, against bank conflicts.
+// Padding columns of each row in shared memory, which avoid bank conflicts.
 #ifndef padding
 #define padding 0
 #endif
-// 1: the filter lies in shared memory too; 0: it is read through the read-only cache.
+// 1: the filter is also in shared memory; 0: it is read through the read-only cache.
 #ifndef filter_in_shared
 #define filter_in_shared 0
 #endif
-// Rows of the filter whose loop bodies stand one after another; the loop over a row is unrolled as a whole.
+// Unroll factor of the loop over rows of the filter. The loop over a row is unrolled completely.
 #ifndef unroll_rows
 #define unroll_rows 1
 #endif

@@ -1,7 +1,7 @@
 // C = A * B, all row-major f32: A is m x k, B is k x n.
 //
-// A block computes a tile of block_size_y * tile_size_y rows and block_size_x * tile_size_x columns. It walks along k
-// in steps of tile_size_k, with both operands' tiles in shared memory.
+// A block computes a tile of block_size_y * tile_size_y rows and block_size_x * tile_size_x columns. It loops over k
+// in steps of tile_size_k, with the tiles of both operands in shared memory.
 
 #ifndef block_size_x
 #define block_size_x 16
@@ -18,15 +18,15 @@
 #ifndef tile_size_k
 #define tile_size_k 16
 #endif
-// Columns that are added to each row of A's tile, against bank conflicts.
+// Padding columns of each row of A's tile, which avoid bank conflicts.
 #ifndef padding_a
 #define padding_a 1
 #endif
-// 2: the next tiles are written while these are read, with one barrier a step in place of two.
+// 2: the next tiles are written while the current ones are read, with one barrier per step instead of two.
 #ifndef buffers
 #define buffers 1
 #endif
-// 1: the columns of a thread lie next to each other; 0: block_size_x apart.
+// 1: the columns of a thread are contiguous; 0: they are block_size_x apart.
 #ifndef contiguous
 #define contiguous 0
 #endif
@@ -38,7 +38,7 @@
 #define TILE_M (block_size_y * tile_size_y)
 #define TILE_N (block_size_x * tile_size_x)
 
-// `rows` x `cols` elements of a matrix of pitch `cols_in_all` into a tile; what lies outside of the matrix is zero.
+// Copies `rows` x `cols` elements of a matrix of pitch `cols_in_all` to a tile, with zeros outside of the matrix.
 template <int ROWS, int COLS, int PITCH>
 __device__ __forceinline__ void load_tile(float (&tile)[ROWS][PITCH], const float* __restrict__ matrix, int row,
                                           int col, int rows_in_all, int cols_in_all, int thread) {

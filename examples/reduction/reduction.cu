@@ -1,8 +1,8 @@
 // The sum of n floats, in one launch.
 //
-// Each block adds up its share in a grid-stride loop, its threads by shuffles. The block that comes last finishes: it
-// adds up the partial sums of all blocks in their order, so that the result is the same each time, or takes what they
-// have added up by atomics. Either way the counter and the total are zero again after the launch.
+// Each block adds up its elements in a grid-stride loop, and its threads' sums by shuffles. The last block either adds
+// the partial sums of all blocks in their order, so that every launch gives the same result, or reads the total that
+// the blocks added by atomics. In both cases the counter and the total are zero again after the launch.
 
 #ifndef block_size_x
 #define block_size_x 256
@@ -10,7 +10,7 @@
 #ifndef vector_width
 #define vector_width 4
 #endif
-// Vectors that a thread has under way at a time, each with a sum of its own.
+// Vectors that a thread loads at a time, each with a separate sum.
 #ifndef vectors_per_thread
 #define vectors_per_thread 2
 #endif
@@ -50,12 +50,12 @@ __device__ __forceinline__ float warp_sum(float v) {
   return v;
 }
 
-// The sum of the block's values, for thread 0.
+// Returns the sum of the block's values in thread 0.
 __device__ float block_sum(float v) {
 #if sum_method == 2
   __shared__ float values[block_size_x];
   values[threadIdx.x] = v;
-  // Each step folds the upper part onto the lower one; an odd one in the middle stays.
+  // Each step adds the upper half to the lower half; the middle element of an odd number stays.
   for (int left = block_size_x; left > 32;) {
     const int half = (left + 1) / 2;
     __syncthreads();
@@ -65,7 +65,7 @@ __device__ float block_sum(float v) {
   __syncthreads();
   v = 0.0f;
   if (threadIdx.x < 32) {
-    // What is left when block_size_x is no power of two times 32 is fewer than 32 values.
+    // If block_size_x is not a power of two times 32, fewer than 32 values remain.
     int left = block_size_x;
     while (left > 32) left = (left + 1) / 2;
     v = warp_sum(threadIdx.x < left ? values[threadIdx.x] : 0.0f);
@@ -114,7 +114,7 @@ extern "C" __global__ void __launch_bounds__(block_size_x)
     partial[blockIdx.x] = sum;
 #endif
     __threadfence();
-    last = atomicInc(arrived, gridDim.x - 1) == gridDim.x - 1;  // which makes it zero again
+    last = atomicInc(arrived, gridDim.x - 1) == gridDim.x - 1;  // which also resets the counter to zero
   }
   __syncthreads();
   if (!last) return;

@@ -3,7 +3,7 @@
 //   autosched export --db best.db --cubin kernels          (--ptx as well to run it without a GPU)
 //   g++ -std=c++17 -O2 -Ikernels main.cpp -o example -ldl
 //   ./example                                              on a GPU
-//   autosched run --device h200 ./example                  without one: PTX in place of the cubin, in the emulator
+//   autosched run --device h200 ./example                  without a GPU: PTX instead of the cubin, in the emulator
 #include <dlfcn.h>
 
 #include <cmath>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int rows = 64, columns = 512;
 
-// What a program usually has from the CUDA runtime, torch or cupy: device memory and a context.
+// Device memory and a context, which a program usually gets from the CUDA runtime, torch or cupy.
 struct Memory {
   int (*allocate)(std::uint64_t*, std::size_t);
   int (*to_device)(std::uint64_t, const void*, std::size_t);

@@ -19,13 +19,13 @@ UNWRITTEN = frozenset(
         FindingKind.UNINITIALIZED_GLOBAL_READ,
     }
 )
-KINDS_OF_GARBAGE = range(1, 10)  # runtime/memory/garbage.hpp
+POISON_PATTERNS = range(1, 10)  # runtime/memory/poison.hpp
 HARMLESS = "nothing depends on it: memory ends the same whatever it holds"
 UNREAD = "memory that depends on it is not read"
 
 
 def may_go_nowhere(done: Emulation) -> bool:
-    """Whether all faults of a launch are uses of undefined values.
+    """Return True if all faults of a launch are uses of undefined values.
 
     With other faults, such as races, its result would depend on the order of execution anyway.
     """
@@ -45,12 +45,12 @@ def without_harmless(
     Args:
         done: Result of the launch.
         again: Runs the launch on the same memory with the poison pattern of a number.
-        same: Whether two runs of it have left the same memory.
+        same: True if two runs of it have left the same memory.
 
     Returns:
         ``done``, or the same with other grades.
     """
-    others = map(again, KINDS_OF_GARBAGE)
+    others = map(again, POISON_PATTERNS)
     if not may_go_nowhere(done) or not all(ends_as(done, other) and same(done, other) for other in others):
         return done
     return as_notes(done, HARMLESS)
@@ -68,7 +68,7 @@ def as_notes(done: Emulation, why: str) -> Emulation:
 
 
 def ends_as(done: Emulation, other: Emulation) -> bool:
-    """Whether a launch with poison ends like the original one, with the same printed text and variables.
+    """Return True if a launch with poison ends like the original one, with the same printed text and variables.
 
     It must have no other faults either.
     """

@@ -230,9 +230,9 @@ def run_launch(
     memory, data = settings.memory, folder / "data"
     operands = memory.operands(launch)
 
-    def run(time_limit: float, garbage: int = 0) -> Emulation:
+    def run(time_limit: float, poison: int = 0) -> Emulation:
         write_data(data, launch, arrays, memory)
-        text = job_text(launch, replace(settings, blocks=blocks, time_limit=time_limit, garbage=garbage))
+        text = job_text(launch, replace(settings, blocks=blocks, time_limit=time_limit, poison=poison))
         done = run_job(compiled, text, folder, time_limit)
         if done.status not in ("ok", "findings"):
             return done
@@ -242,13 +242,11 @@ def run_launch(
     done = run(settings.time_limit)
     if not settings.check:
         return done
-    return without_harmless(
-        done, lambda garbage: run(time_limit_of(done, settings.time_limit), garbage), _left_the_same
-    )
+    return without_harmless(done, lambda poison: run(time_limit_of(done, settings.time_limit), poison), _left_the_same)
 
 
 def _left_the_same(done: Emulation, other: Emulation) -> bool:
-    """Whether two runs of a launch have left the same outputs, ignoring bytes without a value."""
+    """Return True if two runs of a launch have left the same outputs, ignoring bytes without a value."""
 
     def same(name: str, array: Array) -> bool:
         differ = array.reshape(-1).view(np.uint8) != other.outputs[name].reshape(-1).view(np.uint8)

@@ -46,12 +46,12 @@ class RunSettings(EmulateOptions):
     """Options of a launch, and of how the runner creates its memory.
 
     Attributes:
-        garbage: Number of the poison pattern for bytes that were never written (effect.py).
+        poison: Number of the poison pattern for bytes that were never written (effect.py).
         contents: How the runner generates each input, if buffers are sparse (sparse.py).
         inputs: File with some of the inputs; None if the data file has all.
     """
 
-    garbage: int = 0
+    poison: int = 0
     contents: Mapping[str, str] | None = None
     inputs: InputsFile | None = None
 
@@ -88,7 +88,7 @@ def job_text(kernel: Launch, settings: RunSettings) -> str:
         f"perturb {int(settings.perturb)}",
         f"sparse {int(contents is not None)}",
         f"count {int(settings.count)}",
-        f"garbage {settings.garbage}",
+        f"poison {settings.poison}",
         f"order_seed {order.seed}",
         f"resident {order.resident}",
         f"interleaved {int(order.blocks == 'interleaved')}",

@@ -87,7 +87,7 @@ def _signed_integers(dtype: DType) -> Array:
 
 
 def can_generate(kernel: GeneratedKernel) -> bool:
-    """Whether ``generated`` supports the types of all inputs of ``kernel``."""
+    """Return True if ``generated`` supports the types of all inputs of ``kernel``."""
     return all(o.dtype.name in _CONTENT and o.role != "inout" for o in kernel.operands)
 
 
@@ -118,7 +118,7 @@ def emulate_blocks(
         time_limit: CPU seconds of the launch.
         inputs: A file with the inputs; None to generate them.
         check: Needed to know which blocks wrote what.
-        count: Whether executed instructions are counted.
+        count: True if executed instructions are counted.
 
     Returns:
         The emulation, whose ``elements`` are the written elements, if the launch ended.
@@ -163,7 +163,7 @@ def emulate_ptx_blocks(
         order: Order of blocks and threads.
         time_limit: CPU seconds of the launch.
         check: Needed to know which blocks wrote what.
-        count: Whether executed instructions are counted.
+        count: True if executed instructions are counted.
         memory: As for ``emulate_ptx``, but all bytes hold values.
 
     Returns:
@@ -207,9 +207,9 @@ def _emulate_blocks(
             return error.emulation
         operands = settings.memory.operands(launch)
 
-        def run(time_limit: float, garbage: int = 0) -> Emulation:
+        def run(time_limit: float, poison: int = 0) -> Emulation:
             (folder / "data").write_bytes(b"")
-            text = job_text(launch, replace(settings, time_limit=time_limit, garbage=garbage))
+            text = job_text(launch, replace(settings, time_limit=time_limit, poison=poison))
             emulation = run_job(compiled, text, folder, time_limit)
             done = emulation.status in ("ok", "findings")
             return replace(emulation, elements=_written(operands, folder / "data") if done else {})
@@ -218,14 +218,14 @@ def _emulate_blocks(
         if not settings.check:
             return done
 
-        def again(garbage: int) -> Emulation:
-            return run(time_limit_of(done, settings.time_limit), garbage)
+        def again(poison: int) -> Emulation:
+            return run(time_limit_of(done, settings.time_limit), poison)
 
         return without_harmless(done, again, lambda one, other: _left_the_same(one.elements, other.elements))
 
 
 def _left_the_same(written: Mapping[str, WrittenElements], other: Mapping[str, WrittenElements]) -> bool:
-    """Whether two runs of some blocks have written the same elements."""
+    """Return True if two runs of some blocks have written the same elements."""
 
     def same(a: WrittenElements, b: WrittenElements) -> bool:
         return np.array_equal(a.places, b.places) and a.values.tobytes() == b.values.tobytes()

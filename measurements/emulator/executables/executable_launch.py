@@ -13,7 +13,7 @@ import numpy as np
 
 from measurements.emulator.effect import (
     HARMLESS,
-    KINDS_OF_GARBAGE,
+    POISON_PATTERNS,
     UNWRITTEN,
     as_notes,
     ends_as,
@@ -176,7 +176,7 @@ class ExecutableLaunch:
         return done, doubt.memory
 
     def _emulate(
-        self, order: Order, launches: int, perturb: bool, time_limit: float, *, commit: bool, garbage: int = 0
+        self, order: Order, launches: int, perturb: bool, time_limit: float, *, commit: bool, poison: int = 0
     ) -> Emulation:
         state = self._state
         copied = not commit or not state.heap_was_used
@@ -184,7 +184,7 @@ class ExecutableLaunch:
             order, state.arena, launches=launches, perturb=perturb, copied=copied, kept=commit and copied
         )
         job += (
-            f"garbage {garbage}\ntime_limit {time_limit!r}\nuses {int(commit)}\n"
+            f"poison {poison}\ntime_limit {time_limit!r}\nuses {int(commit)}\n"
             f"list_writes {int(commit and state.may_overlap)}\n"
         )
         (state.work / "data").write_bytes(b"")
@@ -198,8 +198,8 @@ class ExecutableLaunch:
         """Return the memory that depends on undefined values; None if the outcome of the launch depends on them."""
         differ = np.zeros(0, np.uint64)
         limit = time_limit_of(done, time_limit)
-        for garbage in KINDS_OF_GARBAGE:
-            other = self._emulate(order, launches, perturb, limit, commit=False, garbage=garbage)
+        for poison in POISON_PATTERNS:
+            other = self._emulate(order, launches, perturb, limit, commit=False, poison=poison)
             if not ends_as(done, other):
                 return None
             differ = np.union1d(differ, writes.difference(Writes.read(self._state.work / "data")))

@@ -27,7 +27,7 @@
 #include "isa/program.hpp"
 #include "isa/values/dropped.hpp"
 #include "memory/counting.hpp"
-#include "memory/garbage.hpp"
+#include "memory/poison.hpp"
 #include "memory/global/buffers.hpp"
 #include "memory/global/dependence.hpp"
 #include "memory/global/heap.hpp"
@@ -142,8 +142,8 @@ Job read_job(Machine& machine, const char* path) {
       file >> job.time_limit;
     } else if (key == "perturb") {
       file >> machine.program.perturb;
-    } else if (key == "garbage") {
-      file >> machine.garbage;
+    } else if (key == "poison") {
+      file >> machine.poison;
     } else if (key == "count") {
       file >> machine.launch.count;
     } else if (key == "inputs") {
@@ -376,7 +376,7 @@ void replace_address(const std::vector<void*>& buffers, const AddressInMemory& a
 // Writes of the launch in its copy of a program's memory. If they may depend on undefined values, effect.py decides
 // about them, and receives them as a list.
 void hand_over_writes(Machine& machine, bool listed, int data) {
-  if (machine.garbage != 0 || listed) {
+  if (machine.poison != 0 || listed) {
     list_writes(machine, data);
   } else {
     keep_writes(machine);
@@ -399,7 +399,7 @@ void finish(Machine& machine, bool finished, const Job& job, int data, const std
     flag_used_bytes(machine, buffer, flags.data());
     transfer(data, flags.data(), flags.size(), offset, false);
   }
-  if (machine.garbage != 0) clear_unwritten(machine);
+  if (machine.poison != 0) clear_unwritten(machine);
   if (machine.launch.sparse) write_touched_outputs(machine, data);
   for (std::size_t i = 0; i < buffers.size() && !machine.launch.sparse; ++i) {
     if (job.buffers[i].address != nullptr) continue;
@@ -412,8 +412,8 @@ void finish(Machine& machine, bool finished, const Job& job, int data, const std
                        was_found(machine.report, Kind::uninitialized_global_read);
   if (!job.arena.empty()) hand_over_writes(machine, finished && (is_open || job.lists_writes), data);
   if (waited_for_launches(machine)) report_waited(machine.report);
-  if (job.uses && machine.garbage == 0) report_uses(machine);
-  if (machine.launch.check && (machine.garbage != 0 || is_open)) report_variables(machine.report, digest_of_variables(machine));
+  if (job.uses && machine.poison == 0) report_uses(machine);
+  if (machine.launch.check && (machine.poison != 0 || is_open)) report_variables(machine.report, digest_of_variables(machine));
   keep_heap(machine);
   report_counts(machine);
   if (machine.launch.count) ptx::report_executed(machine);
@@ -498,7 +498,7 @@ int run(Machine& machine, int argc, char** argv) {
     const std::uint64_t base = u.buffer < 0 ? 0 : reinterpret_cast<std::uint64_t>(buffers.at(static_cast<std::size_t>(u.buffer)));
     add_unfinished(machine, reinterpret_cast<const void*>(base + u.first), u.bytes, u.only_read);
   }
-  if (machine.garbage != 0) fill_unwritten(machine);
+  if (machine.poison != 0) fill_unwritten(machine);
   for (const auto& [name, buffer] : job.fills) {
     if (!ptx::fill_variable(machine, name, buffers[buffer], job.buffers[buffer].bytes)) return 5;
   }

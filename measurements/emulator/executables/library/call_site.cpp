@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t most_frames = 8;
 
-// Where the program's own file lies in memory.
+// Address range of the program's own file.
 struct OwnFile {
   std::uint64_t base = 0, from = ~std::uint64_t{0}, to = 0;
 };

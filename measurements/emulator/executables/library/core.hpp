@@ -1,6 +1,6 @@
-// What the stand-ins of libcudart and libcuda share: memory, modules, kernels, and the talk with `autosched run`, which
-// emulates the launches. Everything is done at once, in the order of the calls: streams hold nothing back (order.hpp says
-// what they would order).
+// Functions shared by the replacements of libcudart and libcuda: memory, modules, kernels, and communication with
+// `autosched run`, which emulates the launches. All work is executed immediately, in the order of the calls. order.hpp
+// records the order that streams would impose.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace autosched::program {
 
-// Error codes of both interfaces (driver_types.h, cuda.h), which agree in these numbers.
+// Error codes with the same numbers in both interfaces (driver_types.h, cuda.h).
 enum Error : int {
   success = 0,
   invalid_value = 1,
@@ -40,50 +40,50 @@ struct Dim3 {
   unsigned x = 1, y = 1, z = 1;
 };
 
-// Memory that kernels may use. All of it lies in one file that the emulator maps at the same addresses, so that pointers
-// mean the same to host and device, wherever they are stored.
+// Memory that kernels may use. All of it is in one file that the emulator maps at the same addresses, so that pointers
+// are valid for both host and device.
 struct Allocation {
   std::uint64_t address;
   std::size_t bytes;
   std::string name;  // "cudaMalloc#3"
   enum class Kind { device, host, managed, array, variable } kind;
-  bool pooled = false;  // allotted in the order of a stream
+  bool pooled = false;  // allocated in stream order
 };
 
 struct Module;
 struct Variable {
   Module* module;
-  std::string name;  // in the PTX
+  std::string name;  // name in the PTX
   std::uint64_t address;
   std::size_t bytes;
   bool constant;
-  bool unset;  // a constant without a value of its own, and without any from the host
+  bool unset;  // a constant with neither an initial value nor one from the host
 };
 struct Module {
   int id;
   const void* image;
   std::size_t bytes;
   bool loaded = false;
-  int error = success;  // of loading
+  int error = success;  // error of loading the module
   std::vector<Variable*> variables;
-  bool adopts = false;  // all variables of its PTX, which no program registered
+  bool adopts = false;  // contains all variables of its PTX, because the program has registered none
 };
 struct Kernel {
   Module* module;
   std::string name;
-  bool known = false;  // what follows
+  bool known = false;  // True once the following fields are set
   int error = success;
   std::vector<unsigned> parameters;  // bytes
   unsigned most_threads = 1024, static_shared = 0, local = 0;
-  bool uses_heap = false;  // calls malloc or free
-  int compiled_for = 0;    // the architecture of its PTX
-  unsigned most_dynamic = 48 * 1024;  // bytes of shared memory, which an attribute raises
+  bool uses_heap = false;  // True if it calls malloc or free
+  int compiled_for = 0;  // architecture of its PTX
+  unsigned most_dynamic = 48 * 1024;  // limit of dynamic shared memory in bytes, which an attribute can raise
 };
 
-// A CUDA array: texels side by side, row by row.
+// A CUDA array: texels in row-major order.
 struct Array {
   std::uint64_t address;
-  unsigned bits[4];  // of each channel
+  unsigned bits[4];  // bits of each channel
   int kind;          // cudaChannelFormatKind: 0 signed, 1 unsigned, 2 float
   std::size_t width, height, depth;
   bool layered;
@@ -96,46 +96,46 @@ struct Array {
 struct Launch {
   Kernel* kernel;
   Dim3 grid, block;
-  std::optional<Dim3> cluster;  // of an attribute: one of a single block is a cluster, too
+  std::optional<Dim3> cluster;  // from a launch attribute; a cluster of one block also counts
   std::size_t shared = 0;
   void** arguments = nullptr;
   bool cooperative = false;
   void* stream = nullptr;
-  bool dependent = false;  // programmatic stream serialization: it may begin before the kernel in front of it has ended
+  bool dependent = false;  // programmatic stream serialization: it may begin before the previous kernel has ended
 };
 
-// The last error of this thread, and one that all later calls return.
+// Last error of this thread, and the sticky error that all later calls return.
 extern thread_local int last_error;
-int failed(int error);  // notes it
+int failed(int error);  // records the error and returns it
 int sticky_error();
 
-// Facts of the device that is emulated, by name: "sm_count".
+// Properties of the emulated device, by name, such as "sm_count".
 std::uint64_t fact(const std::string& name);
 const std::string& device_name();
 
-// A line of complaint: a misuse of the interface is a finding, what the stand-in lacks makes the status 2.
+// Reports a misuse of the interface as a finding, or an unsupported function, which gives exit status 2.
 void complain_misuse(const std::string& text);
-int lacking(const char* function);  // not_supported
-void complain_machine_code();       // made known at the end, if no PTX is loaded in its place
+int lacking(const char* function);  // returns not_supported
+void complain_machine_code();  // reported at exit, unless PTX is loaded in its place
 
-// The heap of device code. No launch may have used it before its size is set.
+// Heap of device code. Its size can only be set before the first launch that uses it.
 int limit_heap(std::size_t bytes);
 void reset_heap();
 
 std::recursive_mutex& session_mutex();
-std::string ask(const std::string& text);  // sends a message to `autosched run`, and returns the answer
+std::string ask(const std::string& text);  // sends a message to `autosched run`, and returns the reply
 
-// Device memory holds no value until something writes it, and what launches make of such bytes depends on what nobody has
-// written. Copies carry both on, other writes end them. Who else uses the latter makes it a finding.
-void set_all(const Variable& v);  // whoever has its address may set it
+// Device memory is undefined until it is written, and so are results of launches that depend on such memory. Copies
+// propagate the undefined state; other writes define the memory. Any other use of undefined memory is a finding.
+void set_all(const Variable& v);  // code that has its address may set it
 void use_unknown(std::uint64_t address, std::size_t bytes);
 
 void* allocate(std::size_t bytes, Allocation::Kind kind, const char* function, bool pooled = false);
 int release(const void* address, const char* function, bool in_stream_order = false);
-const Allocation* allocation_of(const void* address);  // nullptr: none
+const Allocation* allocation_of(const void* address);  // nullptr if there is none
 std::size_t free_bytes();
 bool in_arena(const void* address);
-// Whether all of a range is in one allocation, or is plain host memory; else a finding.
+// True if a range is inside of one allocation, or is plain host memory; otherwise reports a finding.
 bool check_range(const void* address, std::size_t bytes, const char* function);
 int copy(void* to, const void* from, std::size_t bytes, int kind, const char* function);
 int copy_rows(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t height,
@@ -144,16 +144,16 @@ int fill(void* to, int value, std::size_t bytes, const char* function);
 void read_on_device(void* to, const void* from, std::size_t bytes);  // by the device itself: the host does not wait for it
 
 Module* add_module(const void* image, std::size_t bytes);
-int load(Module* module);  // once: its variables get their first values
+int load(Module* module);  // loads a module once, and initialises its variables
 Variable* add_variable(Module* module, const char* name, std::size_t bytes, bool constant, bool managed);
 Kernel* add_kernel(Module* module, const char* name);
-int learn(Kernel* kernel);  // once: parameters and limits
+int learn(Kernel* kernel);  // determines parameters and limits, once
 int run(const Launch& launch);
-// Whatever else is done in streams, or waited for: a kernel behind it does not overlap those in front of it.
+// Records other work in a stream, or a wait: later kernels do not overlap earlier ones.
 void end_overlaps();
 int blocks_per_multiprocessor(Kernel* kernel, int threads, std::size_t shared);
 
-// The memory behind a texture or surface object.
+// Memory of a texture or surface object.
 struct TextureView {
   std::uint64_t address;
   unsigned dimensions;

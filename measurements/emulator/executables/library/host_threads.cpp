@@ -14,12 +14,13 @@
 namespace autosched::program {
 namespace {
 
-constexpr unsigned most_of_site = 2, most = 20, milliseconds = 100;  // delays: of a line of the program, of all, of each
+// Maximum delays of a line and of all lines; length of a delay.
+constexpr unsigned most_of_site = 2, most = 20, milliseconds = 100;
 
 std::atomic<std::uint64_t> actions{0};
 thread_local std::uint64_t own_actions = 0;
 
-// Whether a wait at this place of the program is still delayed.
+// True if another wait at this line of the program is to be delayed.
 bool takes_delay() {
   static std::unordered_map<std::string, unsigned> of_site;
   static unsigned all = 0;

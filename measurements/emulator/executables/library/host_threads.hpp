@@ -1,12 +1,14 @@
-// Threads of the host. A wait of one counts for all once it returns, as nobody sees how threads wait for each other.
+// Threads of the host. When a wait of one thread returns, it counts as a wait of all threads, because synchronisation
+// between them is not tracked.
 #pragma once
 
 namespace autosched::program {
 
-// The running thread has ended a call, or touched memory that pending work uses.
+// Records that the running thread has ended a call, or has accessed memory that pending work uses.
 void note_action();
 bool has_other_threads();
-// Before a wait returns: lets other threads do what is not ordered behind it. Where there are none, this takes no time.
+// Called before a wait returns: lets other threads execute work that is not ordered after it. Returns immediately if
+// there are no other threads.
 void let_others_act();
 
 }  // namespace autosched::program

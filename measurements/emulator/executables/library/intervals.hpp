@@ -1,4 +1,4 @@
-// Sets of bytes, as stretches that have nothing in common and do not touch.
+// Sets of bytes, as disjoint and non-adjacent ranges.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace autosched::program {
 
 class Intervals {
  public:
-  using Stretch = std::pair<std::uint64_t, std::uint64_t>;  // from, to
+  using Stretch = std::pair<std::uint64_t, std::uint64_t>;  // begin, end
 
   bool empty() const { return stretches_.empty(); }
   auto begin() const { return stretches_.begin(); }
@@ -35,7 +35,7 @@ class Intervals {
       if (old.second > to) stretches_[to] = old.second;
     }
   }
-  // What a range has of it.
+  // Intersection with a range.
   std::vector<Stretch> in(std::uint64_t from, std::uint64_t to) const {
     std::vector<Stretch> found;
     auto it = stretches_.upper_bound(from);
@@ -47,7 +47,7 @@ class Intervals {
     const auto found = in(from, to);
     return found.size() == 1 && found[0] == Stretch{from, to};
   }
-  // What both sets have.
+  // Intersection of two sets.
   Intervals both(const Intervals& other) const {
     Intervals common;
     for (const auto& [from, to] : other) {

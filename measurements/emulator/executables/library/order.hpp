@@ -1,13 +1,13 @@
-// Tells `autosched run` on which streams work runs and what waits for what; it judges the order
+// Reports to `autosched run` on which streams work runs, and all waits and events. `autosched run` checks the order
 // (measurements/emulator/host_order.py).
 #pragma once
 #include <string>
 
 namespace autosched::program {
 
-constexpr unsigned legacy = 1;  // the default stream's number, as host_order.py has it
+constexpr unsigned legacy = 1;  // number of the default stream, as in host_order.py
 
-// Streams, by the handles of the program: nullptr, 1 and 2 are the default ones.
+// Streams by the handles of the program; nullptr, 1 and 2 are the default streams.
 void* add_stream(unsigned flags, int priority);
 void destroy_stream(void* stream);
 struct StreamFacts {
@@ -15,18 +15,18 @@ struct StreamFacts {
   int priority;
 };
 StreamFacts stream_facts(void* stream);
-unsigned stream_number(void* stream);  // as host_order.py has it
+unsigned stream_number(void* stream);  // as in host_order.py
 
 void* add_event();
 void destroy_event(void* event);
 void record_event(void* event, void* stream);
-bool event_milliseconds(void* event, double& at);  // false: it was never recorded
+bool event_milliseconds(void* event, double& at);  // returns false if the event was never recorded
 void wait_for_event(void* stream, void* event);
 void host_waits_for_event(void* event);
 void host_waits_for_stream(void* stream);
 void host_waits_for_device();
 
-// Within, functions that are compiled for the default stream of each thread take that for the null stream.
+// Scope in which functions that are compiled for the per-thread default stream use it as the null stream.
 class PerThreadDefault {
  public:
   PerThreadDefault();
@@ -36,9 +36,9 @@ class PerThreadDefault {
   bool before_;
 };
 
-// Lines of what the program does, which are sent together. Under the mutex of the session.
+// Lines that describe the program's actions and are sent together. Protected by the mutex of the session.
 void note(const std::string& line);
-void flush_order();  // sends what has been noted
-unsigned next_timeline();  // the number of another stream, or node of a graph
+void flush_order();  // sends the recorded lines
+unsigned next_timeline();  // number for a new stream or node of a graph
 
 }  // namespace autosched::program

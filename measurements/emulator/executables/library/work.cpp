@@ -22,16 +22,18 @@ struct Running {
   const char* function = "";
   std::string site;
   std::vector<Noted> uses;
-  bool from_host = false, to_host = false;  // pageable memory
+  bool from_host = false, to_host = false;  // True for pageable host memory
   unsigned depth = 0;
 };
 thread_local Running running;
-thread_local unsigned graph_stream = 0;  // on which a graph runs: a stream's number, or of a child its node's; 0: none does
-thread_local std::string graph_site;     // where it was launched
+// Number of the stream on which a graph runs, or of the node of a child graph; 0 outside of graphs.
+thread_local unsigned graph_stream = 0;
+thread_local std::string graph_site;  // line of its launch
 
 void begin(const char* function, unsigned stream, bool asynchronous) {
   if (running.depth++ != 0) {
-    if (*running.function == '\0') running.function = function;  // of a call that is work by another name
+    // Name of the outermost call, which may be implemented by another one.
+    if (*running.function == '\0') running.function = function;
     return;
   }
   running.stream = stream;
@@ -44,8 +46,8 @@ void begin(const char* function, unsigned stream, bool asynchronous) {
   close_opened();
 }
 
-// Whether the host goes on only when an operation is done ("API synchronization behavior", CUDA Runtime API). What the memory
-// of a copy from pageable memory holds in the end is taken for done, too.
+// True if the host waits for an operation ("API synchronization behavior", CUDA Runtime API). A copy from pageable
+// memory counts as synchronous, with the final contents of the memory.
 bool host_waits() {
   bool host = running.from_host || running.to_host, device = false, pinned = false;
   for (const Noted& n : running.uses) {
@@ -54,7 +56,7 @@ bool host_waits() {
   }
   if (running.uses.empty()) return false;
   const bool is_copy = host || running.uses.size() > 1;
-  if (!is_copy) return pinned;  // a memset
+  if (!is_copy) return pinned;  // otherwise a memset
   if (running.asynchronous) return running.to_host || !device;
   return host || pinned || !device;
 }
@@ -141,8 +143,8 @@ void note_use(const void* address, std::size_t bytes, Use use) {
   const Allocation* a = allocation_of(address);
   if (a == nullptr || bytes == 0) return;
   const auto first = reinterpret_cast<std::uint64_t>(address);
-  open_pages(first, first + bytes);  // the copy itself touches them
-  for (Noted& n : running.uses) {  // the next row, or plane, of the same
+  open_pages(first, first + bytes);  // the copy itself accesses them
+  for (Noted& n : running.uses) {  // the next row or plane of the same copy
     if (n.allocation != a || n.use != use || n.width != bytes) continue;
     const std::uint64_t step = first - n.first;
     if (n.rows == 1 && first > n.first) n.pitch = step;
@@ -162,7 +164,7 @@ void note_allocation(const Allocation& a) {
 
 void note_free(const Allocation& a, bool in_stream_order) {
   const std::lock_guard lock(session_mutex());
-  if (in_stream_order) {  // another one may lie there from here on
+  if (in_stream_order) {  // another allocation may reuse the memory from here on
     note("work " + std::to_string(running.stream) + " 0 " + running.site + " 1 " + std::to_string(a.address) + " " +
          std::to_string(a.address) + " " + std::to_string(a.bytes) + " 1 0 " + std::to_string(use_write) + " " + running.function);
   }

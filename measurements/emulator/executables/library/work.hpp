@@ -1,4 +1,4 @@
-// Work that streams are given, and nodes of graphs: what each uses, and whether the host waits for it.
+// Work on streams, and nodes of graphs: the memory that each uses, and whether the host waits for it.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,19 +10,19 @@
 
 namespace autosched::program {
 
-// Work that is given to a stream. Within another one it belongs to that. Without one, a copy is the host's, which waits for it.
+// Work on a stream. A nested operation belongs to the outer one. A copy without a stream is synchronous.
 class Operation {
  public:
   enum class Waits { no, yes };
-  explicit Operation(const char* function);              // on the default stream; the host waits as the memory says
+  explicit Operation(const char* function);  // on the default stream; synchronous depending on the memory
   Operation(void* stream, const char* function);         // asynchronous
-  explicit Operation(unsigned node);                     // of a graph that runs (GraphRun)
+  explicit Operation(unsigned node);  // node of a running graph (GraphRun)
   ~Operation();
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
 };
-// Within, a graph runs on a stream: its nodes come after what the stream has been given, and after each other where edges
-// say so. Graphs within are children, and run as the node that is theirs.
+// Scope in which a graph runs on a stream. Its nodes come after earlier work of the stream, and after each other along
+// edges. Graphs in the scope are child graphs, and run as their node.
 class GraphLaunch {
  public:
   explicit GraphLaunch(void* stream);
@@ -33,10 +33,11 @@ class GraphLaunch {
 class GraphRun {
  public:
   GraphRun() = default;
-  ~GraphRun();  // what the stream, or the parent, does next comes after all nodes
+  ~GraphRun();  // later work of the stream or of the parent comes after all nodes
   GraphRun(const GraphRun&) = delete;
   GraphRun& operator=(const GraphRun&) = delete;
-  // The next node: those it comes after, counted from 0, and where the program has made it. Its number, as of a stream.
+  // Begins the next node. Takes the indices of its predecessors and the line that created it; returns its number, like
+  // that of a stream.
   unsigned begin(const std::vector<std::size_t>& after, const std::string& site);
   void end();
 
@@ -45,13 +46,13 @@ class GraphRun {
   unsigned parent_ = 0;
 };
 
-unsigned running_node();  // of the graph that runs, as a number of GraphRun
+unsigned running_node();  // the running node of the graph, numbered as in GraphRun
 
-// The running operation uses memory: pageable memory of the host, or bytes of an allocation.
+// Records a memory access of the running operation: pageable host memory, or bytes of an allocation.
 void note_use(const void* address, std::size_t bytes, Use use);
-std::string running_stream_and_site();  // of a launch: "1 12ab,34cd"
+std::string running_stream_and_site();  // stream and call site of a launch, such as "1 12ab,34cd"
 void note_allocation(const Allocation& allocation);
 void note_free(const Allocation& allocation, bool in_stream_order);
-void callback_done();  // the host may know what the callback's stream has done
+void callback_done();  // a callback has ended, which the host may use to wait for earlier work of its stream
 
 }  // namespace autosched::program

@@ -7,7 +7,7 @@
 #include "isa/access/stack.hpp"
 #include "isa/program.hpp"
 #include "isa/values/undefined.hpp"
-#include "memory/garbage.hpp"
+#include "memory/poison.hpp"
 #include "memory/global/heap.hpp"
 
 namespace autosched::emulator::ptx {
@@ -46,7 +46,7 @@ void give(Warp& w, std::uint32_t at, std::size_t size, unsigned lane, const Pass
   r.origin = p.origin;
 }
 
-// Whether the known bits of a register or a parameter must be looked up.
+// True if the known bits of a register or a parameter must be looked up.
 bool has_unknown(const Register& r, bool is_register, unsigned lane) {
   return ((is_register ? ~r.defined : r.bits) >> lane & 1u) != 0;
 }
@@ -84,7 +84,7 @@ void enter(Warp& w, std::uint32_t callee, unsigned lane, std::uint32_t call) {
   for (const Span& r : f.registers) {
     Register& head = w.head(r.offset);
     head.defined &= ~(1u << lane);
-    if (machine.garbage != 0) leave_garbage(w, r, 1u << lane);
+    if (machine.poison != 0) leave_poison(w, r, 1u << lane);
     if (!r.is_register) {
       head.bits &= ~(1u << lane);
       continue;

@@ -1,5 +1,5 @@
-// Runs the warps of a block. Lanes at the same instruction run together, those that are behind first, so that they
-// reconverge where their paths do. A lane that waits for others of its warp lets these run.
+// Runs the warps of a block. Lanes at the same instruction run together. Lanes at earlier instructions run first, so
+// that lanes reconverge where their paths join. A lane that waits for others of its warp lets these run.
 #include "isa/values/copies.hpp"
 #include "isa/counts.hpp"
 #include "isa/values/dropped.hpp"
@@ -12,7 +12,7 @@
 #include "isa/async/launch_control.hpp"
 #include "isa/values/undefined.hpp"
 #include "memory/counting.hpp"
-#include "memory/garbage.hpp"
+#include "memory/poison.hpp"
 #include "memory/global/buffers.hpp"
 #include "memory/global/shadow.hpp"
 #include "memory/shared/async.hpp"
@@ -52,8 +52,9 @@ Lanes polling_lanes(const Warp& w, Lanes lanes) {
   return polling;
 }
 
-// The lanes that run next: those deepest in calls, and among these the first in the kernel's text. With `ahead` in
-// reverse, and those that do not spin before all others: they may be between the two, and hold what these wait for.
+// Lanes that run next: those deepest in calls, and among these the first in the kernel's text. With `ahead`, the
+// reverse order, and lanes that do not spin first: they may be between the two groups, and hold a lock that the others
+// wait for.
 Group choose(const Warp& w, Lanes runnable, bool ahead) {
   Group group;
   Lanes candidates = runnable;
@@ -83,8 +84,8 @@ Group choose(const Warp& w, Lanes runnable, bool ahead) {
   return group;
 }
 
-// Whether the memory that lanes poll at this instruction is unchanged since they last polled it there: they may be
-// waiting. Out of line, as run_warp needs its registers.
+// Returns true if the memory that lanes poll at this instruction is unchanged since their last poll there, so they may
+// be waiting. Not inlined, because run_warp needs its registers.
 [[gnu::noinline]] void compare_answer(Warp& w, const Instruction& i, Lanes lanes) {
   Machine& machine = *w.machine;
   const auto mix = [](std::uint64_t x, std::uint64_t y) {
@@ -211,7 +212,7 @@ void start_block(Machine& machine) {
       std::fill(warp.active_calls[k].begin(), warp.active_calls[k].end(), 0u);
       if (warp.local[k].bytes.size() < local) warp.local[k].bytes.resize(local);
       warp.local[k].known.assign(warp.local[k].bytes.size(), 0);
-      if (machine.garbage != 0) fill_garbage(machine, warp.local[k].bytes.data(), warp.local[k].bytes.size());
+      if (machine.poison != 0) fill_poison(machine, warp.local[k].bytes.data(), warp.local[k].bytes.size());
       warp.local[k].origins.clear();
       warp.local[k].gaps.clear();
     }
@@ -221,7 +222,7 @@ void start_block(Machine& machine) {
       head.defined = 0;
       head.bits = 0;
       head.origin = 0;
-      if (machine.garbage != 0) leave_garbage(warp, r, all_lanes);
+      if (machine.poison != 0) leave_poison(warp, r, all_lanes);
     }
     if (warp.knows_parts) {
       std::memset(warp.known, 0, machine.program.register_bytes);
@@ -285,7 +286,7 @@ void run_warp(Machine& machine, unsigned index) {
         now &= i.negated ? ~guard.bits : guard.bits;
         if (const Lanes unsure = active & ~guard.defined; unsure != 0) [[unlikely]] {
           std::size_t end = 0;
-          if (machine.garbage != 0 || !choose_unknown(w, i, unsure, end)) {
+          if (machine.poison != 0 || !choose_unknown(w, i, unsure, end)) {
             report_undefined_guard(w, i, unsure);
           } else if (i.flow == Flow::plain) {
             now &= ~unsure;

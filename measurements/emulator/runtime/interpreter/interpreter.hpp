@@ -19,7 +19,7 @@ void start_block_collectives(Machine& machine);
 void gather(Warp& w, const Instruction& i, std::uint32_t pc, Lanes arriving);
 // Lanes have exited: those that wait for no others continue.
 void exit_lanes(Warp& w);
-// Executes what waiting lanes are ready for; returns whether there were any.
+// Executes collectives and barriers that waiting lanes are ready for; returns true if there were any.
 bool complete_collectives(Warp& w);
 
 // Device functions (call.cpp).

@@ -21,7 +21,7 @@
 
 namespace autosched::emulator {
 
-// Whether the kernel reads what distinguishes all blocks, or one of their coordinates.
+// True if the kernel reads values that distinguish all blocks, or one of their coordinates.
 struct ReadByBlocks {
   bool tells_all_apart, x, y, z;
 };
@@ -205,8 +205,8 @@ std::uint32_t slot_of(Machine& machine, const Token& t, unsigned width) {
   return slot;
 }
 
-// Whether the operands of one side have the widths that `pattern` requires, and the widths that constants of open width
-// take from it.
+// True if the operands of one side have the widths that `pattern` requires; constants of open width get their widths
+// from it.
 bool fits(std::string_view pattern, const std::vector<Token>& tokens, std::vector<unsigned>& widths) {
   for (std::size_t k = 0; k < tokens.size(); ++k) {
     const bool rest = k >= pattern.size();
@@ -468,8 +468,8 @@ std::optional<std::uint64_t> constant_number(Machine& machine, std::uint32_t slo
 
 namespace {
 
-// Whether a constant variable is the one that the host calls so: a name in a namespace ends, mangled, with its length and
-// itself.
+// True if a constant variable has this name on the host. The mangled name of a variable in a namespace ends with the
+// length and the text of its name.
 bool is_constant_called(const Variable& v, const std::string& name) {
   const std::string mangled = std::to_string(name.size()) + name;
   const bool inside = v.name.starts_with("_Z") && v.name.find(mangled) != std::string::npos;

@@ -17,7 +17,7 @@ namespace autosched::emulator::ptx {
 constexpr std::uint64_t shared_base = std::uint64_t{1} << 60 | low_word_of_windows,
                         local_base = std::uint64_t{2} << 60 | low_word_of_windows, param_base = std::uint64_t{3} << 60,
                         function_base = std::uint64_t{4} << 60, window_mask = std::uint64_t{15} << 60;
-// Whether an address is a generic one of the space that begins at `base`, and its offset in that space.
+// True if an address is a generic one of the space that begins at `base`; and its offset in that space.
 constexpr bool is_generic_of(std::uint64_t base, std::uint64_t address) { return ((address ^ base) & window_mask) == 0; }
 constexpr std::uint64_t offset_in(std::uint64_t base, std::uint64_t address) { return address - base; }
 

@@ -63,7 +63,7 @@ struct Warp;
 struct Instruction;
 using Execute = void (*)(Warp&, const Instruction&, Lanes);
 
-// How the main loop handles an instruction.
+// Handling of an instruction by the main loop.
 enum class Flow : std::uint8_t {
   plain,       // executes at once, for the active lanes
   branch,      // immediate 0: target
@@ -75,7 +75,7 @@ enum class Flow : std::uint8_t {
   collective,  // gathers the whole warp where immediate 0 is not 0, else the lanes of the mask in source 0
   barrier,     // of the block
   yields,      // plain, but lets other warps go on before it
-  polls,       // the same for what asks whether something has happened
+  polls,  // the same for an instruction that polls for an event
 };
 
 // One form of an instruction. The tables of these rows define the supported instructions.
@@ -166,8 +166,9 @@ struct Effect {
   std::uint64_t of(unsigned lane) const { return lanes >> lane & 1u ? tick : last[lane]; }
 };
 
-// What a load has read in the running block, lane by lane: the last address, and the effects of values (dropped.cpp)
-// between which it was read. `returned`: lanes that have gone back to code where they may have read before.
+// Values that a load has read in the running block, lane by lane: the last address, and the effects of values
+// (dropped.cpp) between which it was read. `returned`: lanes that have gone back to code where they may have read
+// before.
 struct Reading {
   std::uint64_t address[warp_size] = {}, since[warp_size] = {}, lowest[warp_size] = {}, highest[warp_size] = {};
   unsigned bytes = 0;

@@ -145,7 +145,7 @@ void Clocks::share(unsigned w, std::uint32_t lanes, std::uint32_t living) {
     known[w].seen.up_to[w] = now[w];
   }
   tick(w);
-  // What the same lanes know is one.
+  // Entries of the same lanes are merged.
   for (std::size_t k = mine.size(); k-- > 0;) {
     if (mine[k].event != 0) continue;
     for (std::size_t n = 0; n < k; ++n) {

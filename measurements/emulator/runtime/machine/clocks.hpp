@@ -45,7 +45,7 @@ constexpr Who both_of(Who a, Who b) {
   x >>= std::bit_width(x ^ y);
   return who_of(warp_of(a), x < warp_size ? x + 31 : x - warp_size);
 }
-// Whether a set of lanes is such a group.
+// True if a set of lanes is such a group.
 constexpr bool is_group(std::uint32_t lanes) {
   if (lanes == 0) return false;
   const auto lane = [](int k) { return static_cast<Who>(k); };
@@ -69,7 +69,7 @@ struct View {
   }
   void grant(Grant g);
   void join(const View& other);
-  // What lanes of a warp have done up to an epoch; `whole`: they are all that it has.
+  // Adds the actions of lanes of a warp up to an epoch; `whole`: these are all lanes of the warp.
   void add(unsigned w, std::uint32_t lanes, bool whole, Epoch epoch);
   bool holds(Who who, Epoch epoch) const {
     const unsigned actor = warp_of(who);
@@ -116,7 +116,8 @@ struct Clocks {
   Knowledge known[max_warps];
   std::vector<Alone> alone[max_warps];
   std::uint32_t live[max_warps];  // lanes, when one last learnt something alone
-  // Of each warp: lanes that have learnt what came earlier since they last met others, and those that met last.
+  // Per warp: lanes that have learnt earlier events since they last synchronised with others, and lanes that
+  // synchronised last.
   std::uint32_t fresh[max_warps], met[max_warps];
 
   void start_block(unsigned warp_count, Epoch next);
@@ -163,9 +164,9 @@ struct Clocks {
   void meet(unsigned w, std::uint32_t lanes, std::uint32_t living) {
     if ((fresh[w] & lanes) != 0 || (lanes & ~met[w]) != 0) meet_anew(w, lanes, living);
   }
-  // All that a lane of a warp knows.
+  // Knowledge of a lane of a warp.
   View view_of(unsigned w, unsigned lane) const;
-  // Whether lanes of a warp know actions of single lanes.
+  // True if lanes of a warp know actions of single lanes.
   bool knows_lanes(unsigned w) const { return !alone[w].empty() || !known[w].seen.grants.empty(); }
   // Lanes exchange values, and share what one has learnt from a flag. Cooperative groups rely on this: one lane
   // acquires, and a shuffle informs the others. The lanes' own actions stay unordered.
@@ -179,14 +180,14 @@ struct Clocks {
   void precede(unsigned w, std::uint32_t lanes, bool whole, View& to);
   // A proxy fence of some lanes: all that they know and have done is visible to the async proxy.
   void fence_proxy(unsigned w, std::uint32_t lanes, bool whole);
-  // Whether an action of this block, by `before` in `epoch`, happened before the current action of `me`.
+  // True if an action of this block, by `before` in `epoch`, happened before the current action of `me`.
   bool ordered(Who before, Epoch epoch, Who me) const {
     if (before == me && lane_of(me) != whole_warp) return true;
     return holds(&Knowledge::seen, before, epoch, me);
   }
-  // Whether a proxy fence stands between the two.
+  // True if a proxy fence stands between the two.
   bool proxied(Who before, Epoch epoch, Who me) const { return holds(&Knowledge::fenced, before, epoch, me); }
-  // Whether any lane of warp w knows this action.
+  // True if any lane of warp w knows this action.
   bool any_knows(Who before, Epoch epoch, unsigned w) const;
 
  private:

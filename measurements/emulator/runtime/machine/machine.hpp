@@ -47,7 +47,7 @@ enum class State { runnable, gathering, at_barrier, exited };
 
 struct Thread {
   Index3 index{}, block{};  // threadIdx, blockIdx
-  // Of all that run together: its place among `threads`, its warp, and the rank of its block in the cluster.
+  // Indices among all threads that run together: index in `threads`, warp, and rank of the block in the cluster.
   unsigned linear = 0, warp = 0, lane = 0, rank = 0;
   Who who = 0;
   State state = State::exited;
@@ -191,8 +191,8 @@ struct Machine {
   ProgramMemory program_memory;
   // Content of unwritten memory. 0: the memory as the launch finds it. 1 to 7: constant bytes, which give among others
   // very large and small numbers and NaN. Larger: pseudorandom bytes (measurements/emulator/effect.py).
-  unsigned garbage = 0;
-  std::uint64_t garbage_state = 0;
+  unsigned poison = 0;
+  std::uint64_t poison_state = 0;
   // Report as a note a missing fence or wait that the PTX ISA requires but that has no known effect on a GPU: compilers
   // other than NVIDIA's leave these out.
   Grade grade_of_missing_fences = Grade::fault;
@@ -254,13 +254,13 @@ inline std::string describe_self(Machine& machine) { return describe(machine, ma
 void begin_stretch(Machine& machine, Epoch first, unsigned block);
 // The block to which an epoch belongs.
 unsigned block_of_epoch(Machine& machine, Epoch epoch);
-// Whether an epoch is one of the running blocks.
+// True if an epoch is one of the running blocks.
 inline bool of_running(Machine& machine, Epoch epoch) {
   return epoch >= machine.clocks.resumed ||
          (epoch >= machine.clocks.first && block_of_epoch(machine, epoch) == machine.block_index);
 }
 
-// Zeros, of which only what is touched takes memory.
+// Reserves zeroed memory. Pages take memory when they are first accessed.
 void* reserve_zeroed(Machine& machine, std::size_t bytes);
 
 // The clocks of blocks that start, in epochs from `first` on, without other actors than their warps.

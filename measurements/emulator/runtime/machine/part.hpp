@@ -1,4 +1,4 @@
-// How a file that defines a part of the machine makes it known to the machine, whose header only names its type.
+// Registration of a part of the machine by the file that defines it. The header of the machine only names its type.
 #pragma once
 #include <type_traits>
 

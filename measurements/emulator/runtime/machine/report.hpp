@@ -104,7 +104,8 @@ void report_shared(Report& report, SiteIndex site, const char* instruction, int 
                    std::uint64_t wavefronts, std::uint64_t ideal);
 void report_global(Report& report, SiteIndex site, const char* instruction, int bytes, std::uint64_t requests,
                    std::uint64_t sectors, std::uint64_t unique, std::uint64_t fresh);
-// How often warps executed the instruction of a site, and how long their chains of dependent instructions were.
+// Reports the number of executions of the instruction of a site by warps, and the length of their chains of dependent
+// instructions.
 void report_executed(Report& report, SiteIndex site, std::uint64_t times, const char* shape);
 void report_chains(Report& report, std::uint64_t warps, std::uint64_t cycles);
 // Writes the last line with the status ("done", "stopped" after a deadlock, "crashed" or "timeout") and the counts of
@@ -113,7 +114,7 @@ void report_end(Report& report, const char* status, SiteIndex site, const char* 
 
 // Bytes of a program's memory that held no value before the launch, and hold none now.
 void report_unknown(Report& report, std::uint64_t address, std::uint64_t bytes);
-// How the launch has used a range of a program's memory.
+// Reports the launch's accesses to a range of a program's memory.
 void report_use(Report& report, std::uint64_t address, std::uint64_t bytes, unsigned use);
 
 // The launch has waited for all earlier launches with which it might overlap (griddepcontrol.wait).

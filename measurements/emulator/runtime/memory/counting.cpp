@@ -121,7 +121,7 @@ void add_shared(Totals& totals, std::uint32_t mask, const std::uint64_t* address
   }
 }
 
-// Whether each lane of a whole warp continues where the previous one ends.
+// True if each lane of a whole warp continues where the previous one ends.
 bool is_one_stretch(std::uint32_t lanes, const std::uint64_t* addresses, unsigned bytes) {
   if (lanes != ~0u) return false;
   std::uint64_t different = 0;  // one test at the end, so that compilers vectorise the loop

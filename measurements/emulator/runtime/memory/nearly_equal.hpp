@@ -6,7 +6,7 @@ namespace autosched::emulator {
 
 struct Machine;
 
-// Whether values that two threads write by the instruction `site` differ as little as two sums of the same terms. They
+// True if values that two threads write by the instruction `site` differ as little as two sums of the same terms. They
 // are compared element by element in the number format that the instruction stores.
 bool nearly_equal(Machine& machine, const void* one, const void* other, int bytes, SiteIndex site);
 

@@ -30,8 +30,8 @@ bool is_fenced_after(Machine& machine, const TensorUse& other, Who me) {
   return false;
 }
 
-// Whether `other` has ended before the action of `me`. A finding if nothing says so, or if the fences are missing that
-// the PTX ISA requires (9.7.16.6.4) between threads of different warps.
+// Checks that `other` has ended before the action of `me`. Reports a finding if nothing orders them, or if fences are
+// missing that the PTX ISA requires (9.7.16.6.4) between threads of different warps.
 void check_order(Machine& machine, const TensorUse& other, const TensorUse& use, Who me, unsigned column, const char* doing,
                  const char* did, const char* name) {
   if (other.epoch < machine.clocks.first) return;

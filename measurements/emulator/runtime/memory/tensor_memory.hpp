@@ -31,7 +31,7 @@ struct TensorUse {
 };
 // The next operation of an actor, by self at self->site.
 TensorUse issue_tensor_work(Machine& machine, TensorActor& actor, std::uint32_t shape = 0);
-// Everything that an actor has issued.
+// Last epoch of an actor's operations.
 inline Epoch last_tensor_epoch(Machine& machine, const TensorActor& a) { return machine.clocks.first + a.issued - 1; }
 
 struct TensorAllocation {
@@ -60,7 +60,7 @@ TensorMemory& tensor_memory(Machine& machine, unsigned rank);  // of a block of 
 void start_block_tensor_memory(Machine& machine);
 void end_block_tensor_memory(Machine& machine);  // a finding if columns or the permit to allocate were not given back
 
-// Whether all columns exist and are allocated; otherwise a finding at self->site.
+// Returns true if all columns exist and are allocated; otherwise reports a finding at self->site.
 bool check_tensor_columns(Machine& machine, unsigned rank, unsigned column, unsigned columns, const char* name);
 // Checks a read or write `use` on behalf of `me`: a finding at self->site if nothing orders it with operations of
 // others. Returns the lanes of a read that were never written.

@@ -16,13 +16,13 @@ void watch_earlier_read(Machine& machine, SiteIndex load, Who reader, Who writer
 void confirm_race(Machine& machine, Kind kind, SiteIndex site);
 void settle_watched_reads(Machine& machine);  // of the running blocks, which have ended
 void lower_harmless_races(Machine& machine);  // called after the launch
-// Whether a store stores nothing but constants.
+// True if a store stores nothing but constants.
 bool stores_constant(Machine& machine, SiteIndex store);
-// Whether a decision depends on what an instruction loads, such as a flag.
+// True if a decision depends on what an instruction loads, such as a flag.
 bool decides(Machine& machine, SiteIndex load);
-// Whether nothing can come of the loaded value.
+// True if the loaded value cannot affect anything.
 bool goes_nowhere(Machine& machine, SiteIndex load);
-// Whether the loaded value has been used, so that the read has completed, before a store in the kernel's text: by the
+// True if the loaded value has been used, so that the read has completed, before a store in the kernel's text: by the
 // same thread, or with a barrier in between.
 bool used_before_store(Machine& machine, SiteIndex load, SiteIndex store, bool same_thread);
 // The same before something that other blocks can observe: a strong store, or an atomic.

@@ -14,7 +14,7 @@ void fence_block(Machine& machine, bool narrow);
 std::uint64_t flag_in_shared(Machine& machine, unsigned address);
 inline std::uint64_t flag_in_global(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
 void read_flag(Machine& machine, std::uint64_t place);
-// ``update``: the write is that of an atomic, which keeps what earlier writers have released (a release sequence).
+// ``update``: the write is by an atomic, which preserves the releases of earlier writers (a release sequence).
 void write_flag(Machine& machine, std::uint64_t place, bool update, bool narrow);
 
 }  // namespace autosched::emulator

@@ -11,7 +11,7 @@
 
 namespace autosched::emulator::global_shadow {
 
-// Whether addresses may be in a map. Most queried ones are not, and looking them up in the map takes a division.
+// True if addresses may be in a map. Most queried ones are not, and looking them up in the map takes a division.
 class AddressFilter {
  public:
   void add(const void* address) { bits_[index(address)] = true; }
@@ -26,18 +26,18 @@ class AddressFilter {
   std::bitset<std::size_t{1} << log_bits> bits_;
 };
 
-// What blocks have published, and which blocks know it.
+// Actions that blocks have published, and the blocks that know them.
 struct GlobalOrder : Unit {
   using Unit::Unit;
 
-  // What a block has published by a fence followed by an atomic: everything that is covered, and for each thread what
-  // happened before so many of its fences.
+  // Actions that a block has published by a fence followed by an atomic: everything that is covered, and for each
+  // thread the events before so many of its fences.
   struct Release {
     unsigned block = 0, rank = 0;
     View covered;
     std::vector<std::uint32_t> fences;
 
-    // Whether it covers an action of its block.
+    // True if it covers an action of its block.
     bool covers(const Stamp& s) const {
       if (covered.holds(s.who, s.epoch)) return true;
       return s.fences < fences[warp_of(s.who) * warp_size + lane_of(s.who)];
@@ -86,7 +86,7 @@ struct GlobalOrder : Unit {
   // State of the running block.
   struct Learnt {
     std::vector<Acquire> acquires;
-    std::unordered_map<unsigned, std::vector<ReleasePointer>> by_all;  // what all its threads know, by block
+    std::unordered_map<unsigned, std::vector<ReleasePointer>> by_all;  // knowledge of all its threads, by block
     unsigned fences = 0;
     struct {
       ReleasePointer release;
@@ -95,7 +95,8 @@ struct GlobalOrder : Unit {
       Who who = 0;
     } latest_release;
   };
-  // What a thread knew at a strong write, with or without a fence: its block, and what it had seen of others.
+  // Knowledge of a thread at a strong write, with or without a fence: its block, and the actions of others that it had
+  // seen.
   struct Shown {
     unsigned block, rank;
     View seen;
@@ -152,7 +153,7 @@ bool nobody_knows(Machine& machine, Who who, Epoch epoch) {
   return true;
 }
 
-// What a thread has learnt from a block replaces what it learnt before, if others do not need it.
+// New knowledge of a thread about a block replaces the old one, if others do not need that.
 bool replaces(const Acquire& next, const Acquire& old) {
   return old.who == next.who && old.release->block == next.release->block && old.release->rank == next.release->rank &&
          next.release->holds(*old.release);
@@ -166,7 +167,7 @@ void settle(Machine& machine) {
   acquires.erase(settled, acquires.end());
 }
 
-// What is covered by this thread's fences, and by those of others that are ordered before now.
+// Actions that are covered by fences of this thread, and by those of others that are ordered before.
 ReleasePointer current_release(Machine& machine) {
   if (machine.global_order.learnt.fences == 0) return nullptr;
   const Epoch epoch = machine.clocks.now[machine.self->warp];

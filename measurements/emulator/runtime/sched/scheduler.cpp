@@ -96,7 +96,7 @@ namespace {
 
 constexpr unsigned patience_of_pollers = 2048;  // polls of each warp without progress after which it is a deadlock
 constexpr unsigned patience_of_turns = 8;       // polls of each warp without progress after which other blocks run
-constexpr unsigned patience_where_warps_meet = 8;  // factor for turns if barriers lie in between
+constexpr unsigned patience_where_warps_meet = 8;  // factor for turns with barriers in between
 constexpr unsigned patience_of_loops = 256;     // for long loops
 constexpr unsigned furthest = 24;               // waits that a warp may be ahead of others in one round
 

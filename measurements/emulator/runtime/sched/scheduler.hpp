@@ -19,7 +19,7 @@ void start_blocks(Machine& machine, Epoch first);
 // there are `others` that may run in the meantime.
 Turn run_blocks(Machine& machine, bool others);
 Turn run_step(Machine& machine);
-// Whether all resident blocks have polled in vain often enough to be in a deadlock.
+// True if all resident blocks have polled in vain often enough to be in a deadlock.
 bool wait_in_vain(Machine& machine, unsigned resident);
 // Reports which threads wait for which, if none can continue.
 void report_deadlock(Machine& machine);

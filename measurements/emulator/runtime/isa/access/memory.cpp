@@ -308,7 +308,7 @@ bool moves_at(Machine& machine, SiteIndex site) {
                      [&](const Instruction& i) { return i.copies && i.site == site; });
 }
 
-// Whether the unknown elements of a vector store were never computed, only left out, next to known ones.
+// True if the unknown elements of a vector store were never computed, only left out, next to known ones.
 bool is_padding(Machine& machine, const Instruction& i, const Request& r, const Knowledge& known) {
   const unsigned bytes = r.element.bytes;
   const auto whole = [&](unsigned s) { return are_ones(known.bits + s * bytes, bytes); };

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "isa/program.hpp"
-#include "memory/garbage.hpp"
+#include "memory/poison.hpp"
 
 namespace autosched::emulator::ptx {
 
@@ -24,7 +24,7 @@ void clear_local(Machine& machine, Local& local, std::uint32_t begin, std::uint3
     local.bytes.resize(end);
     local.known.resize(end);
   }
-  if (machine.garbage != 0) fill_garbage(machine, local.bytes.data() + begin, end - begin);
+  if (machine.poison != 0) fill_poison(machine, local.bytes.data() + begin, end - begin);
   std::fill(local.known.begin() + begin, local.known.begin() + end, static_cast<unsigned char>(0));
   if (!local.origins.empty()) {
     std::erase_if(local.origins, [&](const auto& one) { return one.first >= begin; });

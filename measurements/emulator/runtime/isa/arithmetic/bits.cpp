@@ -161,8 +161,8 @@ void on_predicates(Warp& w, const Instruction& i, Lanes active, F f) {
   Lanes& d = w.head(i.destination(0)).bits;
   d = (d & ~active) | (f(a, b) & active);
 }
-// `deciding`: what either side alone says of a result that the other one cannot change; that one may be undefined then,
-// as compilers leave it behind a condition.
+// `deciding`: result of one side alone if the other side cannot change it. The other side may then be undefined,
+// because compilers evaluate it only under a condition.
 template <class F>
 void on_deciding(Warp& w, const Instruction& i, Lanes active, Lanes deciding, F f) {
   const Register a = w.head(i.source(0)), b = w.head(i.source(1));

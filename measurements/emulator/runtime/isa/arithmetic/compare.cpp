@@ -6,7 +6,7 @@
 #include "isa/map.hpp"
 #include "isa/numbers/round.hpp"
 #include "isa/values/undefined.hpp"
-#include "memory/garbage.hpp"
+#include "memory/poison.hpp"
 
 namespace autosched::emulator::ptx {
 namespace {
@@ -66,14 +66,14 @@ void load_half(Warp& w, const Instruction& i, unsigned source, unsigned values, 
   for (unsigned k = 0; k < warp_size; ++k) to[k] = Convert(from[k * values + which]);
 }
 
-// The result of a comparison, joined with the predicate if there is one, and the lanes in which it is known. What one of
-// the two decides alone (PTX ISA 9.7.6: the result of BoolOp) does not ask whether the other one was written.
+// Result of a comparison, joined with the predicate if there is one, and the lanes in which it is defined. If one of
+// the two alone decides the result (PTX ISA 9.7.6: BoolOp), the other one may be undefined.
 struct Joined {
   Lanes value, defined;
 };
-// The lanes that know what they compare.
+// Lanes in which both operands are defined.
 Lanes knowing(Warp& w, const Instruction& i) { return w.head(i.source(0)).defined & w.head(i.source(1)).defined; }
-// The same of one half of pairs.
+// The same for one half of pairs.
 Lanes knowing_half(Warp& w, const Instruction& i, Lanes active, unsigned which) {
   Lanes lanes = knowing(w, i);
   for (Lanes left = active & ~lanes; left != 0; left &= left - 1) {
@@ -108,15 +108,15 @@ void define(Warp& w, const Instruction& i, Lanes active, unsigned which, Lanes d
   if (undefined != 0) undefine(w, i.destination(which), i.width_of_destination(which), undefined, from);
 }
 
-// What a comparison says to each lane; of values that nobody has written anything, where there is garbage.
+// Result of a comparison in each lane; for undefined values, the answer of the poison pattern if poisoning is enabled.
 Lanes answer(Machine& machine, Joined result) {
-  const Lanes unknown = machine.garbage != 0 ? ~result.defined : 0;
-  return unknown == 0 ? result.value : (result.value & ~unknown) | (garbage_answers(machine) & unknown);
+  const Lanes unknown = machine.poison != 0 ? ~result.defined : 0;
+  return unknown == 0 ? result.value : (result.value & ~unknown) | (poison_answers(machine) & unknown);
 }
 
 void set_predicate(Warp& w, const Instruction& i, Lanes active, unsigned which, Joined result) {
   define(w, i, active, which, result.defined);
-  const Lanes answered = w.machine->garbage != 0 ? active & result.defined : active;  // the others have garbage
+  const Lanes answered = w.machine->poison != 0 ? active & result.defined : active;  // the others are poisoned
   Lanes& d = w.head(i.destination(which)).bits;
   d = (d & ~answered) | (result.value & answered);
 }
@@ -210,7 +210,7 @@ void set_half(Warp& w, const Instruction& i, Lanes active) {
   }
 }
 
-// What was not chosen may be undefined.
+// The operand that is not selected may be undefined.
 void define_chosen(Warp& w, const Instruction& i, Lanes active, Lanes first) {
   const Register &a = w.head(i.source(0)), &b = w.head(i.source(1)), &c = w.head(i.source(2));
   const Lanes undefined = active & ~(((a.defined & first) | (b.defined & ~first)) & c.defined);

@@ -100,7 +100,7 @@ double odd_of_integer(const Value& x) {
   return to_odd(near, static_cast<double>(exact - static_cast<long double>(near)));
 }
 
-// An f32 or f64 rounded from `x` (with what it lacks in the last bit).
+// An f32 or f64 rounded from `x` (with its error in the last bit).
 template <class T>
 T round_real(const Value& x, Rounding how) {
   const HostRounding scope(how);
@@ -216,7 +216,7 @@ void convert_any(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// cvt.pack: two saturated integers, and what of the third operand stays above them.
+// cvt.pack: two saturated integers, with the remaining upper bits from the third operand.
 void convert_pack(Warp& w, const Instruction& i, Lanes active) {
   const std::int64_t to = i.immediate[0];
   const unsigned n = i.immediate[2] != 0 ? static_cast<unsigned>(i.immediate[2]) : bits_of_integer(to);
@@ -246,7 +246,7 @@ constexpr T same(T a) {
   return a;
 }
 
-// The commonest: a register cut into halves, or made of them.
+// Most common moves: a register split into halves, or composed of halves.
 template <class Half, class Whole>
 void split(Warp& w, const Instruction& i, Lanes active) {
   const Whole* const from = w.values<Whole>(i.source(0));
@@ -264,7 +264,7 @@ void join(Warp& w, const Instruction& i, Lanes active) {
   for_lanes(active, [&](unsigned k) { to[k] = low[k] | static_cast<Whole>(Whole{high[k]} << 8 * sizeof(Half)); });
 }
 
-// What does that; nullptr where the move is another one.
+// Function for such a move; nullptr for other moves.
 Execute halving(const Instruction& i) {
   const auto are_whole = [](unsigned count, auto width, auto piece) {
     for (unsigned k = 0; k < count; ++k) {
@@ -285,8 +285,8 @@ Execute halving(const Instruction& i) {
   return nullptr;
 }
 
-// Bytes of all sources one after another, then cut into the destinations: mov.b64 {%r1, %r2}, %rd1 and the like.
-// The immediates are the bytes of a piece on either side: a register of 8 bits lies in 16, and only its own count.
+// Concatenates the bytes of all sources and splits them into the destinations, as for mov.b64 {%r1, %r2}, %rd1. The
+// immediates are the bytes of a piece on either side. A register of 8 bits is stored in 16, of which only 8 count.
 void move_bytes(Warp& w, const Instruction& i, Lanes active) {
   if (const Execute execute = halving(i)) {
     execute(w, i, active);

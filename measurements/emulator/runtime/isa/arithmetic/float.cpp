@@ -11,7 +11,7 @@ namespace float_instructions {
 
 constexpr std::uint32_t rounded = rounding_mask, usual = rounding_mask | ftz | sat;
 
-// What .ftz and .sat do around a function.
+// Applies .ftz and .sat to a function.
 template <class T>
 inline T before(T x, std::uint32_t flags) {
   if constexpr (sizeof(T) == 4) {

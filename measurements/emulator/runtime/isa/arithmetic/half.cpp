@@ -97,7 +97,7 @@ void execute(Warp& w, const Instruction& i, Lanes active) {
 constexpr std::uint32_t arithmetic = rounding_mask | ftz | sat | relu;
 constexpr std::uint32_t extremes = ftz | nan_wins | xorsign;
 
-// fma.oob: nothing comes of what lies outside, whose mark is one NaN; another stays NaN.
+// fma.oob: elements out of bounds are marked by one NaN and contribute nothing; other NaNs propagate.
 template <class T, unsigned Values>
 void execute_within(Warp& w, const Instruction& i, Lanes active) {
   Half* d = w.values<Half>(i.destination(0));

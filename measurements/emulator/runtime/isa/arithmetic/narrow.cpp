@@ -15,7 +15,7 @@ enum Type { e2m1, e2m3, e3m2, ue8m0 };
 constexpr Format formats[] = {e2m1_format, e2m3_format, e3m2_format};
 constexpr unsigned scale_nan = 0xff;
 
-// Powers of two from 2^-127 on. What is less is that; the sign is dropped.
+// Powers of two from 2^-127 on. Smaller values become 2^-127; the sign is dropped.
 unsigned scale_of(double x, Rounding how, bool saturate) {
   if (x != x) return scale_nan;
   const double magnitude = std::fabs(x);
@@ -26,7 +26,7 @@ unsigned scale_of(double x, Rounding how, bool saturate) {
   return code == scale_nan && saturate ? scale_nan - 1 : code;
 }
 
-// Not a number becomes the largest one, as the ISA has it of types without.
+// NaN becomes the largest value, as the ISA specifies for types without NaN.
 unsigned code_of(std::int64_t type, double x, std::uint32_t flags) {
   if (type == ue8m0) return scale_of(x, rounding(flags), (flags & satfinite) != 0);
   if ((flags & relu) && x <= 0) x = 0;

@@ -1,6 +1,6 @@
-// Video instructions: PTX ISA 9.7.17, scalar (of one part of each operand) and SIMD (of two halves or four bytes). No GPU
-// since sm_50 has the scalar ones: ptxas computes them in 64 bits. Where that is not what the ISA says, the answers here
-// are those of an H100 (ptxas 13.5, 2026-11-27).
+// Video instructions: PTX ISA 9.7.17, scalar (on one part of each operand) and SIMD (on two halves or four bytes). No
+// GPU since sm_50 has the scalar ones: ptxas computes them in 64 bits. If results differ from the ISA, this file
+// follows an H100 (ptxas 13.5, 2026-11-27).
 #include <algorithm>
 
 #include "isa/ptx.hpp"
@@ -23,7 +23,7 @@ enum class Comparison { eq, ne, lt, le, gt, ge };
 struct Part {
   unsigned shift, bits;
 };
-// Immediates have the first bit, and how many there are, behind one another.
+// Immediates contain the first bit and the number of bits, in this order.
 Part part_of(const std::int64_t* immediate) { return {static_cast<unsigned>(immediate[0]), static_cast<unsigned>(immediate[1])}; }
 
 s64 taken(u64 x, Part p, bool is_signed) {
@@ -64,7 +64,7 @@ s128 primary(Operation o, Comparison c, s64 a, s64 b) {
   }
 }
 
-// What both kinds have. Immediates: operation, comparison, whether d, a and b are signed, secondary operation.
+// Fields of both kinds. Immediates: operation, comparison, whether d, a and b are signed, secondary operation.
 struct Common {
   Operation operation;
   Comparison comparison;
@@ -79,8 +79,9 @@ Common common(const Instruction& i) {
 
 bool is_shift(Operation o) { return o == Operation::shift_left || o == Operation::shift_right; }
 
-// Of scalar instructions. What is put into a part of d becomes the largest there when it is negative, too. Unsigned 32 bits
-// have no upper bound. Shifts are cut to 34 bits with a sign, then clamped to 32, even where a part of those is wanted.
+// Saturation of scalar instructions. A result for a part of d becomes the largest value of that part, even if it is
+// negative. Unsigned results of 32 bits have no upper bound. Shifts are cut to 34 bits with a sign, then clamped to 32
+// bits, even if only a part of those is used.
 s128 saturated(s128 x, const Common& v, Part to) {
   if (is_shift(v.operation)) return clamped(static_cast<s64>(static_cast<u64>(x) << 30) >> 30, 32, v.signed_d);
   if (to.bits < 32) {
@@ -90,8 +91,8 @@ s128 saturated(s128 x, const Common& v, Part to) {
   return v.signed_d ? clamped(x, 32, true) : std::max(x, s128{0});
 }
 
-// Extremes are those of 64 bits. `narrow` results are cut to 32 first, and have the sign of those whatever the type of d is.
-// Of a comparison the type is that of a.
+// Minimum and maximum use 64 bits. `narrow` results are cut to 32 bits first, and have their sign regardless of the
+// type of d. Comparisons have the type of a.
 u32 with_third(s128 x, const Common& v, bool narrow, u32 third) {
   const bool is_signed = v.operation == Operation::compare ? v.signed_a : v.signed_d;
   const s64 wide = narrow ? static_cast<std::int32_t>(x) : static_cast<s64>(x);

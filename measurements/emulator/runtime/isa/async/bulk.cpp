@@ -88,7 +88,7 @@ void commit(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// immediate 0: groups that may stay in flight. Whether it only waits for the reads makes no difference here.
+// immediate 0: groups that may stay in flight. Waits for reads only are handled like other waits.
 void wait(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   const auto pending = static_cast<std::size_t>(i.immediate[0]);

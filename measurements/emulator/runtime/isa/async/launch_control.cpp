@@ -8,7 +8,7 @@
 
 namespace autosched::emulator::ptx {
 
-// Whether a cluster may ask for another one.
+// True if a cluster may ask for another one.
 struct LaunchControl : Unit {
   using Unit::Unit;
 

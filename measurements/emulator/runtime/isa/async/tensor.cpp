@@ -175,7 +175,7 @@ void for_pieces(const EncodedTensorMap& map, const Box& box, std::uint32_t share
 
 unsigned coordinates_of(unsigned rank, bool gathers) { return gathers ? 1 + gathered_rows : rank; }
 
-// Whether a box can start at its coordinates. An H100 ends a launch with an illegal instruction otherwise.
+// True if a box can start at its coordinates. An H100 ends a launch with an illegal instruction otherwise.
 bool starts_well(Machine& machine, const EncodedTensorMap& map, const std::int32_t* coordinates, unsigned count, bool writes,
                  const char* name) {
   const std::int32_t* negative = std::find_if(coordinates, coordinates + count, [](std::int32_t c) { return c < 0; });
@@ -287,7 +287,7 @@ void load(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// Whether this reduction of a map's elements is supported: the same types as the form without tensors (PTX ISA,
+// True if this reduction of a map's elements is supported: the same types as the form without tensors (PTX ISA,
 // cp.reduce.async.bulk). An H100 ends a launch with an illegal instruction for sums of narrow integers; others have not
 // been tried there.
 bool reducible(const EncodedTensorMap& map, Reducing::Operation operation) {
@@ -303,7 +303,7 @@ bool reducible(const EncodedTensorMap& map, Reducing::Operation operation) {
   }
 }
 
-// Whether a GPU can write the box. For pixels before the tensor an H100 ends a launch with an illegal instruction.
+// True if a GPU can write the box. For pixels before the tensor an H100 ends a launch with an illegal instruction.
 bool can_write(Machine& machine, const EncodedTensorMap& map, const Box& box, const std::optional<Reducing>& how,
                const char* name) {
   for (const auto& pixel : box.pixels) {

@@ -127,7 +127,7 @@ void set(Map& m, MapField field, unsigned d, std::uint64_t value) {
   }
 }
 
-// Whether the memory holds something whose fields can be replaced: a map, or zeros.
+// True if the memory contains a map or zeros, whose fields can be replaced.
 bool begin_map(Machine& machine, Map& m) {
   if (m.what == Map::mark) return true;
   const Map zeros{};

@@ -164,7 +164,7 @@ void mma(Warp& w, const Instruction& i, Lanes) {
 
 constexpr std::uint64_t ones(unsigned bits) { return bits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits) - 1; }
 
-// Whether a lane knows value `index` of an operand, which begins at the first of the registers.
+// True if a lane knows value `index` of an operand, which begins at the first of the registers.
 bool knows_value(Warp& w, const std::uint32_t* registers, unsigned width, std::int64_t type, unsigned index, unsigned lane) {
   const unsigned bits = bits_of(type), per = 8 * width / bits;
   const std::uint64_t all = known_bits(w, registers[index / per], width, lane) >> (bits * (index % per));

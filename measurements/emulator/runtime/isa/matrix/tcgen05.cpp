@@ -5,7 +5,7 @@
 #include "isa/counts.hpp"
 #include "isa/values/dropped.hpp"
 #include "isa/matrix/tcgen05.hpp"
-#include "memory/garbage.hpp"
+#include "memory/poison.hpp"
 #include "memory/shared/async.hpp"
 #include "memory/shared/memory.hpp"
 
@@ -28,7 +28,7 @@ struct TensorLoads : Unit {
 namespace {
 using Loads = TensorLoads::Loads;
 
-// Whether all lanes pass the same value; returns the first one's.
+// Checks that all lanes pass the same value, and returns the first one's.
 std::uint32_t uniform(Warp& w, const Instruction& i, unsigned source, const char* what) {
   const std::uint32_t* values = w.values<std::uint32_t>(i.source(source));
   for (unsigned lane = 1; lane < warp_size; ++lane) {
@@ -221,7 +221,7 @@ void load(Warp& w, const Instruction& i, Lanes) {
       if (!known) {  // not a fault until it is used
         head.defined &= ~(1u << t);
         head.origin = i.site;
-        if (machine.garbage != 0) fill_garbage(machine, &to[t], sizeof to[t]);
+        if (machine.poison != 0) fill_poison(machine, &to[t], sizeof to[t]);
       }
     }
   }

@@ -5,7 +5,7 @@
 
 #include "isa/warps.hpp"
 #include "isa/values/undefined.hpp"
-#include "memory/garbage.hpp"
+#include "memory/poison.hpp"
 
 namespace autosched::emulator::ptx {
 namespace {
@@ -58,7 +58,7 @@ void shuffle(Warp& w, const Instruction&, Lanes lanes) {
     const bool takes_part = lanes >> from & 1u;
     u32& to = w.values<u32>(i.destination(0))[k];
     to = takes_part ? values[from] : ~0u;
-    if (!takes_part && machine.garbage != 0) fill_garbage(machine, &to, sizeof to);
+    if (!takes_part && machine.poison != 0) fill_poison(machine, &to, sizeof to);
     if (i.destinations > 1) set_predicate(w, i.destination(1), k, inside);
     define(w, i, k);
     // The value of a lane that does not participate is undefined, as is that of an undefined register.

@@ -28,7 +28,7 @@ namespace autosched::emulator {
 
 using namespace ptx;
 
-// Reads of values that other lanes write, and what becomes of them.
+// Reads of values that other lanes write, and the fate of these values.
 struct DroppedValues : Unit {
   using Unit::Unit;
 
@@ -99,7 +99,7 @@ std::uint32_t reach_of(Machine& machine, const Instruction& shuffle) {
 
 bool is_load(const Instruction& i) { return is_one_of(i.row->name, {"ld"}) && i.flow != Flow::branch; }
 
-// Whether the value decides if an instruction executes.
+// True if the value decides if an instruction executes.
 void decide(Machine& machine, const Instruction& i, Use& use) {
   use.decides = true;
   const auto guards = i.flow == Flow::branch
@@ -128,7 +128,7 @@ bool is_check(const Instruction& i, const Instruction& load, const Flowing& flow
          i.immediate[0] == load.immediate[0] && flowing.loaded.contains(i.source(1));
 }
 
-// Whether an instruction is such a check, or tests its result.
+// True if an instruction is such a check, or tests its result.
 bool checks(const Instruction& i, const Instruction& load, const Flowing& flowing) {
   if (is_check(i, load, flowing)) return true;
   constexpr int equal = 0, different = 1;  // comparisons of forms.py
@@ -325,7 +325,7 @@ bool is_used(Machine& machine, const Watched& one) {
 
 bool goes_nowhere(const Use& use) { return !use.lost && use.effects.empty() && use.skipped.empty(); }
 
-// Whether the fate of a read at a line is still undecided.
+// True if the fate of a read at a line is still undecided.
 bool may_be_dropped(Machine& machine, Kind kind, SiteIndex load, Who reader) {
   const auto [race, is_new] = machine.dropped.races.try_emplace(race_of(kind, machine.self->site), false);
   if (race->second || goes_nowhere(use_of(machine, load))) return false;
@@ -422,7 +422,7 @@ void lower_harmless_races(Machine& machine) {
 
 namespace {
 
-// Where the loaded value is first used in the kernel's text: it leaves its register, or decides something.
+// First use of the loaded value in the kernel's text: there it leaves its register, or decides something.
 std::size_t first_use(Machine& machine, std::size_t load) {
   const Instruction& from = machine.program.code[load];
   std::unordered_set<std::uint32_t> tainted(from.operand, from.operand + from.destinations);
@@ -444,7 +444,7 @@ bool any_between(Machine& machine, std::size_t begin, std::size_t end, Condition
                                     machine.program.code.begin() + static_cast<std::ptrdiff_t>(end), condition);
 }
 
-// Whether all loads of a line satisfy a condition on their position and that of their first uses.
+// True if all loads of a line satisfy a condition on their position and that of their first uses.
 template <class Condition>
 bool all_loads(Machine& machine, SiteIndex load, Condition condition) {
   bool any = false;
@@ -490,7 +490,7 @@ bool used_before_signal(Machine& machine, SiteIndex load) {
   return at->second;
 }
 
-// Code after a barrier is what can be reached from it without going back.
+// Code after a barrier is all code that can be reached from it without going back.
 bool skipped_barrier(Machine& machine, const Thread& thread, SiteIndex barrier) {
   const auto at_site = [&machine](SiteIndex site) {
     const auto found = std::find_if(machine.program.code.begin(), machine.program.code.end(),

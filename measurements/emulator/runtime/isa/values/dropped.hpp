@@ -1,10 +1,11 @@
-// Where values in registers go: numbers of the instructions through which they leave a lane, and what loads have read.
+// Fate of values in registers: numbers of the instructions through which they leave a lane, and values that loads have
+// read.
 #pragma once
 #include "isa/ptx.hpp"
 
 namespace autosched::emulator {
 
-// Whether a thread that has exited has skipped a barrier and had an effect after it.
+// True if a thread that has exited has skipped a barrier and had an effect after it.
 bool skipped_barrier(Machine& machine, const Thread& thread, SiteIndex barrier);
 
 }  // namespace autosched::emulator

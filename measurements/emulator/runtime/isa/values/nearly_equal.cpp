@@ -80,7 +80,7 @@ double value_of(NumberFormat format, std::uint64_t bits) {
   }
 }
 
-// Whether two numbers are sums of the same terms. Sums of integers are exact, and do not differ. `coarsest`: the
+// True if two numbers are sums of the same terms. Sums of integers are exact, and do not differ. `coarsest`: the
 // coarsest format to which any of their inputs has been rounded.
 bool are_one_sum(NumberFormat format, NumberFormat coarsest, std::uint64_t a, std::uint64_t b, double& largest) {
   if (a == b) return true;
@@ -155,7 +155,7 @@ unsigned first_term(const Instruction& i) {
 
 constexpr std::size_t most_terms = 256;
 
-// What an instruction stores, as far as its registers tell.
+// Value that an instruction stores, as far as its registers determine it.
 Stored stored_by(Machine& machine, SiteIndex site) {
   std::unordered_multimap<std::uint32_t, const Instruction*> makers;
   std::deque<std::uint32_t> open, computed;
@@ -208,7 +208,7 @@ Stored stored_by(Machine& machine, SiteIndex site) {
   return stored;
 }
 
-// The largest term of what the running lanes store.
+// Largest term of the values that the running lanes store.
 double largest_term(Machine& machine, const Stored& stored) {
   ptx::Warp& warp = machine.warps.all[machine.self->warp];
   double largest = 0;

@@ -5,7 +5,7 @@
 #include "isa/numbers/bits.hpp"
 #include "isa/program.hpp"
 #include "isa/values/undefined.hpp"
-#include "memory/garbage.hpp"
+#include "memory/poison.hpp"
 #include "memory/uninitialized.hpp"
 #include "memory/watched_reads.hpp"
 
@@ -229,18 +229,18 @@ void set_known(Warp& w, std::uint32_t at, unsigned width, unsigned lane, std::ui
   std::memcpy(w.known_at(at) + std::size_t{lane} * width, &bits, width);
 }
 
-void leave_garbage(Warp& w, const Span& r, Lanes lanes) {
+void leave_poison(Warp& w, const Span& r, Lanes lanes) {
   Machine& machine = *w.machine;
   if (r.bytes == 0) {
     Lanes& bits = w.head(r.offset).bits;
-    bits = (bits & ~lanes) | (garbage_answers(machine) & lanes);
+    bits = (bits & ~lanes) | (poison_answers(machine) & lanes);
   } else {
-    for_lanes(lanes, [&](unsigned k) { fill_garbage(machine, value_bytes(w, r.offset, r.bytes, k), r.bytes); });
+    for_lanes(lanes, [&](unsigned k) { fill_poison(machine, value_bytes(w, r.offset, r.bytes, k), r.bytes); });
   }
 }
 
 void undefine(Warp& w, std::uint32_t at, unsigned width, Lanes lanes, SiteIndex origin) {
-  if (w.machine->garbage != 0 && lanes != 0) leave_garbage(w, {at, width}, lanes);
+  if (w.machine->poison != 0 && lanes != 0) leave_poison(w, {at, width}, lanes);
   for_lanes(lanes, [&](unsigned k) { set_known(w, at, width, k, 0, origin); });
 }
 
@@ -338,7 +338,7 @@ void report_undefined_guard(Warp& w, const Instruction& i, Lanes undefined) {
 }
 
 namespace {
-// Whether a result is a truth value, or nearly so: most operands give the same answer.
+// True if a result is a truth value, or nearly so: most operands give the same answer.
 bool answers(const Instruction& i) {
   constexpr std::string_view counts[] = {"clz.", "popc.", "bfind.", "fns."};
   const std::string_view name = i.row->name;
@@ -369,7 +369,7 @@ void execute_undefined(Warp& w, const Instruction& i, Lanes active, Lanes undefi
     }
   }
   i.execute(w, i, active);
-  if (w.machine->garbage != 0 && answers(i)) leave_garbage(w, {i.destination(0), i.width_of_destination(0)}, undefined);
+  if (w.machine->poison != 0 && answers(i)) leave_poison(w, {i.destination(0), i.width_of_destination(0)}, undefined);
   for (unsigned d = 0; d < i.destinations; ++d) {
     w.head(i.destination(d)).defined |= active & ~undefined;
     for (Lanes left = undefined; left != 0; left &= left - 1) {

@@ -20,7 +20,7 @@ inline std::uint64_t known_bits(Warp& w, std::uint32_t at, unsigned width, unsig
 // Records that a lane has written a register, of which it knows these bits; `origin` is the source of the others.
 void set_known(Warp& w, std::uint32_t at, unsigned width, unsigned lane, std::uint64_t bits, SiteIndex origin);
 // Fills a register with poison, if poisoning is enabled.
-void leave_garbage(Warp& w, const Span& r, Lanes lanes);
+void leave_poison(Warp& w, const Span& r, Lanes lanes);
 void undefine(Warp& w, std::uint32_t at, unsigned width, Lanes lanes, SiteIndex origin);
 // Source of a register's unknown bits: the instruction that first read them, or else this one.
 SiteIndex origin_of(Warp& w, std::uint32_t at, const Instruction& i);

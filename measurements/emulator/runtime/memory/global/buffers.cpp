@@ -11,7 +11,7 @@
 
 #include "machine/part.hpp"
 #include "memory/counting.hpp"
-#include "memory/garbage.hpp"
+#include "memory/poison.hpp"
 #include "memory/global/buffers.hpp"
 #include "memory/global/heap.hpp"
 #include "memory/global/shadow.hpp"
@@ -93,8 +93,8 @@ void generate(const BufferSpec& spec, std::uint64_t first, char* page, std::size
 
 // Contents of an array that was never written.
 void fill_empty(Machine& machine, char* begin, std::size_t bytes) {
-  if (machine.garbage != 0) {
-    fill_garbage(machine, begin, bytes);
+  if (machine.poison != 0) {
+    fill_poison(machine, begin, bytes);
   } else {
     std::memset(begin, 0xff, bytes);
   }
@@ -227,7 +227,7 @@ std::vector<void*> reserve_buffers(Machine& machine, const std::vector<BufferSpe
       continue;
     }
     const std::size_t body = (spec.bytes + page - 1) / page * page;
-    // Not reserved: a page takes memory when it is first accessed.
+    // The pages are not reserved: a page takes memory when it is first accessed.
     void* zone = mmap(nullptr, body + 2 * guard_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (zone == MAP_FAILED) {
       std::perror("emulator: cannot reserve a buffer");

@@ -36,7 +36,7 @@ void flag_used_bytes(Machine& machine, std::size_t buffer, unsigned char* flags)
 // Poisons bytes of arrays without a value; afterwards restores 0xFF in those that still have none.
 void fill_unwritten(Machine& machine);
 void clear_unwritten(Machine& machine);
-// A digest of what the launch has written to variables other than the caller's arrays.
+// Digest of the values that the launch has written to variables other than the caller's arrays.
 std::uint64_t digest_of_variables(Machine& machine);
 // Copies the launch's writes from its copy of a program's memory back to it.
 void keep_writes(Machine& machine);
@@ -44,12 +44,12 @@ void keep_writes(Machine& machine);
 void list_writes(Machine& machine, int file);
 // The ranges of it that held no value before, and were not written.
 void report_still_unknown(Machine& machine);
-// How the launch has used a program's memory.
+// Reports the launch's accesses to a program's memory.
 void report_uses(Machine& machine);
 // Checks that are only possible after a call: outputs that were not written, workspaces that must be zero again.
 void check_after_call(Machine& machine);
-// Resets outputs for the next call, and forgets what was written to them and to workspaces; everything else is left as
-// it is.
+// Resets outputs for the next call, and clears the records of writes to them and to workspaces. Everything else is
+// unchanged.
 void begin_call(Machine& machine);
 // For a sparse launch: the pages of each output that were written. The format is the number of the buffer and of the
 // ranges of elements (8 bytes each), the first element of each range (8), its number of elements (8), all elements, and

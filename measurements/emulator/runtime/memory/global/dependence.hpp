@@ -14,7 +14,7 @@ void start_block_dependence(Machine& machine);
 void wait_for_launches(Machine& machine);
 // The running thread lets later launches begin.
 void launch_dependents(Machine& machine);
-// Whether a block has waited before it let later launches begin: all earlier launches have then ended before these.
+// True if a block has waited before it let later launches begin: all earlier launches have then ended before these.
 bool waited_for_launches(Machine& machine);
 
 }  // namespace autosched::emulator

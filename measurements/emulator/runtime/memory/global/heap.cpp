@@ -7,7 +7,7 @@
 #include <map>
 
 #include "machine/part.hpp"
-#include "memory/garbage.hpp"
+#include "memory/poison.hpp"
 #include "memory/global/buffers.hpp"
 #include "memory/global/heap.hpp"
 #include "memory/global/shadow.hpp"
@@ -142,7 +142,7 @@ std::uint64_t heap_malloc(Machine& machine, std::uint64_t bytes) {
   const std::size_t taken = (size + alignment - 1) / alignment * alignment + gap;
   if (machine.heap.books->live + size > machine.heap.limit || machine.heap.books->used + taken > machine.heap.window_end) return 0;
   const std::size_t offset = machine.heap.books->used;
-  if (machine.garbage != 0) fill_garbage(machine, machine.heap.data + offset, size);
+  if (machine.poison != 0) fill_poison(machine, machine.heap.data + offset, size);
   machine.heap.books->used += taken;
   machine.heap.books->live += size;
   machine.heap.allocations[machine.heap.books->count++] = {

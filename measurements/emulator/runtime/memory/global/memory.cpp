@@ -7,7 +7,7 @@
 #include <unordered_map>
 
 #include "memory/copied.hpp"
-#include "memory/garbage.hpp"
+#include "memory/poison.hpp"
 #include "memory/global/buffers.hpp"
 #include "memory/global/memory.hpp"
 #include "memory/global/shadow.hpp"
@@ -30,7 +30,7 @@ constexpr unsigned readers[] = {1, 2};  // indices of a buffer's marks
 Stamp stamp(Machine& machine, bool atomic, bool narrow = false) {
   return {machine.clocks.now[machine.self->warp], machine.self->fences, machine.self->who, machine.self->site, atomic, narrow};
 }
-// Whether an atomic write of block scope does not count as an atomic for the running block.
+// True if an atomic write of block scope does not count as an atomic for the running block.
 bool too_narrow(Machine& machine, const Stamp& write, bool narrow) {
   return (narrow || write.narrow) && !of_running(machine, write.epoch);
 }
@@ -66,7 +66,7 @@ void check_alignment(Machine& machine, const Buffer& b, const void* address, int
           describe_self(machine).c_str(), instruction, bytes, element(b, address).c_str());
 }
 
-// Whether a strong write has been seen by a strong read that happened before (PTX ISA, memory consistency model: what
+// True if a strong write has been seen by a strong read that happened before (PTX ISA, memory consistency model: what
 // precedes in observation order and base causality order precedes in causality order).
 bool observed(Machine& machine, const Buffer& b, std::size_t cell, const Stamp& write) {
   if (!write.atomic) return false;
@@ -107,7 +107,7 @@ bool shadow_read(Machine& machine, Buffer& b, const void* address, int bytes, bo
                  unsigned char* known = nullptr) {
   if (!b.writable() || !machine.launch.check) return true;
   note_pages(b, address, bytes, page_was_loaded);
-  if (machine.garbage != 0 && !b.spec.unknown.empty()) fill_unknown(machine, b, address, bytes);
+  if (machine.poison != 0 && !b.spec.unknown.empty()) fill_unknown(machine, b, address, bytes);
   bool whole = true;
   const Cells cells = cells_of(b, address, bytes);
   Stamp mine = stamp(machine, relaxed, narrow);
@@ -151,7 +151,7 @@ bool shadow_read(Machine& machine, Buffer& b, const void* address, int bytes, bo
   return whole;
 }
 
-// Whether the write is by the same thread of a block that does the same work.
+// True if the write is by the same thread of a block that does the same work.
 bool by_replica(Machine& machine, const Stamp& write) {
   const unsigned block = block_in_grid(machine, block_of_epoch(machine, write.epoch), rank_of(machine, write.who));
   return write.who == machine.self->who &&
@@ -180,7 +180,7 @@ void note_copy(Machine& machine, const Buffer& b, std::size_t cell, const void* 
                             machine.clocks.now[machine.self->warp], machine.self->who, machine.self->site};
 }
 
-// Whether nothing in the launch has written at a location.
+// True if nothing in the launch has written at a location.
 bool is_untouched(Machine& machine, std::uint64_t place, int bytes) {
   const auto* const address = reinterpret_cast<const char*>(place);
   const Buffer* const b = buffer_at(machine, address, bytes);
@@ -192,7 +192,7 @@ bool is_untouched(Machine& machine, std::uint64_t place, int bytes) {
   return true;
 }
 
-// Whether the running thread and the last writers have loaded what they store from the same locations, which nothing
+// True if the running thread and the last writers have loaded what they store from the same locations, which nothing
 // writes.
 bool copies_the_same(Machine& machine, const Buffer& b, const void* address, int bytes) {
   if (machine.copied == nullptr) return false;
@@ -209,7 +209,7 @@ bool copies_the_same(Machine& machine, const Buffer& b, const void* address, int
   return true;
 }
 
-// Whether the running thread stores what it has loaded from the same location, unchanged: for others that is no more
+// True if the running thread stores what it has loaded from the same location, unchanged: for others that is no more
 // than a read.
 bool stores_back(Machine& machine, const Buffer& b, const void* address, const void* from, int bytes) {
   if (machine.copied == nullptr || b.spec.role != BufferSpec::Role::variable) return false;

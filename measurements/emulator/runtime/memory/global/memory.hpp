@@ -11,7 +11,7 @@ struct Machine;
 // are defined, and whether all are.
 bool read_global(Machine& machine, void* to, const void* address, int bytes, const char* instruction, bool read_only, bool relaxed,
                  bool narrow = false, unsigned char* known = nullptr);
-// Whether lanes read the same number of bytes each from one array that the kernel only reads, at aligned addresses:
+// True if lanes read the same number of bytes each from one array that the kernel only reads, at aligned addresses:
 // nothing needs to be checked or recorded, and the bytes are those at the addresses.
 bool read_input(Machine& machine, const std::uint64_t* addresses, std::uint32_t lanes, int bytes);
 void write_global(Machine& machine, void* address, const void* from, int bytes, const char* instruction, bool relaxed,

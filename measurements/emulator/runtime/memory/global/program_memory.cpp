@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "memory/garbage.hpp"
+#include "memory/poison.hpp"
 #include "memory/global/buffers.hpp"
 #include "memory/global/heap.hpp"
 #include "memory/global/shadow.hpp"
@@ -34,7 +34,7 @@ void for_pages(Machine& machine, unsigned char kind, Visit visit) {
 
 std::uint64_t address_in(const Buffer& b, std::size_t at) { return reinterpret_cast<std::uint64_t>(b.begin) + at; }
 
-// How a launch has used a cell: the low bits of Use in measurements/emulator/host_order.py. 0: not at all.
+// Accesses of a launch to a cell: the low bits of Use in measurements/emulator/host_order.py. 0: none.
 class CellUse {
  public:
   explicit CellUse(Machine& machine) : machine_(machine) {}
@@ -156,12 +156,12 @@ void report_uses(Machine& machine) {
 void global_shadow::fill_unknown(Machine& machine, Buffer& b, const void* address, int bytes) {
   const auto at = static_cast<std::size_t>(static_cast<const char*>(address) - b.begin);
   for (std::size_t p = at / page_bytes; p <= (at + static_cast<std::size_t>(bytes) - 1) / page_bytes; ++p) {
-    if (p >= b.pages.size() || (b.pages[p] & page_has_garbage) != 0) continue;
-    b.pages[p] |= page_has_garbage;
+    if (p >= b.pages.size() || (b.pages[p] & page_is_poisoned) != 0) continue;
+    b.pages[p] |= page_is_poisoned;
     for (const BufferSpec::Stretch& s : b.spec.unknown) {
       const std::size_t end = std::min(s.end, (p + 1) * page_bytes);
       for (std::size_t i = std::max(s.first, p * page_bytes); i < end; ++i) {
-        if (!b.written(machine, i / b.cell_bytes)) fill_garbage(machine, b.begin + i, 1);
+        if (!b.written(machine, i / b.cell_bytes)) fill_poison(machine, b.begin + i, 1);
       }
     }
   }
@@ -171,11 +171,11 @@ void fill_unwritten(Machine& machine) {
   for (Buffer& b : machine.buffers.list) {
     if (machine.launch.sparse || !b.writable() || b.spec.zeroed || b.spec.role == BufferSpec::Role::heap) continue;
     if (b.spec.defined == nullptr) {
-      fill_garbage(machine, b.begin, b.spec.bytes);
+      fill_poison(machine, b.begin, b.spec.bytes);
       continue;
     }
     for (std::size_t i = 0; i < b.spec.bytes; ++i) {
-      if (b.spec.defined[i] == 0) fill_garbage(machine, b.begin + i, 1);
+      if (b.spec.defined[i] == 0) fill_poison(machine, b.begin + i, 1);
     }
   }
 }

@@ -14,7 +14,7 @@
 #include "memory/global/buffers.hpp"
 
 namespace autosched::emulator {
-// Whether nothing that a kernel reads distinguishes two blocks (isa/program.cpp).
+// True if nothing that a kernel reads distinguishes two blocks (isa/program.cpp).
 bool are_replicas(Machine& machine, unsigned block, unsigned other);
 }  // namespace autosched::emulator
 
@@ -54,7 +54,7 @@ struct GlobalUses {
   std::vector<Parts> kept_apart;
   std::vector<Mark> unused;  // unused places in it
 
-  // Where the content of a cell was loaded: for the cells to which copies were stored last, as many as fit.
+  // Locations from which the contents of cells were loaded, for as many cells with recently stored copies as fit.
   struct CopyOf {
     const char* cell;
     std::uint64_t from;
@@ -75,7 +75,7 @@ inline bool is_apart(Mark write) { return (write & apart) == apart; }
 inline Mark mark_of_part(Mark word, unsigned part) { return (word & spread) == 0 ? word : (word & ~spread) + (part << lane_shift); }
 
 constexpr std::size_t page_bytes = 4096;
-constexpr unsigned char page_is_dirty = 1, page_was_loaded = 2, page_has_garbage = 4;  // flags of a page of a program's memory
+constexpr unsigned char page_is_dirty = 1, page_was_loaded = 2, page_is_poisoned = 4;  // flags of a page of a program's memory
 constexpr unsigned char page_has_content = 1, page_was_read = 2;
 
 struct Buffer {
@@ -115,8 +115,8 @@ struct Buffer {
       marks[which][cell] = mark;  // avoids the store, which alone would allocate memory
     }
   }
-  // How many cells from this one on, all within an access that ends before ``end``, have the same marks: those of a
-  // word, or one.
+  // Number of consecutive cells from this one on that have the same marks, within an access that ends before ``end``:
+  // those of a word, or one.
   unsigned alike(std::size_t cell, std::size_t end) const {
     if (cells_of_word == 1 || cell % cells_of_word != 0 || cell + cells_of_word > end) return 1;
     const std::size_t word = cell / cells_of_word;
@@ -144,7 +144,7 @@ struct Buffer {
   void forget_marks(Machine& machine);
   bool written(Machine& machine, std::size_t cell) const { return (mark(machine, 0, cell) & ~was_read) != 0; }
   Stamp write(Machine& machine, std::size_t cell) const { return stamp_of(machine, mark(machine, 0, cell) & ~was_read); }
-  // Whether the memory of a cell held a value when the launch began.
+  // True if the memory of a cell held a value when the launch began.
   bool held_value(std::size_t cell) const {
     if (!spec.unknown.empty()) return holds_values(cell * cell_bytes, (cell + 1) * cell_bytes);
     if (spec.defined == nullptr) return spec.zeroed;
@@ -187,10 +187,11 @@ void for_marks_apart(Machine& machine, const std::function<void(Mark*, std::size
 
 bool any_variable(Machine& machine);  // whether the launch has an array that its kernel may write in any way
 Buffer* buffer_at(Machine& machine, const void* address, int bytes);  // nullptr: none
-// Not a variable, nor the heap: a buffer whose pages are generated on first access, in a sparse launch.
+// True for buffers that are neither variables nor the heap; in a sparse launch their pages are generated on first
+// access.
 bool is_array(const Buffer& b);
 void touch(Machine& machine, Buffer& b, const void* address, int bytes);
-// Whether an access comes too early in a launch that may overlap earlier ones: a finding (dependence.cpp).
+// Reports a finding if an access comes too early in a launch that may overlap earlier ones (dependence.cpp).
 void check_dependence(Machine& machine, const Buffer& b, const void* address, int bytes, bool writes, const char* instruction);
 // The buffer of an access, or nullptr (and a finding) if it is in none.
 Buffer* check_access(Machine& machine, const void* address, int bytes, const char* instruction, bool writes = false);
@@ -198,7 +199,7 @@ Buffer* check_access(Machine& machine, const void* address, int bytes, const cha
 void fill_unknown(Machine& machine, Buffer& b, const void* address, int bytes);
 // A read of a variable that nothing has set, which is a finding, at the latest after the launch.
 void note_unset_read(Machine& machine, Buffer& b);
-// Whether an access to the heap is inside of an allocation; otherwise a finding.
+// Returns true if an access to the heap is inside of an allocation; otherwise reports a finding.
 bool check_heap(Machine& machine, const void* address, int bytes, const char* instruction);
 std::string element(const Buffer& b, const void* address);
 std::string element(const Buffer& b, std::size_t cell);
@@ -213,12 +214,13 @@ inline bool ordered(Machine& machine, const Stamp& before) {
   }
   return acquired(machine, before);
 }
-// Whether the other block has communicated its action to this one by strong accesses, with or without fences.
+// True if the other block has communicated its action to this one by strong accesses, with or without fences.
 bool glimpsed(Machine& machine, const Stamp& before);
-void glimpse(Machine& machine, const void* address);       // what a strong write there has communicated
-void show(Machine& machine, const void* address);          // what this thread knows, by a strong write
+// Acquires the knowledge that a strong write there has communicated.
+void glimpse(Machine& machine, const void* address);
+void show(Machine& machine, const void* address);  // communicates this thread's knowledge by a strong write
 void forget_glimpses(Machine& machine);                  // those of an earlier launch
-void acquire_from(Machine& machine, const void* address);  // takes over what others have published there
+void acquire_from(Machine& machine, const void* address);  // acquires actions that others have published there
 void synchronize(Machine& machine, void* address);         // and publishes
 void forget_releases(Machine& machine, const void* address);
 

@@ -62,7 +62,7 @@ std::uint64_t writes_of(Machine& machine, const Buffer& b, const Cells& cells) {
   return sum;
 }
 
-// Whether a release that covers the write happened before the action of the running thread.
+// True if a release that covers the write happened before the action of the running thread.
 bool released(Machine& machine, const Stamp& write, bool narrow) {
   if (write.epoch < machine.launch.began) return true;
   return std::any_of(machine.written_maps.releases.rbegin(), machine.written_maps.releases.rend(), [&](const Release& r) {

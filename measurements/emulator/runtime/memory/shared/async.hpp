@@ -26,8 +26,8 @@ void land_bulk_update(Machine& machine, unsigned address, int bytes, unsigned ac
 const unsigned char* read_by_engine(Machine& machine, unsigned address, int bytes, Who me, unsigned actor, Epoch epoch,
                                     const char* instruction);
 void place_mbarrier(Machine& machine, unsigned address, bool there);
-// Whether the initialisation of an mbarrier happened before (otherwise a finding) and, for the async proxy, whether a
-// proxy fence is in between.
+// Checks that the initialisation of an mbarrier happened before (otherwise reports a finding). Returns true if, for the
+// async proxy, a proxy fence is in between.
 bool check_mbarrier_visible(Machine& machine, unsigned address, const char* instruction, bool to_engine);
 
 }  // namespace autosched::emulator

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "machine/part.hpp"
-#include "memory/garbage.hpp"
+#include "memory/poison.hpp"
 #include "memory/global/memory.hpp"
 #include "memory/shared/async.hpp"
 #include "memory/shared/memory.hpp"
@@ -165,9 +165,9 @@ void allot_shared(Machine& machine) {
 void start_block_shared(Machine& machine) {
   const std::size_t of_dynamic = std::size_t{machine.launch.dynamic_shared_bytes} * cluster_blocks(machine);
   const std::size_t of_static = std::size_t{machine.shared_memory.static_bytes} * cluster_blocks(machine);
-  if (machine.garbage != 0) {
-    fill_garbage(machine, machine.shared_memory.dynamic_memory, of_dynamic);
-    fill_garbage(machine, machine.shared_memory.static_memory, of_static);
+  if (machine.poison != 0) {
+    fill_poison(machine, machine.shared_memory.dynamic_memory, of_dynamic);
+    fill_poison(machine, machine.shared_memory.static_memory, of_static);
   } else {
     std::memset(machine.shared_memory.dynamic_memory, 0xff, of_dynamic);
     std::memset(machine.shared_memory.static_memory, 0xff, of_static);

@@ -1,5 +1,5 @@
 #include "machine/part.hpp"
-#include "memory/garbage.hpp"
+#include "memory/poison.hpp"
 #include "memory/nearly_equal.hpp"
 #include "memory/shared/memory.hpp"
 #include "memory/shared/shadow.hpp"
@@ -27,7 +27,7 @@ bool is_volatile(Machine& machine, SiteIndex site) {
 }
 bool reads_data(Machine& machine, SiteIndex load) { return is_volatile(machine, load) && !decides(machine, load); }
 
-// Whether two accesses may come in any order. A volatile read of data may not, as volatile orders nothing. ``load``:
+// True if two accesses may come in any order. A volatile read of data may not, as volatile orders nothing. ``load``:
 // the one that reads; 0: neither does.
 bool both_strong(Machine& machine, const Stamp& other, SiteIndex load) {
   return strong(machine, other.site) && strong(machine, machine.self->site) &&
@@ -50,7 +50,7 @@ Racing* open_race(Machine& machine, unsigned a, Who me) {
              : nullptr;
 }
 
-// Whether all bytes of an access have the same state, as nearly always; otherwise they are checked byte by byte.
+// True if all bytes of an access have the same state, as nearly always; otherwise they are checked byte by byte.
 template <class T>
 bool uniform(const T* each, int bytes) {
   return std::memcmp(each, each + 1, static_cast<std::size_t>(bytes - 1) * sizeof(T)) == 0;
@@ -76,12 +76,12 @@ const Stamp* unordered_read(Machine& machine, unsigned a, Who me, bool same_valu
   return nullptr;
 }
 
-// Whether a thread's access to a byte is visible to the async proxy, on behalf of `me`.
+// True if a thread's access to a byte is visible to the async proxy, on behalf of `me`.
 bool is_fenced(Machine& machine, const Stamp& use, Who me) {
   return use.epoch < machine.clocks.first || by_engine(machine, use.who) || machine.clocks.proxied(use.who, use.epoch, me);
 }
 
-// Whether an access to a byte happened before the action of `me` and, with `Async`, is_fenced.
+// True if an access to a byte happened before the action of `me` and, with `Async`, is_fenced.
 template <bool Async>
 bool is_settled(Machine& machine, const Stamp& use, Who me) {
   // A lane publishes the fences of all lanes of its warp, although it need not know their actions.
@@ -214,8 +214,8 @@ void check_known(Machine& machine, unsigned address, int bytes) {
 }
 
 namespace {
-// Whether all bytes of a read are known; if not, a read that is not lazy causes a finding. Out of line, to keep readers
-// short.
+// Returns true if all bytes of a read are known; otherwise a read that is not lazy causes a finding. Not inlined, to
+// keep readers short.
 [[gnu::noinline]] bool reads_known(Machine& machine, unsigned address, int bytes, bool lazily) {
   if (!lazily) {
     check_known(machine, address, bytes);

@@ -80,7 +80,7 @@ unsigned char* bytes_at(Machine& machine, unsigned place);
 std::string describe_place(Machine& machine, unsigned place);
 
 inline std::string describe_here(Machine& machine, Who who) { return describe(machine, who, machine.block_index); }
-// Whether the actor is the async proxy: wgmma, or a bulk copy.
+// True if the actor is the async proxy: wgmma, or a bulk copy.
 inline bool by_engine(Machine& machine, Who who) { return warp_of(who) >= machine.clocks.warps; }
 
 // Checks and records an access of `me` at self->site; a problem is reported at most once. ``lazily``: an undefined
@@ -110,7 +110,7 @@ void forget_earlier_writes(Machine& machine);
 void check_known(Machine& machine, unsigned place, int bytes);
 void report_race(Machine& machine, unsigned place, Who me, const char* doing, const Stamp& other, const char* did,
                  Grade grade = Grade::fault, const char* why = "");
-// Reports what a thread finds at a byte that is not data yet, or never.
+// Reports an access of a thread to a byte that is not data yet, or never.
 void report_pending(Machine& machine, unsigned place, Who me, const char* doing, bool writing);
 bool check_alignment(Machine& machine, unsigned address, int alignment, const char* instruction);
 void report_out_of_bounds(Machine& machine, unsigned address, int bytes, const char* instruction);

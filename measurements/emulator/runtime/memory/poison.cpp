@@ -1,4 +1,4 @@
-#include "memory/garbage.hpp"
+#include "memory/poison.hpp"
 
 #include <cstdlib>
 #include <cstring>
@@ -19,8 +19,8 @@ constexpr Bytes of_one_kind[] = {{0x00, false}, {0xff, true},  {0x77, true}, {0x
 constexpr unsigned kinds = sizeof of_one_kind / sizeof *of_one_kind;
 
 std::uint64_t next_random(Machine& machine) {  // splitmix64
-  if (machine.garbage_state == 0) machine.garbage_state = machine.garbage;
-  std::uint64_t x = machine.garbage_state += 0x9e3779b97f4a7c15u;
+  if (machine.poison_state == 0) machine.poison_state = machine.poison;
+  std::uint64_t x = machine.poison_state += 0x9e3779b97f4a7c15u;
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
   x = (x ^ x >> 27) * 0x94d049bb133111ebu;
   return x ^ x >> 31;
@@ -28,9 +28,9 @@ std::uint64_t next_random(Machine& machine) {  // splitmix64
 
 }  // namespace
 
-void fill_garbage(Machine& machine, void* to, std::size_t bytes) {
-  if (machine.garbage <= kinds) {
-    std::memset(to, of_one_kind[machine.garbage - 1].byte, bytes);
+void fill_poison(Machine& machine, void* to, std::size_t bytes) {
+  if (machine.poison <= kinds) {
+    std::memset(to, of_one_kind[machine.poison - 1].byte, bytes);
     return;
   }
   for (std::size_t at = 0; at < bytes; at += 8) {
@@ -39,13 +39,13 @@ void fill_garbage(Machine& machine, void* to, std::size_t bytes) {
   }
 }
 
-std::uint32_t garbage_answers(Machine& machine) {
-  if (machine.garbage <= kinds) return of_one_kind[machine.garbage - 1].answer ? ~0u : 0;
+std::uint32_t poison_answers(Machine& machine) {
+  if (machine.poison <= kinds) return of_one_kind[machine.poison - 1].answer ? ~0u : 0;
   return static_cast<std::uint32_t>(next_random(machine));
 }
 
 void leave_undecided(Machine& machine) {
-  if (machine.garbage == 0) return;
+  if (machine.poison == 0) return;
   report_end(machine.report, "timeout", 0, "no run can tell whether anything depends on what was never written");
   std::_Exit(0);
 }

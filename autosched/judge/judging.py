@@ -180,8 +180,8 @@ class _CaseRun:
         seen: Takes what is found.
         tolerance: A relative error; 0 for what the type of the output allows.
         call: The function that is judged; None until the submission is loaded.
-        wanted: What the reference makes of the inputs.
-        output: What the submission returned.
+        wanted: Outputs of the reference.
+        output: Outputs of the submission.
         returned: True if it has returned something.
         is_right: True if the output is what the task wants.
     """

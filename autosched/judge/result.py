@@ -97,7 +97,7 @@ class SubmissionResult:
     """The result of a submission.
 
     Attributes:
-        status: What it is.
+        status: The verdict's status.
         reasons: Sentences.
         cheats: Ways in which it cheats.
         cases: Each case with each seed.

@@ -75,12 +75,12 @@ def search(table: Table, space: SearchSpace, sampler: Sampler, budget: int, seed
 
     Args:
         table: The recorded times; every schedule that the sampler asks for must be in it.
-        space: What the sampler was made for. The search itself only asks the sampler.
+        space: Space of the sampler. The search itself only asks the sampler.
         sampler: A new one: what it was told before would count as known.
         budget: How many evaluations, repeated ones included. The search ends sooner when the sampler has nothing left
             to ask.
-        seed: Of the sampler; only kept in the result.
-        batch: How many schedules are asked for before the first of them is told, as on so many GPUs.
+        seed: Seed of the sampler; only stored in the result.
+        batch: Number of schedules that are proposed before the first result is reported, as on that many GPUs.
 
     Returns:
         The best time of the table over the best found, after each evaluation (0 while nothing has run, 1 at the
@@ -117,12 +117,12 @@ def searches(
 
     Args:
         table: The recorded times.
-        name: What the searches are called in the result: the sampler's name.
+        name: Name of the sampler in the result.
         make: Gives a new sampler of a space for a seed.
         budget: Evaluations of each search.
-        repeats: How many searches.
+        repeats: Number of searches.
         first_seed: The seed of the first; the next one has the next.
-        batch: How many schedules are out at a time.
+        batch: Number of schedules in flight.
 
     Returns:
         The searches, in the order of their seeds.

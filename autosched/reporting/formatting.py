@@ -283,7 +283,7 @@ def trial_facts(problem: Costed, trial: Trial) -> list[tuple[str, str]]:
 
 
 def order_of_sums(problem: Problem, trial: Trial) -> str:
-    """Return the order in which a trial's schedule adds, and whether it is verified; "" if it is not known here."""
+    """Return a trial's order of sums, and if it is verified; "" if the order is unknown."""
     from autosched.verify import stored
     from search_spaces.catalogue import template_names
 

@@ -85,7 +85,7 @@ class TransferredTimes:
     def _matrix(self, keys: Sequence[tuple[Value, ...]]) -> Matrix:
         """Return a row of numbers for each key.
 
-        A number stands for itself, a text for its position among those of the other recording; an unknown text is NaN.
+        Numbers are unchanged. A text is replaced by its index among the texts of the other recording, NaN if unknown.
         """
         rows = [
             [

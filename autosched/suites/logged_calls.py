@@ -48,7 +48,7 @@ class CallReader(Protocol):
         """Count the problems of a file or folder.
 
         Args:
-            path: What ``reads`` accepted.
+            path: A file that ``reads`` accepts.
             rows: Sizes of dimensions that the file leaves open.
 
         Returns:

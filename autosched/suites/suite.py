@@ -187,7 +187,7 @@ def tune_suite(
 
     Args:
         members: The problems with their weights; at least one.
-        trials: Of all together, at least one for each.
+        trials: Total number of trials, at least one for each problem.
         database: A path or an SQLAlchemy URL.
         seconds: After so many no trial is proposed; None for no limit.
         tell: Called after every chunk, with how all problems stand and the result of that chunk.

@@ -22,7 +22,7 @@ class PlannedRun(NamedTuple):
         make: Makes the run and compares it with the oracle. Returns None if the run is inconclusive, for example
             because its blocks need others. None instead of a function: the run is skipped.
         role: Role of the run, which a cut of few tiles cannot fill.
-        absent: Why the run is skipped.
+        absent: Reason why the run is skipped.
         run_by_first: True if the first run has this size, so that no other one is needed.
         flops: Operations of its blocks, if it is of a large size.
     """

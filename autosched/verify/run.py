@@ -26,7 +26,7 @@ class Run:
         order: Order of blocks and threads.
         blocks: Number of blocks that ran; None for all.
         status: "ok", "wrong_result", "device_limit", or the status of the emulation.
-        reason: Why the run failed, in one line.
+        reason: Reason of a failure, in one line.
         worst: Largest error over its tolerance; None if nothing was compared.
         max_abs_error: Largest absolute error on random inputs; None for other inputs.
         emulation: The emulation, usually without its arrays.

@@ -67,7 +67,7 @@ class Verdict:
     Attributes:
         subject: The schedule that was verified, and its problem; None for a launch without them.
         status: "ok", "wrong_result", "device_limit", "failed" (a program), or the status of the emulation that failed.
-        reason: Why it failed, in one line.
+        reason: Reason of a failure, in one line.
         worst: Largest error over its tolerance (at most 1 passes); None where the kernel did not finish.
         max_abs_error: Largest absolute error on random inputs; None where the kernel did not finish.
         emulation: The emulation of the run that failed, else of the first.

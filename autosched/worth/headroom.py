@@ -60,8 +60,8 @@ class Headroom:
     """The estimate for one problem.
 
     Attributes:
-        problem: What is computed.
-        today: What runs now.
+        problem: The problem.
+        today: The kernel that runs today.
         seconds: Seconds of one launch now, the median of the estimate.
         measured: True if ``seconds`` were measured.
         draws: Headroom, 1 - best / today, as drawn; shape (DRAWS,), each in [0, 1).
@@ -118,7 +118,7 @@ class Estimator:
         """Return the headroom of ``problem``.
 
         Args:
-            problem: What is computed.
+            problem: The problem.
             seconds: Measured seconds of one launch today; None where nobody timed it.
 
         Raises:

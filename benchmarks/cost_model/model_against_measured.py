@@ -93,7 +93,7 @@ def judge(problems: Sequence[Recorded]) -> Judged:
 
 
 def lines(name: str, judged: Judged) -> list[str]:
-    """Return a row of the first table, and those of the second."""
+    """Return a row of the first table, followed by rows of the second table."""
     first = (
         f"| {name} | {len(judged.best)} | {np.median(judged.rank):.3f} | {np.quantile(judged.rank, 0.1):.3f} | "
         f"{100 * np.median(judged.first):.1f}% | {100 * np.quantile(judged.first, 0.9):.1f}% | "

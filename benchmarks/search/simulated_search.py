@@ -75,7 +75,7 @@ class Truth:
 
     Attributes:
         estimates: Times of the model.
-        seed: Of the deviations.
+        seed: Seed of the deviations.
     """
 
     estimates: Estimates
@@ -110,7 +110,7 @@ class SimulatedGpu:
 
     Attributes:
         truth: Gives each schedule its kernel.
-        seed: Of delays.
+        seed: Seed of delays.
     """
 
     truth: Truth
@@ -180,9 +180,9 @@ class Search:
     """A search as ``tune`` makes it, on simulated cores and a simulated GPU.
 
     Args:
-        task: What is searched.
+        task: Task of the search.
         truth: True times.
-        seed: Of the sampler and of the delays.
+        seed: Seed of the sampler and of the delays.
         cores: Cores, one of which proposes.
         seconds: Duration.
         clock: Seconds that the proposing process has computed.

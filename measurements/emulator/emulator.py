@@ -213,7 +213,7 @@ def run_launch(
         arrays: The inputs, by name.
         compiled: Bytecode of the kernel.
         folder: An empty folder for the runner's files.
-        settings: How it is run.
+        settings: Options of the run.
 
     Returns:
         The emulation, with outputs if the launch has ended.

@@ -42,7 +42,7 @@ class HostAccess:
     Attributes:
         timeline: The stream, or ``HOST``.
         time: Time on that timeline's clock.
-        use: How the memory is used.
+        use: Kind of access.
         ranges: Addresses.
         by: The user of the memory, for messages.
     """
@@ -185,7 +185,7 @@ class HostOrder:
         Args:
             timeline: The user: a stream with work, or the host.
             block: The allocation; uses of different allocations are disjoint.
-            use: How it is used.
+            use: Kind of access.
             ranges: Addresses.
             by: The user of the memory, for messages.
 

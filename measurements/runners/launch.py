@@ -368,7 +368,7 @@ def _check_cluster(function: int, cluster: Size3) -> bool:
     """Return True if the loaded ``function`` was compiled with ``__cluster_dims__``.
 
     Raises:
-        LaunchRefused: Those dimensions differ from ``cluster``.
+        LaunchRefused: The compiled dimensions differ from ``cluster``.
     """
     from cuda.bindings import driver
 

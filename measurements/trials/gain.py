@@ -21,7 +21,7 @@ def word_of(ratio: float | None, interval: tuple[float, float] | None) -> Word:
 
     Args:
         ratio: The default's time over the tuned one's; None where the default cannot be used.
-        interval: What the ratio may be; None likewise.
+        interval: Confidence interval of the ratio; None if there is no ratio.
     """
     if ratio is None or interval is None:
         return "tuned"

@@ -24,7 +24,7 @@ class ArchitectureFeature(NamedTuple):
 
     Attributes:
         since: The first target that has it, for error messages.
-        doc: What it is.
+        doc: Description.
         scope: True if it needs an architecture-specific or family-specific target, where targets have such a suffix.
     """
 

@@ -39,7 +39,7 @@ class TensorIntrinsic:
         a: Fragment of a.
         b: Fragment of b.
         c: Fragment of the sums.
-        load: How a and b are read from shared memory.
+        load: Instruction that loads a and b from shared memory.
         needs: Architecture feature that it belongs to (``architectures.FEATURES``); "" if all have it.
         instructions: Machine instructions that a warp issues to multiply fragments once.
         results: Accumulator registers of a lane that one statement of the kernel's unrolled body updates.

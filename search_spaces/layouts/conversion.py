@@ -52,9 +52,9 @@ def to_simt(
     """Distribute a whole tile over threads, as ``NestedLayout.distribute`` does.
 
     Args:
-        tile: Of the layout's shape.
-        layout: Who holds what.
-        subgroups: How many there are; None for the ids that the layout uses.
+        tile: Tile of the layout's shape.
+        layout: Distribution over threads.
+        subgroups: Number of subgroups; None for the ids that the layout uses.
         subgroup_size: Threads of one.
         replicate_threads: True if surplus threads hold copies.
 
@@ -84,9 +84,9 @@ def exchange(
     A thread that holds an element needs no other thread for it, so copies shorten the way.
 
     Args:
-        source: Who holds what before.
-        target: Who holds it afterwards; of the same shape.
-        subgroups: How many there are.
+        source: Distribution before the conversion.
+        target: Distribution after the conversion, of the same shape.
+        subgroups: Number of subgroups.
         subgroup_size: Threads of one.
         replicate_threads: True if surplus threads hold copies.
 
@@ -124,8 +124,8 @@ def to_layout(
 
     Args:
         distributed: [subgroups, threads, ...], as ``to_simt`` gives it.
-        source: Who holds what in it.
-        target: Who is to hold it.
+        source: Distribution before the conversion.
+        target: Distribution after the conversion.
         shared: Offsets in shared memory by (row, col): a SharedLayout, or any function of the tile's coordinates. None
             where it is not needed.
         replicate_threads: True if surplus threads hold copies.

@@ -124,7 +124,7 @@ class NestedLayout:
         """Refuse a layout that does not distribute a tile over so many subgroups and threads.
 
         Args:
-            shape: Of the tile; None not to check it.
+            shape: Shape of the tile; None to skip the check.
             subgroup_size: Must equal the product of ``thread_tile``; None not to check it.
             subgroups: How many there are; they may exceed the ids in use, or wrap them: see ``rounds``. None not to
                 check them.
@@ -132,7 +132,7 @@ class NestedLayout:
                 copies (the layout of a row's scale in a matrix fragment).
 
         Raises:
-            ValueError: What does not fit.
+            ValueError: The layout does not fit.
         """
         if shape is not None:
             wanted = integer_tuple("shape", shape, 1)
@@ -230,8 +230,8 @@ class NestedLayout:
         """Return the elements of an array that every thread holds.
 
         Args:
-            array: Of the layout's shape.
-            subgroups: How many there are; None for the ids that the layout uses.
+            array: Array of the layout's shape.
+            subgroups: Number of subgroups; None for the ids that the layout uses.
             subgroup_size: Threads of one.
             replicate_threads: True if surplus threads hold copies.
 
@@ -372,8 +372,8 @@ class NestedLayout:
             outer_tile: Outer elements along each.
             thread_tile: Threads along each.
             element_tile: Neighbouring elements of a thread along each.
-            subgroup_strides: Of the subgroup's number along each.
-            thread_strides: Of the thread's number along each.
+            subgroup_strides: Strides of the subgroup's number along each dimension.
+            thread_strides: Strides of the thread's number along each dimension.
 
         Raises:
             ValueError: They are not of one length, or make no layout.

@@ -23,9 +23,9 @@ def check_mma(a: WgMap, b: WgMap, c: WgMap, m: int, n: int, k: int) -> tuple[str
     rows and columns that it computes.
 
     Args:
-        a: Of A.
-        b: Of B.
-        c: Of C.
+        a: Map of A.
+        b: Map of B.
+        c: Map of C.
         m: Rows of C.
         n: Columns of C.
         k: Columns of A.
@@ -61,9 +61,9 @@ def check_reduction(
     """Return a reason if the maps of a reduction disagree: the source's must follow from the result's.
 
     Args:
-        source: Of the vector that is reduced.
-        result: Of what comes of it.
-        shape: Of the vector.
+        source: Map of the vector that is reduced.
+        result: Map of the result.
+        shape: Shape of the vector.
         dim: 0 or 1, which is reduced.
         size: ``reduction_size``, neighbours that are joined; None for all of ``dim``.
 
@@ -83,9 +83,9 @@ def check_broadcast(
     """Return a reason if the maps of a broadcast disagree: the source's must follow from the result's.
 
     Args:
-        source: Of the vector that is stretched.
-        result: Of what comes of it.
-        shape: Of the result.
+        source: Map of the vector that is broadcast.
+        result: Map of the result.
+        shape: Shape of the result.
         dim: 0 or 1, which is stretched.
         size: ``broadcast_size``, neighbours that an element fills; None for all of ``dim``.
 

@@ -91,7 +91,7 @@ class BayesSettings:
     Attributes:
         first: Number of initial trials. They are random; with estimated times, every second one has the best estimate.
         trust: Trust in estimated times.
-        refits: When hyperparameters are fitted again.
+        refits: Schedule of hyperparameter refits.
         candidates: Schedules among which the acquisition function is maximised.
         batches: Batches of proposals.
         model: Gaussian process without estimated times.

@@ -69,12 +69,12 @@ def run(
     """Launch ``wanted`` of ``folder``, those of one module one after another in one process.
 
     Args:
-        folder: Of kept launches.
+        folder: Folder of kept launches.
         wanted: Their names.
         heard: Takes each row, from one thread at a time.
         seconds: After so many no further launch begins.
-        workers: How many processes there are.
-        module: What they run.
+        workers: Number of processes.
+        module: Module that the processes run.
         python_path: Adds to their ``sys.path``.
     """
     headers = {name: header(folder, name) for name in wanted}

@@ -37,7 +37,7 @@ def table(rows: Sequence[Mapping[str, Any]], *, all_tests: bool = True) -> str:
     """Return a line for each test, its cases taken together, and one for all of them.
 
     Args:
-        rows: Of ``results.jsonl``.
+        rows: Rows of ``results.jsonl``.
         all_tests: False leaves out those whose launches are all equal.
     """
     by_test: dict[str, list[Mapping[str, Any]]] = {}

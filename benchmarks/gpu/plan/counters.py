@@ -38,7 +38,7 @@ def profiled(key: str, folder: Path, seconds: float, ncu: str | None = None) -> 
     """Return the metrics of the kernel that the plan in ``folder`` puts first, or the ``reason`` why there are none.
 
     Args:
-        key: Of KERNELS.
+        key: Key of KERNELS.
         folder: The prepared plan.
         seconds: After which the profiler is killed.
         ncu: The profiler; None for the one on PATH.

@@ -52,11 +52,11 @@ class Session:
     """One run of a part.
 
     Attributes:
-        prepared: What is measured.
+        prepared: Prepared problems to measure.
         runner: Measures, from the prepared cubins.
-        results: Of this run and earlier ones.
+        results: Results of this run and earlier ones.
         out: The folder for everything that is written.
-        seconds: That this part may take.
+        seconds: Time limit of this part in seconds.
         say: Prints a line.
     """
 

@@ -50,9 +50,9 @@ class Prepared:
 
     Attributes:
         device: The GPU it is for.
-        schedules: Of each problem, the best guess first.
+        schedules: Schedules of each problem, the best guess first.
         cubins: Gives the compiled kernels.
-        folder: Where it was prepared.
+        folder: Folder of the preparation.
     """
 
     device: Device

@@ -25,7 +25,7 @@ class LaunchCounts:
         requests: Requests to global memory.
         wavefronts: The 128-byte lines in L1 that these requests touch.
         load_sectors: 32-byte sectors that loads request from L1.
-        unique_sectors: Those of them that the block had not requested before.
+        unique_sectors: Sectors among them that the block had not requested before.
         store_sectors: Sectors that stores send to L2.
         atomic_sectors: Sectors that atomics update in L2.
         constant_requests: Loads of constant memory, one per distinct address of a warp.

@@ -125,7 +125,7 @@ def by_pipe(executed: Mapping[str, T]) -> dict[Pipe, T]:
     """Return warp instructions by pipe for executed PTX operations.
 
     Args:
-        executed: How often each operation was executed: a number, or an array over several launches.
+        executed: Number of executions of each operation: a number, or an array over several launches.
     """
     found: dict[Pipe, T] = {}
     for operation, times in executed.items():

@@ -44,7 +44,7 @@ class _Depths:
 
     Attributes:
         wider: The wider counterpart of a value, by the value's number and the dimension.
-        cut: Those of the loads, by the same keys, whose window ends before its array does.
+        cut: Loads, by the same keys, whose window ends before its array does.
     """
 
     ids: Iterator[int]

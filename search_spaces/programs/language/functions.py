@@ -31,7 +31,7 @@ class ElementFunction:
     Attributes:
         code: CUDA C++ with the arguments as {0}, {1}, ...
         cost: Instructions per element.
-        special: Those of them that run in the special-function unit.
+        special: Functions among them that run in the special-function unit.
         types: floats: f32 -> f32; numbers: f32 or i32, same result; whole: i32; mixed: i32 and f32; compared: numbers
             -> truth; truths; chosen: a truth and two numbers -> the numbers' type.
         gives: Result type of functions of whole numbers.

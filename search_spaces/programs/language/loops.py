@@ -136,7 +136,7 @@ class Loops(Scalars, Recorder):
         """
         source, number = caller(), self.new_id()
         if not isinstance(place, Index):
-            fail("when", f"the condition is a place, such as at % 128, not {place!r}")
+            fail("when", f"the condition must be an index, such as at % 128, got {place!r}")
         self.scopes.append([])
         yield
         body = tuple(self.scopes.pop())

@@ -128,7 +128,7 @@ class ArrayOperations(NamedFunctions, Recorder):
             shape: (rows, columns). A vector is one row.
             turned: True if the window shows the transposed array (order = [0, 1]).
             column: True if a vector is one column instead.
-            map: Which subgroups load which part; None leaves that to the schedule.
+            map: Distribution of the load over subgroups; None leaves that to the schedule.
 
         Raises:
             ProgramError: If an argument is invalid; names the line of the program.

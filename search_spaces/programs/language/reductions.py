@@ -52,7 +52,7 @@ class Reductions(NamedFunctions):
             value: The tile, or a variable that a loop carries.
             dim: 0 or 1.
             size: Number of neighbours that are reduced to one (reduction_size); None for all.
-            map: Which subgroups hold which part of the result; None leaves that to the schedule.
+            map: Distribution of the result over subgroups; None leaves that to the schedule.
 
         Raises:
             ProgramError: For an unknown kind, a type that it does not support, or a size that does not divide the

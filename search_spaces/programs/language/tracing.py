@@ -77,7 +77,7 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
             shape: Shape of the tile.
             type_: Type of its elements.
             make: Function that makes the operation from the value of its result.
-            map: Which subgroups hold which part of it; None leaves that to the schedule.
+            map: Distribution over subgroups; None leaves that to the schedule.
         """
         value = ir.Value(self.new_id(), shape, type_, map)
         self.add(make(value))
@@ -185,7 +185,7 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
             a: (m, k).
             b: (k, n), of a's type.
             c: (m, n), of the sums' type; None for zeros.
-            map: Which subgroups hold which part of the result; None leaves that to the schedule.
+            map: Distribution of the result over subgroups; None leaves that to the schedule.
             tf32: True if f32 factors may be rounded to tf32 (11 significant bits) for tensor cores.
             scale_a: (m, blocks) of u8, a scale for each block along k. A block of 32 e4m3 (mxf8) or 16 pairs of e2m1
                 (mxf4) has an exponent biased by 127, where 255 is NaN; a block of 8 pairs of e2m1 (nvf4) has an e4m3
@@ -261,7 +261,7 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
             value: The tile, or a variable that a loop carries.
             dim: 0 or 1.
             size: New extent, a multiple of the old one, which may be 1.
-            map: Which subgroups hold which part of the result; None leaves that to the schedule.
+            map: Distribution of the result over subgroups; None leaves that to the schedule.
 
         Raises:
             ProgramError: If ``size`` is not a multiple of the extent.

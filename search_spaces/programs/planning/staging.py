@@ -30,7 +30,7 @@ class StagedNumbers:
     """An operand in shared memory.
 
     Attributes:
-        access: How the instruction reads the tile; None for a tile that is converted.
+        access: Access of the instruction to the tile; None for a tile that is converted.
         bytes: Bytes of a tile in shared memory.
     """
 

@@ -190,7 +190,7 @@ class Listing:
     Attributes:
         chosen: Sizes that a printed program left open.
         layouts: Named attributes of the text.
-        notes: How ambiguities were resolved, with positions.
+        notes: Interpretations of ambiguous parts, with positions.
     """
 
     name: str

@@ -55,7 +55,7 @@ def space(problem: Matmul, device: Device, *, transposed: bool = False, name: st
     """Return all schedules of ``problem`` on ``device``.
 
     Args:
-        problem: What is computed.
+        problem: The problem.
         device: The GPU.
         transposed: True if out is stored transposed, from registers.
         name: Name of the template.

@@ -1,4 +1,4 @@
-"""What a transport to a worker must do: a child over pipes; and the messages that it carries."""
+"""Contract of a transport to a worker, for a child with pipes; and its messages."""
 
 import os
 import signal

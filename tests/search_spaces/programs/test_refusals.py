@@ -299,6 +299,6 @@ def test_conditions_and_shared_tiles() -> None:
     assert "when: a window moves in it and elsewhere in the loop" in refused(moved_twice)
     assert "use at % n, with n a multiple of the step 8" in refused(at_any_time)
     assert "a value that a condition made is used behind it" in refused(used_behind)
-    assert "the condition is a place, such as at % 128" in refused(on_a_tile)
+    assert "the condition must be an index, such as at % 128" in refused(on_a_tile)
     assert "the window leaves shared_1, which is in shared memory" in refused(beyond)
     assert "a tile in shared memory is f16, bf16, f32 or i32, not i8" in refused(narrow)

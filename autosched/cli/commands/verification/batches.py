@@ -48,11 +48,11 @@ def verify_kernel_in_batches(
     Args:
         given: The file and the kernel's name.
         program: CUDA source or PTX.
-        launch: What the kernel is launched with, by the name of the batch's size.
+        launch: Arguments of the launch, by the name of the batch's size.
         findings: Expected findings.
         effort: Depth and time limit.
         inputs: The batch's size.
-        output: Where the answer goes.
+        output: Where to print the answer.
         options: Options of the compiler.
 
     Raises:
@@ -126,7 +126,7 @@ def answer(verdict: Verdict, file: str, batch: str, output: Output) -> ExitStatu
         verdict: The verdict, with its runs and causes.
         file: File that was verified, with the name of its kernel or function.
         batch: Name of the batch's size.
-        output: Where the answer goes.
+        output: Where to print the answer.
     """
     first = verdict.causes[0] if verdict.causes else None
     faults = tuple(str(f) for f in verdict.findings if f.is_fault)

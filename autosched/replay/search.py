@@ -77,7 +77,7 @@ def search(table: Table, space: SearchSpace, sampler: Sampler, budget: int, seed
         table: The recorded times; every schedule that the sampler asks for must be in it.
         space: Space of the sampler. The search itself only asks the sampler.
         sampler: A new one: what it was told before would count as known.
-        budget: How many evaluations, repeated ones included. The search ends sooner when the sampler has nothing left
+        budget: Number of evaluations, including repeated ones. The search ends sooner when the sampler has nothing left
             to ask.
         seed: Seed of the sampler; only stored in the result.
         batch: Number of schedules that are proposed before the first result is reported, as on that many GPUs.

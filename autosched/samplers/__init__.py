@@ -87,7 +87,7 @@ def sampler(
         name: "bayes", "evolution", "model", "random", "tpe", "brute_force", or one that an installed package offers.
         space: Schedules to propose.
         seed: Random seed, a non-negative integer. The same seed and the same results give the same proposals.
-        estimates: What a model knows before the first trial; not every sampler uses it. Default: the encoding of
+        estimates: Estimates of a model before the first trial; not every sampler uses them. Default: the encoding of
             ``space``, without times.
         threads: Number of threads that train a model.
 

@@ -22,7 +22,7 @@ class Order:
             alternate at each access of global memory.
         seed: If not 0, warps and lanes run in a random order, some warps far ahead of others, and likewise their
             atomics and interleaved blocks; the same seed gives the same order.
-        resident: How many blocks (or clusters) may have begun and not ended; a cooperative launch needs all.
+        resident: Maximum number of running blocks (or clusters); a cooperative launch needs all.
     """
 
     blocks: OrderKind = "ascending"

@@ -47,7 +47,7 @@ class RunSettings(EmulateOptions):
 
     Attributes:
         poison: Number of the poison pattern for bytes that were never written (effect.py).
-        contents: How the runner generates each input, if buffers are sparse (sparse.py).
+        contents: Generator of each input in the runner, if buffers are sparse (sparse.py).
         inputs: File with some of the inputs; None if the data file has all.
     """
 

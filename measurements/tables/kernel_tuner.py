@@ -130,7 +130,7 @@ def to_t4(
 
     Args:
         rows: Each with its configuration by name, its measurement, and the moment it was made (ISO 8601).
-        metadata: Of the document; ``read_t4`` knows ``kernel``, ``device`` and ``provenance`` of it.
+        metadata: Metadata of the document; ``read_t4`` reads ``kernel``, ``device`` and ``provenance``.
         metrics: Metrics of each row, by name; None for none.
         objectives: Names of what was made small.
 

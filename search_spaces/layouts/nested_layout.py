@@ -126,7 +126,7 @@ class NestedLayout:
         Args:
             shape: Shape of the tile; None to skip the check.
             subgroup_size: Must equal the product of ``thread_tile``; None not to check it.
-            subgroups: How many there are; they may exceed the ids in use, or wrap them: see ``rounds``. None not to
+            subgroups: Number of subgroups; they may exceed the ids in use, or wrap them: see ``rounds``. None not to
                 check them.
             replicate_threads: ``subgroup_size`` may be a multiple of the ids in use, and the surplus threads hold
                 copies (the layout of a row's scale in a matrix fragment).

@@ -45,9 +45,9 @@ def built_wheel(folder: Path, umask: int = 0o022, **variables: str) -> tuple[Pat
     As pip does, metadata is asked for first.
 
     Args:
-        folder: Where the copy and the wheel are made.
-        umask: That of the copy and of the build.
-        variables: Those of the environment.
+        folder: Folder of the copy and the wheel.
+        umask: Umask of the copy and of the build.
+        variables: Environment variables.
 
     Returns:
         The wheel, and what the build wrote to stderr.

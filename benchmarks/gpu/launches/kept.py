@@ -39,8 +39,8 @@ class KeptLaunch:
         launch: As it was; of a kernel only what is a launch.
         inputs: An array for each operand that is read, and for each symbol.
         expected: The digest of the bytes that each output has behind it.
-        known: Those outputs themselves, where they are small.
-        offsets: Of arguments by position, the bytes from the first of an array to where the argument points.
+        known: The outputs themselves, if they are small.
+        offsets: By position of the argument: the bytes from the start of its array to the address it points to.
         notes: The kinds of the emulator's notes on it.
     """
 

@@ -104,7 +104,7 @@ class NextToTorch:
     Attributes:
         problem: The operator.
         torch_call: A key of ``device_child.LANGUAGE``; "" where torch has nothing like it.
-        torch_computes: What torch's call does, or does otherwise; without a call, what torch lacks.
+        torch_computes: Description of torch's call and its differences; without a call, the missing feature of torch.
     """
 
     problem: Problem

@@ -157,7 +157,7 @@ def run(
         left: None for A in registers.
         right: Layout of B in shared memory.
         negated: Factors of A and B, 1 or -1.
-        selector: Of a sparse A.
+        selector: Sparsity selector of a sparse A.
         infinite: The k at which the first column of b is infinite, of bf16; numpy's answer is NaN in rows that have it.
         spoiled: Changes metadata.
         edit: Changes the program.

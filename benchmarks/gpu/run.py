@@ -183,8 +183,8 @@ class Benchmark:
     # ---- parts ----
 
     def _probe(self, seconds: float) -> None:
-        """Probe what the GPU says of the assumptions that were made without one: a page and a file of its own."""
-        self._say(f"a probe of what is assumed, for at most {seconds:.0f} s")
+        """Check on the GPU the assumptions that were made without one, and write a page and a file."""
+        self._say(f"a check of assumptions, for at most {seconds:.0f} s")
         report = probe.probe(self.runner, self.device, time.monotonic() + seconds)
         text = probe.page(report, self.device)
         (self.plan.out / "probe.json").write_text(json.dumps(report, indent=1) + "\n")

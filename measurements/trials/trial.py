@@ -40,7 +40,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         if type(self.trials) is not int or self.trials < 1:
-            raise ValueError(f"a budget is at least one trial, not {self.trials!r}")
+            raise ValueError(f"a budget must be at least one trial, got {self.trials!r}")
         if self.seconds is not None and not (isinstance(self.seconds, (int, float)) and 0 <= self.seconds < math.inf):
             raise ValueError(f"a budget in seconds is a number of at least 0, not {self.seconds!r}")
 

@@ -15,7 +15,8 @@ from measurements.trials.timing_statistics import StopRule, unslowed
 
 MAX_GRAPH = 4096  # launches in one graph
 _GRAPH_SECONDS = 2e-3  # a replay is much longer than the resolution of events (half a microsecond) and its host time
-_ESTIMATED = 32  # launches of the graph that estimates one launch: an idle GPU would wait for the host for a single one
+# Launches of the graph that estimates the time of one: a single launch on an idle GPU would wait for the host.
+_ESTIMATED = 32
 _CERTAIN_SECONDS = 100e-6  # duration of a launch in the warm-up above which waits for the host are negligible
 _REPLAYS = 4  # timed replays after an untimed one
 _BATCH_SECONDS = 10e-3

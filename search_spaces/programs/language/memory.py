@@ -172,7 +172,7 @@ class ArrayOperations(NamedFunctions, Recorder):
             if isinstance(line, Tile | State) and isinstance(across, Tile | State):
                 return self._of_elements(array, across.tile(), line.tile(), shape)
             if isinstance(line, Tile | State) or not isinstance(across, Tile | State):
-                fail("window", f"a tile says which lines of {array.name} are meant, and a place where they begin")
+                fail("window", f"index {array.name} by a tile (the lines) and an index (the position where they begin)")
             given, along = across.tile(), place_of("window", line)
             places = (along, index.constant(0)) if turned else (index.constant(0), along)
             wanted = (1, shape[1]) if turned else (shape[0], 1)

@@ -110,7 +110,7 @@ def test_sampled_schedules_compile_without_spills(nightly: bool) -> None:
         assert result.resources.spill_store_bytes == 0, kernel.source
 
 
-# What rules of spills leave out, and what they keep beside it.
+# Schedules that the rules on spills reject, and similar ones that they accept.
 SPILLS: dict[str, tuple[str, dict[str, Value], dict[str, Value]]] = {
     "store_registers": (
         "bias+gelu",

@@ -68,7 +68,7 @@ def host_checks(tmp_path_factory):
     """Return the checking kernels as a host program of one thread: (kind, arrays, numbers) -> report."""
     compiler = cpp_compiler()
     folder = tmp_path_factory.mktemp("checks")
-    # Without the kernel that waits for the host, which reads a clock of the GPU.
+    # Remove inline PTX: the kernel that waits for the host reads a GPU clock, which a host program lacks.
     source = re.sub(r"asm volatile\(.*?\);", ";", check_kernels.KERNEL.source)
     (folder / "checks.cpp").write_text(HOST + source + MAIN)
     command = [compiler, "-std=c++17", "-O1", "-w", "-o", str(folder / "checks"), str(folder / "checks.cpp")]

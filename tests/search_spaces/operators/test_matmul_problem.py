@@ -112,7 +112,7 @@ def test_tolerance_admits_rounding_and_refuses_a_missing_product(dtype: str, k: 
 
 
 def _in_f16(a: np.ndarray, b: np.ndarray, products: int) -> np.ndarray:
-    """Return a @ b, rounded to f16 behind so many products."""
+    """Return a @ b, where the sum is rounded to f16 after every ``products`` products."""
     sums = np.zeros((a.shape[0], b.shape[1]), np.float16)
     with np.errstate(over="ignore"):
         for i in range(0, a.shape[1], products):

@@ -145,7 +145,7 @@ def test_places_that_a_tile_says() -> None:
         return Array("a", "input", I32, a.sizes, a.full)
 
     assert "places are 32x1 i32, not 32x1 f32" in refused(types)
-    assert "a tile says which lines of a are meant, and a place where they begin" in refused(of_columns)
+    assert "index a by a tile (the lines) and an index (the position where they begin)" in refused(of_columns)
     assert "out must be InOut: what no place says keeps the value that it has before" in refused(output)
     assert "stays where it is: make another one with p.window" in refused(moved)
     assert "a window whose places a tile says is not prefetched" in refused(far)

@@ -1,4 +1,4 @@
-"""``autosched verify FILE`` tells kernels of other compilers by what is in the file."""
+"""``autosched verify FILE`` recognises kernels of other compilers by the contents of the file."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from autosched.samplers.base import Sampler
 from measurements.trials.measurement import Measurement
@@ -19,8 +19,6 @@ class SeededSampler(Sampler):
         adviser: Name of the adviser, stored in these trials.
         own_first: True if the sampler's own first proposal comes before the advice.
         enough: Number of results after which the remaining advice is dropped. Default: never.
-        more: Returns further advice, and may offer candidates to ``sampler``. It is called once, before the sampler's
-            own proposals and while the first trials are in flight. Default: none.
     """
 
     def __init__(
@@ -31,7 +29,6 @@ class SeededSampler(Sampler):
         *,
         own_first: bool = True,
         enough: float = math.inf,
-        more: Callable[[], Sequence[Schedule]] | None = None,
     ) -> None:
         self.name = sampler.name
         self._sampler = sampler
@@ -41,8 +38,6 @@ class SeededSampler(Sampler):
         self._started = not own_first  # whether anything was proposed or reported
         self._enough = enough
         self._num_reported = 0
-        self._more = more
-        self._reported: set[Schedule] = set()  # while more advice may come
 
     @property
     def expected_gain(self) -> float:
@@ -64,18 +59,8 @@ class SeededSampler(Sampler):
         self._sampler.consider(schedules)
 
     def prepare(self) -> None:
-        """Complete the advice, and prepare the wrapped sampler."""
-        self._complete()
+        """Prepare the wrapped sampler."""
         self._sampler.prepare()
-
-    def _complete(self) -> None:
-        """Append the further advice, unless enough results are known."""
-        if self._more is None:
-            return
-        more, self._more = self._more(), None
-        if self._num_reported < self._enough:
-            known = self._reported | self._advised
-            self._advice = list(dict.fromkeys([*self._advice, *(s for s in more if s not in known)]))
 
     def proposer(self, schedule: Schedule) -> str:
         """Return the adviser's name for its proposals, else this sampler's."""
@@ -86,8 +71,6 @@ class SeededSampler(Sampler):
         proposals = self._own(n if n < 0 or not self._advice else min(n, 0 if self._started else 1))
         self._started = self._started or n > 0
         self._advice = [schedule for schedule in self._advice if schedule not in proposals]
-        if len(self._advice) < n - len(proposals):
-            self._complete()
         while len(proposals) < n and self._advice:
             self._advised.add(self._advice[0])
             proposals.append(self._advice.pop(0))
@@ -95,8 +78,6 @@ class SeededSampler(Sampler):
 
     def _own(self, n: int) -> list[Schedule]:
         """Return proposals of the wrapped sampler except pending advice, of which it is unaware."""
-        if n > 0:
-            self._complete()
         own = self._sampler.ask(n)
         while any(schedule in self._advised for schedule in own):
             own = [schedule for schedule in own if schedule not in self._advised]
@@ -107,8 +88,6 @@ class SeededSampler(Sampler):
         """Report the result to the wrapped sampler, and drop the schedule from the advice."""
         self._started = True
         self._num_reported += 1
-        if self._more is not None:
-            self._reported.add(schedule)
         enough = self._num_reported >= self._enough
         self._advice = [] if enough else [other for other in self._advice if other != schedule]
         self._sampler.tell(schedule, measurement)

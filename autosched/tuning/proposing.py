@@ -68,7 +68,7 @@ def sampler_of(
         advice = nvidia_heuristics.advice(task, estimates)
     sampler = _sampler(task, options, plan, estimates)
     if not recorded and not plan.search_model and options.objectives.is_time:
-        sampler = portfolio.first_tried(sampler, task.space, estimates, winners, task.templates.surpassed)
+        sampler = portfolio.first_tried(sampler, task.space, estimates, winners)
     if isinstance(task.problem, KernelProblem) and (default_values := _default_configuration(task.space)) is not None:
         sampler = SeededSampler(sampler, (default_values,), "default", own_first=False)
     if plan.model_first and (chosen := default()) is not None:

@@ -54,7 +54,6 @@ class KernelTemplate:
         sum_order: Returns the order in which a schedule adds terms, for rules on equal bits; without it the order is
             unknown.
         packages: Names of further packages that the functions use.
-        surpasses: Names of templates that are hardly ever as fast as this one. A search tries them later.
     """
 
     name: str
@@ -73,7 +72,6 @@ class KernelTemplate:
     compile_options: tuple[str, ...] = ()
     sum_order: Callable[[Any, Device], tuple[OrderPart, ...]] | None = None
     packages: tuple[str, ...] = ()
-    surpasses: tuple[str, ...] = ()
 
     def why_not(self, problem: Problem, device: Device) -> str | None:
         """Return the reason why this template cannot compute ``problem`` on ``device``, or None if it can."""
@@ -161,11 +159,6 @@ class TemplateSet:
         """Compiler options of the kernels of all templates."""
         first, *others = [t.compile_options for t in self] or [()]
         return tuple(option for option in first if all(option in more for more in others))
-
-    @property
-    def surpassed(self) -> frozenset[str]:
-        """Names of the templates that another one of this set surpasses."""
-        return frozenset(name for template in self for name in template.surpasses if name in self._by_name)
 
     def space(self, problem: Problem, device: Device) -> UnionSpace:
         """Return every schedule of all of these templates."""

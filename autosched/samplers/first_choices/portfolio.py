@@ -7,8 +7,7 @@ may be wrong about all neighbours in the same way.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
-from functools import cache, partial
+from collections.abc import Callable, Sequence
 
 from autosched.samplers.base import Sampler, spread_out
 from autosched.samplers.first_choices.descent import descended, starting_points
@@ -18,8 +17,6 @@ from cost_models.estimates import Estimates
 from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
-from search_spaces.spaces.space import Space
-from search_spaces.spaces.union_space import UnionSpace
 
 NAME = "portfolio"
 SAMPLER = "bayes"  # only this sampler begins with a portfolio; others keep their own first proposals
@@ -31,53 +28,25 @@ _SLOWEST = 1.25  # times the best estimate
 
 
 def first_tried(
-    sampler: Sampler,
-    space: SearchSpace,
-    estimates: Estimates,
-    winners: Callable[[], Sequence[Schedule]],
-    later: Collection[str] = (),
+    sampler: Sampler, space: SearchSpace, estimates: Estimates, winners: Callable[[], Sequence[Schedule]]
 ) -> Sampler:
     """Return a sampler that begins with a portfolio.
-
-    A space must be counted before samples can be drawn, which takes most of the time until the first proposal. So a
-    first portfolio is of the other templates than ``later``, and that of all templates follows while its trials are in
-    flight.
 
     Args:
         sampler: Proposes once ENOUGH results are known. Only SAMPLER begins with a portfolio.
         space: Its space.
         estimates: Estimates before the first trial.
         winners: Returns winners as in ``portfolio``.
-        later: Templates that are hardly ever the fastest here.
 
     Returns:
         The new sampler; ``sampler`` itself without estimated times, or if it is not SAMPLER.
     """
     if sampler.name != SAMPLER or not estimates.has_times:
         return sampler
-    seen = Estimates(estimates.features, estimates.log_seconds, most=math.inf)
-    winners = cache(winners)
-
-    def of_all(unsearched: SearchSpace) -> list[Schedule]:
-        model = _best_of_model(unsearched, seen)
-        sampler.consider(model)
-        return _in_turns(space, model, winners())
-
-    parts = _split(space, later)
-    if parts is not None and parts[0].strata:
-        first, more = _in_turns(parts[0], _best_of_model(parts[0], seen), winners()), partial(of_all, parts[1])
-        return SeededSampler(sampler, first, NAME, own_first=False, enough=ENOUGH, more=more)
-    first = of_all(space)
+    model = _best_of_model(space, estimates)
+    first = _in_turns(space, model, winners())
+    sampler.consider(model)
     return SeededSampler(sampler, first, NAME, own_first=False, enough=ENOUGH) if first else sampler
-
-
-def _split(space: SearchSpace, later: Collection[str]) -> tuple[UnionSpace, UnionSpace] | None:
-    """Return the schedules of the other templates than ``later``, and those of ``later``; None if one has none."""
-    members = [member for member in space.members.values() if isinstance(member, Space)]
-    last = [member for member in members if member.name in later]
-    if not last or len(last) == len(members) or len(members) < len(space.members):
-        return None
-    return UnionSpace(member for member in members if member not in last), UnionSpace(last)
 
 
 def portfolio(space: SearchSpace, estimates: Estimates, winners: Sequence[Schedule]) -> list[Schedule]:
@@ -93,10 +62,7 @@ def portfolio(space: SearchSpace, estimates: Estimates, winners: Sequence[Schedu
         Up to SIZE different schedules, alternating between the model's choices and winners, the model's best first; an
         empty list without estimated times.
     """
-    if not estimates.has_times:
-        return []
-    seen = Estimates(estimates.features, estimates.log_seconds, most=math.inf)
-    return _in_turns(space, _best_of_model(space, seen), winners)
+    return _in_turns(space, _best_of_model(space, estimates), winners) if estimates.has_times else []
 
 
 def _in_turns(space: SearchSpace, model: Sequence[Schedule], winners: Sequence[Schedule]) -> list[Schedule]:
@@ -107,13 +73,13 @@ def _in_turns(space: SearchSpace, model: Sequence[Schedule], winners: Sequence[S
     return list(dict.fromkeys([*turns, *usable, *model]))[:SIZE]
 
 
-def _best_of_model(space: SearchSpace, seen: Estimates) -> list[Schedule]:
-    """Return all schedules with small estimates in a sample and in the descents from it, and in ``seen``.
+def _best_of_model(space: SearchSpace, estimates: Estimates) -> list[Schedule]:
+    """Return all schedules with small estimates in a sample and in the descents from it.
 
-    The best of each structure come first. ``seen`` keeps all estimates.
+    The best of each structure come first.
     """
-    if space.strata:
-        descended(space, seen, starting_points(space, SAMPLES, SEED))
+    seen = Estimates(estimates.features, estimates.log_seconds, most=math.inf)
+    descended(space, seen, starting_points(space, SAMPLES, SEED))
     bound = min(seen.known.values(), default=math.inf) + math.log(_SLOWEST)
     fast = [schedule for schedule, value in seen.known.items() if value <= bound and math.isfinite(value)]
     fast.sort(key=seen.known.__getitem__)

@@ -32,5 +32,4 @@ TCGEN05_MATMUL = KernelTemplate(
     proxy=proxy,
     drawings=_drawings,
     walk=WALK,
-    surpasses=("matmul", "tma_matmul"),
 )

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from toy_searches import ok
 
-from autosched.samplers import Sampler, sampler
+from autosched.samplers import sampler
 from autosched.samplers.base import differences
 from autosched.samplers.first_choices.portfolio import ENOUGH, NAME, SIZE, WINNERS, first_tried, portfolio
 from cost_models.estimates import AnalyticEstimates, Estimates
@@ -94,24 +94,3 @@ def test_the_models_best_are_of_several_structures() -> None:
     templates = templates_for(problem, H100)
     chosen = portfolio(templates.space(problem, H100), AnalyticEstimates(problem, templates, H100), ())[:16]
     assert len({(s["tile_m"], s["tile_n"], s["tile_k"]) for s in chosen}) >= 6
-
-
-def test_templates_that_are_hardly_ever_the_fastest_follow_while_trials_are_in_flight() -> None:
-    problem = Matmul(2048, 2176, 2048, a="bf16")
-    templates = templates_for(problem, H100)
-    assert templates.surpassed == {"matmul", "tma_matmul"}
-
-    def made() -> Sampler:
-        space, estimates = templates.space(problem, H100), AnalyticEstimates(problem, templates, H100)
-        own = sampler("bayes", space, seed=0, estimates=estimates)
-        return first_tried(own, space, estimates, tuple, templates.surpassed)
-
-    prepared, lazy = made(), made()
-    members = templates.space(problem, H100).members
-    first = prepared.ask(15)
-    assert {schedule.template for schedule in first} == {"wgmma_matmul"}
-    assert not any("_tree" in vars(members[name]) for name in templates.surpassed), "they need not be counted before"
-    prepared.prepare()
-    assert all("_tree" in vars(members[name]) for name in templates.surpassed)
-    assert lazy.ask(15) == first
-    assert lazy.ask(25) == prepared.ask(25), "preparing does not change proposals"

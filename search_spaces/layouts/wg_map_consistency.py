@@ -1,4 +1,4 @@
-"""Whether the maps of an operation's operands and result agree (Intel XeTile RFC, workgroup-level extension).
+"""Check that the maps of operands and results agree (Intel XeTile RFC, workgroup-level extension).
 
 Each check returns one sentence per disagreement, naming the map and the rule; an empty tuple means that they agree.
 An operation's maps are derived from its result's, see ``WgMap.mma_operands`` and its neighbours; a check compares a

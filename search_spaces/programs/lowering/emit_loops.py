@@ -183,5 +183,5 @@ class Loops(SharedLoops):
 
 
 def outside_ring(loop: int | None, ring: Sequence[StagedNumbers | BoxedNumbers]) -> bool:
-    """Whether a loop's exchanges have memory of their own; inner loops without a ring share the surrounding loop's."""
+    """Return True if a loop's exchanges have separate memory. Inner loops without a ring share the outer loop's."""
     return loop is None or bool(ring)

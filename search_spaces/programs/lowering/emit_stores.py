@@ -78,7 +78,7 @@ class Stores(MemoryAccess):
         self.code.each(of.registers, text, source, width=width, scattered=scattered)
 
     def _follows(self, operation: ir.AtomicRmw, place: int) -> bool:
-        """Whether the order of this atomic and an earlier one is visible in an old value."""
+        """Return True if the order of this atomic and an earlier one is visible in an old value."""
         name, others = operation.window.array.name, list[int]()
         for number, store in enumerate(self.found.stores):
             if isinstance(store, ir.AtomicRmw) and store.window.array.name == name:

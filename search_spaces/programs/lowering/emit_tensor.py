@@ -77,7 +77,7 @@ class TensorMemory(Stores):
 
     @property
     def sums_stay(self) -> bool:
-        """Whether sums stay in tensor memory while a loop runs."""
+        """Return True if sums stay in tensor memory while a loop runs."""
         return bool(self.columns) and sums_stay(self.found)
 
     @property

@@ -40,7 +40,7 @@ def why_not_in_tensor_memory(found: Inference) -> str | None:
 
 @cache
 def sums_stay(found: Inference) -> bool:
-    """Whether sums stay in tensor memory while the only loop with products runs."""
+    """Return True if sums stay in tensor memory while the only loop with products runs."""
     loops = {found.inside[operation.result.id] for operation in _products(found)}
     outermost = {o.number for o in found.trace.operations if isinstance(o, ir.Loop)}
     if len(loops) != 1:
@@ -50,14 +50,14 @@ def sums_stay(found: Inference) -> bool:
 
 
 def is_computed(found: Inference, operation: ir.Mma) -> bool:
-    """Whether the left operand of a product is computed, so that threads have to store it to shared memory."""
+    """Return True if the left operand of a product is computed, so that threads have to store it to shared memory."""
     spread = Spread("left", operation.a.shape, found.product_of[operation.result.id])
     return not is_staged(found, operation.a, spread)
 
 
 @cache
 def waits_for_readers(found: Inference, operation: ir.Mma) -> bool:
-    """Whether a product whose sums are read immediately needs a barrier before it overwrites those of its last time.
+    """Return True if a product whose sums are read immediately needs a barrier before it overwrites earlier sums.
 
     It does not outside of loops, nor if each iteration has another barrier, that of a product whose left operand is
     stored.

@@ -223,7 +223,7 @@ def _product_of(spread: Spread) -> int | None:
 
 
 def _is_reduced(found: Choices, product: Product) -> bool:
-    """Whether rows of the product's results are reduced in a loop."""
+    """Return True if rows of the product's results are reduced in a loop."""
     first = found.first
     for id_, source in first.sources.items():
         operation = first.made[id_]

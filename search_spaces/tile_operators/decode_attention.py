@@ -240,10 +240,9 @@ class DecodeAttention(TileProblem):
             for h in range(self.heads if length else 0):
                 g = h // self.group
                 of_keys, of_values = (x[name][g] if self.cache else 1.0 for name in SCALES)
-                scores = x["q"][b, :, h] @ keys[g].T * (scale * of_keys)
                 seen = np.arange(length) <= length - self.queries + np.arange(self.queries)[:, None]
-                scores = np.where(seen, scores, -np.inf)
                 with np.errstate(invalid="ignore"):
+                    scores = np.where(seen, x["q"][b, :, h] @ keys[g].T * (scale * of_keys), -np.inf)
                     peak = scores.max(axis=1, keepdims=True)
                     e = np.exp(scores - np.where(peak == -np.inf, 0.0, peak))
                     total = e.sum(axis=1, keepdims=True)

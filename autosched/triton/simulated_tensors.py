@@ -211,6 +211,7 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
         self._values = values
         self._streams = streams
         self._arguments = arguments
+        self._last_host: Host | None = None  # of the results of the thread's last operator with tensors
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -284,14 +285,22 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
 
     def _host_of_result(self, args: Any, kwargs: dict[str, Any]) -> Host | None:
         """Return the kind of host memory of a new tensor; None if the tensor is on the simulated GPU."""
+        tensors = list(_inputs(args, kwargs))
+        if tensors:
+            self._last_host = self._common_host(tensors)
+        if _in_autograd():  # its factories state the real device of a tensor, which is always the CPU
+            return self._last_host
         if is_cuda(kwargs.get("device")):
             return None
         if kwargs.get("pin_memory"):
             return "pinned"
         if kwargs.get("device") is not None:
             return "plain"
-        on_host = all(self._storages.host_of(t) is not None for t in _inputs(args, kwargs))
-        return "plain" if on_host else None
+        return self._common_host(tensors)
+
+    def _common_host(self, tensors: Sequence[torch.Tensor]) -> Host | None:
+        """Return "plain" if all tensors are on the host."""
+        return "plain" if all(self._storages.host_of(t) is not None for t in tensors) else None
 
     def _backend(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Return the dispatch key of an operator's kernel registered by a program.
@@ -343,6 +352,12 @@ def thread_run(entered: Callable[[], ExitStack]) -> Callable[[threading.Thread],
             run(thread)
 
     return run_with_modes
+
+
+def _in_autograd() -> bool:
+    """Return True within torch's code for a gradient. It is False within the ``backward`` of a program's function."""
+    node = torch._C._current_autograd_node()
+    return node is not None and not isinstance(node, torch.autograd.function.BackwardCFunction)
 
 
 def _inputs(args: Any, kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:

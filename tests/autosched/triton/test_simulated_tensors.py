@@ -102,6 +102,24 @@ def test_backward(session) -> None:
     assert SEEN == [("cuda:0", True, False, 0, 0)] * 2 and len(session.launches) == 2
 
 
+GRADIENTS = {
+    "copied": lambda x: x.sum(),
+    "strided": lambda x: torch.einsum("ij,kj->ik", x, x),
+    "kept": lambda x: 2 * x,
+    "missing": lambda x: x.unbind()[1],
+}
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("kind", GRADIENTS)
+def test_gradients_are_on_the_device_of_their_tensor(session, kind: str, device: str) -> None:
+    """Autograd allocates them with the tensor's real device, which is the CPU."""
+    x = torch.ones(4, 4, device=device, requires_grad=True)
+    y = GRADIENTS[kind](x)
+    y.backward(torch.ones_like(y))
+    assert (x.grad.device.type, (x.grad * 2).device.type) == (device, device)
+
+
 def test_operators_within_which_memory_is_not_written(session) -> None:
     """What an operator allocates holds no values, as anywhere else."""
 

@@ -12,14 +12,14 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import fold
 from search_spaces.programs.language.functions import FUNCTIONS
 from search_spaces.programs.lowering.contraction import fused_products, fused_sum, is_power_of_two, product
-from search_spaces.programs.lowering.emit_loops import Loops
+from search_spaces.programs.lowering.emit_loops import PipelinedLoops
 from search_spaces.programs.lowering.in_place import read_in_place
 from search_spaces.programs.lowering.packed_numbers import fours, stored_bytes, widened
 from search_spaces.programs.lowering.refs import Ref, argument_name, constant, register_type
 from search_spaces.programs.planning.uniform import always
 
 
-class Emitter(Loops):
+class Emitter(PipelinedLoops):
     """Generates the body of one schedule's kernel."""
 
     def run(self) -> None:

@@ -17,7 +17,7 @@ from search_spaces.programs.planning.tails import but_the_last
 from search_spaces.programs.planning.unrolling import unroll_of
 
 
-class Loops(SharedLoops):
+class PipelinedLoops(SharedLoops):
     """Emitter of loops."""
 
     def _operations(self, operations: tuple[ir.Operation, ...]) -> None:

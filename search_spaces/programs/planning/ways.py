@@ -117,7 +117,7 @@ def scaled_rows(blocks: BlockFormat, device: Device) -> tuple[str, ...]:
     if row.why_not(device) is None or blocks.name != UNIT_SCALED_AS:
         return (row.name,)
     names = rows_of_intrinsics(blocks.element, device=device)
-    return tuple(name for name in names if intrinsics.intrinsic(name).unit == "mma")
+    return tuple(name for name in names if not is_boxed(name) and intrinsics.intrinsic(name).unit == "mma")
 
 
 def boxed_names(element: DType | None, tf32: bool, device: Device | None) -> tuple[str, ...]:

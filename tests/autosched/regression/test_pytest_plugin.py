@@ -105,7 +105,7 @@ def test_a_database_without_entries_or_of_another_kind_is_refused(
 ) -> None:
     (project / "test_own.py").write_text("def test_own(): pass\n")
     (project / "text.db").write_text("no database")
-    for path, told in ((str(database()), "a check of nothing does not pass"), ("text.db", "text.db")):
+    for path, told in ((str(database()), "no working schedule"), ("text.db", "text.db")):
         done = run("--autosched-db", path, "--autosched-static")
         assert done.returncode == pytest.ExitCode.USAGE_ERROR
         assert told in done.stderr and "Traceback" not in done.stderr

@@ -82,7 +82,7 @@ def test_the_cache_of_kernel_tuner_is_searched_for_a_kernel_of_ones_own(tmp_path
     assert result.best is not None and result.best.schedule.values == {"block_size_x": 64, "tile": 2}
     assert result.best.seconds == pytest.approx(1e-3), "milliseconds there, seconds here"
     assert [r.status.value for r in result.trials if not r.ok] == ["launch_error"]
-    assert any("3 others have values that the kernel has not" in line for line in result.lines)
+    assert any("3 others have values" in line for line in result.lines)
 
 
 def test_another_objective_is_optimised_there_too(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ class TestEndToEnd:
         result = tune(PROBLEM, trials=4, progress=steps, verify=False, **arguments)
         assert len(result.trials) == len(steps.seen) == 4
         assert result.provenance is Provenance.ESTIMATED
-        assert result.lines[0] == "times are ESTIMATED: backend estimate was asked for"
+        assert result.lines[0].startswith("times are ESTIMATED")
         assert "ESTIMATED" in result.lines[1] and "h200" in result.lines[1]
         assert result.best is not None, [r.measurement.reason for r in result.trials]
         assert result.best.measurement.resources is not None

@@ -241,7 +241,7 @@ class TestResume:
         (start,) = log.starts
         assert (start.earlier, second.earlier, start.trials) == (20, 20, 3)
         assert start.best == first.best
-        assert "holds 20 trials of this problem on h200 (measured); up to 3 more will be tried" in start.lines[-1]
+        assert " 20 trials of this problem on h200 (measured); up to 3 more will be tried" in start.lines[-1]
         assert second.best is not None and first.best is not None
         assert second.best.seconds is not None and first.best.seconds is not None
         assert second.best.seconds <= first.best.seconds

@@ -253,7 +253,7 @@ class TestCare:
             ),
             ("UPDATE trials SET created = 'soon' WHERE id = 2", "trial 2 of .* cannot be read"),
             ("DELETE FROM entries", "does not match its trials"),
-            ("DELETE FROM trials", "there is no trial of the entry"),
+            ("DELETE FROM trials", "entry has no trials"),
         ],
     )
     def test_what_is_wrong_is_said_and_can_be_repaired(self, tmp_path: Path, statement: str, said: str) -> None:

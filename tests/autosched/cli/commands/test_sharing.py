@@ -81,7 +81,8 @@ def test_an_export_goes_into_a_folder(here: Path, capsys: pytest.CaptureFixture[
     stored(here / "a.db")
     before = (here / "a.db").read_bytes()
     assert run(["export", "--db", "a.db", "--out", out]) == 2
-    assert capsys.readouterr().err == f"autosched: {out} is not a folder, or its parent does not exist: name a folder\n"
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and f"{out} is not a folder" in said
     assert (here / "a.db").read_bytes() == before
 
 
@@ -295,7 +296,7 @@ def test_what_no_file_can_be_called_or_hold_is_refused(here: Path, capsys: pytes
     with closing(sqlite3.connect("a.db")) as raw, raw:
         raw.execute("UPDATE trials SET device = ?", ("x" * 300,))
         raw.execute("UPDATE entries SET device = ?", ("x" * 300,))
-    assert "cannot name a file" in refused(capsys, "export", "--db", "a.db", "--out", "configs")
+    assert "file name" in refused(capsys, "export", "--db", "a.db", "--out", "configs")
     stored(here / "b.db")
     with closing(sqlite3.connect("b.db")) as raw, raw:
         raw.execute("""UPDATE trials SET fingerprint = '{"x":Infinity}'""")

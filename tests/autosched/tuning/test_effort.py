@@ -64,7 +64,7 @@ def test_model_tries_the_models_choice_alone(tmp_path: Path) -> None:
 
 
 def test_an_unknown_effort_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ValueError, match="model, quick, full, .*'most'"):
+    with pytest.raises(ValueError, match=r"model, quick, full, .*'most'"):
         autosched.tune(PROBLEM, database=tmp_path / "a.db", effort="most")
     assert (
         run(["tune", "softmax", "--rows", "64", "--columns", "256", "--db", str(tmp_path / "a.db"), "--effort", "x"])

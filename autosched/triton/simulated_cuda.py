@@ -10,9 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from torch.autograd.function import BackwardCFunction
 
+from autosched.triton.simulated_autograd import backward_calls
 from autosched.triton.simulated_streams import stream_classes
-from autosched.triton.simulated_tensors import CUDA, modes, on_cpu, tensor_attributes, thread_run
+from autosched.triton.simulated_tensors import CUDA, DeviceArguments, modes, on_cpu, tensor_attributes, thread_run
 from autosched.triton.storages import Storages
 from autosched.triton.streams import StreamOrder
 from autosched.triton.undefined import UndefinedValues
@@ -42,10 +44,12 @@ class SimulatedCuda:
         values: UndefinedValues | None,
     ) -> None:
         self._modes = partial(modes, storages, streams, values)
+        arguments = partial(DeviceArguments, storages, streams)
         self._replaced = [
             *((torch.cuda, name, answer) for name, answer in _answers(device, clock, streams).items()),
             *((torch.accelerator, name, answer) for name, answer in _accelerator_answers(streams).items()),
             *((torch.Tensor, name, answer) for name, answer in tensor_attributes(storages, streams, values).items()),
+            *((BackwardCFunction, name, answer) for name, answer in backward_calls(arguments).items()),
             (threading.Thread, "run", thread_run(self._modes)),
             (torch, "Generator", _CpuGenerator),
             (torch, "from_numpy", _noted_on_host(torch.from_numpy, storages)),

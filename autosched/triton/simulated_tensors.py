@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from autosched.triton.simulated_autograd import in_autograd
 from autosched.triton.storages import Host, Storages
 from autosched.triton.streams import StreamOrder
 from autosched.triton.torch_compile import in_compiler
@@ -288,7 +289,7 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
         tensors = list(_inputs(args, kwargs))
         if tensors:
             self._last_host = self._common_host(tensors)
-        if _in_autograd():  # its factories state the real device of a tensor, which is always the CPU
+        if in_autograd():  # its factories state the real device of a tensor, which is always the CPU
             return self._last_host
         if is_cuda(kwargs.get("device")):
             return None
@@ -352,12 +353,6 @@ def thread_run(entered: Callable[[], ExitStack]) -> Callable[[threading.Thread],
             run(thread)
 
     return run_with_modes
-
-
-def _in_autograd() -> bool:
-    """Return True within torch's code for a gradient. It is False within the ``backward`` of a program's function."""
-    node = torch._C._current_autograd_node()
-    return node is not None and not isinstance(node, torch.autograd.function.BackwardCFunction)
 
 
 def _inputs(args: Any, kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:

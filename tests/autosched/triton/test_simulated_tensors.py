@@ -102,6 +102,24 @@ def test_backward(session) -> None:
     assert SEEN == [("cuda:0", True, False, 0, 0)] * 2 and len(session.launches) == 2
 
 
+class Constant(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * torch.tensor(2.0, device=gradient.device)
+
+
+def test_a_backward_of_a_program_makes_tensors_on_the_device(session) -> None:
+    x = torch.ones(100, device="cuda", requires_grad=True)
+    Constant.apply(x).backward(torch.ones(100, device="cuda"))
+    assert x.grad.is_cuda and x.grad.eq(2).all()
+    (gradient,) = torch.autograd.grad(Constant.apply(x).sum(), [x])
+    assert gradient.is_cuda and gradient.eq(2).all()
+
+
 GRADIENTS = {
     "copied": lambda x: x.sum(),
     "strided": lambda x: torch.einsum("ij,kj->ik", x, x),

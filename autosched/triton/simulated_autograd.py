@@ -1,0 +1,37 @@
+"""Autograd of a program that sees a simulated GPU: torch's gradients, and the ``backward`` of the program's functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch.autograd.function import BackwardCFunction
+
+_METHODS = ("apply", "apply_boxed")  # some versions of torch only have the first
+
+
+def in_autograd() -> bool:
+    """Return True within torch's code for a gradient. It is False within the ``backward`` of a program's function."""
+    node = torch._C._current_autograd_node()
+    return node is not None and not isinstance(node, BackwardCFunction)
+
+
+def backward_calls(entered: Callable[[], AbstractContextManager[Any]]) -> dict[str, Callable[..., Any]]:
+    """Return replacements of the methods of ``BackwardCFunction`` that call a program's ``backward``.
+
+    Args:
+        entered: Makes the mode for functions that a program needs. ``torch.Tensor.backward`` and
+            ``torch.autograd.grad`` leave it before they run the graph, so the replacements enter it again.
+    """
+
+    def entering(call: Callable[..., Any]) -> Callable[..., Any]:
+        def called(node: Any, *args: Any) -> Any:
+            with entered():
+                return call(node, *args)
+
+        return called
+
+    methods = vars(BackwardCFunction)
+    return {name: entering(methods[name]) for name in _METHODS if name in methods}

@@ -1,4 +1,4 @@
-"""Autograd of a program that sees a simulated GPU: torch's gradients, and the ``backward`` of the program's functions."""
+"""Autograd of a program that sees a simulated GPU: gradients, and ``backward`` of the program's functions."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from search_spaces.operators.matmul import Matmul
 
 _BAND = 8  # GROUP_M of torch's template
 _L2_SHARE = 0.4  # fraction of L2 available to operands: fitted to the *_mm files
-# How often blocks that share an SM read a panel again, per flop/s of the chip's tensor cores over bytes of L2. With
+# Number of times that blocks on one SM read a panel again, per flop/s of the chip's tensor cores over bytes of L2. With
 # faster blocks the same delay covers more of a panel, and a smaller L2 holds less of it. Fitted to the *_mm files.
 _DRIFT = 1.35e-7
 _LINE = 128  # bytes of an L2 line

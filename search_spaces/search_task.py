@@ -1,4 +1,4 @@
-"""What one search is of: a problem on a device, over the schedules of some kernel templates."""
+"""The task of one search: a problem on a device, and the schedules of some kernel templates."""
 
 from __future__ import annotations
 

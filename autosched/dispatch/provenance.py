@@ -18,7 +18,7 @@ class NoSchedule(LookupError):
 
 
 class Kind(StrEnum):
-    """How a kernel was chosen."""
+    """The reason why a kernel was chosen."""
 
     EXACT = "exact"  # tuned for this problem on this device
     NEAREST = "nearest"  # tuned for another size, or for another device of the family

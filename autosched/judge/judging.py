@@ -36,12 +36,12 @@ _EIGHT_BITS = 0.1
 
 
 class _Unverified(Exception):
-    """What the submission needs cannot be judged here."""
+    """The submission needs something that this machine lacks, so it cannot be judged."""
 
 
 @dataclass
 class _Seen:
-    """What came of all runs so far."""
+    """Results of all runs so far."""
 
     cases: list[CaseResult] = field(default_factory=list)
     reasons: dict[SubmissionStatus, list[str]] = field(default_factory=dict)
@@ -226,7 +226,7 @@ class _CaseRun:
         names = tuple(operators.names)
         seen.cases.append(CaseResult(self.name, len(launched), error, limit, accepts, tuple(lines), names))
         _cheats(seen, session, bool(launched), output, expected, set(names), self.wanted.operators, accepts)
-        # What the caller gave may be the output, where the reference returns it or it holds no values; else it stays.
+        # An argument may be the output if the reference returns it or it holds no values; others must not change.
         returned = _returned(inputs, output)
         for k, (a, b) in enumerate(zip(tree_leaves(inputs), tree_leaves(before), strict=True)):
             if not isinstance(a, torch.Tensor) or a.data_ptr() in buffers or k in self.wanted.returned:

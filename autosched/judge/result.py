@@ -77,10 +77,10 @@ class Cheat(StrEnum):
 
 @dataclass(frozen=True)
 class CaseResult:
-    """Of one case and seed.
+    """The result of one case and seed.
 
-    ``relative_error`` is the norm of the error over that of the float64 reference, None where there is no output to
-    compare. ``task_accepts`` is what the task's own check says, None where it has none.
+    ``relative_error`` is the norm of the error divided by the norm of the float64 reference; None without an output to
+    compare. ``task_accepts`` is the result of the task's own check; None if the task has no check.
     """
 
     name: str

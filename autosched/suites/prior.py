@@ -1,4 +1,4 @@
-"""What tuning is expected to save of each problem, before its first trial: where a suite's budget goes first."""
+"""Expected savings of tuning each problem, before its first trial. They decide where a suite's budget goes first."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class SuiteResult:
-    """What became of each member, in the order of the suite; and why the run ended early, if it did."""
+    """The result of each member, in the order of the suite, and why the run ended early, if it did."""
 
     standings: tuple[Standing, ...]
     trials: int

@@ -57,7 +57,7 @@ class Evidence:
 
     @property
     def regret(self) -> float:
-        """How many times as long as the best the model's first choice takes, at least 1."""
+        """Measured time of the model's first choice relative to the best schedule's, at least 1."""
         return self.first_choice / self.best
 
     @property

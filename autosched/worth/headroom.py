@@ -1,7 +1,7 @@
-"""How much of the time that a problem takes today would tuning save?
+"""Estimate the share of a problem's present time that tuning would save (its headroom).
 
-Headroom is 1 - best / today. ``today`` comes from what runs now, and ``best`` from what searches on a GPU found beside
-the time model's predictions:
+Headroom is 1 - best / today. ``today`` depends on the kernel that runs now. ``best`` is derived from the time model's
+predictions and from the results of earlier searches on a GPU:
 
 ============  ==============================  ============================================================
 what runs     today                           best
@@ -43,7 +43,7 @@ _SEED = 0
 
 
 class Today(StrEnum):
-    """What runs today: a kernel timed by the log, a tuned one, one that was never tuned, or the vendor's library."""
+    """Kind of kernel that runs today."""
 
     TIMED = "timed"
     TUNED = "tuned"
@@ -52,7 +52,7 @@ class Today(StrEnum):
 
 
 class CannotEstimate(ValueError):
-    """Nothing says how long a problem takes. One line says why."""
+    """The time of a problem cannot be estimated. The message is one line with the reason."""
 
 
 @dataclass(frozen=True)

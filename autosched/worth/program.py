@@ -35,11 +35,11 @@ class ProgramPart:
 
 @dataclass(frozen=True)
 class ProgramWorth:
-    """What tuning is worth for a program.
+    """Expected saving of tuning a program.
 
     Attributes:
-        parts: Its problems, those with the largest expected saving first.
-        other_seconds: Seconds of the program besides these launches.
+        parts: The program's problems, in descending order of expected saving.
+        other_seconds: Seconds that the program spends outside these launches.
     """
 
     parts: tuple[ProgramPart, ...]

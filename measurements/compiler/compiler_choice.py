@@ -20,7 +20,7 @@ from search_spaces.launches.headers import Headers, included
 _LOG = logging.getLogger(__name__)
 _OF_HOST = ("thrust/", "cub/device/")  # CUDA's own headers that may include headers of the host
 _ARCH = "compute_80"  # architecture for testing which compiler finds the headers
-# What nvcc says of a source that it has read: "k.cu(3): error: ...", or of the host's compiler "k.cu:3:1: error: ...".
+# Errors in a source: nvcc reports "k.cu(3): error: ...", the host's compiler "k.cu:3:1: error: ...".
 _ERROR_OF_SOURCE = re.compile(r"^\S.*?(?:\(\d+\)|:\d+:\d+): (?:fatal )?error", re.MULTILINE)
 
 

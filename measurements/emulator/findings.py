@@ -155,7 +155,7 @@ class GlobalSite(NamedTuple):
 
 
 class ExecutedLine(NamedTuple):
-    """How often warps executed a PTX operation on one source line, over all its ``instructions`` there.
+    """Number of times that warps executed a PTX operation on one source line, summed over its ``instructions``.
 
     The file is named without its folder.
     """

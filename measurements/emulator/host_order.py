@@ -28,7 +28,7 @@ _MOST_USES = 512  # uses that are remembered per allocation
 
 
 class Use(IntFlag):
-    """How memory is used. Two strong uses (atomic, volatile, relaxed) do not race."""
+    """Kind of a memory access. Two strong accesses (atomic, volatile, relaxed) do not race."""
 
     READ = 1
     WRITE = 2

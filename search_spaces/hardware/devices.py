@@ -160,7 +160,7 @@ class Device:
 
     @property
     def note(self) -> str:
-        """What is uncertain about the row; "" if all of it is from a data sheet."""
+        """The uncertain values of the row; "" if every value is from a data sheet."""
         derived = f"derived from the driver's figures and sm_{self.architecture.sm}" if self.derived else ""
         unconfirmed = f"unconfirmed: {self.unconfirmed}" if self.unconfirmed else ""
         return "; ".join(part for part in (derived, unconfirmed) if part)

@@ -21,7 +21,7 @@ Mode = Literal["vector", "row", "col", "rows", "trans", "boxes"]
 
 @dataclass(frozen=True)
 class Access:
-    """How an intrinsic reads an operand from a layout.
+    """The instructions by which an intrinsic reads an operand from a layout.
 
     Attributes:
         mode: "vector": ld.shared of ``vector`` elements by each lane. "row", "col": wmma.load of a row- or column-major
@@ -64,7 +64,7 @@ class Requirement(Protocol):
     def check(
         self, operand: OperandSide, layout: SharedLayout, element_bytes: int, fragment: tuple[int, int]
     ) -> Access | Refusal:
-        """Return how an instruction reads an operand from shared memory, or why it cannot.
+        """Return the access by which an instruction reads an operand from shared memory, or why it cannot.
 
         Args:
             operand: "a" or "b".

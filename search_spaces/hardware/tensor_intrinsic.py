@@ -191,7 +191,7 @@ class TensorIntrinsic:
         return f"{self.name} needs {FEATURES[self.needs].since}, but {device.name} is {device.arch}"
 
     def requirement(self, operand: OperandSide, layout: SharedLayout, element_bytes: int) -> Access | Refusal:
-        """Return how this intrinsic reads ``operand`` from a tile with ``layout`` (A: (m, k), B: (k, n)), or why not.
+        """Return the access that reads ``operand`` from a tile with ``layout`` (A: (m, k), B: (k, n)), or why not.
 
         Raises:
             ValueError: If no type that the intrinsic accepts has ``element_bytes`` bytes.

@@ -79,7 +79,7 @@ Argument = Operand | ScalarArgument | BytesArgument | TensorMap | LinearTexture
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """How a loaded function is launched: its ``arguments``, in the order of its parameters, and its grid.
+    """The launch of a loaded function: its ``arguments``, in the order of its parameters, and its grid.
 
     Attributes:
         entry: Name of the function.

@@ -22,7 +22,7 @@ SharedFunction = Callable[..., Any]  # (row, col, ...) index arrays of a tile ->
 
 
 class Exchange(Enum):
-    """How far elements travel in a conversion, nearest first."""
+    """The distance that elements travel in a conversion, nearest first."""
 
     NONE = "none"  # every register keeps its element
     REGISTERS = "registers"  # a thread's elements change registers

@@ -27,7 +27,7 @@ _BASES = ("lane_basis", "subgroup_basis")
 
 @dataclass(frozen=True)
 class Basis:
-    """How lanes or subgroups spread over the dimensions of an iteration space.
+    """Distribution of lanes or subgroups over the dimensions of an iteration space.
 
     Ids are delinearised by ``counts``, the last fastest; dimension i takes digit ``mapping[i]``, so it gets
     ``counts[mapping[i]]`` of them. (This is how IREE's code reads it; its documentation states the inverse permutation,

@@ -89,12 +89,12 @@ class NestedLayout:
 
     @property
     def distributed_packed_shape(self) -> tuple[int, ...]:
-        """What one thread holds: batch, outer, element, each of ``rank`` dimensions."""
+        """Shape of the elements that one thread holds: batch, outer and element, ``rank`` numbers each."""
         return self.batch_tile + self.outer_tile + self.element_tile
 
     @property
     def distributed_shape(self) -> tuple[int, ...]:
-        """What one thread holds as a tile of the original rank (the 2x16 of the document's 64x64 example)."""
+        """Shape of one thread's elements as a tile of the original rank (2x16 in the document's 64x64 example)."""
         return tuple(math.prod(held) for held in zip(self.batch_tile, self.outer_tile, self.element_tile, strict=True))
 
     @property

@@ -301,7 +301,7 @@ class SharedLayout:
 
 
 class LayoutFacts(NamedTuple):
-    """What evaluating a layout shows; counts are elements. The properties of SharedLayout explain each."""
+    """Properties of a layout, found by evaluating it. Counts are elements; SharedLayout documents each property."""
 
     size: int
     injective: bool

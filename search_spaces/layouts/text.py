@@ -44,7 +44,7 @@ class TextReader:
 
     @property
     def position(self) -> int:
-        """Where the next token starts."""
+        """Index of the next token in the text."""
         match = _SPACE.match(self.text, self._position)
         self._position = match.end() if match is not None else self._position
         return self._position

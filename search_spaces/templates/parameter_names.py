@@ -16,7 +16,7 @@ PROGRAM = "tile program"  # key of OWN for all tile programs, which also name th
 
 
 class Meaning(NamedTuple):
-    """What a parameter decides, and the unit of its values; "" if the values are names."""
+    """Description of a parameter, and the unit of its values; "" if the values are names."""
 
     text: str
     unit: str = ""

@@ -153,7 +153,7 @@ class _LookupChoices(LookupTableChoices):  # type: ignore[misc]
         config = {
             "BLOCK_M": c.block_m, "BLOCK_N": c.block_n, "BLOCK_K": c.block_k, "GROUP_M": _GROUP_M,
             "num_stages": c.stages, "num_warps": c.warps,
-            # Of this block: without a mask only where k is known to be a multiple.
+            # This block of options applies without a mask only if k is known to be a multiple.
             "EVEN_K": bool(static and int(k) % c.block_k == 0),
         }  # fmt: skip
         return {template: [config]}

@@ -1,6 +1,6 @@
-"""What a launch executes and moves, counted while some of its blocks were emulated; its time is estimated from this.
+"""Counts of a launch's instructions and memory traffic, from which its time is estimated.
 
-Any launch can be counted: a user's CUDA, PTX of any compiler, a Triton kernel.
+They are taken while some of its blocks are emulated. Any launch can be counted: CUDA, PTX of any compiler, Triton.
 """
 
 from __future__ import annotations

@@ -174,11 +174,11 @@ class Staged:
 
 @dataclass(eq=False)
 class Inference:
-    """What inference knows about a program.
+    """The results of inference for a program.
 
     Attributes:
         classes: Class of each product in program order; products of one class share their subgroups.
-        natural: The own distribution of each value.
+        natural: The distribution in which each value is produced.
         wanted: The distributions in which each value is used.
         product_of: Number of each product's group, by the id of its result.
         sources: Distribution of the operand of each reduction.

@@ -139,7 +139,7 @@ def scalars_inside(found: Inference, loop: int) -> set[int]:
 
 
 def _walk(found: Inference, window: ir.Window, loop: int) -> tuple[tuple[Index, Index], Advance]:
-    """Return where the tile of the first iteration begins, and how the tiles of later iterations follow."""
+    """Return the position of the first iteration's tile, and how it advances from one iteration to the next."""
     if window.index is not None:
         return window.at, "gathered"
     parts = [linear(at, loop) for at in window.at]

@@ -391,7 +391,7 @@ def _register_strides(counts: list[tuple[int, int, int]]) -> list[tuple[int, int
 
 
 def turned(window: Window, warps: int) -> Distribution:
-    """Return how a tile transposed in shared memory is stored to a window: widest vectors, lanes along a line."""
+    """Return the distribution that stores a tile transposed in shared memory: widest vectors, lanes along a line."""
     along = 0 if window.turned else 1
     extent, line, bytes_ = window.array.places_of_line, window.shape[along], window.array.dtype.bytes
     vector = math.gcd(extent, window.at[along].divisor or extent, line, WIDEST // bytes_)
@@ -433,7 +433,7 @@ Move = Renamed | Shuffled
 
 @lru_cache(maxsize=2**14)
 def move(source: Distribution, target: Distribution, warps: int) -> Move | None:
-    """Return how registers move between two distributions of one shape without shared memory; None if they cannot."""
+    """Return the register moves between two distributions of one shape; None if they need shared memory."""
     have, want = source.elements(warps), target.elements(warps)
     threads, lanes = np.arange(len(have)), np.arange(WARP)
     places = np.full((WARP, math.prod(source.shape)), -1)  # in warp 0: a lane's first register with each element

@@ -36,7 +36,7 @@ LEVELS: Mapping[str, tuple[tuple[cases.InputCase, ...], ...]] = {
     "e5m2": ((*_EIGHT_BITS, cases.INFINITY), (*_PLAIN, cases.SUBNORMAL)),
     "i8": ((*_PLAIN, cases.LARGEST),),
 }
-"""Of each type the cases that its lines may hold: the most demanding ones, and what is left of them step by step."""
+"""The edge cases that the lines of an input may hold, by type: all cases first, then progressively fewer of them."""
 
 Expected = Callable[[Mapping[str, Array]], Sequence[tuple[FloatArray, FloatArray]]]
 

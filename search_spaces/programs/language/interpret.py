@@ -93,10 +93,10 @@ def _numbers(dtype: DType, stored: Array) -> FloatArray:
 
 @dataclass(frozen=True)
 class Added:
-    """What atomics have added to an array, in any order.
+    """Totals of the atomic additions to an array, which do not depend on their order.
 
     Attributes:
-        sizes: Sum of the magnitudes, the initial element included.
+        sizes: Sum of the magnitudes, including the initial element.
         counts: Number of additions.
     """
 

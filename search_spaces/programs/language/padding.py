@@ -19,17 +19,17 @@ from search_spaces.programs.language.index import ZERO, Index
 from search_spaces.programs.language.ir import ProgramError, Source
 
 Edge = tuple[Index, int, bool]
-"""Where a tile begins along a dimension, and the first place that is outside; or, if True, the first one inside."""
+"""Start of a tile along a dimension, and the first position outside of the array (inside, if the bool is True)."""
 
 
 @dataclass(frozen=True)
 class Outside:
-    """What a tile holds outside of its arrays, along one dimension.
+    """The values of a tile's elements outside of its arrays, along one dimension.
 
     Attributes:
-        kind: ``inside`` if all elements are the program's own, else ``constant`` or ``unknown`` numbers.
+        kind: ``inside`` if no element is outside, else ``constant`` or ``unknown`` values.
         value: The constant.
-        edges: The ends of arrays that the tile passes.
+        edges: The ends of arrays that the tile crosses.
         source: The operation that produced the numbers.
     """
 

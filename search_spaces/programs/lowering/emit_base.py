@@ -275,7 +275,7 @@ class EmitterBase:
             self.code.add(self.turn_of(loop.number, "own_turn"))
 
     def places(self, staged: Staged) -> tuple[str, str]:
-        """Return where an operand's first tile begins in its matrix: the line, and the position along it."""
+        """Return the start of an operand's first tile in its matrix: the line, and the position along it."""
         window = staged.load.window
         found = [i.code for i in staged.start]
         shape = window.shape

@@ -65,7 +65,7 @@ class Boxes(TensorMemory):
         return lines
 
     def _box_copy(self, n: BoxedNumbers) -> str:
-        """Return where the operand's tile begins, and the copy that fills it."""
+        """Return the initialiser of the copy that fills an operand's tile, including the tile's position."""
         staged = n.staged
         if by_turn(staged):
             return f"{{&{staged.name}_map, place_{staged.name}}}" if n.tma else f"{{place_{staged.name}, thread}}"

@@ -74,11 +74,11 @@ class MemoryAccess(SharedTiles):
         return f"{base} - static_cast<long long>({before}) * {array.pitch_code}", f"{before} + {lines}", along
 
     def _access(self, window: ir.Window, of: Distribution, source: ir.Source) -> tuple[str, Distances, list[str]]:
-        """Return how a thread accesses a window.
+        """Return the expressions with which a thread accesses a window.
 
         Returns:
-            A pointer to the thread's register 0; the distance of each register; and for each dimension a name for the
-            coordinate in the array, or "" if all of it is inside.
+            A pointer to the element of register 0; the distance of each register's element from it; and for each
+            dimension the name of the coordinate in the array, or "" if the whole dimension is inside.
         """
         lines, inside = [], []
         strides = window.strides

@@ -46,12 +46,12 @@ def access_width(of: Distribution, layout: SharedLayout) -> int:
 
 @dataclass(frozen=True)
 class ConvertedAccess:
-    """How threads read a tile that is converted.
+    """Shared-memory accesses by which threads read a tile that is converted.
 
     Attributes:
         width: Registers per access.
-        cycles: Cycles of shared memory.
-        accesses: Accesses (warp instructions).
+        cycles: Shared-memory cycles.
+        accesses: Number of accesses (warp instructions).
         steps: Flips and adds as in ``steps``, if they exist.
     """
 
@@ -65,7 +65,7 @@ class ConvertedAccess:
 def reading(
     of: Distribution, layout: SharedLayout, order: MemoryOrder | None, warps: int, element_bytes: int
 ) -> ConvertedAccess:
-    """Return how a tile in shared memory is read that has the memory order of its array."""
+    """Return the accesses that read a shared-memory tile stored in the memory order of its array."""
     places = _places(of, layout, order, warps)
     width = neighbours(places, WIDEST // element_bytes)
     accesses = element_bytes * places[:, ::width].reshape(warps, WARP, -1).transpose(0, 2, 1)

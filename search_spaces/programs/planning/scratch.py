@@ -20,7 +20,7 @@ WMMA_SUMS: Exchange = None
 
 
 def sum_places(found: Inference, number: int) -> dict[str, Place]:
-    """Return where the parts of a carried sum are combined, by the value of its parameter."""
+    """Return the loop in which the parts of a carried sum are combined, by the value of its parameter."""
     around = found.inside[list(found.sums.values())[number].result.id]
     return {
         estimates.INSIDE: estimates.outermost(found, around),
@@ -29,7 +29,7 @@ def sum_places(found: Inference, number: int) -> dict[str, Place]:
 
 
 def store_places(found: Inference) -> dict[str, Place]:
-    """Return where stores through shared memory happen, by their parameters."""
+    """Return the loop of each store through shared memory, by its parameter."""
     around = enumerate(found.stored_in, 1)
     return {f"store_{number}": estimates.outermost(found, loops) for number, loops in around}
 

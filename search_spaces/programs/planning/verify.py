@@ -115,7 +115,7 @@ def notes(found: Inference) -> tuple[str, ...]:
 
 
 def program_notes(problem: ProgramProblem) -> tuple[str, ...]:
-    """Return how ambiguous parts of a text were interpreted, and suspicious findings."""
+    """Return notes on how ambiguous parts of a text were interpreted, and on suspicious findings."""
     try:
         return (*problem.program.notes, *notes(choices(problem).first))
     except ProgramError:

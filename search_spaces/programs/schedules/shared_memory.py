@@ -67,7 +67,7 @@ def shared_memory(
 
 
 def places(found: Inference) -> dict[str, int | None]:
-    """Return where exchanges may happen, by name suffix: outside of loops, and in each outermost loop."""
+    """Return the possible positions of exchanges, by name suffix: outside of loops, and in each outermost loop."""
     around = (*found.inside.values(), *found.stored_in)
     loops = [n for n in found.loops if any(estimates.outermost(found, a) == n for a in around)]
     inside = {"inside" if len(loops) == 1 else f"inside_{i + 1}": loop for i, loop in enumerate(loops)}
@@ -82,7 +82,7 @@ def scratch_name(suffix: str) -> str:
 def _scratch(
     found: Choices, parameters: Sequence[Parameter], shaping: Mapping[str, str], suffix: str, loop: int | None
 ) -> list[Attribute]:
-    """Return the attributes of what the exchanges of a place share: the size of the largest."""
+    """Return the attributes for the shared memory of the exchanges at one position: the size of the largest."""
     shapes = sorted({shape for i in found.inferences.values() for shape in i.exchangeable})
     bit = {shape: 1 << at for at, shape in enumerate(shapes)}
     known = [p.name for p in parameters]

@@ -42,9 +42,9 @@ def stream_attributes(found: Choices, device: Device) -> tuple[Attribute, ...]:
 
 
 def early_copies(stage_bytes: str) -> Attribute:
-    """Return whether, with stream-K, the ring is refilled for a block's next part while results are stored.
+    """Return the column that is 1 if stream-K refills the ring for a block's next part while results are stored.
 
-    That costs no shared memory: exchanges use the last stage, the only one that these copies leave free.
+    This costs no shared memory: exchanges use the last stage, the only one that these copies leave free.
     """
     return Attribute(
         EARLY_COPIES,

@@ -51,7 +51,7 @@ class TileInfo:
 
 @dataclass
 class Survey:
-    """What a listing declares.
+    """The declarations of a listing.
 
     Attributes:
         arrays: Arrays by memref name.
@@ -314,7 +314,7 @@ def memory_dimension(tile: TileInfo, rank: int, d: int) -> int | None:
 
 
 def tile_places(found: Survey, tile: TileInfo) -> tuple[Expression, ...]:
-    """Return where a tile begins along rows and columns; the document may give one position for a cast vector."""
+    """Return a tile's first row and column. For a cast vector the document may give only one of them."""
     s = tile.statement
     given = s.index[0] if s.index else tuple(s.operands[1:])
     type_ = s.takes[0] if s.takes else None

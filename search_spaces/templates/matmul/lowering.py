@@ -60,13 +60,13 @@ def layout(config: Config, side: OperandSide) -> SharedLayout:
 
 
 def access(problem: Matmul, config: Config, side: OperandSide) -> Access:
-    """Return how the intrinsic reads an operand's tile."""
+    """Return the operand access by which the intrinsic reads an operand's tile."""
     row = intrinsic(config.text("intrinsic"))
     return _accepted(row.requirement(side, layout(config, side), problem.input_dtype.bytes))
 
 
 def copy(problem: Matmul, config: Config, side: OperandSide) -> CopyPlan:
-    """Return how an operand's tile is copied to shared memory."""
+    """Return the copy of an operand's tile to shared memory."""
     threads, vector, columns = config.integers("threads", f"vector_{side}", f"copy_columns_{side}")
     method: Method = "cp.async" if config[f"copy_{side}"] == "cp.async" else "ld.global"
     region = Region(

@@ -345,7 +345,7 @@ def _copy_pruning(problem: Matmul, operand: str) -> tuple[Rule, ...]:
     good: list[frozenset[tuple[int, int]] | None] = []  # (vector, columns), None if all are
 
     def which(layout: str, rows: int, cols: int) -> int:
-        """Whose (vector, columns) of ``good`` have few conflicts. Hundreds of layouts share a few dozen of them."""
+        """Return the index in ``good`` for a layout. Hundreds of layouts share a few dozen entries."""
         parsed = parse_layout(layout, rows, cols)
         found = None if isinstance(parsed, str) else few_conflicts(parsed, element_bytes, axis)
         if found not in good:
@@ -357,7 +357,7 @@ def _copy_pruning(problem: Matmul, operand: str) -> tuple[Rule, ...]:
         return pairs is None or (vector, min(columns, WARP)) in pairs
 
     def conflicts(layout: TextColumn, rows: IntArray, cols: IntArray, vector: IntArray, columns: IntArray) -> BoolArray:
-        """Tell which conflict; validity refuses illegal layouts, and copies that do not divide a line."""
+        """Return a mask of the copies to keep. Validity rules reject illegal layouts and copies that tear a line."""
         torn: BoolArray = np.not_equal((cols if axis == "cols" else rows) % (vector * columns), 0)
         free: BoolArray = each(few)(each(which)(layout, rows, cols), vector, columns)
         return torn | free

@@ -58,9 +58,9 @@ def launched_blocks(device: Device) -> Attribute:
 
 
 def early_copies() -> Attribute:
-    """Return whether, with stream-K, a block's next k-tiles are copied while the results of this part are stored.
+    """Return the column that is 1 if stream-K copies a block's next k-tiles while it stores the current part's results.
 
-    That costs no shared memory: results use the last stage, the only one that these copies leave free.
+    This costs no shared memory: results use the last stage, the only one that these copies leave free.
     """
     return Attribute(
         "early_copies",

@@ -57,7 +57,7 @@ def box(problem: Matmul, config: Config, side: OperandSide) -> SharedLayout:
 
 
 def tensor_map(problem: Matmul, config: Config, side: OperandSide, operand: Operand) -> TensorMap:
-    """Return how TMA copies an operand: a box of one matrix at a time, whose lines have the width of the swizzle.
+    """Return the TMA copy of an operand: boxes of one matrix, whose lines are as wide as the swizzle.
 
     Args:
         problem: Provides the storage orders.
@@ -78,7 +78,7 @@ def tensor_map(problem: Matmul, config: Config, side: OperandSide, operand: Oper
 
 
 def scales_map(problem: Matmul, config: Config, operand: Operand) -> TensorMap:
-    """Return how TMA copies the block scales of a k-tile, of 128 lines of a or all columns of b.
+    """Return the TMA copy of a k-tile's block scales, for 128 lines of a or all columns of b.
 
     They are copied as halves of tiles, whose bytes are contiguous in both memories.
     """
@@ -90,7 +90,7 @@ def scales_map(problem: Matmul, config: Config, operand: Operand) -> TensorMap:
 
 
 def out_map(config: Config, out: Operand) -> TensorMap:
-    """Return how TMA stores out: boxes of the rows of one warp."""
+    """Return the TMA store of out: boxes of the rows of one warp."""
     line = config.integer("store_line")
     swizzle = _SWIZZLE_NAMES[0 if line == line_bytes(0) else line]
     return TensorMap.dense("out_map", out, (1, WARP, line // out.dtype.bytes), swizzle=swizzle)

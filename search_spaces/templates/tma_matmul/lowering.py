@@ -45,7 +45,7 @@ def boxes(problem: Matmul, config: Config, side: OperandSide) -> int:
 
 
 def access(problem: Matmul, config: Config, side: OperandSide) -> Access:
-    """Return how the intrinsic reads an operand's boxes."""
+    """Return the operand access by which the intrinsic reads an operand's boxes."""
     row = intrinsic(config.text("intrinsic"))
     answer = row.requirement(side, box(problem, config, side), problem.input_dtype.bytes)
     if isinstance(answer, Refusal):
@@ -54,7 +54,7 @@ def access(problem: Matmul, config: Config, side: OperandSide) -> Access:
 
 
 def tensor_map(problem: Matmul, config: Config, side: OperandSide, operand: Operand) -> TensorMap:
-    """Return how TMA copies an operand: a box of one matrix at a time.
+    """Return the TMA copy of an operand: one box of one matrix per instruction.
 
     Args:
         problem: Provides the storage orders.

@@ -25,13 +25,13 @@ def shared_layout(config: Config) -> SharedLayout | None:
 
 
 def load_map(config: Config) -> WgMap:
-    """Return how the tile of x is distributed to threads, which act as subgroups."""
+    """Return the distribution of x's tile over the threads, which act as subgroups."""
     threads, columns, rows, vector = config.integers("threads", "copy_columns_x", "block_rows", "vector_x")
     return WgMap((threads // columns, columns), (rows, vector))
 
 
 def store_map(config: Config) -> WgMap:
-    """Return how the tile of out is distributed to threads.
+    """Return the distribution of out's tile over the threads.
 
     Without shared memory it is the transposed load map with the same thread numbers.
     """

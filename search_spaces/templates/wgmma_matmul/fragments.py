@@ -1,4 +1,4 @@
-"""Where wgmma reads A: from shared memory, or from registers that the consumers load from there.
+"""Source of wgmma's A operand: shared memory, or registers that the consumers load from shared memory.
 
 Registers can hold what descriptors cannot express: 4-byte elements contiguous along m. If both are possible, registers
 only add cost: the same bytes are read from shared memory, loads take instructions, and no multiplication is in flight

@@ -47,9 +47,9 @@ def box(problem: Matmul, config: Config, side: OperandSide) -> SharedLayout:
 
 
 def tensor_map(problem: Matmul, config: Config, side: OperandSide, operand: Operand) -> TensorMap:
-    """Return how TMA copies an operand: a box of one matrix at a time, whose lines have the width of the swizzle.
+    """Return the TMA copy of an operand: boxes of one matrix, whose lines are as wide as the swizzle.
 
-    The box is one block's share if a cluster copies together, and half of a tile with too many lines.
+    A box is one block's share if the blocks of a cluster multicast, and half of a tile with too many lines.
 
     Args:
         problem: Provides the storage orders.
@@ -76,7 +76,7 @@ def tensor_map(problem: Matmul, config: Config, side: OperandSide, operand: Oper
 
 
 def out_map(config: Config, out: Operand) -> TensorMap:
-    """Return how TMA stores out: boxes of the rows of one wgmma."""
+    """Return the TMA store of out: boxes of the rows of one wgmma."""
     line = config.integer("store_line")
     swizzle = _SWIZZLE_NAMES[0 if line == line_bytes(0) else line]
     return TensorMap.dense("out_map", out, (1, ROWS, line // out.dtype.bytes), swizzle=swizzle)

@@ -1,4 +1,4 @@
-"""How an operand's tiles are copied to shared memory: by TMA, or by threads of the copying warp or warpgroup.
+"""Copies of an operand's tiles to shared memory: by TMA, or by threads of the producer warp or warpgroup.
 
 TMA takes matrices whose lines are a multiple of 16 bytes apart; one thread issues the copy of a box. Threads copy any
 operand by cp.async, 4, 8 or 16 bytes at a time (PTX ISA, "cp.async" and "Async proxy"). If lines are aligned to less

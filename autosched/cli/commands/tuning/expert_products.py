@@ -35,7 +35,7 @@ def tune_layer(
     from autosched.tuning.expert_products import tune_products
     from autosched.worth.evidence import recorded_searches
 
-    # How far behind the best the time model's first choice was on GPUs: it does not tell apart what is nearer.
+    # Regret of the time model's first choice on GPUs: the model cannot rank schedules that are closer than this.
     noise = statistics.median(search.regret for search in recorded_searches(device.name)) - 1
     try:
         with interrupts.raised(), Counter(stderr_console(), "products", len(products)) as progress:

@@ -1,4 +1,4 @@
-// What becomes of a line in the caches after an access, as a choice at compile time. Values are the same with each.
+// Cache policy of an access, chosen at compile time. It does not affect values.
 #pragma once
 #include <autosched/common/choice.cuh>
 #include <autosched/ptx/global_cache_hints.cuh>

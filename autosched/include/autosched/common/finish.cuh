@@ -6,11 +6,11 @@
 
 namespace autosched {
 
-// What the end of a matmul computes in.
+// Type in which the epilogue of a matmul computes.
 template <class C>
 using Finished = conditional<is_same<typename C::Out, int>, int, float>;
 
-// What the end of a matmul reads, from the row and column of out on that it is at. Out is Rows x Columns.
+// Arguments of a matmul's epilogue, starting at its row and column of out. Out is Rows x Columns.
 template <class C, int Rows = C::m, int Columns = C::n>
 struct EpilogueArgs {
   const typename C::Out* bias;
@@ -28,7 +28,7 @@ struct EpilogueArgs {
             of_lines ? scale_b + static_cast<long long>(batch) * Columns : scale_b};
   }
 
-  // What scales a row as a whole.
+  // Scale of a whole row.
   __device__ __forceinline__ float of_row(int row) const {
     if constexpr (C::scale == "tensor") {
       return number(scale_a) * number(scale_b);

@@ -34,8 +34,8 @@ __device__ __forceinline__ bool is_last_block(unsigned* counter, unsigned flag) 
   return true;
 }
 
-// Of a kernel that is launched twice, called once by every thread: whether this is the second launch, which sees what
-// all of the first stored. `counter` and `flag` as above.
+// For a kernel that is launched twice; every thread calls this once. True in the second launch, which sees all
+// stores of the first. `counter` and `flag` are as above.
 template <int Blocks>
 __device__ __forceinline__ bool is_second_launch(unsigned* counter, unsigned flag) {
   if (threadIdx.x == 0) {

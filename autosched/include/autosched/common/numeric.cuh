@@ -8,8 +8,8 @@ namespace autosched {
 
 __host__ __device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
-// What an array of T holds, by the low bits of a word: the number that kernels compute with, and the type Sum in which
-// they add up products of such numbers.
+// Element type T of an array: conversion between a word's low bits and the number to compute with, and the type Sum in which
+// products of such numbers are accumulated.
 template <class T>
 struct Element;
 template <>
@@ -109,10 +109,10 @@ __device__ __forceinline__ void put_element(AlignedVector<Bytes>& p, int i, cons
   }
 }
 
-// Whether fragments of an operand are read for arithmetic, too, which takes numbers that tensor cores would round.
+// True if an operand's fragments are also used in arithmetic, which needs the bits that tensor cores would round away.
 template <class Operand>
 inline constexpr bool keeps_bits = false;
-// Whether an operand in shared memory gives addresses of elements, beside their offsets in a tile.
+// True if an operand in shared memory provides addresses of elements in addition to their offsets in a tile.
 template <class Operand>
 inline constexpr bool has_addresses = false;
 

@@ -7,7 +7,7 @@ namespace autosched {
 
 enum class Raster { row, column, grouped, hilbert };
 
-// What the parameter `raster` names (search_spaces/templates/common/raster.py): the order, and the rows of tiles of a
+// Meaning of the parameter `raster` (search_spaces/templates/common/raster.py): the order, and the rows of tiles of a
 // band, 8 for "grouped_8" and 1 for the others.
 __host__ __device__ constexpr Raster raster_order(const Choice& name) {
   return name == "row"       ? Raster::row

@@ -1,4 +1,4 @@
-// What a reduction carries, and how the threads of a row put their parts together.
+// State of a reduction, and the combination of the states of a row's threads.
 //
 // A state is a few 32-bit words: `get` and `set` move them between threads, `merge` joins the state of another part of
 // the same row. A state that has seen no element is its initial one, and merging it changes nothing. NaN stays: it
@@ -84,7 +84,7 @@ struct MaxSumState {
 
   __device__ __forceinline__ unsigned get(int word) const { return ptx::bits_of(word == 0 ? max : sum); }
   __device__ __forceinline__ void set(int word, unsigned value) { (word == 0 ? max : sum) = ptx::float_of(value); }
-  // What exponents are taken relative to. A part whose maximum is -infinity has a sum of zero, not of NaN: another
+  // Value subtracted from exponents. A part whose maximum is -infinity has a sum of zero, not of NaN: another
   // part of the row may be finite.
   __device__ __forceinline__ static float base(float max) { return max == negative_infinity() ? 0.0f : max; }
   // The sum, relative to another maximum and as its center is rounded.

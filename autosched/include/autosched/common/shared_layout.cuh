@@ -47,7 +47,7 @@ struct SharedLayout {
     }
   }
 
-  // What lies (rows, cols) further on: offset(row + rows, col + cols) == (offset(row, col) ^ flips(rows, cols)) +
+  // Offset of the element (rows, cols) further on: offset(row + rows, col + cols) == (offset(row, col) ^ flips(rows, cols)) +
   // adds(rows, cols), where the linear places of both parts share no bit below `period`. Xor is linear over bits, and
   // whole periods pass through it unchanged. One xor-ed address then serves many places at constant distances, which
   // instructions hold as immediates.

@@ -8,7 +8,7 @@
 
 namespace autosched {
 
-// How Tiles tiles of KTiles k-tiles each go to Workers that run at a time: blocks, or clusters of them.
+// Distribution of Tiles tiles of KTiles k-tiles each to Workers that run at the same time: blocks or clusters.
 template <int Tiles, int Workers, int KTiles>
 struct StreamK {
   // Tiles whose k is dealt out: those of the last whole wave, and of the partial one behind it. A worker gets the k-tiles
@@ -24,11 +24,11 @@ struct StreamK {
   struct Part {
     int tile, first, count;
 
-    // Of a tile that two share: the worker that the k before the cut is dealt to.
+    // For a tile shared by two workers: the worker that computes the k-tiles before the cut.
     __device__ __forceinline__ int cut(int worker) const { return first > 0 ? worker - 1 : worker; }
   };
 
-  // What is left of everything that a worker computes: first what is dealt out to it, then whole tiles.
+  // The remaining work of a worker: first its share of the distributed tiles, then whole tiles.
   struct Walk {
     int tile, first, left;  // of the next part: its tile and first k-tile; and how many k-tiles come before a whole tile
     int whole;              // the next of those tiles that are not dealt out
@@ -55,7 +55,7 @@ struct StreamK {
 
 // Two that have multiplied one tile, Threads threads each: the first of the two to be done leaves its sums in memory, and
 // the other one adds them to its own. Which is which does not show in the result, as a sum of two is the same either way.
-// Nobody waits for a block that may not have begun: who waits has seen that the other is done multiplying.
+// No block waits for one that may not have started: the waiting block has seen that the other has finished multiplying.
 //
 // `counters` (two: tickets, and stored sums) are the pair's own, and zero before the launch and after it. `flag` are 4
 // bytes of shared memory, and `barrier` is a named barrier, of these threads, which call all functions together.
@@ -65,7 +65,7 @@ struct SharedTile {
   unsigned flag;
   int thread, barrier;
 
-  // Whether these threads come first: they leave their sums, and call tell_stored. Others call wait_stored.
+  // True if these threads are first: they store their sums and call tell_stored. The others call wait_stored.
   __device__ __forceinline__ bool is_first() const {
     unsigned* tickets = counters;
     if (thread == 0) ptx::st_shared(flag, AlignedVector<4>{{ptx::atomic_add(tickets, 1u)}});

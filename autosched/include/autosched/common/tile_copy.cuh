@@ -76,7 +76,7 @@ struct TileCopy {
   __device__ __forceinline__ const T* address(int i, int j) const {
     return source + static_cast<long long>(i) * major_step * pitch() + j * minor_step;
   }
-  // Whether the places of all threads and what lies between the vectors of one share no bit of the layout's period.
+  // True if the threads' offsets and the distances between a thread's vectors share no bit of the layout's period.
   __host__ __device__ static constexpr int low_bits(int a, int b) {
     return MinorIsColumn ? Layout::low_bits(a, b) : Layout::low_bits(b, a);
   }

@@ -39,7 +39,7 @@ struct MmaSync {
     }
   }
 
-  // Where the lane's row of one of ldmatrix's matrices begins in a fragment. The matrices of A in order: (rows 0-7, first
+  // Start of the lane's row of one of ldmatrix's matrices in a fragment. The matrices of A in order: (rows 0-7, first
   // half of k), (rows 8-15, first), (rows 0-7, second), (rows 8-15, second); those of B: (first half of k, columns 0-7),
   // (second, columns 0-7), and the same for the next eight columns. Operand::transposed: the 16-byte rows in shared
   // memory run along m or n, and ldmatrix.trans turns them.

@@ -5,8 +5,8 @@
 
 namespace autosched {
 
-// Where a matrix starts in this block's shared memory, as descriptors have it: in units of 16 bytes, without the bits from 24
-// on. Those are the block's rank in its cluster, and would be added to the leading bytes.
+// Start of a matrix in this block's shared memory, encoded for descriptors: in units of 16 bytes, without bits 24 and above.
+// Those bits are the block's rank in its cluster, and would be added to the leading byte offset.
 __device__ __forceinline__ unsigned encoded_start(unsigned address) { return (address & 0x3ffff) >> 4; }
 
 // A tile of Extent (along m or n) x TileK elements as boxes side by side, each of `lines` lines of `line` bytes: of the
@@ -53,7 +53,7 @@ struct WgmmaOperand {
     return (linear ^ ((linear >> 7 & (line / 16 - 1)) << 4)) + unsigned(byte / line * box_bytes);
   }
 
-  // What to add to the descriptor for multiplication `step` along k and row or column `at`, a multiple of 64.
+  // Increment of the descriptor for multiplication `step` along k and row or column `at`, a multiple of 64.
   __host__ __device__ static constexpr int advance(int step, int at) {
     const int byte = step * k_bytes;  // along k, of a line
     const int offset = AlongK ? byte / line * box_bytes + byte % line + at * line

@@ -143,7 +143,7 @@ struct WgmmaCopy {
     }
   }
 
-  // Whether a pass is one of a whole number of rounds, and in the box: the same for all lanes of a warp.
+  // True if a pass belongs to a whole number of rounds and is inside the box; warp-uniform.
   __device__ __forceinline__ bool there(int pass) const {
     return (passes % (8 < passes ? 8 : passes) == 0 || pass < passes) && in_box(pass);
   }

@@ -6,9 +6,9 @@
 
 namespace autosched {
 
-// Of a tile of Operand (a WgmmaOperand) of A at `tile`: the 16 rows from `row` on, a warp's, and the 32 bytes along k of
-// multiplication `step`. Registers 0 and 1 are of rows 0-7 and 8-15 and the first 16 bytes along k, 2 and 3 of the others.
-// Where lines lie along m, those of a step are whole groups of 8, after which the swizzle repeats.
+// Loads a warp's fragment of A from a tile of Operand (a WgmmaOperand) at `tile`: 16 rows from `row` on, 32 bytes along k of
+// multiplication `step`. Registers 0 and 1 hold rows 0-7 and 8-15 of the first 16 bytes along k, 2 and 3 of the other 16.
+// If lines run along m, a step has whole groups of 8 lines, after which the swizzle repeats.
 template <class T, class Operand>
 __device__ __forceinline__ void load_fragment(unsigned (&a)[4], unsigned tile, int row, int step) {
   const int lane = int(threadIdx.x) % 32;

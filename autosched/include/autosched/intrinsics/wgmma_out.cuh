@@ -1,5 +1,5 @@
-// What a warpgroup has multiplied, as boxes in shared memory that TMA stores: 64 rows of `Line` bytes under the swizzle of
-// that width (16 bytes: none), which stmatrix and TMA see alike (PTX ISA 5.5.6, "Swizzling modes").
+// A warpgroup's results as boxes in shared memory that TMA stores: 64 rows of `Line` bytes with the swizzle of
+// that width (16 bytes: none), which stmatrix and TMA apply alike (PTX ISA 5.5.6, "Swizzling modes").
 #pragma once
 #include <autosched/common/numeric.cuh>
 #include <autosched/ptx/shared_memory.cuh>

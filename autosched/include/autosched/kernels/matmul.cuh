@@ -129,7 +129,7 @@ struct Matmul {
     }
   }
 
-  // What copies the k-tiles of a part from `skipped` on.
+  // Returns the loader of a part's k-tiles from `skipped` on.
   __device__ static __forceinline__ Loader loader_of(const Work& work, int skipped, unsigned shared, const T* a,
                                                      const T* b) {
     const int m0 = work.m0(), n0 = work.n0(), k0 = (work.first + skipped) * C::tile_k, thread = work.thread;

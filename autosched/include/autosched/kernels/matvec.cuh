@@ -9,11 +9,11 @@
 // accumulator of its own until the loop ends; expanded, the vector is added up inside the loop, by FMAs one after another
 // on one accumulator, or, for several m, by mma.sync, straight from the registers that were loaded.
 //
-// Where k is no multiple of a load, rows begin anywhere between two aligned addresses. Such torn rows are walked in
-// aligned loads, from the one that the row's first element is in: coordinates along k are places, which count from
-// there, `shift` elements before the row. A block has rows of one shift only, every row_classes-th one of w, and takes x
-// at the same places: it is x that is put together from unaligned memory, once for all these rows. Elements of a vector
-// that are not the row's are zero and not read.
+// If k is not a multiple of a load's elements, rows may begin at unaligned addresses. Such torn rows are read by
+// aligned loads, starting with the one that contains the row's first element. Positions along k count from the start
+// of that load, `shift` elements before the row. A block processes rows of one shift only, every row_classes-th row of w,
+// and shifts x by as much: x is assembled from unaligned memory, once for all these rows. Elements of a vector
+// outside the row are zero and not read.
 //
 // Config: the parameters and attributes of search_spaces/templates/matvec/space.py, and m, n, k, T (of x and w), Out.
 #pragma once
@@ -144,9 +144,9 @@ struct Matvec {
   static constexpr int widest = 16 / int(sizeof(T)), shared_access = C::vector_w < widest ? C::vector_w : widest;
   using VectorOfX = Vector<x_shared ? shared_access : C::access>;
 
-  // Where this thread is in Count rows of global memory. Rows that none of the block's tiles repeats are Stride rows
-  // apart, and every `period`-th of them begins equally far behind an aligned address: as many addresses, and constants
-  // from them to the others. Realigned rows do not have their vectors at aligned addresses.
+  // This thread's position in Count rows of global memory. Rows that none of the block's tiles repeats are Stride rows
+  // apart, and every `period`-th of them has the same offset from an aligned address: `period` addresses, and constants
+  // from them to the others. The vectors of realigned rows are not at aligned addresses.
   template <int Count, bool Even, int Stride, bool Realigned>
   struct Rows {
     static constexpr int period = Realigned && C::access > unit * Stride ? C::access / (unit * Stride) : 1;
@@ -174,7 +174,7 @@ struct Matvec {
   static constexpr bool whole_tiles_n = C::n % (static_cast<long long>(C::tile_n) * C::row_classes) == 0;
   using RowsOfW = Rows<C::rows_n, whole_tiles_n, C::lanes_n * C::row_classes, false>;
 
-  // Where this thread is in its rows of x: in the slab in shared memory, or in global memory and read through L1.
+  // This thread's position in its rows of x: in the slab in shared memory, or in global memory, read through L1.
   static constexpr int columns = mma ? Mma::n : 1;  // rows of x that the lanes of a warp read together
   struct RowsOfX {
     static constexpr bool even = C::tile_m % columns == 0;
@@ -203,7 +203,7 @@ struct Matvec {
     }
   };
 
-  // What a thread carries around the loop. `add` multiplies its vectors of w of batch b by those of x, `ahead`
+  // Loop-carried state of a thread. `add` multiplies its vectors of w of batch b by those of x, `ahead`
   // elements on; `finish` calls use(i, j, sum) in one thread for each row i of the block's x and j of that thread's w.
   struct SumsOfFma {
     float x[C::rows_x][C::rows_n][C::batches_k][C::carried] = {};
@@ -315,7 +315,7 @@ struct Matvec {
     x_rows.advance(Steps * C::tile_k);
   }
 
-  // Where part `element / access` of a row of x lies in the slab: each thread's vectors in one piece.
+  // Address in the slab of part `element / access` of a row of x: each thread's vectors are contiguous.
   __device__ static __forceinline__ unsigned place_in_slab(int row, int element) {
     // This is part `part` of lane `lane` of a batch.
     constexpr int parts = C::vector_w / C::access;
@@ -415,7 +415,7 @@ struct Matvec {
     const int n0 = tile / C::tiles_m / C::row_classes * C::tile_n * C::row_classes + row_class;
     if (C::row_classes > C::n && row_class >= C::n) return;  // a class without rows
     const int first = split * C::tiles_of_split;
-    // Of the block's first place: torn, row n0 has its first element at place `shift`.
+    // The block's first position along k. If rows are torn, the first element of row n0 is at position `shift`.
     const int shift = torn ? int(static_cast<long long>(row_class) * C::k & (C::access - 1)) : 0;
     const int k0 = first * C::tile_k - shift;
 

@@ -1,4 +1,4 @@
-// What the rows of a row reduction are reduced to, and what becomes of their elements.
+// Operators of a row reduction: the value that a row is reduced to, and the function applied to its elements.
 //
 // An operator makes `passes` passes over a row. Pass p adds elements to a State<p>, and `finish` turns the state of the
 // whole row into a RowScale, which later passes and `apply` use. The kinds of `reduce` end there with `result`.

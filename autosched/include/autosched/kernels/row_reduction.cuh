@@ -137,7 +137,7 @@ struct RowReduction {
   }
   __device__ __forceinline__ bool reduced_inside(int at) const { return whole_steps || at < end; }
   __device__ __forceinline__ bool inside(int b, int at) const { return parallel_inside(b) && reduced_inside(at); }
-  // Whether all elements of the vector at place `at` are the row's, and whether element e is.
+  // True if all elements of the vector at position `at` belong to the row; and if element e does.
   __device__ __forceinline__ bool all_inside(int b, int at) const {
     return !peel || (at >= shift[b] && at - shift[b] + C::vector_x <= C::length);
   }
@@ -248,7 +248,7 @@ struct RowReduction {
   __device__ __forceinline__ void reduce(State<Pass> (&states)[C::states], const RowScale (&scales)[C::states],
                                          const StagedRows& staged, unsigned shared) const {
     if constexpr (Op::indexed) {
-      // Where all are -infinity nothing exceeds the initial maximum, and the first element is the one.
+      // If all elements are -infinity, none exceeds the initial maximum, and the result is the first element.
       const int at = reduced_index(0, 0);
 #pragma unroll
       for (int j = 0; j < C::states; ++j) {

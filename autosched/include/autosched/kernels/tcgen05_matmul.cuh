@@ -42,7 +42,7 @@ struct Tcgen05Matmul : Tcgen05Plan<Config> {
       ptx::prefetch_map(b);
       Plan::make_barriers(shared);
     }
-    // Of a pair, the other block has begun, too: both allocate. The fence behind the making of barriers has published them.
+    // Both blocks of a pair must have started, since both allocate. The fence after initialisation published the barriers.
     if constexpr (pair == 2) {
       ptx::cluster_arrive_relaxed();
       ptx::cluster_wait();
@@ -65,7 +65,7 @@ struct Tcgen05Matmul : Tcgen05Plan<Config> {
       Tcgen05Epilogue<Config>::finish_tiles(ends, out, out_map, partials, counters, order, shared, sums, warp);
     }
     ptx::tcgen05_fence_before_sync();
-    // Nobody reads tensor memory any more, nor arrives at a barrier of the other block.
+    // No thread reads tensor memory any more, or arrives at a barrier of the other block.
     if constexpr (pair == 2) {
       ptx::cluster_arrive();
       ptx::cluster_wait();

@@ -39,8 +39,8 @@ struct WgmmaMatmul : WgmmaPlan<Config> {
       Plan::threads_copy;
   using Producers = WgmmaProducers<Config>;
 
-  // Of the block, or all blocks of its cluster, whose barriers and shared memory its copies use. The fence behind the
-  // making of barriers publishes all that others need.
+  // Synchronises the block, or the cluster if its copies use other blocks' barriers and shared memory. The fence after the
+  // initialisation of the barriers makes them visible to the other blocks.
   __device__ static __forceinline__ void sync() {
     if constexpr (cluster > 1) {
       ptx::cluster_arrive_relaxed();

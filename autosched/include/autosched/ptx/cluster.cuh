@@ -3,7 +3,7 @@
 
 namespace autosched::ptx {
 
-// Where the block of this rank has what lies at `address` of this block's shared memory.
+// The shared::cluster address, in the block of this rank, that corresponds to `address` in this block's shared memory.
 __device__ __forceinline__ unsigned address_in(unsigned address, int rank) {
   unsigned there;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));

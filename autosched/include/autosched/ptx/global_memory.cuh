@@ -178,7 +178,7 @@ __device__ __forceinline__ float fetch_assign(float* address, float value) {
   asm volatile("atom.global.exch.b32 %0, [%1], %2;" : "=r"(old) : "l"(address), "r"(__float_as_uint(value)) : "memory");
   return __uint_as_float(old);
 }
-// Of 16 bits, one element or two side by side in a word; of bf16 since sm_90.
+// Atomic additions of one 16-bit element, or of two adjacent ones in a word; bf16 requires sm_90.
 __device__ __forceinline__ void reduce_add_f16(void* address, unsigned short value) {
   asm volatile("red.global.add.noftz.f16 [%0], %1;" ::"l"(address), "h"(value) : "memory");
 }
@@ -191,7 +191,7 @@ __device__ __forceinline__ void reduce_add_bf16(void* address, unsigned short va
 __device__ __forceinline__ void reduce_add_bf16x2(void* address, unsigned values) {
   asm volatile("red.global.add.noftz.bf16x2 [%0], %1;" ::"l"(address), "r"(values) : "memory");
 }
-// What lies there now becomes `to` if it is `from`; it comes back either way.
+// Replaces the value by `to` if it is `from`; returns the previous value in either case.
 __device__ __forceinline__ unsigned short compare_and_swap(unsigned short* address, unsigned short from,
                                                            unsigned short to) {
   unsigned short old;

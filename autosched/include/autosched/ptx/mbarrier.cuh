@@ -30,8 +30,8 @@ __device__ __forceinline__ void mbarrier_arrive_expect_tx(unsigned barrier, unsi
                : "memory");
 }
 
-// Whether the phase of this parity has ended; may wait a while for it first. For barriers at which other blocks of the
-// cluster arrive, too: .acquire.cluster would make ptxas drop all of L1 behind each wait.
+// True if the phase of this parity has completed; may wait for it for a limited time. Also for barriers at which other
+// blocks of the cluster arrive: with .acquire.cluster ptxas would invalidate all of L1 after each wait.
 __device__ __forceinline__ bool mbarrier_try_wait(unsigned barrier, unsigned parity) {
   unsigned ended;
   asm volatile(

@@ -24,7 +24,7 @@ struct BoxOperand : L {
   static constexpr int tile_minor = along_k ? L::depth : L::extent, tile_major = along_k ? L::extent : L::depth;
   static_assert(Boxes::bytes == L::stage_bytes, "boxes fill a tile without gaps");
 
-  // Where the next tile begins in a matrix: by threads, all of which copy a part,
+  // Start of the next tile in a matrix, if each thread copies a part of it.
   struct ByThreads {
     const T* matrix;
     int major, minor, thread;
@@ -36,7 +36,7 @@ struct BoxOperand : L {
       Copy(thread).begin(matrix, 0, at, 0, minor, major);
     }
   };
-  // or by TMA, which one thread asks; what comes counts at the barrier `full`.
+  // Start of the next tile, if one thread issues TMA copies; their bytes are counted at the barrier `full`.
   struct ByTma {
     const ptx::TensorMap* map;
     int lead, major, minor;

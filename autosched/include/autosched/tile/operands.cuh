@@ -13,13 +13,13 @@
 
 namespace autosched::tile {
 
-// How far fragment i of a subgroup begins behind its first: sub-tiles are dealt out round robin.
+// Distance of a subgroup's fragment i from its first one: sub-tiles are distributed round robin.
 __host__ __device__ constexpr int fragment_at(int i, int size, int groups, int group_size) {
   const int each = group_size / size;
   return i / each * groups * group_size + i % each * size;
 }
 
-// Whether a launch says the distance of an operand's lines, where L has a member `pitched`.
+// True if a launch passes the distance of an operand's lines (L has a member `pitched`).
 template <class L>
 constexpr bool is_pitched(...) {
   return false;
@@ -57,7 +57,7 @@ struct Operand : StoredTile<L> {
   __host__ __device__ static constexpr int at(int i) {
     return fragment_at(i, L::left ? I::m : I::n, L::groups, L::group_size);
   }
-  // Whether the place of a lane and the steps between fragments share no bit of the layout's period.
+  // True if a lane's offset and the steps between fragments share no bit of the layout's period.
   __host__ __device__ static constexpr bool splits() {
     if constexpr (Layout::splits && L::matrices) {
       int places = 0, steps = 0;
@@ -85,7 +85,7 @@ struct Operand : StoredTile<L> {
   __device__ static __forceinline__ unsigned offset(int row, int column, int rows_on, int columns_on) {
     return byte_offset<Layout, int(sizeof(T)), splits()>(row, column, rows_on, columns_on);
   }
-  // What steps between fragments flip of an offset.
+  // Bits of an offset that steps between fragments flip.
   __host__ __device__ static constexpr int flipped() {
     int flips = 0;
     for (int depth = 0; depth < (L::left ? columns : rows); depth += I::k) {
@@ -95,7 +95,7 @@ struct Operand : StoredTile<L> {
     }
     return flips;
   }
-  // Whether more than two bits are flipped: more than four offsets take more registers than a loop has to spare.
+  // True if more than two bits are flipped: more than four offsets need more registers than a loop can spare.
   __host__ __device__ static constexpr bool flips_many() {
     const int but_one = flipped() & (flipped() - 1);
     return (but_one & (but_one - 1)) != 0;

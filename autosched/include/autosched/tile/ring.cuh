@@ -52,7 +52,7 @@ struct Loads<First, Rest...> {
   }
 };
 
-// Whether the tiles that a turn loads lie in the arrays.
+// Whole is true if the tiles that an iteration loads are completely inside the arrays.
 template <bool Whole>
 struct Loading {
   static constexpr bool whole = Whole;

@@ -6,7 +6,7 @@
 
 namespace autosched::tile {
 
-// Whether an intrinsic scales blocks.
+// True if an intrinsic has block scales.
 template <class I>
 __host__ __device__ constexpr auto has_scales(int) -> decltype(I::scales, true) {
   return true;

@@ -8,7 +8,7 @@
 
 namespace autosched {
 
-// Whether an intrinsic scales blocks: then it says how many scales a row of its fragments has.
+// True if an intrinsic has block scales; `scales` is then the number of scales of a row of its fragments.
 template <class I>
 __host__ __device__ constexpr auto scales_blocks(int) -> decltype(I::scales, true) {
   return true;
@@ -74,11 +74,11 @@ struct BlockScales {
     }
   }
 
-  // Where k-tiles have whole words, which one load brings where they lie side by side.
+  // True if k-tiles have whole words of scales, which one load reads if they are contiguous.
   static constexpr bool whole = blocks % (4 * words) == 0;
   static constexpr int together = tiled ? 1 : words % 4 == 0 ? 4 : words % 2 == 0 ? 2 : 1;
 
-  // Those of the next k-tile; behind the last one whatever is there, which nobody uses.
+  // Loads the scales of the next k-tile; after the last k-tile the values are arbitrary and unused.
   __device__ __forceinline__ Words take() {
     const int at = whole ? smaller(next, line_words - words) : next;
     Words held;

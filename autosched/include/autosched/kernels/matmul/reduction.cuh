@@ -11,7 +11,7 @@
 
 namespace autosched {
 
-// What a reduction leaves besides C: one value for each of its rows, or for each of its columns.
+// The additional output of a reduction: one value for each row of C, or for each column.
 enum class ReducedAxis { none, row, column };
 
 __host__ __device__ constexpr ReducedAxis reduced_axis_of(const Choice& reduction) {

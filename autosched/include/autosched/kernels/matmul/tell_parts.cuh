@@ -1,4 +1,4 @@
-// What the blocks of a matmul compute, as they tell a verification of a launch that is too large to be emulated.
+// Reports the parts that the blocks of a matmul compute, to verify a launch that is too large to be emulated.
 #pragma once
 #include <autosched/common/aligned_vector.cuh>
 #include <autosched/ptx/global_memory.cuh>

@@ -8,7 +8,7 @@
 
 namespace autosched {
 
-// What a block computes of one tile of C: `count` k-tiles, from `first` on. `thread` is that of the caller.
+// The part of one tile of C that a block computes: `count` k-tiles, from `first` on. `thread` is the calling thread.
 template <class C>
 struct MatmulWork {
   using Deal = StreamK<C::blocks, C::launched_blocks, C::tiles_k>;

@@ -32,7 +32,7 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
   static_assert(C::store_buffers == 0 || (C::tile_n % width == 0 && vector == most),
                 "rule store_buffers: TMA stores whole boxes, of rows that are a multiple of 16 bytes apart");
 
-  // Where a thread's sums of a tile are: in tensor memory, or of scaled k-tiles in registers.
+  // Location of a thread's sums of a tile: tensor memory, or registers if k-tiles are scaled.
   struct Tile {
     float registers[Plan::scaled_k_tiles ? C::tile_n : 1];
     unsigned from, empty;
@@ -173,7 +173,7 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
     }
   }
 
-  // Whether all splits of a tile are in memory, and this block finishes it.
+  // Stores this split's sums. True if all splits of the tile are in memory, so that this block finishes it.
   __device__ static __forceinline__ bool leave_split(const Tile& tile, float* partials, unsigned* counters, unsigned shared,
                                                      const Work& work) {
     const long long place = static_cast<long long>(work.output_tile) * C::split_k + work.split;
@@ -181,7 +181,7 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
     return is_last_block<C::split_k, threads, first_thread>(counters + work.output_tile, shared + Plan::flag_at);
   }
 
-  // In the order of the splits, so that the result does not depend on which block comes last.
+  // Adds in the order of the splits, so that the result does not depend on which block is last.
   __device__ static __forceinline__ void add_splits(unsigned (&x)[chunk], const float* others, int first) {
 #pragma unroll
     for (int i = 0; i < chunk; ++i) x[i] = 0;
@@ -189,7 +189,7 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
     for (int split = 0; split < C::split_k; ++split, others += C::tile_n * threads) add(x, others, first);
   }
 
-  // Of a tile that two blocks have parts of: the other one's sums, or null where this one has left its own to it.
+  // For a tile shared by two blocks: the other block's sums, or null if this block has left its own sums to the other.
   __device__ static __forceinline__ const float* other_part(const Tile& tile, float* partials, unsigned* counters,
                                                             unsigned shared, const Work& work) {
     const int place = work.cut * pair + Plan::rank();
@@ -204,19 +204,19 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
     return sums;
   }
 
-  // All lanes have read: one of them says so to the block that multiplies.
+  // Once all lanes have read, one of them signals the block that multiplies.
   __device__ static __forceinline__ void release(unsigned empty, int lane) {
     ptx::warp_sync();
     if (lane == 0) Plan::arrive_in_first(empty);
   }
 
-  // Sums of Count neighbours, finished.
+  // Applies the epilogue to the sums of Count neighbours.
   template <int Count>
   __device__ static __forceinline__ void finish_neighbours(Finished<C> (&y)[Count], const unsigned* x, const End& ends,
                                                            float of_row, int column) {
 #pragma unroll
     for (int i = 0; i < Count; ++i) y[i] = static_cast<Finished<C>>(Element<Sum>::of(x[i]));
-    constexpr int together = Count < 2 ? 1 : 2;  // what is read for them at a time
+    constexpr int together = Count < 2 ? 1 : 2;  // values processed at a time
 #pragma unroll
     for (int i = 0; i < Count; i += together) finish_values<C, together>(&y[i], ends, of_row, column + i);
   }
@@ -232,7 +232,7 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
     }
   }
 
-  // Of a transposed C, whose columns are rows of out: neighbouring lanes store neighbours.
+  // Stores a transposed C, whose columns are rows of out: neighbouring lanes store neighbouring elements.
   __device__ static __forceinline__ void store_column(const unsigned (&x)[chunk], const End& ends, Out* to, int n0, int first) {
 #pragma unroll
     for (int i = 0; i < chunk; ++i) {

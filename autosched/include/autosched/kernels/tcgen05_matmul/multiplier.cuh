@@ -12,7 +12,7 @@ struct Tcgen05Multiplier : Tcgen05Plan<Config> {
   using Plan::pair;
   using Mma = ptx::Tcgen05Mma<tcgen05_kind<T, C::scales_of_step>, pair>;
   static constexpr int steps_of_tile = C::tile_k * int(sizeof(T)) / A::k_bytes;
-  // Of the last k-tile. Behind it scales may be NaN, which products of zeros would be, too.
+  // Steps of the last k-tile. Scales past the end of k may be NaN, and would make products of zeros NaN.
   static constexpr int last_steps = Plan::scales == 0 ? steps_of_tile
                                                       : (C::k - (C::tiles_k - 1) * C::tile_k) * int(sizeof(T)) / A::k_bytes;
   static constexpr unsigned instruction = tcgen05_instruction<T, C::tile_m, C::tile_n, A::major, B::major>;
@@ -37,7 +37,7 @@ struct Tcgen05Multiplier : Tcgen05Plan<Config> {
           const bool add = step > 0 || (t > 0 && !Plan::scaled_k_tiles);
           const unsigned long long at_a = a + A::advance(step, 0), at_b = b + B::advance(step, 0);
           if constexpr (Plan::scales > 0) {
-            // Of the four scales of a word, those of this step.
+            // Selects this step's scales out of the four of a word.
             const unsigned of_a = scales + unsigned(step * Plan::scales / 4 * Plan::word_columns);
             const unsigned with = tcgen05_scaled_instruction<T, C::tile_m, C::tile_n, Plan::scales>(step * Plan::scales % 4);
             Mma::multiply(d, at_a, at_b, with, of_a, of_a + 4, add);
@@ -52,7 +52,7 @@ struct Tcgen05Multiplier : Tcgen05Plan<Config> {
     });
   }
 
-  // What sums held before has been read.
+  // Waits until the previous contents of `sums` have been read.
   __device__ static __forceinline__ void begin(const Sums& sums) {
     Plan::wait(sums.empty(), sums.parity ^ 1u);
     ptx::tcgen05_fence_after_sync();

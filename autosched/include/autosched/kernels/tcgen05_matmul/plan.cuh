@@ -1,5 +1,5 @@
-// What all parts of tcgen05_matmul go by: types and sizes, where things lie in shared memory, and the rules that a config
-// keeps; the blocks of a pair; what a block computes, one tile of C after another; the rings of stages and of sums.
+// Definitions shared by all parts of tcgen05_matmul: types, sizes, the shared-memory layout, and the rules that a config
+// satisfies; the blocks of a pair; the sequence of tiles of C that a block computes; the rings of stages and of sums.
 #pragma once
 #include <autosched/common/choice.cuh>
 #include <autosched/common/finish.cuh>
@@ -44,7 +44,7 @@ struct Tcgen05Plan {
   static constexpr int barriers_at = boxes_at + finishing_warps * C::store_buffers * box_bytes;
   static constexpr int sums_barriers_at = barriers_at + 16 * C::stages;
   static constexpr int address_at = sums_barriers_at + 16 * C::sum_buffers, flag_at = address_at + 4;
-  // Of cluster launch control: tiles that may be asked for before the first of them has been finished.
+  // Cluster launch control: number of tiles that may be requested before the first of them is finished.
   static constexpr int answers = 3, answers_at = address_at + 16, answer_barriers_at = answers_at + 16 * answers;
   static constexpr int bytes = asks ? answer_barriers_at + 16 * answers : answers_at;
 
@@ -80,8 +80,8 @@ struct Tcgen05Plan {
   __device__ static __forceinline__ int warp() { return int(ptx::shfl_idx(threadIdx.x / 32, 0)); }
   __device__ static __forceinline__ int rank() { return pair == 1 ? 0 : int(blockIdx.x) % 2; }
 
-  // Where the first block of a pair has what lies at `address` of either: shared addresses of a cluster tell its two blocks
-  // apart by one bit.
+  // Address in the first block of a pair that corresponds to `address` in either block: the cluster addresses of the two
+  // blocks differ by one bit.
   __device__ static __forceinline__ unsigned in_first(unsigned address) {
     return pair == 1 ? address : address & 0xfeffffffu;
   }
@@ -112,10 +112,10 @@ struct Tcgen05Plan {
     }
   };
 
-  // Who walks the tiles of a block: one thread that copies, and asks for tiles; one that multiplies; a warp that finishes.
+  // Roles that iterate over a block's tiles: a thread that copies and requests tiles, one that multiplies, the epilogue warps.
   enum class Role { copies, multiplies, finishes };
 
-  // Everything that this block computes: body(work).
+  // Calls body(work) for everything that this block computes.
   template <Role Who, class Body>
   __device__ static __forceinline__ void for_each_work(unsigned shared, LaunchRaster order, const Body& body) {
     const int id = int(blockIdx.x) / pair;

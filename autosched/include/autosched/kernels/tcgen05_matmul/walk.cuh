@@ -1,4 +1,4 @@
-// What every block of a tcgen05_matmul computes, without multiplying: to verify launches that are too large to be
+// Enumerates the parts that each block of a tcgen05_matmul computes: to verify launches that are too large to be
 // emulated. With launch_control: the tile that each block begins with.
 #pragma once
 #include <autosched/kernels/matmul/tell_parts.cuh>

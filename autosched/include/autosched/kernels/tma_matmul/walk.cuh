@@ -1,4 +1,4 @@
-// What every block of a tma_matmul computes, without multiplying: to verify launches that are too large to be emulated.
+// Enumerates the parts that each block of a tma_matmul computes: to verify launches that are too large to be emulated.
 #pragma once
 #include <autosched/kernels/matmul/tell_parts.cuh>
 #include <autosched/kernels/matmul/work.cuh>

@@ -91,8 +91,8 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
     }
   }
 
-  // Where the stage of a place starts, in a uniform register. Consumers that leave out the turns of the other one do so
-  // behind a branch, and ptxas no longer knows that their lanes agree: they reduce it, to such a register.
+  // Start of a place's stage, in a uniform register. Ping-pong consumers skip the other consumer's iterations after
+  // a branch, and ptxas no longer knows that the value is warp-uniform: redux puts it into such a register.
   __device__ static __forceinline__ unsigned uniform_start(const Place& place) {
     if constexpr (C::ping_pong) return ptx::redux_or(place.start);
     return place.start;

@@ -1,5 +1,5 @@
-// What all parts of wgmma_matmul go by: types and sizes, where things lie in shared memory, and the rules that a config
-// keeps; the blocks of a cluster; what a block computes, one tile of C after another; the ring of stages.
+// Definitions shared by all parts of wgmma_matmul: types, sizes, the shared-memory layout, and the rules that a config
+// satisfies; the blocks of a cluster; the sequence of tiles of C that a block computes; the ring of stages.
 #pragma once
 #include <autosched/common/choice.cuh>
 #include <autosched/common/finish.cuh>
@@ -145,14 +145,14 @@ struct WgmmaPlan {
       place.start = encoded_start(shared);
       return place;
     }
-    // Where the stage lies, of a place for copies.
+    // Address of the stage, if this place was made for copies.
     __device__ __forceinline__ unsigned tile() const { return 16 * start; }
-    // And of one for descriptors, whose start is this one.
+    // Address of the stage with this encoded start, if this place was made for descriptors.
     __device__ __forceinline__ unsigned tile_at(unsigned start) const {
       return shared + 16 * (start - encoded_start(shared));
     }
     __device__ __forceinline__ unsigned full() const { return shared + unsigned(barriers_at) + barrier; }
-    // That the stage before this one is empty: beside the barrier that consumers have at hand when they release it.
+    // Barrier that the previous stage is empty: next to `full`, whose address consumers hold when they release that stage.
     __device__ __forceinline__ unsigned empty_before() const { return full() + 8; }
     __device__ __forceinline__ unsigned empty() const {
       const unsigned next = barrier == unsigned(16 * C::stages - 16) ? 0 : barrier + 16;
@@ -170,7 +170,7 @@ struct WgmmaPlan {
         parity ^= 1u;
       }
     }
-    // Of a place for descriptors.
+    // Advances by `tiles` stages. Only for a place made for descriptors.
     __device__ __forceinline__ void skip(int tiles) {
       const unsigned stages = barrier / 16 + unsigned(tiles), stage = stages % unsigned(C::stages);
       parity ^= stages / unsigned(C::stages) & 1u;

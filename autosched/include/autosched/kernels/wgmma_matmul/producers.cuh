@@ -102,7 +102,7 @@ struct WgmmaProducers : WgmmaPlan<Config> {
     return place.ends();
   }
 
-  // What this thread has copied to a stage, and waited for, is wgmma's to read.
+  // Makes this thread's completed copies to a stage visible to wgmma.
   __device__ static __forceinline__ void publish(Place& arrived, int matrix, int thread) {
     if constexpr (0 < C::access_a && C::access_a < 4) {
       CopyA(thread).finish(matrix, arrived.tile(), arrived.ends());

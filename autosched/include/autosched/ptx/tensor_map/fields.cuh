@@ -6,8 +6,8 @@
 
 namespace autosched::ptx {
 
-// What cuTensorMapEncodeTiled takes, but for the promotion of L2, which no field says and is none, and for interleaved
-// layouts. Dimensions are counted from the one whose elements lie side by side.
+// Arguments of cuTensorMapEncodeTiled, except L2 promotion, which is always none, and interleaved
+// layouts. Dimension 0 is the contiguous one.
 struct TensorMapFields {
   unsigned long long address;     // of the tensor, on the GPU
   unsigned long long strides[4];  // bytes, of every dimension but the first

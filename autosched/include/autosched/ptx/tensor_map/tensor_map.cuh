@@ -3,12 +3,12 @@
 
 namespace autosched::ptx {
 
-// What cuTensorMapEncodeTiled fills; a `const __grid_constant__` parameter of a kernel.
+// A tensor map, encoded by cuTensorMapEncodeTiled; a `const __grid_constant__` parameter of a kernel.
 struct alignas(64) TensorMap {
   unsigned long long opaque[16];
 };
 
-// What L2 is to do with what it reads: a cache policy of createpolicy.fractional for all of it (PTX ISA 9.7.9.18), as the
+// L2 eviction priority of the data read: a createpolicy.fractional policy for all of it (PTX ISA 9.7.9.18), as the
 // instruction encodes it.
 enum class Evict : unsigned long long {
   normally = 0x1000000000000000ull,

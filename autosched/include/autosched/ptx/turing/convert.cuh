@@ -10,7 +10,7 @@ __device__ __forceinline__ float cvt_f32_f16(unsigned short x) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
   return y;
 }
-// Of the lower and the upper half of a register.
+// Converts the lower or the upper half of a register.
 __device__ __forceinline__ float cvt_f32_f16_low(f16x2 x) { return cvt_f32_f16(static_cast<unsigned short>(x)); }
 __device__ __forceinline__ float cvt_f32_f16_high(f16x2 x) {
   return cvt_f32_f16(static_cast<unsigned short>(static_cast<unsigned>(x) >> 16));

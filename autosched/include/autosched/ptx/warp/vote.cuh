@@ -3,7 +3,7 @@
 
 namespace autosched::ptx {
 
-// Whether the predicate holds for all lanes of the warp, which must all ask. The answer is the same for all of them, and
+// True if the predicate holds for all lanes of the warp, all of which must call this. The result is warp-uniform, and
 // ptxas knows it: counters of a loop that branches on it stay in uniform registers.
 __device__ __forceinline__ bool vote_all(bool predicate) {
   unsigned all;

@@ -1,7 +1,7 @@
-"""An export of six kernels.
+"""An export of six kernels of different kinds.
 
-They compute row by row, use TMA in clusters, share sums between blocks, are a user's kernel of any size, read constant
-memory, and form a pipeline of two launches.
+A row-wise kernel, one with TMA in clusters, one whose blocks share sums, a user's kernel of any size, one that reads
+constant memory, and a pipeline of two launches.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Export:
     said: str
 
     def text(self, problem: Problem) -> str:
-        """As programs ask for it."""
+        """Return the text that a program passes."""
         entries = json.loads((self.folder / "manifest.json").read_text())["kernels"]
         return next(e["problem"] for e in entries if json.loads(e["provenance"]["problem"]) == problem.to_json())
 
@@ -78,7 +78,7 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Export:
     with Store.open(database) as store:
         for problem, name, schedule in entries:
             store.append(replace(make_trial(schedule, _TIMED, problem, name), fingerprint="{}"))
-    # Another process: what it registers is no kernel of other tests.
+    # A separate process, so that its registrations do not affect other tests.
     command = [sys.executable, "-m", "autosched", "export", "--db", str(database), "--cubin", str(folder / "kernels")]
     done = subprocess.run(
         [*command, "--ptx", *(f"--kernel={file}" for file in (kernel, HERE / "smooth.toml", HERE / "sum_twice.toml"))],

@@ -1,4 +1,4 @@
-"""What smooth.cu computes."""
+"""Reference of smooth.cu."""
 
 from typing import Any
 

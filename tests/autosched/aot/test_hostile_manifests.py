@@ -1,4 +1,4 @@
-"""Folders of kernels that anybody may have written: one ValueError or OSError, at once, and nothing read outside."""
+"""Untrusted folders of kernels raise one ValueError or OSError immediately, and no file outside is read."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def emulated(device: str, *command: str, options: tuple[str, ...] = ()) -> subpr
 def called(
     caller: Path, folder: Path, device: str, text: str, problem: Problem, growth: float = 1.0, seed: int = 1
 ) -> tuple[str, dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return what the C++ program says, the inputs, and the outputs after two launches."""
+    """Return the output of the C++ program, the inputs, and the outputs after two launches."""
     inputs = problem.random_inputs(seed)
     operands = [o for outputs in (False, True) for o in problem.operands() if (o.role == "output") == outputs]
     files = []
@@ -87,7 +87,7 @@ def test_a_pipeline_is_launched_as_one(export: Export, caller: Path, tmp_path: P
 
 
 def test_constants_and_pipelines_from_python_at_other_sizes(export: Export, tmp_path: Path) -> None:
-    """Constant memory twice, with other weights, and a pipeline."""
+    """Launch a kernel with constant memory twice, with different weights, and a pipeline."""
     other, summed = export.smooth.problem(n=700), export.sum_twice.problem(groups=5, n=333)
     jobs, cases = [], []
     for seed in (5, 6):
@@ -114,7 +114,7 @@ def test_constants_and_pipelines_from_python_at_other_sizes(export: Export, tmp_
 
 
 def test_rows_may_be_added_at_the_end(export: Export, caller: Path, tmp_path: Path) -> None:
-    """The arrays have room for the rows of the kernel, of which 40 are asked for."""
+    """The arrays have room for all rows of the kernel; the call requests 40 of them."""
     text = "softmax rows=40 columns=512 dtype=f32"
     refused = emulated("h200", str(caller), "1", text, str(tmp_path))
     assert refused.returncode == 1 and "status 4" in refused.stderr and "its rows is 64" in refused.stdout
@@ -170,7 +170,7 @@ for text, files in (job.split(":") for job in sys.argv[2:]):
 
 
 def test_a_python_program_launches_them_with_one_file(export: Export, tmp_path: Path) -> None:
-    """Clusters and tensor maps, then a workspace."""
+    """Launch a kernel with clusters and tensor maps, then one with a workspace."""
     said = []
     for device, problem in (("h200", CLUSTERED), ("a100", SHARED)):
         folder = tmp_path / device
@@ -242,7 +242,7 @@ def test_errors_are_typed_and_modules_belong_to_their_gpu(export: Export, tmp_pa
     assert lines[4].endswith("it is for sm_90a")
     assert lines[6].endswith("b does not start at a multiple of 16 bytes")
     assert lines[9].endswith("the kernel's own array partials: CUDA_ERROR_OF_THE_FAKE (2)")
-    # Once in each context; of the first, after two that failed.
+    # Once in each context; in the first one after two failures.
     assert lines[-1] == "loads 0 1 launches 5"
 
 

@@ -1,4 +1,4 @@
-"""What the command line answers: help, exit statuses, one line for every error, one JSON document."""
+"""Behaviour of the command line: help, exit statuses, one line per error, and one JSON document."""
 
 import json
 import os
@@ -30,7 +30,7 @@ COMMANDS = ("space", "tune", "best", "verify")
 
 
 def process(*arguments: str, cwd: Path, **more: Any) -> "subprocess.CompletedProcess[str]":
-    """Return the command line in a process of its own."""
+    """Return a function that runs the command line in a separate process."""
     return subprocess.run(
         [sys.executable, "-m", "autosched", *arguments], cwd=cwd, capture_output=True, text=True, timeout=120, **more
     )
@@ -54,7 +54,7 @@ def test_help_is_an_answer(run: Run, arguments: tuple[str, ...]) -> None:
 
 
 def test_help_lists_what_the_commands_say_of_themselves(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The list is read from their sources: it is that of the commands once they are imported."""
+    """Help reads the list from the commands' sources; it must equal the list after importing them."""
     monkeypatch.setattr(app, "call_of", lambda name: pytest.fail(f"{name} was imported"))
     read = run("--help")
     monkeypatch.undo()
@@ -67,7 +67,7 @@ def test_help_lists_what_the_commands_say_of_themselves(run: Run, monkeypatch: p
 def test_help_lists_operators_without_importing_the_command(
     run: Run, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    """An outline of the operators says the same as the operators' commands."""
+    """The outline of the operators must agree with their commands."""
     lines = ((command, "--help"), (command, "gemm"), (command,), (command, "--rows", "3"))
     monkeypatch.setattr(app, "call_of", lambda name: pytest.fail(f"{name} was imported"))
     outlined = [run(*line) for line in lines if line != ("best",)]  # which lists a database

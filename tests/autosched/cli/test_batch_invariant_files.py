@@ -1,4 +1,4 @@
-"""``autosched verify --batch-invariant FILE``: the answer is what the code does, and names the line."""
+"""``autosched verify --batch-invariant FILE`` gives the correct answer, and names the line at fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user's file that ends its process before there is a verdict: exit status 2 and one line, at every door."""
+"""A user's file that exits before the verdict: exit status 2 and one line, for every command that runs files."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(params=DOORS)
 def door(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return a door, in a folder with a database that holds nothing."""
+    """Return one of the commands, in a folder with an empty database."""
     name: str = request.param
     if name in TRITON and (importlib.util.find_spec("triton") is None or importlib.util.find_spec("torch") is None):
         pytest.skip("needs Triton and torch")
@@ -104,7 +104,7 @@ OF_EVERY_DOOR = (f"{door}-{EXITS[0]}" for door in DOORS)
     indirect=["door"],
 )
 def test_a_file_that_exits_does_not_pass(door: str, ends: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """In this process: what a command lets through arrives here as an exception."""
+    """Runs in this process, where anything that a command does not catch raises an exception."""
     write_ending(door, ends)
     status = main(DOORS[door])
     out, err = capsys.readouterr()

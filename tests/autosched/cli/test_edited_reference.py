@@ -32,7 +32,7 @@ def tuned() -> int:
 
 @pytest.fixture
 def edited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
-    """Return the database of a kernel whose reference is written otherwise since."""
+    """Return the database of a kernel whose reference was changed afterwards."""
     monkeypatch.chdir(tmp_path)
     write("x")
     assert tuned() == 0
@@ -56,7 +56,7 @@ def test_earlier_trials_are_left_out_in_one_line(
     command: tuple[str, ...], status: int, edited: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = edited.read_bytes()
-    KernelSpec.from_file("k.toml").register()  # whatever the command can be told
+    KernelSpec.from_file("k.toml").register()  # every option of the command
     assert main([*command, "--db", "b.db"]) == status
     out, err = capsys.readouterr()
     assert "damaged" not in out + err

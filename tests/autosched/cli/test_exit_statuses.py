@@ -71,7 +71,7 @@ INVOCATIONS: dict[str, tuple[ExitStatus, Invoke]] = {
 
 
 def agrees(status: ExitStatus, arguments: tuple[str, ...], capfd: pytest.CaptureFixture[str]) -> None:
-    """Check that status, JSON, JUnit XML and Markdown of a command say the same."""
+    """Check that a command's exit status, JSON, JUnit XML and Markdown agree."""
     capfd.readouterr()
     assert main([*arguments, "--json", "--junit", "j.xml", "--markdown", "m.md", "--github"]) == status
     out, err = capfd.readouterr()

@@ -1,4 +1,4 @@
-"""What the command line makes of databases that are not to be believed."""
+"""The command line with untrusted databases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What nobody means: files without end, documents without bottom, packages that exit. One line, exit 2, at once."""
+"""Hostile input gives one line and exit status 2 at once.
+
+Endless files, deeply nested documents, packages that exit.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
     Path("zero").symlink_to("/dev/zero")
 
     def invoke(*arguments: str) -> tuple[int, str, str]:
-        # More address space than may be used: libraries reserve some, and threads their stacks.
+        # The limit exceeds the memory in use: libraries reserve address space, and threads their stacks.
         before = resource.getrlimit(resource.RLIMIT_AS)
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 30), before[1]))

@@ -1,4 +1,4 @@
-"""Files that somebody else wrote: one line, exit 2, in bounded time and memory, and nothing that acts on a terminal."""
+"""Untrusted files: one line, exit status 2, bounded time and memory, and no terminal control sequences."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_names_of_files_do_not_act_on_the_terminal(run: Run) -> None:
 
 
 def test_commands_print_by_the_terminals_own_functions_alone() -> None:
-    """``print`` would show what a name holds as it is."""
+    """``print`` would pass control characters in a name to the terminal."""
     folder = Path(__file__).parents[3] / "autosched" / "cli" / "commands"
     for file in folder.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
@@ -185,7 +185,7 @@ def test_a_command_that_needs_an_extra_names_it(run: Run, monkeypatch: pytest.Mo
     Path("configs", NAME).write_text(json.dumps({"1": GOOD}))
     import autosched.triton
 
-    # Later tests find again the package whose submodules they import, and not the one that is imported below.
+    # Restore the package whose submodules later tests import, instead of the one that is imported below.
     monkeypatch.setattr(autosched, "triton", autosched.triton)
     for name in [n for n in sys.modules if n.partition(".")[0] == module or n.startswith("autosched.triton")]:
         monkeypatch.delitem(sys.modules, name)

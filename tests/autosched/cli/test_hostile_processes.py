@@ -1,6 +1,6 @@
-"""What nobody means, as a user runs it: one line, exit 2, in bounded time and memory, and nothing compared is no pass.
+"""Hostile input in real processes: one line, exit status 2, bounded time and memory, and no false pass.
 
-What a command that is not run needs of both is bounded in ``test_hostile.py``; here code of the file's own is run.
+Here the file's own code runs. ``test_hostile.py`` bounds time and memory for files that are only read.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from cases import representative, spread
 from measurements.workers.resource_watch import written_bytes
 from tests.support.snippets.kernel_file import FILE, SOURCE
 
-MORE_MEMORY = 512 << 20  # than without what is hostile
-HANGS = 60.0  # seconds: no limit of ours is as long
-# Lines of a command that is still at work, on a busy machine of any.
+MORE_MEMORY = 512 << 20  # than without the hostile input
+HANGS = 60.0  # seconds: longer than every limit
+# Lines that a command prints while it works; on a busy machine any command does.
 PROGRESS = re.compile(
     r"^(?:emulated \d+/\d+ in \d+ s|\d+/\d+, [a-z ]+ for \d+ s|Compil(?:ing|ed) the emulator ).*\n",
     re.MULTILINE,
@@ -32,8 +32,7 @@ PROGRESS = re.compile(
 def run(folder: Path, *command: str) -> tuple[int, str, int]:
     """Run a command in ``folder``.
 
-    Return its status, what it says on standard error besides its progress, and the most bytes that it and all that it
-    started held.
+    Return its exit status, its standard error without progress, and the peak memory in bytes of it and its children.
     """
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     with (folder / "err").open("w+b") as err:
@@ -59,9 +58,9 @@ def run(folder: Path, *command: str) -> tuple[int, str, int]:
 
 
 def refused(folder: Path, most: int, *command: str) -> str:
-    """Return the one line that a command refuses its input with, holding no more than ``most`` bytes.
+    """Return the one-line error of a command, and check that it uses at most ``most`` bytes of memory.
 
-    The watch over memory looks from time to time, and late on a busy machine: the least of three runs counts.
+    Memory is sampled, and late on a busy machine, so the lowest of three runs counts.
     """
     for _ in range(3):
         status, err, held = run(folder, *command)
@@ -79,7 +78,7 @@ def write(folder: Path, more: str, reference: str = "") -> None:
 
 @pytest.fixture(scope="module")
 def harmless(tmp_path_factory: pytest.TempPathFactory) -> int:
-    """Bytes that the command takes with a reference that means well."""
+    """Memory in bytes of the command with a harmless reference."""
     folder = tmp_path_factory.mktemp("harmless")
     write(folder, '[reference]\npython = "r.py:f"\n', "def f(x):\n    return x\n")
     status, err, most = run(folder, "verify")
@@ -154,7 +153,7 @@ def test_a_function_that_never_answers(more: str, tmp_path: Path) -> None:
 
 
 def test_time_is_that_of_the_cpu(tmp_path: Path) -> None:
-    """A reference that waits for longer than its limit answers; one that calculates for longer is ended."""
+    """A reference may sleep for longer than its limit, but is stopped if it computes for longer."""
     waits, calculates = "time.sleep(1)\n    return x", "while True:\n        pass"
     for body, status, said in ((waits, 0, ""), (calculates, 2, "took more than 0.5 s of the CPU")):
         write(tmp_path, '[reference]\npython = "r.py:f"\ntime_limit = 0.5\n', f"import time\ndef f(x):\n    {body}\n")
@@ -168,7 +167,7 @@ def test_nothing_compared_is_no_winner(tmp_path: Path) -> None:
     assert status == 2 and err.count("\n") == 1 and "fails at line 2: SystemExit: 0" in err
 
 
-# Each macro is twice the one before: 2^40 terms, of few bytes each or of many.
+# Each macro doubles the previous one: 2^40 terms, of few or of many bytes each.
 DOUBLED = "\n".join(f"#define A{k} A{k - 1} A{k - 1}" for k in range(1, 41))
 BOMBS = {"time": f"#define A0 +1\n{DOUBLED}\n", "memory": f"#define A0 +{'x' * 4000}\n{DOUBLED}\n"}
 
@@ -221,7 +220,7 @@ def test_whoever_is_told_to_stop_waits_for_no_kernel(
 ) -> None:
     write(tmp_path, "")
     (tmp_path / "k.cu").write_text(SOURCE.replace("y[i] = x[i];", "while (true) y[i] += x[i];"))
-    process = subprocess.Popen(  # the signal is for this process alone, and not for a group that its runners are in
+    process = subprocess.Popen(  # signals this process only, not the process group of its runners
         [sys.executable, "-m", "autosched", *command, "--kernel", "k.toml", "--device", "a100"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
@@ -247,7 +246,7 @@ def test_whoever_is_told_to_stop_waits_for_no_kernel(
 
 
 def emulating(parent: int) -> list[int]:
-    """Return the runners of the emulator that a process, or a child of it, has started."""
+    """Return the emulator runners started by a process or by its children."""
     pids = [int(pid) for task in Path(f"/proc/{parent}/task").glob("*/children") for pid in task.read_text().split()]
     return [pid for child in pids for pid in (child, *emulating(child)) if b"/runner-" in command_line(pid)]
 

@@ -1,4 +1,4 @@
-"""Commands on a machine that is broken: one line that says what to do, and nothing left behind. Real processes."""
+"""Commands on a broken machine, in real processes: one line with the remedy, and no files left over."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ COMPILES_NOTHING = '#!/bin/sh\ncase "$1" in --version|-dumpmachine) echo g++ 13 
 
 @dataclass
 class Machine:
-    """A home of its own, empty, and a folder to work in."""
+    """An empty home folder and a working folder."""
 
     home: Path
     here: Path
     environment: dict[str, str] = field(default_factory=dict)
 
     def run(self, *arguments: str, cwd: Path | None = None) -> tuple[int, str, str]:
-        """(status, stdout, stderr) of a command."""
+        """Run a command and return (status, stdout, stderr)."""
         done = subprocess.run(
             [sys.executable, "-m", "autosched", *arguments],
             cwd=cwd or self.here,
@@ -48,7 +48,7 @@ class Machine:
         return done.returncode, done.stdout, done.stderr
 
     def refuses(self, *arguments: str) -> str:
-        """Return the one line on stderr of a command that is refused and leaves nothing."""
+        """Return the one-line error of a command that fails, and check that it leaves no files."""
         status, out, err = self.run(*arguments)
         assert (status, out, err.count("\n")) == (2, "", 1), err
         assert err.startswith("autosched: ")

@@ -1,4 +1,4 @@
-"""The command line as a process: standard streams that are closed, full or gone, and Ctrl-C at any moment."""
+"""The command line as a process: closed, full or missing standard streams, and Ctrl-C at any moment."""
 
 import contextlib
 import importlib.metadata
@@ -67,7 +67,7 @@ def test_the_version_waits_for_no_command() -> None:
 
 @needs_nvrtc
 def test_a_verification_waits_for_nothing_that_it_does_not_use() -> None:
-    """Neither for databases nor tile programs, nor for NVRTC, which another process loads to compile."""
+    """It imports neither databases nor tile programs, and NVRTC is loaded by the process that compiles."""
     unused = ["sqlalchemy", "search_spaces.programs", "autosched.user_kernels.problem"]
     if any(d.metadata["Name"] == "nvidia-cuda-nvrtc" for d in importlib.metadata.distributions()):
         unused.append("cuda.bindings.nvrtc")
@@ -228,9 +228,9 @@ PYTHONS = {
 def test_ctrl_c_is_130_and_one_line_at_any_moment(
     tmp_path: Path, delay: float, times: int, number: signal.Signals
 ) -> None:
-    # before the first line of ours runs, Ctrl-C is Python's: the delay counts from there
+    # Python handles Ctrl-C until autosched's first line runs; the delay starts there
     code = "import os, autosched.cli as c; c.interrupts.take(); os.write(2, b'ready\\n'); raise SystemExit(c.main())"
-    # where the tests themselves run under nohup, children would inherit that SIGHUP is ignored
+    # if the tests run under nohup, children would inherit that SIGHUP is ignored
     code = f"import signal; signal.signal({int(number)}, {PYTHONS[number]}); {code}"
     child = subprocess.Popen(
         [sys.executable, "-c", code, "tune", "matmul", *SMALL, *HOW, "--trials", "1000000", "--json"],
@@ -279,7 +279,10 @@ except KeyboardInterrupt:
 
 
 def test_ctrl_c_leaves_no_lock_held() -> None:
-    """Raised inside Condition.__enter__ it would: a pool's threads would wait for that lock, and its end for them."""
+    """If raised inside Condition.__enter__, the lock stays held.
+
+    The pool's threads wait for it, and shutdown for them.
+    """
     done = subprocess.run([sys.executable, "-c", LOCKING], capture_output=True, text=True, timeout=60)
     released, stopped = done.stdout.splitlines()
     assert "KeyboardInterrupt" in released and stopped == "stopped", done.stderr

@@ -1,4 +1,4 @@
-"""Trials that were damaged, edited, or written by another version: one line that names the trial, exit status 2."""
+"""Damaged or edited trials, or trials of another version: one line that names the trial, and exit status 2."""
 
 import json
 import sqlite3
@@ -124,7 +124,7 @@ def test_a_bad_cell_is_named(run: Run, command: str, cell: str, text: str) -> No
     if (command, cell) == ("tune", "provenance"):
         pytest.skip("it goes on from trials of its own provenance, and of no other")
     database(**{cell: text})
-    with closing(sqlite3.connect("b.db")) as raw:  # so that best shows the damaged one
+    with closing(sqlite3.connect("b.db")) as raw:  # so that `best` shows the damaged trial
         raw.execute("UPDATE trials SET median = 1e-3, p25 = 1e-3, p75 = 1e-3 WHERE id = 1")
         raw.commit()
     options = ("--backend", "estimate", "--trials", "1", "--workers", "1") if command == "tune" else ()
@@ -151,7 +151,7 @@ def test_a_schedule_of_another_space_is_named(
 
 
 def swizzled(values: dict[str, object]) -> dict[str, object]:
-    """In the domain of every parameter, but against the rule that a layout suits its intrinsic."""
+    """Values are in their domains, but violate the rule that the layout suits the intrinsic."""
     return {**values, "intrinsic": "wmma_m16n16k16_f16", "layout_a": "swizzle(3,3,3)", "epilogue": "shared"}
 
 

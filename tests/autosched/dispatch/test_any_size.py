@@ -1,4 +1,4 @@
-"""Calls of programs whose sizes the arrays say, and which tuned size is nearest."""
+"""Calls of programs with dynamic sizes, and the choice of the nearest tuned size."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def shapes(m: int) -> tuple[Any, ...]:
 
 
 class Asked:
-    """Stands for a database: notes the sizes of the kernels that it is asked for."""
+    """A fake database that records the sizes of the requested kernels."""
 
     def __init__(self) -> None:
         self.sizes: list[dict[str, int]] = []
@@ -51,7 +51,7 @@ def test_arrays_say_the_size() -> None:
 
 
 def test_the_kernels_of_the_last_sizes_are_kept() -> None:
-    """A size that comes again and again stays, and the one unused for longest is unloaded."""
+    """The least recently used size is unloaded; a size in regular use stays loaded."""
     asked = Asked()
     kernel = KernelOfAnySize(asked, scaled_product, {"k": 64, "n": 96})
     loaded = [weakref.ref(kernel.of(*shapes(m))) for m in range(1, MOST_KERNELS + 1)]

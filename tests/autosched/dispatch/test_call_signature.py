@@ -1,4 +1,4 @@
-"""Which problem a call on arrays is: checked by computing it with numpy through the operands that the plan names."""
+"""The problem of a call on arrays, verified by computing it with numpy from the plan's operands."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OPTIONS = [field.name for field in dataclasses.fields(MatmulOptions)]
 
 
 def planned(*arrays: ArraySpec, **named: Any) -> CallPlan:
-    """Return the plan of a matmul, whose options are given as ``autosched.matmul`` takes them."""
+    """Return the plan of a matmul with the options of ``autosched.matmul``."""
     options = MatmulOptions(**{name: named.pop(name) for name in OPTIONS if name in named})
     return matmul_plan(*arrays, **named, options=options)
 
@@ -51,7 +51,7 @@ def computed(plan: CallPlan, *arrays: np.ndarray) -> np.ndarray:
 
 
 def in_memory(operand: Operand, array: np.ndarray) -> np.ndarray:
-    """Return what a kernel sees that gets only the address of ``array``."""
+    """Return the memory that a kernel reads from the address of ``array``."""
     flat = np.lib.stride_tricks.as_strided(array, (array.size,), (array.dtype.itemsize,))
     return flat.view(operand.dtype.storage).reshape(operand.shape)
 

@@ -1,6 +1,6 @@
-"""What autosched asks of cupy is there in the installed one, and takes the arguments that it is given.
+"""The cupy functions that autosched uses exist in the installed version, and accept its arguments.
 
-Nothing of it runs without a GPU, but names and signatures can be read: Cython's functions have theirs in the docstring.
+They do not run without a GPU, but names and signatures can be read, for Cython functions from their docstrings.
 """
 
 import ast
@@ -68,7 +68,7 @@ def cupy(tmp_path_factory):
 
 
 def dotted(node):
-    """``a.b.c`` of an expression, what is called left in: of a.b(1).c, too. None for what starts otherwise."""
+    """Return "a.b.c" for an expression a.b.c, also for a.b(1).c; None for other expressions."""
     match node:
         case ast.Name(id=name):
             return name
@@ -97,7 +97,7 @@ def uses(source, names):
 
 
 def signature(function):
-    """As the first line of a docstring by Cython says it, else as Python does; None where neither does."""
+    """Return the signature from Cython's docstring, else from Python; None if neither has it."""
     said = re.match(r"\s*[\w.]+\((.*)\)( -> .*)?$", (function.__doc__ or "").strip().split("\n")[0])
     if not said:
         try:
@@ -121,16 +121,16 @@ def signature(function):
 
 
 def complaints(cupy, source, names):
-    """One line on each use of something that is not there, or of arguments that it does not take."""
+    """Return one line for each use of a missing name, or with arguments that are not accepted."""
     for path, call, code in uses(source, names):
         found, at = cupy, ""
         for name in path.split("."):
             if at in _RETURNED:
                 found = reached(cupy, _RETURNED[at])
             elif at and not (inspect.ismodule(found) or inspect.isclass(found)):
-                break  # what a property holds is not known here
+                break  # the value of a property is unknown
             if inspect.isclass(found) and issubclass(found, enum.Enum) and name in ("name", "value"):
-                break  # of its members, which Python 3.11 does not show on the class
+                break  # members of an enumeration, which Python 3.11 does not list on the class
             if not hasattr(found, name):
                 told = inspect.isclass(found) and f".{name} (" in (found.__doc__ or "")  # set by __init__
                 if not told:

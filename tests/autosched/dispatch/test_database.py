@@ -136,7 +136,7 @@ class TestBest:
 
 @pytest.fixture
 def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PretendedCupy:
-    """Return an H200 as cupy shows it, and a compiler that takes no time."""
+    """Return a fake cupy with an H200, and a fake compiler."""
     pretended = PretendedCupy()
     monkeypatch.setitem(sys.modules, "cupy", pretended)
     monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "cache"))
@@ -304,7 +304,7 @@ class TestKernel:
             kernel(cupy.zeros((8, 32), "f4"), b)
 
     def test_a_users_kernel(self, tmp_path: Path, cupy: PretendedCupy) -> None:
-        """In the order of its entry function, c among them, with its own scalar."""
+        """Arguments are in the order of the entry function, including c and a scalar."""
         problem = UserKernel.from_file(EXAMPLES / "vector_add" / "vector_add.toml").problem(n=1000)
         its = template(problem.operator)
         schedule = its.space(problem, H200).sample(1, 2)[0]
@@ -326,7 +326,7 @@ class TestKernel:
 
 
 class TestNextProcess:
-    """What a process finds that another one has looked up before."""
+    """Look-ups cached by another process."""
 
     @pytest.fixture
     def path(self, tmp_path: Path, cupy: PretendedCupy) -> Path:
@@ -335,7 +335,7 @@ class TestNextProcess:
 
     @pytest.fixture
     def offline(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Neither databases nor compilers can be used."""
+        """Disable databases and compilers."""
         monkeypatch.setattr(Store, "open", lambda *_, **__: pytest.fail("the database was opened"))
         monkeypatch.setattr(resolve, "CompilePool", lambda *_, **__: pytest.fail("a compiler was started"))
 
@@ -426,7 +426,7 @@ class TestNextProcess:
         assert not list((tmp_path / "cache").glob("resolved/*/*.json"))
 
     def test_processes_at_once_with_a_database_inside_a_package(self, tmp_path: Path, cupy: PretendedCupy) -> None:
-        """None of them imports what takes long, and none of them writes to the package."""
+        """No process imports slow modules or writes into the package."""
         package = tmp_path / "site" / "tuned_for_us"
         package.mkdir(parents=True)
         (package / "__init__.py").write_text("")
@@ -510,7 +510,7 @@ class TestOnGpu:
         kernel = written(tmp_path, made).kernel(problem)
         kind = torch.float16 if dtype == "f16" else torch.bfloat16
         a, b = (torch.randn(shape, device="cuda").to(kind) for shape in ((96, 64), (64, 80)))
-        torch.cuda.synchronize()  # another stream does not wait for what the default one still writes
+        torch.cuda.synchronize()  # another stream does not wait for the default stream's writes
         with torch.cuda.stream(torch.cuda.Stream()):
             out = kernel(a, b)
         torch.cuda.synchronize()

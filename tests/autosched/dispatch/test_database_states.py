@@ -1,6 +1,6 @@
 """Every command and function that takes a database, with a database in every state it may be in.
 
-What cannot be used gets one clear line and exit status 2, and stays as it is; nothing is made beside it.
+An unusable database gives one line and exit status 2, stays unchanged, and no file is created next to it.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ def changed(path: Path, statements: str) -> None:
 
 @dataclass(frozen=True)
 class Command:
-    """``ask`` takes the place of the database.
+    """A command; ``ask`` calls it with the path of a database.
 
-    ``makes``: it makes one where there is none. ``writes``: it needs to write into what is there. ``none`` is its
-    status for a database without trials.
+    ``makes``: it creates a missing database. ``writes``: it writes to an existing one. ``none``: its exit status for a
+    database without trials.
     """
 
     ask: Callable[[str], int]
@@ -81,7 +81,7 @@ def line(*arguments: str, makes: bool = False, writes: bool = False, none: int |
 
 
 def called(call: Callable[[str], object]) -> Command:
-    """Of the Python interface: its errors become the line of a command."""
+    """Call the Python interface; an error becomes one line, as in a command."""
 
     def ask(db: str) -> int:
         try:
@@ -145,8 +145,8 @@ COMMANDS = {
 class State:
     """A state of a database and the message about it.
 
-    ``prepare`` makes "x.db", or returns another place. ``told`` is part of the line that everyone gets. ``makers`` says
-    whether commands that make databases also get it.
+    ``prepare`` makes "x.db", or returns another path. ``told`` is part of the expected line. ``makers``: True if
+    commands that create databases print it too.
     """
 
     prepare: Callable[[], str | None]
@@ -211,7 +211,7 @@ STATES = {
 
 @pytest.fixture(scope="module")
 def beside(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with what commands need besides the database."""
+    """Return a folder with the other files that commands need."""
     folder = tmp_path_factory.mktemp("beside")
     (folder / "tests").mkdir()
     (folder / "suite.toml").write_text(SUITE)
@@ -232,7 +232,7 @@ def here(tmp_path: Path, beside: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def seen(folder: Path) -> dict[str, object]:
-    """All that is in a folder."""
+    """Return the contents of a folder."""
     return {
         str(path): path.read_bytes() if path.is_file() else path.lstat().st_mode
         for path in sorted(folder.rglob("*"))
@@ -241,7 +241,7 @@ def seen(folder: Path) -> dict[str, object]:
 
 
 def one_line(capsys: pytest.CaptureFixture[str]) -> str:
-    """Return the one line on stderr, which nothing else may be beside."""
+    """Return stderr, which must be a single line."""
     out, err = capsys.readouterr()
     lines = [text for text in err.splitlines() if text.strip()]
     assert len(lines) == 1 and "Traceback" not in out + err, (out, err)
@@ -255,7 +255,7 @@ def a_quarter(commands: list[str]) -> list[object]:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_what_cannot_be_used(here: Path, capsys: pytest.CaptureFixture[str], command: str, nightly: bool) -> None:
-    """Each command in a tenth of the states, and each state under a tenth of the commands; all of them every night."""
+    """By day each command runs with a tenth of the states, and each state with a tenth of the commands; nightly all."""
     one, place = COMMANDS[command], list(COMMANDS).index(command)
     for number, (state, its) in enumerate(STATES.items()):
         if (one.makes and not its.makers) or ((number + place) % 10 and not nightly):
@@ -289,7 +289,7 @@ def test_held_by_another_process(here: Path, capsys: pytest.CaptureFixture[str],
 @pytest.mark.parametrize("command", [name for name, its in COMMANDS.items() if its.none is not None])
 @pytest.mark.parametrize("makes", [False, True])
 def test_without_trials(here: Path, capsys: pytest.CaptureFixture[str], command: str, makes: bool) -> None:
-    """Also one that is not there yet, for the commands that make it."""
+    """Commands that create databases are also run without one."""
     one = COMMANDS[command]
     if makes and not one.makes:
         pytest.skip("it makes no database")
@@ -303,13 +303,13 @@ def test_without_trials(here: Path, capsys: pytest.CaptureFixture[str], command:
 
 @pytest.fixture
 def read_only(here: Path) -> Iterator[Path]:
-    """Yield the current folder, with "x.db" and "old.db", in which nothing can be written but into "made"."""
+    """Yield the current folder with "x.db" and "old.db"; only its subfolder "made" is writable."""
     stored(here / "x.db")
     stored(here / "old.db")
     changed(here / "old.db", f"UPDATE meta SET value = '{SCHEMA_VERSION - 1}' WHERE key = 'schema_version'")
     (here / "made").mkdir()
     closed = [here, *(path for path in here.rglob("*") if path.name != "made")]
-    if os.geteuid() == 0:  # root may write what modes forbid
+    if os.geteuid() == 0:  # root may write regardless of modes
         if shutil.which("chattr") is None or subprocess.run(["chattr", "+i", *closed], capture_output=True).returncode:
             pytest.skip("root may write everything here")
         yield here
@@ -335,7 +335,7 @@ def test_read_only(read_only: Path, capsys: pytest.CaptureFixture[str], nightly:
         if name not in NEEDS_MORE:
             status = command.ask("x.db")
             out, err = capsys.readouterr()
-            refused = command.writes or name == "merge"  # which writes into another one
+            refused = command.writes or name == "merge"  # writes into another database
             assert (status == 2 and "only" in err) is refused, (name, err)
             assert len(err.strip().splitlines()) <= 1 and "Traceback" not in out + err, (name, err)
         if name != "merge":

@@ -1,4 +1,4 @@
-"""``autosched.matmul`` and the like over pretended GPUs: which kernel, which memory, whose result, which database."""
+"""``autosched.matmul`` and similar functions on simulated GPUs: kernel, memory, result and database."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FLOATS = "float32"
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Yield a compiler that takes no time, and a model that chooses any schedule.
+    """Yield a fake compiler, and a model that chooses an arbitrary schedule.
 
     The choice does not matter in this file.
     """

@@ -1,4 +1,4 @@
-"""Loaded kernels over pretended GPUs: what they launch, on which arrays, GPU and stream, and what they refuse."""
+"""Loaded kernels on simulated GPUs: launches, arrays, devices, streams, and rejected arguments."""
 
 from __future__ import annotations
 
@@ -363,7 +363,7 @@ class TestArguments:
 
 
 class Tensor:
-    """A tensor of a pretended torch over the memory of a pretended array."""
+    """A tensor of a fake torch that shares the memory of a fake array."""
 
     def __init__(self, array: Any, dtype: str, is_cuda: bool = True) -> None:
         self.array, self.dtype, self.is_cuda = array, f"torch.{dtype}", is_cuda
@@ -440,7 +440,7 @@ class TestTensors:
             kernel(a, Tensor(b.array, "float16"))
 
     def test_strides_are_not_taken_for_those_of_cupy(self, cupy: PretendedCupy, torch: Any, cubin: str) -> None:
-        """Every fourth float of a tensor has the strides in elements that a dense array has in bytes."""
+        """Every fourth float of a tensor has a stride in elements that equals a dense array's stride in bytes."""
         kernel = loaded(cupy, cubin)
         _, b, _ = (Tensor(array, "float32") for array in arrays(cupy))
         sparse = Tensor(cupy.zeros((4, 64), "f4")[:, ::4], "float32")

@@ -1,4 +1,4 @@
-"""Which kernel a database gives: the exact trial's, the nearest one's behind its guard, or the model's own choice."""
+"""Choice of a kernel: the exact trial, the nearest one if its guard accepts, or the model's choice."""
 
 import dataclasses
 import itertools

@@ -1,4 +1,4 @@
-"""Weights that are packed for kernels, of each library."""
+"""Weights packed for kernels, in the arrays of each library."""
 
 from __future__ import annotations
 

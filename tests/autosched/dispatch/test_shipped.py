@@ -1,4 +1,4 @@
-"""The recordings that come with autosched, as what calls fall back to: their own device only, after the database."""
+"""Calls fall back to the shipped recordings after the database, on the recordings' own device only."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def recorded() -> Recording:
 
 @pytest.fixture
 def chosen_by_the_recording(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the fastest recorded schedule the time model's own choice, in so long a time that neighbours pass."""
+    """Make the time model choose the fastest recorded schedule, with a time so long that neighbours are accepted."""
     winner = fastest(recorded())
     assert winner is not None
 
@@ -159,7 +159,7 @@ class TestChoice:
 class TestBroken:
     @pytest.fixture
     def broken(self, tmp_path: Path) -> ShippedRecordings:
-        """Return recordings of which that of RECORDED is cut short, and its neighbour's is whole."""
+        """Return recordings in which the file of RECORDED is truncated and its neighbour's file is intact."""
         trials = tuple(dataclasses.replace(t, problem_key=NEAR.key()) for t in recorded().trials)
         recording.write(tmp_path / "near", [Recording(trials)])
         recording.install(tmp_path / "near", tmp_path)
@@ -203,7 +203,7 @@ class TestCalls:
         functions.forget()
 
     def test_no_database_is_needed(self, cupy: PretendedCupy, chosen_by_the_recording: None) -> None:
-        """Of a neighbour: the arrays of recorded problems are too large for the pretended GPU."""
+        """Uses a neighbour, because the arrays of recorded problems are too large for the simulated GPU."""
         a, b = (cupy.zeros(shape, "float16") for shape in ((256, 1024), (1024, 512)))
         assert autosched.matmul(a, b).shape == (256, 512)
         (chosen,) = functions.chosen()

@@ -1,4 +1,4 @@
-"""Operators that state their tile program as functions of arrays, over pretended GPUs: memory, results, refusals."""
+"""Operators defined by tile programs, called on arrays on simulated GPUs: memory, results, errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from search_spaces.operators.problem import Problem
 
 @pytest.fixture
 def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[PretendedCupy]:
-    """Yield a GPU whose compiler takes no time, with an empty database and a model that chooses any schedule."""
+    """Yield a fake GPU and compiler, an empty database, and a model that chooses an arbitrary schedule."""
 
     def any_choice(problem: Problem, device: Any, templates: Any) -> DefaultChoice:
         return DefaultChoice(next(iter(templates)).space(problem, device).sample(1, 1)[0], 1e-6)

@@ -1,4 +1,4 @@
-"""Generated kernels: their tails are short, rules and static_asserts agree, and every sampled schedule compiles."""
+"""Generated kernels have short tails, their rules and static_asserts agree, and every sampled schedule compiles."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ GOOD = Schedule.from_json(
 )
 
 STREAMS = (("stream_k = 0", "stream_k = 1"), ("launched_blocks = 16", "launched_blocks = 7"))
-# (decision, a value that breaks a constraint, the constraint, how the C++ says the same)
+# (decision, a value that breaks a constraint, the constraint, the message of its static_assert)
 BROKEN = [
     ({"sg_data_m": 48}, "wg_map_m", [("sg_data_m = 64", "sg_data_m = 48")]),
     ({"sg_data_n": 48}, "wg_map_n", [("sg_data_n = 64", "sg_data_n = 48")]),

@@ -1,4 +1,4 @@
-"""Kernels of 8-bit types, and of tf32 by wgmma: compiled for the chips that have the instructions, and emulated."""
+"""Kernels of 8-bit types, and of tf32 by wgmma, compiled for GPUs with these instructions, and emulated."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ CASES: dict[str, tuple[str, Matmul, str, dict[str, int | str]]] = {
     ),
 )
 def test_kernels_compile_and_compute_what_they_should(name: str, nightly: bool) -> None:
-    """Compiled for the device, and their PTX emulated, with random inputs and such that provoke."""
+    """Compile for the device, and emulate the PTX with random and with provoking inputs."""
     chip, problem, kind, values = CASES[name]
     schedule = Schedule.from_json(kind, values)
     target = device(chip)

@@ -1,4 +1,4 @@
-"""Matmuls of f16 that add up in f16: compiled for the chips, emulated, and with faults planted."""
+"""f16 matmuls that accumulate in f16: compiled, emulated, and with planted faults."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def made(name: str) -> tuple[Matmul, GeneratedKernel]:
 @needs_compiler
 @pytest.mark.parametrize("name", representative(CASES, *list(CASES)[:4]))
 def test_kernels_compile_and_compute_what_they_should(name: str, nightly: bool) -> None:
-    """Compiled for the device, and their PTX emulated, with random inputs and such that provoke."""
+    """Compile for the device, and emulate the PTX with random and with provoking inputs."""
     problem, kernel = made(name)
     result = shared_pool().compile(kernel, device(CASES[name][0]).arch)
     assert isinstance(result, Compiled) and result.resources.spill_store_bytes == 0

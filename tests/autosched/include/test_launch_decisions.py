@@ -1,4 +1,4 @@
-"""Matmuls with every value of the decisions that a launch passes to the kernel: all of them compute the product."""
+"""Matmuls compute the product with every value of the decisions that a launch passes to the kernel."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ PARTS, NIGHTLY, BY_DAY = 20, 5, 3  # nightly: 100 schedules of each template
 
 
 def domains(name: str, on: str) -> dict[str, tuple[Value, ...]]:
-    """Return the values of the order of tiles, and of the operand that L2 keeps, as far as the template has them."""
+    """Return the template's orders of tiles and its choices of the operand that L2 keeps; empty if it has none."""
     parameters = template(name).space(PROBLEM, device(on)).parameters
     return {p.name: p.values for p in parameters if p.name in ("raster", "l2_evict_last")}
 
 
 def schedules(name: str, on: str, part: int, count: int) -> Iterator[Schedule]:
-    """Yield sampled schedules, with orders, hints and tiles per block drawn anew as far as they are legal.
+    """Yield sampled schedules with redrawn orders, hints and tiles per block, if these are legal.
 
     Consecutive parts continue the values of orders and hints.
     """

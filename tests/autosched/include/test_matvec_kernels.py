@@ -1,4 +1,4 @@
-"""Matvec kernels: the document's case before and after expansion, rules and static_asserts, compiles, NaN, order."""
+"""Matvec kernels: the document's example before and after expansion, rules, static_asserts, compilation, NaN, order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from search_spaces.templates.matvec.template import MATVEC
 
 H200 = device("h200")
 DOCUMENT = Matvec(4, 6656, 16384, out="f32")
-# IREE issue 22153, for warps of 32 lanes: the lane basis and the step are half of the document's.
+# IREE issue 22153, for warps of 32 lanes: half of the document's lane basis and step.
 BEFORE = Schedule.from_json(
     "matvec",
     {
@@ -53,14 +53,14 @@ def compiled(problem: Matvec, schedules: list[Schedule], target: str = "h200") -
 
 
 def test_expansion_of_the_document_s_case_frees_registers() -> None:
-    """16 accumulators a thread become 2, in the config, in the source, and in what ptxas reports."""
+    """16 accumulators per thread become 2, in the config, the source, and the report of ptxas."""
     assert lowering_config(MATVEC.config(DOCUMENT, BEFORE, H200)).accumulators_per_thread() == 16
     assert lowering_config(MATVEC.config(DOCUMENT, AFTER, H200)).accumulators_per_thread() == 2
     assert "int accumulators = 16;" in generate(DOCUMENT, BEFORE, H200).source
     assert "int accumulators = 2;" in generate(DOCUMENT, AFTER, H200).source
     before, after = (c.resources for c in compiled(DOCUMENT, [BEFORE, AFTER]))
     assert before.spill_store_bytes == after.spill_store_bytes == 0
-    assert after.registers <= before.registers - 14  # ptxas hands out registers one by one at this size
+    assert after.registers <= before.registers - 14  # at this size ptxas allocates single registers
 
     wider = {"tile_m": 4, "tile_n": 2}  # 64 accumulators, or 8
     before, after = (c.resources for c in compiled(DOCUMENT, [s.replace(**wider) for s in (BEFORE, AFTER)]))
@@ -82,7 +82,7 @@ FRAGMENTS = BEFORE.replace(
 
 
 def test_fragments_carry_fewer_accumulators_than_fmas() -> None:
-    """8 columns of 4 rows and 4 batches are shared by 4 lanes: 32 accumulators, where FMAs would carry 64."""
+    """4 lanes share 8 columns of 4 rows and 4 batches: 32 accumulators, instead of 64 with FMAs."""
     assert lowering_config(MATVEC.config(DOCUMENT, FRAGMENTS, H200)).accumulators_per_thread() == 64
     assert "int accumulators = 32;" in generate(DOCUMENT, FRAGMENTS, H200).source
     wide = dataclasses.replace(DOCUMENT, m=16)
@@ -131,7 +131,7 @@ def test_the_rule_and_the_static_assert_say_the_same(
 
 def test_every_static_assert_names_a_constraint_or_an_attribute() -> None:
     derived = {"access", "accumulators", "tiles", "parts", "row_classes"}
-    derived.add("layout_a")  # of fragments read by ldmatrix, which are matmul's
+    derived.add("layout_a")  # of fragments read by ldmatrix, which only matmul uses
     assert asserted_rules("autosched/kernels/matvec.cuh") - derived <= {
         rule.name for rule in validity_constraints(DOCUMENT, H200)
     }
@@ -171,7 +171,7 @@ def test_sampled_schedules_are_right(problem: Matvec, nightly: bool) -> None:
 
 @pytest.mark.parametrize("m", spread([1, 3, 8, 13, 16], 2))
 def test_matmuls_of_few_rows_are_right(m: int, nightly: bool) -> None:
-    """Of another operator, with its own operands and tolerance."""
+    """The matvec template computes another operator, with that operator's operands and tolerance."""
     dtype, out = ("f16", "bf16")[m % 2], ("f16", "f32", "bf16")[m % 3]
     problem = Matmul(m, (37, 130)[m % 2], (100, 328, 77)[m % 3], a=dtype, out=out, order_b="col")
     for schedule in space(problem, H200).sample(8 if nightly else 2, seed=m):

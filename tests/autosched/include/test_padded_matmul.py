@@ -1,4 +1,4 @@
-"""Matmuls whose misaligned operands a first launch copies: they are right, and faults of the copies are found."""
+"""Matmuls whose misaligned operands are copied by a first launch are correct, and faults in the copies are found."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_only_problems_that_need_copies_have_them() -> None:
 
 
 def test_odd_sizes_are_estimated_near_even_ones() -> None:
-    """The model's first choices for 4095x4097x4099: with copies at most 300 us, and below every other template's."""
+    """The first choice for 4095x4097x4099 with copies takes at most 300 us, less than every other template's."""
     problem, h100 = Matmul(4095, 4097, 4099, a="bf16"), device("h100")
 
     def best_seconds(name: str) -> float:

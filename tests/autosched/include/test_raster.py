@@ -1,4 +1,4 @@
-"""The orders of tiles: each visits every tile once, and the time model knows what a wave of blocks touches."""
+"""Every order of tiles visits each tile once, and the time model predicts the tiles that a wave of blocks touches."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def order(raster: str, m: int, n: int) -> IntArray:
 @needs_compiler
 @pytest.mark.parametrize("raster", ["row", "column", "grouped_2", "grouped_8", "grouped_16", "hilbert"])
 def test_the_model_knows_the_rows_and_columns_of_a_wave(raster: str) -> None:
-    """Within a sixth in their sum, on average over where a wave begins."""
+    """Their sum is within a sixth, averaged over the start of the wave."""
     for m, n in ((32, 64), (33, 17), (4, 64)):
         visited = order(raster, m, n)
         for wave in (24, 66, 132):
@@ -124,7 +124,7 @@ extern "C" __global__ void walk(const int* orders, int* out) {{
 
 
 def launched_walks(old: str = "", new: str = "") -> dict[tuple[str, int, int], IntArray]:
-    """Return the tiles of each order and grid as a kernel visits them that gets the order as an argument."""
+    """Return the tiles of each order and grid, as visited by a kernel that gets the order as an argument."""
     orders = np.array([raster_argument(name).value for name in RASTER_GROUPS], np.int32)
     sizes = [m * n for m, n in LAUNCHED_GRIDS]
     texts = dict(Headers.from_folder(include_dir()).files)

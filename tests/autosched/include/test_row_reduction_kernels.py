@@ -1,4 +1,4 @@
-"""Row reduction kernels: sampled schedules emulated and compiled, the ends of the number line, determinism, rules."""
+"""Row reduction kernels: sampled schedules emulated and compiled, extreme inputs, determinism, rules."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ ROUTES: list[dict[str, Value]] = [
 
 @pytest.mark.parametrize("finish", ["last_block", "second_launch"])
 def test_calls_on_what_the_last_one_has_left(finish: str) -> None:
-    """The outputs are written anew by each call, the counter is zero again, and two launches are still one call."""
+    """Each call overwrites the outputs and resets the counter; two launches still count as one call."""
     problem = Softmax(3, 2000, dtype="f32", out="f32")
     schedule = Schedule.from_json("row_reduction", {**BASE, "split_k": 4, "finish": finish})
     kernel, inputs = generate(problem, schedule, H200), problem.random_inputs(0)
@@ -131,13 +131,13 @@ def test_calls_on_what_the_last_one_has_left(finish: str) -> None:
     ids=lambda c: c if isinstance(c, str) else "-".join(f"{k}={v}" for k, v in c.items()) or "plain",
 )
 def test_softmax_at_the_ends_of_the_number_line(dtype: str, changes: dict[str, Value]) -> None:
-    """Inputs of 1e4 do not overflow; infinities and NaN come out as numpy's formula has them, in every place."""
+    """Inputs of 1e4 do not overflow; infinities and NaN at every position give the same results as numpy's formula."""
     columns = 261 if changes.get("peel") == "yes" else 260
     x = np.random.default_rng(0).standard_normal((12, columns)).astype(np.float32)
     x[0] = 1e4
     x[1] = np.linspace(-1e4, 1e4, columns)
     x[2] = -np.inf
-    x[3, :-1] = -np.inf  # one finite element behind a row of nothing
+    x[3, :-1] = -np.inf  # one finite element after others of -infinity
     x[4, 1:] = -np.inf
     x[5, 100] = np.inf
     x[6, columns - 1] = np.nan
@@ -167,7 +167,7 @@ def test_softmax_at_the_ends_of_the_number_line(dtype: str, changes: dict[str, V
     ),
 )
 def test_reductions_keep_nan_and_infinity_as_numpy_does(kind: str, axis: str) -> None:
-    """Ties of an argmax are the first one's, a NaN wins every maximum, rows of -infinity have one."""
+    """An argmax returns the first of equal elements, NaN wins every maximum, and rows of -infinity have an argmax."""
     length = 130
     x = np.random.default_rng(1).standard_normal((10, length)).astype(np.float32)
     x[0, [7, 99]] = np.nan
@@ -195,7 +195,7 @@ def test_reductions_keep_nan_and_infinity_as_numpy_does(kind: str, axis: str) ->
 
 
 def routes_of(problem: RowProblem) -> list[dict[str, Value]]:
-    """Those that the problem has: rows that vectors divide are not peeled."""
+    """Return the routes of a problem: rows that are a multiple of the vector are not peeled."""
     peel = "yes" if problem.columns % 4 else "no"
     return [c for c in ROUTES if c.get("peel", "no") == peel and ("passes" not in c or len(problem.passes) == 2)]
 
@@ -217,7 +217,7 @@ def test_normalizations_spread_nan_over_their_row_alone(kind: type[RowProblem], 
 
 @pytest.mark.parametrize("columns", [640, 641])
 def test_layernorm_of_values_far_from_zero_keeps_its_digits(columns: int) -> None:
-    """A mean of 3000 deviations: the mean of the squares minus the square of the mean would be noise in f32."""
+    """The mean is 3000 standard deviations: mean of squares minus squared mean would only be noise in f32."""
     problem = LayerNorm(3, columns, dtype="f32", out="f32")
     inputs = problem.random_inputs(5)
     inputs["x"] = inputs["x"] + np.float32(3000.0)
@@ -228,7 +228,7 @@ def test_layernorm_of_values_far_from_zero_keeps_its_digits(columns: int) -> Non
 
 
 def test_peeled_rows_ask_for_fewer_vectors_of_no_more_sectors() -> None:
-    """777 columns of f16: 2 of each row's 98 or 99 vectors are read by element, the others 16 bytes at a time."""
+    """777 columns of f16: 2 of a row's 98 or 99 vectors are read by element, the others by 16 bytes."""
     problem = Softmax(8, 777)
     inputs = problem.random_inputs(0)
 

@@ -1,4 +1,4 @@
-"""Matmuls on tensor memory, compiled for GPUs that have it: right in the emulator."""
+"""Matmuls with tensor memory, compiled for GPUs that have it, are correct in the emulator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ B200 = device("b200")
 TYPES = ("bf16", "f16", "f32", "e4m3", "e5m2", "i8")
 SAMPLES = 36  # of each type, nightly
 
-# Changes of a small schedule, and of a problem: what blocks that share tiles, or sides, or take tiles over, compute.
+# Changes of a small schedule and its problem: blocks that share tiles or operands, or take over tiles.
 CASES = {
     "splits of a pair": ("tcgen05_matmul", {"split_k": 2, "tile_m": 256}, {"m": 512, "k": 640}),
     "rows of b, in two boxes of each block of a pair": (

@@ -31,7 +31,7 @@ GOOD: dict[str, int | str] = {
 }  # fmt: skip
 
 
-# (problem, decisions that break a constraint, its name, how the C++ says the same)
+# (problem, decisions that break a constraint, its name, the message of its static_assert)
 BROKEN = [
     (PROBLEM, {"copy_columns_x": 32}, "load_map", [("copy_columns_x = 8", "copy_columns_x = 32")]),
     (PROBLEM, {"block_rows": 2}, "in_register", [("block_rows = 4", "block_rows = 2")]),
@@ -112,7 +112,7 @@ def test_cache_hints_reach_the_machine_code(problem: Problem) -> None:
 
 
 def without_texts(cubin: Path) -> bytes:
-    """Return a cubin less the texts of the hints, which it holds whether or not the code depends on them."""
+    """Return a cubin without the strings of the hints, which it contains even if the code ignores them."""
     content = cubin.read_bytes()
     for text in (*LOAD_HINTS, *STORE_HINTS):
         content = content.replace(text.encode().ljust(48, b"\0"), bytes(48))

@@ -1,4 +1,4 @@
-"""Kernels of wgmma_matmul: rules and static_asserts agree, schedules compile without spills and compute right."""
+"""Kernels of wgmma_matmul: rules and static_asserts agree; schedules compile without spills and are correct."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ORDERS = [("row", "row"), ("row", "col"), ("col", "row"), ("col", "col")]
 def problems() -> list[Matmul]:
     """Return problems of all types, orders, epilogues and batches, with sizes that no tile divides.
 
-    Some are small, and some have tiles for clusters and for several tiles of one block.
+    Some are small; others have enough tiles for clusters and for several tiles per block.
     """
     found = []
     for i, (order_a, order_b) in enumerate(ORDERS):
@@ -47,7 +47,7 @@ def problems() -> list[Matmul]:
         found.append(
             Matmul(m, n, 200, batch=1 + i % 2, a=("f16", "bf16")[i // 2], out=out, epilogue=epilogue, **orders)
         )
-    # Lines that threads copy: of both operands by cp.async, of one, and such that are shifted into place.
+    # Lines copied by threads: by cp.async for both operands or for one, and misaligned lines that are shifted.
     copied = (Matmul(131, 514, 4098, order_b="col"), Matmul(264, 516, 200, a="bf16"), Matmul(135, 257, 419, a="f16"))
     return [*found, *copied]
 
@@ -100,7 +100,7 @@ def test_a_long_activation_is_in_the_code_for_a_part_of_the_columns(store_buffer
 
 @needs_nvrtc
 def test_sampled_schedules_compile_without_spills(nightly: bool) -> None:
-    """For sm_90a, where the compile pool also refuses wgmma that ptxas serialises. Six, or 350 nightly."""
+    """Compiled for sm_90a, where wgmma that ptxas serialises is an error. Six schedules, or 350 nightly."""
     kernels = [generate(PROBLEM, GOOD, H200), generate(PROBLEM, GOOD.replace(tile_m=256, tile_n=192, stages=3), H200)]
     for problem in problems() if nightly else problems()[::2]:
         for schedule in space(problem, H200).sample(50 if nightly else 1, seed=11):
@@ -167,7 +167,7 @@ def test_many_boxes_of_an_operand_do_not_spill() -> None:
 @needs_compiler
 @pytest.mark.parametrize("case", spread([*CASES, *TRANSPOSED], 12))
 def test_each_decision_computes_what_it_should(case: str) -> None:
-    """Executed as PTX by the emulator, which names what hardware would leave undefined."""
+    """The emulator executes the PTX and reports behaviour that is undefined on hardware."""
     small, kernel = small_kernel(*CASES[case]) if case in CASES else small_transposed(*TRANSPOSED[case])
     inputs = small.random_inputs(0)
     run = emulate(kernel, inputs)
@@ -181,7 +181,10 @@ def test_each_decision_computes_what_it_should(case: str) -> None:
     "case", ["persistent, with stores", "a copied by a warp, b by TMA, in turns", "by rows, in turns"]
 )
 def test_fewer_clusters_than_described_compute_all(case: str) -> None:
-    """As launched where fewer run at a time than assumed: one alone. No part of a cluster can be launched."""
+    """Launch a single cluster, as on a GPU that runs fewer at a time than assumed.
+
+    A cluster cannot be launched in part.
+    """
     small, kernel = small_kernel(*CASES[case]) if case in CASES else small_transposed(*TRANSPOSED[case])
     fewer = dataclasses.replace(kernel, grid=kernel.grid_of(1))
     assert fewer.grid[0] == kernel.cluster[0] < kernel.grid[0]
@@ -195,7 +198,7 @@ def test_fewer_clusters_than_described_compute_all(case: str) -> None:
 
 
 def test_grids_of_several_tiles_a_block_may_shrink_unless_k_is_dealt_out() -> None:
-    """Who shares a tile, and the workspace, are of as many blocks as stream-K was compiled for."""
+    """With stream-K the shared tiles and the workspace depend on the number of blocks at compile time."""
     for changes, fields in CASES.values():
         _, kernel = small_kernel(changes, fields)
         assert kernel.grid_may_shrink == ("tiles_per_block" in changes and not changes.get("stream_k"))
@@ -205,7 +208,7 @@ def test_grids_of_several_tiles_a_block_may_shrink_unless_k_is_dealt_out() -> No
 @needs_compiler
 @pytest.mark.parametrize("changes", [{}, {"tiles_per_block": 4, "cluster_m": 2}, {"split_k": 2}])
 def test_tiles_along_a_hilbert_curve(changes: dict[str, int]) -> None:
-    """Of more tiles than a proxy keeps: 12 x 7, or 6 x 7 clusters, whose curve bends."""
+    """Uses more tiles than a proxy has: 12 x 7, or 6 x 7 clusters, so that the curve bends."""
     problem = Matmul(768, 112, 128, a="bf16", order_b="col")
     kernel = generate(problem, SMALL.replace(tile_n=16, raster="hilbert", **changes), H200)
     inputs = problem.random_inputs(0)
@@ -215,7 +218,7 @@ def test_tiles_along_a_hilbert_curve(changes: dict[str, int]) -> None:
 
 
 def test_a_proxy_keeps_what_its_schedule_decides() -> None:
-    """Whole clusters, and blocks with several tiles where they compute several."""
+    """A proxy keeps whole clusters, and several tiles per block if the schedule has them."""
     problem = Matmul(4096, 2056, 1000, order_b="col")
     for schedule in space(problem, H200).sample(60, seed=2):
         small = proxy(problem, schedule)

@@ -1,4 +1,4 @@
-"""One submission for each verdict of the judge."""
+"""One submission for each verdict of ``autosched judge``."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -260,7 +260,7 @@ def test_the_command_in_a_process_of_its_own(tmp_path: Path, capsys: pytest.Capt
         document = json.loads(capsys.readouterr().out)
     if document["network"] == "none":
         assert status == 0 and document["status"] == "right" and len(document["cases"]) == 2
-    else:  # a system that lets nobody leave its network: the verdict says so
+    else:  # a system without network namespaces: the verdict says so
         assert "the system lets no process leave it" in document["network"]
 
 

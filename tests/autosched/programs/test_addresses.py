@@ -1,4 +1,4 @@
-"""Fragments whose addresses are flipped last: where every tile is aligned enough, and in no other schedule."""
+"""Fragment addresses are xor-ed last if every tile is sufficiently aligned, and in no other schedule."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def outcome(
 
 
 def further_on(kernel: GeneratedKernel, alignment: int) -> GeneratedKernel:
-    """Put the ring 128 bytes further on, and let operands say that their tiles have an alignment."""
+    """Move the ring by 128 bytes, and declare an alignment of the operands' tiles."""
     ring = re.compile(r"(tile::pipeline.*shared \+ )(\d+)u")
     source = ring.sub(lambda m: f"{m[1]}{int(m[2]) + 128}u", kernel.source)
     assert source != kernel.source

@@ -22,7 +22,7 @@ CASES = [(kind, type_) for kind, row in ATOMICS.items() for type_ in row.types i
 
 
 def combining(kind: str, type_: str, places: bool = False) -> Program:
-    """Four blocks along k combine their rows with those of out, or with the rows that a tile says."""
+    """Four blocks along k combine their rows with those of out, or with the rows given by a tile."""
 
     def body(p: Builder, x: Array, ids: Array, out: Array) -> None:
         (n,) = p.blocks((x.shape[0],), (16,))
@@ -59,7 +59,7 @@ def verified(
 
 @pytest.mark.parametrize(("kind", "type_"), CASES)
 def test_all_kinds(kind: str, type_: str) -> None:
-    """Of a matrix whose last line has an odd number of elements, so that no pair is whole, and an even one."""
+    """Use matrices with an odd number of columns, so that pairs are incomplete, and with an even number."""
     seed = CASES.index((kind, type_))
     verified(combining(kind, type_), "a100", {"k": 60, "n": 31 if seed % 2 else 32, "m": 13}, seed)
 
@@ -115,7 +115,7 @@ def test_places_that_come_twice(type_: str) -> None:
 
 
 def test_a_lost_element_is_found() -> None:
-    """Threads that were in between do not begin again."""
+    """The planted fault: threads whose update was interrupted do not retry."""
 
     def changed(kernel: GeneratedKernel) -> GeneratedKernel:
         texts = dict(kernel.headers.files)

@@ -68,7 +68,7 @@ def test_refusals() -> None:
 
 
 def test_the_command_line_searches_both() -> None:
-    """In a process of its own: the template stays registered."""
+    """Runs in a separate process, because the template stays registered."""
     sizes = [part for name in "mnk" for part in ("--size", f"{name}=64")]
     told = subprocess.run(
         [sys.executable, "-m", "autosched", "space", "--program", PROGRAM, *sizes, "--device", "a100"],

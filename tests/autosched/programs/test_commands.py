@@ -25,7 +25,7 @@ Told = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def told() -> Told:
-    """Run a command where nothing is registered, and check its status; return what it prints, on one line."""
+    """Run a command without registered programs, check its exit status, and return its output on one line."""
 
     def run(*arguments: str, status: int = 0) -> str:
         printed = io.StringIO()

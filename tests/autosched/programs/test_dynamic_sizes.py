@@ -1,4 +1,4 @@
-"""Programs of which one kernel serves every value of a size: the same source at all sizes, and right numbers."""
+"""Programs with dynamic sizes: one kernel serves every value, with the same source and correct numbers."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ DEVICE_SEEDS = {"t4": 1, "a100": 2, "h100": 3, "b200": 4}
     dynamic="m k", a=Input("m k0", "f16"), b=Input("k n", "f16"), out=Output("k0 n", "f32"), c=Input("k k0", "f16")
 )
 def of_columns(p: Builder, a: Array, b: Array, out: Array, c: Array) -> None:
-    """c.T @ b, whose depth is dynamic; a is only there for its size."""
+    """Compute c.T @ b, whose depth is dynamic; a only provides its size."""
     (k, k0), n = c.shape, b.shape[1]
     i, j = p.blocks((k0, n), (64, 64))
     acc = p.state(p.zeros((64, 64)))
@@ -204,7 +204,7 @@ def test_two_dynamic_sizes() -> None:
 
 
 def test_rows_outside_of_the_array_do_not_reach_memory() -> None:
-    """Numbers of rows that the tuned size has, and the launched one has not, are padding."""
+    """Row numbers that exist in the tuned size but not in the launched one are padding."""
     p = problem(rows_of_table, m=5, r=12, n=32)
     ids = np.array([0, 4, 5, 39, -1, 3, 2, 1, 0, 7, 4, 4], dtype=np.int32)
     inputs = {**p.random_inputs(1), "ids": ids}

@@ -1,4 +1,4 @@
-"""Places of programs beyond 2^31 elements: along lines of memory, and from a line to the next one."""
+"""Positions beyond 2^31 elements, along lines of memory and across lines."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_distances_that_an_int_does_not_hold() -> None:
 
 @pytest.mark.parametrize("store", representative(["direct", "turned"], "turned"))
 def test_lines_far_apart(store: str) -> None:
-    """A full verification has places far down and far across."""
+    """A full verification accesses distant rows and distant columns."""
     made = load_program(PROGRAM)
     p, own = problem(made, m=80, n=72, k=32), template(made)
     schedule = next(

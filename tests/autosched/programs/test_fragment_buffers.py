@@ -1,6 +1,6 @@
 """Two buffers of fragments in tile programs.
 
-They are correct in two orders, refused if steps do not alternate, and take as few instructions per iteration as the
+They are correct in two orders, rejected if steps do not alternate, and need as few instructions per iteration as the
 hand-written matmul.
 """
 
@@ -129,7 +129,7 @@ def test_a_schedule_of_before_has_one() -> None:
 
 
 def test_the_time_model_knows_them() -> None:
-    """Tensor cores have work behind a barrier; fragments take registers."""
+    """Tensor cores stay busy after a barrier; fragments need registers."""
     p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=4096, n=4096, k=4096)
     space = template(p.program).space(p, A100)
     one, two = (counts(p, space.config(filled(p, gemm(fragment_buffers=n), A100)), A100) for n in (1, 2))
@@ -161,7 +161,7 @@ def test_a_turn_has_hardly_more_instructions_than_the_template(nightly: bool) ->
 
 
 def turn(kernel: GeneratedKernel) -> tuple[int, int, int]:
-    """Return instructions of tensor cores and all of a turn, and the registers of a thread."""
+    """Return the tensor-core and total instructions of an iteration, and the registers of a thread."""
     result = shared_pool().compile(kernel, A100.arch)
     assert not isinstance(result, CompileFailure), result.reason
     assert result.resources.spill_store_bytes == 0

@@ -89,7 +89,7 @@ def test_casts_beyond_the_largest_number() -> None:
 
 
 def test_random_bits_are_those_of_philox() -> None:
-    """The known answers of its authors for a counter and a key of 0, and words that differ."""
+    """The authors' known answers for a counter and a key of 0, and for other words."""
     zero = np.zeros(1)
     words = [int(FUNCTIONS["philox"].on_numpy(zero, zero, np.full(1, w))[0]) & 0xFFFFFFFF for w in range(4)]
     assert words == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]

@@ -1,6 +1,6 @@
-"""Twelve programs as they were when somebody looked: canonical text, what a schedule makes of the values, and the CUDA.
+"""Golden files of twelve programs: canonical text, the distributions of a schedule, and the generated CUDA.
 
-`--update-golden` accepts what is emitted now, at the same schedule.
+`--update-golden` accepts the present output for the same schedules.
 """
 
 from __future__ import annotations

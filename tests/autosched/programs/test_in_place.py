@@ -1,4 +1,4 @@
-"""States that products add to, and that are read, where they lie: without a copy, and never too late for one."""
+"""Products accumulate into loop states in place, with a copy only if the old value is still read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def plain(p: Builder, a: Array, b: Array, out: Array) -> None:
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
 def read_before_and_behind(p: Builder, a: Array, b: Array, out: Array) -> None:
-    """Read the sum of a turn and that of the turn before."""
+    """Read the sum of an iteration and of the previous one."""
     i, j = p.blocks(out.shape, (64, 64))
     acc, last = p.state(p.zeros((64, 64))), p.state(p.zeros((64, 64)))
     for s in p.steps(a.shape[1], 32):
@@ -43,7 +43,7 @@ def read_before_and_behind(p: Builder, a: Array, b: Array, out: Array) -> None:
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
 def added_to_behind(p: Builder, a: Array, b: Array, out: Array) -> None:
-    """Add to the state behind the loop, and read it once more."""
+    """Add to the state after the loop, and read it again."""
     i, j = p.blocks(out.shape, (64, 64))
     acc = p.state(p.zeros((64, 64)))
     x, y = p.window(a, (i, 0), (64, 32)), p.window(b, (0, j), (32, 64))
@@ -57,7 +57,7 @@ def added_to_behind(p: Builder, a: Array, b: Array, out: Array) -> None:
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
 def added_to_in_every_turn(p: Builder, a: Array, b: Array, out: Array) -> None:
-    """Add to what was computed in front of the loop, in every turn."""
+    """In every iteration, add to a value computed before the loop."""
     i, j = p.blocks(out.shape, (64, 64))
     given = p.exp2(p.zeros((64, 64)))
     acc = p.state(p.zeros((64, 64)))
@@ -69,7 +69,7 @@ def added_to_in_every_turn(p: Builder, a: Array, b: Array, out: Array) -> None:
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
 def scaled(p: Builder, a: Array, b: Array, out: Array) -> None:
-    """Scale the state in front of the product, as in attention."""
+    """Scale the state before the product, as in attention."""
     i, j = p.blocks(out.shape, (64, 64))
     acc = p.state(p.zeros((64, 64)))
     for s in p.steps(a.shape[1], 32):

@@ -1,4 +1,7 @@
-"""InOut arrays that a program loads and stores: numbers in the emulator, and orders of blocks that would show."""
+"""InOut arrays that a program loads and stores.
+
+Numbers in the emulator, in orders of blocks that would expose a race.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ def test_rows_that_are_stored_and_loaded_again(seed: int) -> None:
 
 @program(x=InOut("m n", "i32"))
 def running_rows(p: Builder, x: Array) -> None:
-    """Each iteration loads what the one before it has stored, transposed: by other threads."""
+    """Each iteration loads, transposed and by other threads, the tile that the previous one stored."""
     (j,) = p.blocks((x.shape[1],), (32,))
     for i in p.steps(x.shape[0] - 32, 32):
         above = p.load(p.window(x, (i, j), (32, 32)))

@@ -1,4 +1,4 @@
-"""Examples that pick, scan, route and draw random numbers, against numpy."""
+"""Examples with argmax, scans, routing and random numbers, against numpy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reductions that pick an element, and running ones: numbers in the emulator, ties and NaN, and the law."""
+"""Arg-reductions and scans: numbers in the emulator, ties, NaN, and the algebraic law."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_ties_and_nan_are_those_of_numpy(where: str) -> None:
 
 @program(x=Input("m n", "f32"), out=Output("m n", "f32"), down=Output("m n", "i32"))
 def running(p: Builder, x: Array, out: Array, down: Array) -> None:
-    """Add up long rows, and keep the maxima of columns from below."""
+    """Compute prefix sums of long rows, and running maxima of columns from the bottom."""
     i, j = p.blocks(x.shape, (8, 512))
     tile = p.load(p.window(x, (i, j), (8, 512)))
     p.store(p.cumsum(tile, 1), p.window(out, (i, j), (8, 512)))
@@ -89,7 +89,7 @@ def test_running_sums_and_maxima(seed: int) -> None:
 
 
 def test_rounding_may_bring_another_element_forward() -> None:
-    """Within the bound of a sum either of two elements is picked, and no other."""
+    """Either of two elements within the sum's error bound may be picked, and no other."""
 
     def body(p: Builder, x: Array, out: Array) -> None:
         p.blocks((1,), (1,))

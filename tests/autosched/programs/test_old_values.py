@@ -1,4 +1,4 @@
-"""Old values of atomics: numbers in the emulator, queues in any order, and results that the order decides on."""
+"""Previous values returned by atomics: numbers in the emulator, queues in any order, order-dependent results."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_an_array_whose_order_is_not_determined_is_refused() -> None:
 
 
 def test_a_value_that_all_orders_give_is_not_refused() -> None:
-    """Whoever comes last: the sum of what all others and it have added."""
+    """The last block obtains the sum of all additions, which does not depend on the order."""
 
     def body(p: Builder, x: Array, total: Array, most: Array) -> None:
         (i,) = p.blocks(x.shape, (64,))

@@ -56,7 +56,7 @@ LARGE = {
     out=Output("m n", "f32"), half=Output("m n", "bf16"),
 )  # fmt: skip
 def turned(p: Builder, at: Array, bt: Array, c: Array, column: Array, out: Array, half: Array) -> None:
-    """Both operands stored transposed, a tile and a column read behind the loop, two outputs."""
+    """Both operands are stored transposed, a tile and a column are read after the loop, and there are two outputs."""
     m, n, k = at.shape[1], bt.shape[0], at.shape[0]
     bm, bn = p.choose(bm=(32, 64), bn=(32, 64))  # type: ignore[misc]
     i, j = p.blocks((m, n), (bm, bn))
@@ -77,7 +77,7 @@ def turned(p: Builder, at: Array, bt: Array, c: Array, column: Array, out: Array
     b=Input("k n", "f16"), out=Output("m n", "f32"), far=InOut("size", "f32"),
 )  # fmt: skip
 def picked(p: Builder, at: Array, rows: Array, table: Array, spots: Array, b: Array, out: Array, far: Array) -> None:
-    """Columns of an operand by number, elements of a vector by number, and a scatter of single elements."""
+    """Gather columns of an operand and elements of a vector by index, and scatter single elements."""
     (m, n), k = out.shape, at.shape[0]
     i, j = p.blocks((m, n), (32, 32))
     numbers = p.load(p.window(rows, (0, i), (1, 32)), padding=-1)
@@ -94,7 +94,7 @@ def picked(p: Builder, at: Array, rows: Array, table: Array, spots: Array, b: Ar
 
 
 def of_kept(p: Builder, a: Array, b: Array, out: Array, type_: str) -> None:
-    """Read an operand in arithmetic as well, and gather the lines of another one to registers."""
+    """Use an operand in arithmetic too, and gather the lines of another one to registers."""
     (m, k), n = a.shape, b.shape[0]
     i, j = p.blocks((m, n), (32, 32))
     x, y = p.window(a, (i, 0), (32, 32)), p.window(b, (j, 0), (32, 32))
@@ -126,7 +126,7 @@ def kept_whole(p: Builder, a: Array, b: Array, out: Array) -> None:
 def nested(p: Builder, a: Array, b: Array, c: Array, out: Array, turned: Array) -> None:
     """Sum rows in a nested loop with a ring, between matmuls and additions to them.
 
-    It passes variables wherever tiles are taken.
+    It passes variables wherever tiles are accepted.
     """
     (m, q), (k, n) = a.shape, c.shape
     i, j = p.blocks((m, n), (64, 64))
@@ -366,7 +366,7 @@ def compiled(kernel: GeneratedKernel) -> Compiled:
 
 
 def length(kernel: GeneratedKernel) -> int:
-    """Return how many instructions a kernel has."""
+    """Return the number of instructions of a kernel."""
     try:
         nvdisasm()
     except DisassemblerMissing as missing:
@@ -382,7 +382,7 @@ def counted(kernel: GeneratedKernel) -> tuple[int, int, dict[str, int]]:
 
 
 def test_the_main_loop_is_the_hand_written_templates() -> None:
-    """128x128x32, 8 warps, 3 stages: equal tensor, shared and load instructions, others at most 1.05 of them."""
+    """128x128x32, 8 warps, 3 stages: as many tensor, shared and load instructions, and at most 1.05x as many others."""
     try:
         nvdisasm()
     except DisassemblerMissing as missing:
@@ -418,7 +418,7 @@ def test_the_main_loop_is_the_hand_written_templates() -> None:
 
 
 def attention_kernel(d: int, layout: str) -> GeneratedKernel:
-    """128x64 tiles, 8 warps, 2 stages."""
+    """Return the kernel of attention with 128x64 tiles, 8 warps and 2 stages."""
     made = example("attention", "full_attention")
     p = problem(made, h=16, g=16, s=4096, d=d)
     values: Values = {
@@ -435,7 +435,7 @@ def attention_kernel(d: int, layout: str) -> GeneratedKernel:
 
 @pytest.mark.parametrize(("d", "most"), [(64, 333), (128, 480)])
 def test_attention_has_few_instructions(d: int, most: int) -> None:
-    """128x64 tiles, 8 warps, 2 stages on sm_80: instructions of a turn, and no spills."""
+    """128x64 tiles, 8 warps, 2 stages on sm_80: instructions per iteration, and no spills."""
     try:
         nvdisasm()
     except DisassemblerMissing as missing:
@@ -451,7 +451,7 @@ def test_attention_has_few_instructions(d: int, most: int) -> None:
 
 @pytest.mark.parametrize(("d", "layout"), [(64, "swizzle(3,3,3)"), (128, "pad(8,1)"), (128, "swizzle(3,3,4)")])
 def test_attention_is_not_longer_than_tritons(d: int, layout: str) -> None:
-    """128x64 tiles, 8 warps, 2 stages on sm_80: a turn has at most 1.03 of the instructions of Triton's."""
+    """128x64 tiles, 8 warps, 2 stages on sm_80: an iteration has at most 1.03x as many instructions as Triton's."""
     loops = pytest.importorskip("benchmarks.search.triton_loops", reason="needs Triton", exc_type=ImportError)
     try:
         nvdisasm()
@@ -475,9 +475,9 @@ def test_gemm_is_shorter_than_tritons() -> None:
 
 @pytest.mark.parametrize(("name", "golden"), [("matvec_plain", ""), ("matvec_expanded", "_expanded")])
 def test_matvecs_are_the_hand_written_templates(name: str, golden: str) -> None:
-    """A turn of the reduction issue's matvec, of eight elements of two rows a lane: at most two instructions more.
+    """The main loop of the reduction issue's matvec has at most two instructions more than the template's.
 
-    The issue's subgroup of 64 lanes is two warps, whose parts meet behind the loop, and so it is in both.
+    In both kernels the issue's subgroup of 64 lanes is two warps, whose parts are combined after the loop.
     """
     try:
         nvdisasm()
@@ -497,7 +497,7 @@ def test_matvecs_are_the_hand_written_templates(name: str, golden: str) -> None:
 
 @pytest.mark.parametrize("columns", representative([4000, 4096], "4000"))
 def test_softmax_of_rows_in_registers_is_not_longer_than_the_hand_written_templates(columns: int) -> None:
-    """A block of 8 warps has a row, and a lane 4 neighbours of it: all instructions."""
+    """Counts all instructions, with 8 warps per row and 4 neighbouring elements per lane."""
     own, rows = template(example("softmax_rows", "row_softmax")), Softmax(rows=4096, columns=columns, dtype="f32")
     values = {"rows": 1, "warps": 8, "width_1": 4, "lanes_1": 32, "min_blocks": 1}
     written = {"lanes_k": 32, "subgroups_k": 8, "vector_x": 4, "batch": 1, "split_k": 1, "row_staging": "registers"}
@@ -509,7 +509,7 @@ def test_softmax_of_rows_in_registers_is_not_longer_than_the_hand_written_templa
 
 
 def test_stores_of_the_hand_written_template_share_a_pointer() -> None:
-    """128x128 results of eight warps: addresses are constants away from one, and whole tiles need no tests."""
+    """128x128 results of eight warps: one pointer with constant offsets, and no bounds tests in whole tiles."""
     try:
         nvdisasm()
     except DisassemblerMissing as missing:
@@ -531,7 +531,7 @@ def test_stores_of_the_hand_written_template_share_a_pointer() -> None:
 
 
 def test_special_functions_are_counted() -> None:
-    """One exp2 for each score of attention, by a unit that is slower than the others."""
+    """Attention computes one exp2 per score, on the slower special-function unit."""
     made = example("attention", "full_attention")
     p = problem(made, h=1, g=1, s=1024, d=64)
     space = template(made).space(p, A100)

@@ -1,4 +1,4 @@
-"""Random tile programs and schedules: the emulator's numbers within the interpreter's bounds, nothing to report."""
+"""Random tile programs and schedules: the emulator's numbers are within the interpreter's bounds, without findings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
 
 A100 = device("a100")
-BOXED = {"wgmma": device("h100"), "tcgen05": device("b200")}  # GPUs of the instructions that read boxes
+BOXED = {"wgmma": device("h100"), "tcgen05": device("b200")}  # GPUs whose instructions read boxes
 FEW = dataclasses.replace(A100, sm_count=2)
 
 
@@ -39,7 +39,7 @@ def check(seed: int, orders: int = 1) -> None:
 
 
 def loops(seed: int) -> ProgramProblem:
-    """Return a program whose loops are random, with sizes that it takes."""
+    """Return a program with random loops, and sizes for it."""
     rng, made = random.Random(-seed), random_loops(seed)
     sizes = {"m": rng.choice((40, 64, 77, 128)), "n": rng.choice((16, 32, 50, 64, 96))}
     p = problem(made, **sizes, k=rng.choice((16, 48, 64, 96)), q=rng.choice((32, 40, 64)), fixed=64)
@@ -53,7 +53,7 @@ def check_loops(seed: int, orders: int = 1) -> None:
 
 
 def carried(seed: int) -> ProgramProblem:
-    """Return a program whose loops carry states of every shape, with sizes that it takes."""
+    """Return a program whose loops carry states of every shape, and sizes for it."""
     rng, made = random.Random(-seed), random_carried(seed)
     p = problem(made, m=rng.choice((40, 77, 96, 130)), n=rng.choice((24, 40, 66, 96)), k=rng.choice((32, 40)))
     if "outside of the array" in (template(made).why_not(p, A100) or ""):
@@ -81,7 +81,7 @@ def by_boxes(p: ProgramProblem, seed: int, unit: str) -> Schedule | None:
 
 
 def check_loops_by_boxes(seed: int, unit: str, orders: int = 1) -> bool:
-    """As ``check_loops``, where wgmma or tcgen05 takes the products; return whether it does."""
+    """Run ``check_loops`` with wgmma or tcgen05, and return True if the program allows either."""
     p = loops(seed)
     schedule = by_boxes(p, seed, unit)
     if schedule is not None:
@@ -90,7 +90,7 @@ def check_loops_by_boxes(seed: int, unit: str, orders: int = 1) -> bool:
 
 
 def check_boxes(seed: int, unit: str, orders: int = 1) -> None:
-    """As ``check``, by wgmma or tcgen05 where the program allows it."""
+    """Run ``check`` with wgmma or tcgen05 if the program allows it."""
     rng = random.Random(-seed)
     p = problem(random_program(seed), **{name: rng.choice((8, 16, 40, 64, 72, 130)) for name in "mnk"})
     schedule = by_boxes(p, seed, unit)
@@ -99,7 +99,7 @@ def check_boxes(seed: int, unit: str, orders: int = 1) -> None:
 
 
 def check_buffered(seed: int, orders: int = 1) -> bool:
-    """As ``check``, with two buffers of fragments, where the program has steps for them; return whether it has."""
+    """Run ``check`` with two fragment buffers, and return True if the program has steps for them."""
     rng = random.Random(-seed)
     p = problem(random_program(seed), **{name: rng.choice((8, 16, 40, 64, 72, 128)) for name in "mnk"})
     space = template(p.program).space(p, A100)
@@ -111,7 +111,7 @@ def check_buffered(seed: int, orders: int = 1) -> bool:
 
 
 def check_streamed(seed: int, orders: int = 1) -> str:
-    """As ``check``, with stream-K on few SMs, where there are tiles for it. Return the source, or "" without any."""
+    """Run ``check`` with stream-K on few SMs, and return the source; "" if the program has no tiles for it."""
     rng = random.Random(-seed)
     p = problem(random_program(seed), **{name: rng.randint(60, 130) for name in "mnk"})
     schedule = random_start(template(p.program).space(p, FEW), seed, {"stream_k": 1})
@@ -137,7 +137,7 @@ def verify(p: ProgramProblem, seed: int, orders: int, where: Device = A100, sche
         assert judged.ok, (judged.reason, told)
 
 
-# 80 programs here, 6,000 nightly, each of those once more in a random order of blocks, warps and lanes.
+# 80 programs by day; nightly 6,000, each also in a random order of blocks, warps and lanes.
 
 
 @pytest.mark.parametrize("seed", range(12))

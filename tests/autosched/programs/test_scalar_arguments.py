@@ -47,7 +47,10 @@ def normed(p: Builder, x: Array, eps: Tile, gain: Tile, out: Array) -> None:
 def part_of_product(
     p: Builder, a: Array, b: Array, used: Index, first: Index, rows: Index, alpha: Tile, out: Array
 ) -> None:
-    """Multiply alpha * a[:, first:first + used] @ b[:used], and zeros from ``rows`` on: ends of loops and windows."""
+    """Compute alpha * a[:, first:first + used] @ b[:used], and zeros from ``rows`` on.
+
+    Scalars end loops and windows.
+    """
     (m, n), bn = out.shape, p.choose(bn=(32, 64))
     i, j = p.blocks((m, n), (32, bn))
     acc = p.state(p.zeros((32, bn)))
@@ -90,7 +93,7 @@ def test_one_source_serves_all_values(where: str) -> None:
 
 
 def test_a_kernel_keeps_whole_numbers_within_their_range() -> None:
-    """A launcher that does not check values cannot make a kernel leave an array."""
+    """Even if the launcher does not check values, the kernel stays inside its arrays."""
     gpu, own = device("a100"), template(part_of_product)
     usual = problem(part_of_product, m=40, n=72, k=80)
     (schedule,) = own.space(usual, gpu).sample(1, 3)

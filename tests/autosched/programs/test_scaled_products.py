@@ -1,4 +1,4 @@
-"""Products whose factors have scales for blocks along k, by the instruction and block by block."""
+"""Products of block-scaled factors, scaled by the instruction or block by block."""
 
 from __future__ import annotations
 

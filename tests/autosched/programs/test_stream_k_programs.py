@@ -62,7 +62,7 @@ def outcome(p: ProgramProblem, kernel: GeneratedKernel, order: Order) -> str:
     ],
 )
 def test_schedules_are_right(name: str, sizes: dict[str, int], values: Values, order: Order) -> None:
-    """Few blocks for nine tiles: whole ones, and those whose turns are dealt out."""
+    """Few blocks compute nine tiles: whole tiles, and tiles whose iterations are distributed."""
     p = problem(load_program(str(EXAMPLES / f"{name}.py")), **sizes)
     own = template(p.program)
     if name == "gated_mlp":
@@ -92,7 +92,7 @@ def test_planted_faults_are_reported(line: str, instead: str) -> None:
     assert any(outcome(p, faulty, order) != "ok" for order in (Order("ascending"), Order("random", 3)))
 
 
-EARLY = gemm(bk=64, copy_columns_a=8, store_1="turned")  # an exchange that the last stage has room for
+EARLY = gemm(bk=64, copy_columns_a=8, store_1="turned")  # an exchange that fits into the last stage
 FIRST_BARRIER = 'ptx::barrier_sync();\n#line 17 "gemm_relu.py"\n  next = walk.next();'
 
 
@@ -199,7 +199,7 @@ def test_counts_share_the_work_out() -> None:
 
 
 def test_the_loop_keeps_its_instructions() -> None:
-    """128x128x32, 8 warps, 3 stages: those of a turn without stream-K at most 1.1 times, and nothing is spilled."""
+    """128x128x32, 8 warps, 3 stages: at most 1.1x the instructions per iteration without stream-K, and no spills."""
     try:
         nvdisasm()
     except DisassemblerMissing as missing:

@@ -1,4 +1,4 @@
-"""Inputs whose rows lie apart in memory: one source for all strides of a divisor, and right numbers."""
+"""Inputs with a row stride: one source for all strides with a common divisor, and correct numbers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def product(p: Builder, a: Array, b: Array, v: Array, out: Array) -> None:
     out=Output("r n", "f32"), turned=Output("h m", "f32"),
 )  # fmt: skip
 def rows_of_matrices(p: Builder, x: Array, ids: Array, w: Array, out: Array, turned: Array) -> None:
-    """Look up rows of w, and write columns of each x: registers that lie across lines."""
+    """Gather rows of w, and write columns of each x, so that registers lie across lines."""
     (i,) = p.blocks((out.shape[0],), (16,))
     rows = p.load(p.window(ids, (i, 0), (16, 1), column=True), padding=-1)
     p.store(p.load(p.window(w, (rows, 0), (16, 32))), p.window(out, (i, 0), (16, 32)))
@@ -84,7 +84,7 @@ def test_rows_and_columns(where: str) -> None:
 
 @pytest.mark.parametrize("filled_by", representative(["tma", "warp"], "warp"))
 def test_boxes_of_tma(filled_by: str) -> None:
-    """A tensor map has the stride of the launch, and the columns of the program: others are zero."""
+    """A tensor map has the launch's stride and the program's columns; other columns read as zero."""
     space = template(product).space(problem(product, m=70, n=72, k=80), device("h100"))
     found = (s for s in space.sample(3000, 3) if s["intrinsic"] == "wgmma_m64k16_f16")
     schedule = next(s for s in found if s["filled_by"] == filled_by)

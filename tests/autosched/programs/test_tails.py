@@ -1,4 +1,4 @@
-"""Loops whose last turns are peeled: the turns before carry no mask, and numbers stay right."""
+"""Loops with peeled last iterations: the other iterations have no mask, and the numbers are correct."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_peeled_loops_are_right(place: str) -> None:
 
 @pytest.mark.parametrize("place", ["attention.py:full_attention", "cross_entropy.py"])
 def test_a_tail_without_masks_is_reported(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: the last turns take the arrays' ends for as far as the others do."""
+    """Planted fault: the last iterations ignore the arrays' ends, like the others."""
     made, p = example(place, CASES[place])
     (schedule,) = peeled(made, p)
     interval = Index.interval
@@ -122,7 +122,7 @@ def test_schedules_of_before_are_masked() -> None:
 
 @program(x=Input("m n", "f32"), out=Output("m", "f32"))
 def row_sums(p: Builder, x: Array, out: Array) -> None:
-    """No size is open, and the first loop may be peeled, not the second."""
+    """No size is dynamic; the first loop may be peeled, the second may not."""
     (i,) = p.blocks((x.shape[0],), (16,))
     total = p.state(p.zeros((16, 1)))
     for j in p.steps(x.shape[1], 64):
@@ -139,7 +139,7 @@ def test_without_open_sizes() -> None:
 
 
 def test_where_it_is_open() -> None:
-    """Only where a size does not divide; not with wgmma, whose boxes TMA fills."""
+    """The decision exists only if a size does not divide, and not with wgmma, whose boxes TMA fills."""
     made, p = example("gemm_relu.py", {"m": 70, "n": 72, "k": 512})
     assert not any(q.name == "tail" for q in template(made).space(p, A100).parameters)
     made, p = example("gemm_relu.py", {"m": 256, "n": 256, "k": 344})
@@ -154,7 +154,7 @@ def test_where_it_is_open() -> None:
 
 
 def test_the_main_loop_of_an_odd_size_is_that_of_an_even_one() -> None:
-    """Instructions of a turn of GEMM, 128x128x32, 8 warps, 3 stages, on sm_80: k of 4104 is no multiple of 32."""
+    """GEMM of 128x128x32, 8 warps, 3 stages, on sm_80: instructions per iteration. k = 4104 is not a multiple of 32."""
     try:
         nvdisasm()
     except DisassemblerMissing as missing:

@@ -1,4 +1,4 @@
-"""Databases to check: trials that say what today's compiler really makes of a schedule."""
+"""Databases to check, whose trials hold the present compiler's real results."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def pool() -> Iterator[CompilePool]:
 
 @pytest.fixture(scope="session")
 def make_trial(pool: CompilePool) -> MakeTrial:
-    """Return a trial of a schedule with its present compilation; ``resources`` and ``code`` override fields of that."""
+    """Return a trial of a schedule as compiled now; ``resources`` and ``code`` override its fields."""
 
     def make(
         schedule: Schedule,

@@ -1,4 +1,4 @@
-"""What CI systems are given: valid in their formats, complete, and harmless whatever a database says."""
+"""Outputs for CI systems are valid, complete, and harmless whatever text a database contains."""
 
 from __future__ import annotations
 

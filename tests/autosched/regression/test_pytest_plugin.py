@@ -1,4 +1,4 @@
-"""The pytest plugin, in pytest runs of its own."""
+"""The pytest plugin, in separate pytest runs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Done:
 
 @pytest.fixture
 def run(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
-    """Run pytest in the folder of another project: in this process, which has what takes time to import."""
+    """Run pytest in another project's folder, in this process, which has already imported the slow modules."""
     monkeypatch.chdir(project)
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
 

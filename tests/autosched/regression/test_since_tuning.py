@@ -1,4 +1,4 @@
-"""What a check says of an entry whose machine has changed since it was tuned."""
+"""Verdicts of a check on entries whose machine has changed since they were tuned."""
 
 import pytest
 
@@ -20,9 +20,9 @@ def ratio(median: float, width: float = 0.002) -> Ratio:
 @pytest.mark.parametrize(
     ("candidate", "library", "seconds", "slower", "told"),
     [
-        (1.0, 2.0, 2.0, False, 0),  # as it was
-        (1.0, 2.02, 2.02, False, 0),  # within what two sessions differ by
-        (1.0, 1.8, 2.0, True, 1),  # baseline and candidate alike lost 11% against a library that stands still
+        (1.0, 2.0, 2.0, False, 0),  # unchanged
+        (1.0, 2.02, 2.02, False, 0),  # within the difference between two sessions
+        (1.0, 1.8, 2.0, True, 1),  # baseline and candidate both lost 11%; the library is unchanged
         (1.0, 2.2, 2.0, False, 1),  # won
         (1.0, 2.0, 2.2, True, 1),  # all became slower, by 10%
         (1.0, 2.0, 1.8, True, 1),  # or faster: the times of then are not those of now

@@ -1,4 +1,4 @@
-"""When a kernel is called slower: not within the noise, not for a few nanoseconds, not while the machine moves."""
+"""Conditions for reporting a slowdown: above the noise, above a few nanoseconds, and on a stable machine."""
 
 import dataclasses
 import itertools
@@ -25,7 +25,7 @@ def times(
     again: float = 0.0,
     seed: int = 0,
 ) -> Times:
-    """Four programs; ``drift`` of the machine moves them all over the run, ``control_drift`` the control alone."""
+    """Return times of four programs; ``drift`` changes all of them during a run, ``control_drift`` the control."""
     rng = np.random.default_rng(seed)
     machine = seconds * (1 + drift * np.linspace(0, 1, rounds))
     own = lambda factor: tuple(machine * factor * np.exp(noise * rng.standard_normal(rounds)))  # noqa: E731
@@ -100,7 +100,7 @@ def test_one_sided_runs_are_told_by_their_verdicts():
 
 
 class Machine:
-    """Programs by entry; ``slow`` are slower, the rest unchanged. Each process draws noise of its own."""
+    """Fake machine with programs by entry: those in ``slow`` are slower. Each process draws its own noise."""
 
     def __init__(self, slow: dict[int, float], noise: float = 0.002, seed: int = 0) -> None:
         self.slow, self.noise, self.seeds, self.rounds = slow, noise, itertools.count(1000 * seed), 0

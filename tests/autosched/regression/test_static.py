@@ -1,4 +1,4 @@
-"""``autosched check --static``: what it finds, what it lets pass, and its exit status."""
+"""``autosched check --static``: its findings, accepted changes, and exit status."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_what_no_longer_compiles_is_broken_with_the_compilers_words(
 
 @pytest.fixture
 def predicted(make_trial: MakeTrial) -> Callable[[Schedule], float]:
-    """Return what the time model says of a schedule today."""
+    """Return the time model's present prediction for a schedule."""
     model = AnalyticEstimator(device("h200"), TemplateSet([template("matmul")]))
 
     def seconds(schedule: Schedule) -> float:
@@ -144,7 +144,7 @@ def predicted(make_trial: MakeTrial) -> Callable[[Schedule], float]:
 def test_a_rival_that_is_predicted_to_be_faster_now_is_told(
     make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule], predicted: Callable[[Schedule], float]
 ) -> None:
-    """Trials whose estimated times are the other way round than the model has them today."""
+    """The stored estimates of two trials are in the opposite order of the model's present ones."""
     fast, *_, slow = sorted(schedules, key=predicted)
     best = predicted(slow)
     assert best > 1.05 * predicted(fast)

@@ -1,4 +1,4 @@
-"""A timed check: where baselines come from, who is to blame, what two processes must agree on."""
+"""A timed check: the source of baselines, the cause of failures, and the agreement of two processes."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_what_today_makes_is_compared_with_what_was_recorded(run, measured, data
 def test_a_driver_that_slows_both_programs_alike_is_seen_against_the_library(
     run, measured, database, seconds: float, verdict: EntryStatus
 ) -> None:
-    """Both take 1.117 ms now and the library twice that, as it did when the entry was tuned and took ``seconds``."""
+    """Both take 1.117 ms now. The library takes twice that, as when the entry was tuned and took ``seconds``."""
     library = 2.234e-3
     won = measured(seconds=seconds, rank=1, driver="570.12")
     beside = dataclasses.replace(
@@ -289,7 +289,7 @@ def test_a_gpu_that_is_gone_ends_the_run_in_doubt(run, measured, database) -> No
 def test_the_baseline_of_another_environment_is_what_its_compiler_made(
     run, measured, database, programs: KnownPrograms
 ) -> None:
-    """The other environment is this one, asked in a process of its own: its kernel is the recorded one."""
+    """The other environment is this one in a separate process, so that its kernel is the recorded one."""
     options = dataclasses.replace(OPTIONS, baseline=sys.executable)
     stale = dataclasses.replace(measured(0, 1), schedule=Schedule("matmul", (("tile_m", 3),)))
     gpu = Gpu()
@@ -324,7 +324,7 @@ def test_a_users_kernel_is_compared_with_the_one_of_the_base_branch(run, make_tr
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1.06, EntryStatus.SLOWER), (1.0, EntryStatus.SAME)])
 def test_over_a_worker_process(measured, database, tmp_path: Path, factor: float, verdict: EntryStatus) -> None:
-    """Through the real runner, with a worker that makes the times up, and compilers that do nothing."""
+    """Uses the real runner with a worker that simulates times, and fake compilers."""
     new, old = measured(1), measured(0)
     sources = [template("matmul").kernel(r.problem, r.schedule, H200).source for r in (new, old)]
     line = next(text for text in sources[0].splitlines() if "constexpr" in text and text not in sources[1])

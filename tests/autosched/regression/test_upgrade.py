@@ -1,4 +1,4 @@
-"""``check --with-python``: another environment whose compiler is like ours, or worse in a known way.
+"""``check --with-python``: another environment with an equal compiler, or with one that is worse in a known way.
 
 The other environment is a script that starts this Python with a ``sitecustomize`` module, which gives NVRTC another
 version, one more option, or another text. So the compiler there is a real one, in a real process.
@@ -59,7 +59,7 @@ MakeDatabase = Callable[..., Path]
 def other_python(tmp_path: Path) -> MakeOther:
     """Make an environment whose NVRTC gets more options, and another text in place of one.
 
-    Its version is made from both: what a cache keeps of one is not taken for another's.
+    Its version is derived from both, so that caches keep the environments apart.
     """
 
     def make(*options: bytes, replaced: tuple[bytes, bytes] = (b"nothing", b"nothing")) -> str:

@@ -1,4 +1,4 @@
-"""What `best` tells of a database."""
+"""Output of `best` for a database."""
 
 import dataclasses
 import json

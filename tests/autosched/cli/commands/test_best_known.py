@@ -1,4 +1,4 @@
-"""``best --db DB`` and reports of databases whose kernel files are not at hand."""
+"""``best --db DB`` and reports of databases whose kernel files are missing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def forget_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
-    """Return one with a revision of a kernel that failed, and the one that replaced it; the kernel is forgotten."""
+    """Return a database with a failed revision of a kernel and its replacement; the kernel is not registered."""
     monkeypatch.chdir(tmp_path)
     forget_kernels(monkeypatch)
     text = FILE.replace("[kernel]", f'[kernel]\nname = "{NAME}"') + COSTS

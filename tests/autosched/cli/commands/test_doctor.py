@@ -1,4 +1,4 @@
-"""What `doctor` and `devices` say of a machine and of the GPUs that there are."""
+"""Output of `doctor` and `devices` for a machine and for the known GPUs."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""``--kernel FILE``: a user's own kernel by the commands of ours, and every way to get it wrong in one line."""
+"""``--kernel FILE``: every command with a user's kernel, and a one-line message for every mistake."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Return the kernel file, with some of its text replaced; its path."""
+    """Write the kernel file with some of its text replaced, and return its path."""
 
     def written(*changes: tuple[str, str], source: str = SOURCE) -> str:
         text = TOML
@@ -175,7 +175,7 @@ def test_it_is_verified_and_a_wrong_one_fails(write: Write, run: Run) -> None:
 
 
 def test_a_second_launch_is_verified_where_it_is_asked_for(write: Write, run: Run) -> None:
-    """Wrong from the second launch on: what counts blocks is not reset."""
+    """The kernel is wrong from the second launch on, because its block counter is not reset."""
     source = "__device__ unsigned threads = 0;\n" + SOURCE.replace(
         "if (i < n) out[i] = 2.0f", "bool first = atomicAdd(&threads, 1) < gridDim.x * blockDim.x;\n"
         "  if (i < n) out[i] = (first ? 2.0f : 3.0f)",

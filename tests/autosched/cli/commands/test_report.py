@@ -1,4 +1,4 @@
-"""Times, rates, problems and progress as people read them."""
+"""Formatting of times, rates, problems and progress."""
 
 import io
 import time
@@ -177,7 +177,7 @@ def test_a_terminal_shows_the_state_and_is_left_clean() -> None:
         assert shown.has_started
         assert "none yet" in messages.getvalue() and "0/9" in messages.getvalue()
     assert answers.getvalue().splitlines()[0] == "ESTIMATED because " + "x" * 90
-    assert messages.getvalue().endswith("\x1b[2K")  # the last thing written erases the display
+    assert messages.getvalue().endswith("\x1b[2K")  # the last write erases the display
 
 
 def test_a_pipe_gets_no_control_characters(tmp_path: Path) -> None:
@@ -198,13 +198,13 @@ def test_a_step_that_takes_long_is_told_with_its_limit(monkeypatch: pytest.Monke
         shown.started(START)
         until(lambda: messages.getvalue().startswith("0/9") and ", a launch may take 60 s\n" in messages.getvalue())
     first, *_ = messages.getvalue().splitlines()
-    assert "may take" not in first  # which is no news after a twentieth of a second
+    assert "may take" not in first  # unchanged after a twentieth of a second
     console = Console(file=messages, width=80)
     with Counter(console, "emulated", 2, "a launch may take 60 s"):
         until(lambda: "emulated 0/2 in 0 s, a launch may take 60 s\n" in messages.getvalue())
     said = len(messages.getvalue())
     time.sleep(0.2)
-    assert len(messages.getvalue()) == said  # whoever is done says no more
+    assert len(messages.getvalue()) == said  # a finished display prints nothing more
 
 
 def until(seen: Callable[[], bool]) -> None:
@@ -233,7 +233,7 @@ def test_time_left_is_told_once_there_is_something_to_tell_it_from(monkeypatch: 
     with shown:
         shown.started(START)
         for done in range(1, 21):
-            shown.trial(step(done, 100.0 + done / 4))  # what came before the first is not a trial's time
+            shown.trial(step(done, 100.0 + done / 4))  # time before the first trial is not a trial's time
     lines = messages.getvalue().splitlines()
     assert "left" not in lines[15] and "/s" not in lines[15].removesuffix("B/s, estimated, trial 1")
     assert lines[16].endswith("4.0/s, 5.8 s left")

@@ -1,4 +1,4 @@
-"""``export``, ``import``, ``merge`` and ``db`` as a user meets them, whatever the database is."""
+"""``export``, ``import``, ``merge`` and ``db`` on the command line, with each kind of database."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def test_only_files_are_imported(here: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_two_files_with_one_entry_are_merged_in_their_order(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Not by the smaller of two times that were never taken in turns, and no file twice."""
+    """The smaller time does not win if the two were never measured in alternation, and no file is merged twice."""
     stored(here / "a.db", 0, 2e-6)
     stored(here / "c.db", 1, 1e-6)
     one, other = exported(here), exported(here, "c.db", "theirs")
@@ -315,7 +315,7 @@ def test_a_database_is_merged_into_itself(here: Path, capsys: pytest.CaptureFixt
 
 
 def test_an_invalid_schedule_never_takes_the_place_of_the_best(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Not even with evidence, which a stranger can write."""
+    """Evidence does not help it, since anyone can write evidence."""
     mine, theirs = schedules()
     stored(here / "mine.db")
     forged = theirs.replace(tile_m=12345)
@@ -336,7 +336,7 @@ def test_an_invalid_schedule_never_takes_the_place_of_the_best(here: Path, capsy
 
 
 def of_a_kernel_file(path: Path) -> None:
-    """Make a database with a kernel that no catalogue knows before its file is read."""
+    """Make a database with a kernel that is unregistered until its file is read."""
     known = stored(path)
     path.unlink()
     foreign = Schedule("thrice", (("block_size_x", 64),))

@@ -1,4 +1,4 @@
-"""What `space` says of a space, and of a schedule that `--explain` is given."""
+"""Output of `space` for a space, and of `space --explain` for a schedule."""
 
 import dataclasses
 import io

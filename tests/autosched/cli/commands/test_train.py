@@ -1,4 +1,4 @@
-"""``autosched train``: what it learns from, what it says, and what it refuses."""
+"""``autosched train``: its training data, its output, and the inputs it rejects."""
 
 import dataclasses
 import json
@@ -74,7 +74,7 @@ def test_recordings_and_several_databases_are_learned_together(run: Run, tmp_pat
 def test_an_update_adds_new_times_to_those_of_the_model(run: Run, tmp_path: Path) -> None:
     """Training on one database after the other gives the same as on both at once.
 
-    The same one again adds nothing.
+    Training on the same database again changes nothing.
     """
     store(tmp_path / "new.db", *make_trials(observations(Copy(4096, 1000), rows=12)))
     assert run("train", "--db", "best.db", "--out", "old.json")[0] == 0
@@ -117,7 +117,7 @@ def test_what_cannot_be_learned_from_is_left_out_and_counted(tmp_path: Path) -> 
     half = Observations(one.problem, one.device, one.schedules[:4], one.seconds[:4])
     mixed = [
         *make_trials(one),
-        *make_trials(half, status=Status.TIMEOUT, reason="slow", timing=None),  # the newest word on four of them
+        *make_trials(half, status=Status.TIMEOUT, reason="slow", timing=None),  # the newest times of four of them
         *make_trials(observations(Copy(64, 64), rows=5), fingerprint='{"cache":"warm"}'),
         *make_trials(observations(Copy(64, 65), rows=6), device="gtx970"),
         *make_trials(observations(Copy(64, 66), rows=7), problem_key='{"operator":"fft"}'),
@@ -199,7 +199,7 @@ def test_times_that_nothing_can_learn_from_are_not_offered(run: Run, tmp_path: P
 
 
 def test_it_says_which_features_decide(run: Run, tmp_path: Path) -> None:
-    """Unrolling decides here, slower the larger, and the analytic model knows nothing of it."""
+    """Here times grow with the unroll factor, which the analytic model ignores."""
     assert run("train", "--db", "best.db", "--out", "model.json")[0] == 0
     before = (tmp_path / "model.json").read_bytes()
     status, out, _ = run("train", "--update", "model.json", "--explain", "--picture", "decides.svg")
@@ -231,7 +231,7 @@ def test_kernels_of_files_are_not_learned_from(run: Run, tmp_path: Path) -> None
 
 
 def test_features_of_schedules_that_are_gone_are_left_out(run: Run, tmp_path: Path) -> None:
-    """A later version may have dropped values that a model learned from, or all of a template's."""
+    """A later version may have removed values, or a whole template, that the model was trained on."""
     assert run("train", "--db", "best.db", "--out", "model.json")[0] == 0
     document = json.loads((tmp_path / "model.json").read_text())
     first = document["operators"][0]["observations"][0]

@@ -1,4 +1,4 @@
-"""``autosched tune``: what it passes on, what it shows, and its exit status."""
+"""``autosched tune``: the options that it passes on, its output, and its exit status."""
 
 import dataclasses
 import errno
@@ -70,7 +70,7 @@ def make_trial(seconds: float | None) -> Trial:
 
 @dataclasses.dataclass
 class FakeTune:
-    """A tuner that takes no time: it plays ``trials`` to the observer."""
+    """A fake tuner that reports ``trials`` to the observer at once."""
 
     trials: Sequence[Trial]
     earlier: int = 0
@@ -287,7 +287,7 @@ def test_without_a_database_trials_are_kept_where_calls_look(
     own = Path(os.environ["XDG_DATA_HOME"]) / "autosched" / "best.db"
     assert fake.asked["database"] == str(own) and own.parent.is_dir()
     fake.refuses = "the backend cuda cannot measure here: use estimate"
-    assert run("tune", "matmul", *SMALL) == (2, "", f"autosched: {fake.refuses}\n")  # no word of a database before it
+    assert run("tune", "matmul", *SMALL) == (2, "", f"autosched: {fake.refuses}\n")  # no other message
     fake.refuses = ""
     monkeypatch.setenv("AUTOSCHED_DB", str(tmp_path / "named.db"))
     assert run("tune", "matmul", *SMALL)[0] == 0

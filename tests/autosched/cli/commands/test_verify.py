@@ -1,4 +1,4 @@
-"""``autosched verify``: what it emulates, what it prints, and its exit status."""
+"""``autosched verify``: the schedules that it emulates, its output, and its exit status."""
 
 import dataclasses
 import json
@@ -86,7 +86,7 @@ def fails(problem: Problem, schedule: Schedule) -> Verdict:
 
 @dataclasses.dataclass
 class FakeEmulator:
-    """Emulates nothing; those whose numbers are in ``bad`` fail."""
+    """A fake emulator; the schedules whose numbers are in ``bad`` fail."""
 
     bad: tuple[int, ...] = ()
     interrupted_after: int | None = None

@@ -1,4 +1,4 @@
-"""`autosched verify FILE` of a kernel: files as people write them, arrays, references, symbols, what is kept."""
+"""`autosched verify FILE` for a kernel: typical files, arrays, references, symbols, and saved outputs."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def test_nvcc_is_killed_with_the_programs_that_it_starts(
 
 
 def _has_ended(process: int) -> bool:
-    """Return True if a process is gone, or a zombie that nobody has waited for."""
+    """Return True if a process has ended, including one that is a zombie."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""``autosched worth``: a log goes in, a verdict on tuning comes out."""
+"""``autosched worth`` estimates from a log how much tuning would save."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""Options that are converted without typer: what comes of them is what typer makes of them."""
+"""Options that are converted without typer have the values that typer would give them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a user's own problems come from: one group of options, which every command that reads a database has."""
+"""The group of options that names the source of a user's problems, in every command that reads a database."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from autosched.cli.options import kernel, sources, triton
 DATABASES = {"db", "into"}
 SOURCES = {"kernel": sources.Kernels, "program": sources.Programs, "triton": sources.TritonKernels}
 NOT_OF_PROBLEMS = ("db stats", "db gc", "serve")  # of all trials, or of the kernels that a program has
-OPERATORS = {" ".join(command) for command in kernel.COMMANDS}  # in whose place --kernel and --program stand
+OPERATORS = {" ".join(command) for command in kernel.COMMANDS}  # replaced by --kernel and --program
 READING = [
     name
     for name in places.PLACES

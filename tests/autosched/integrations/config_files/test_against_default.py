@@ -1,4 +1,4 @@
-"""A tuned configuration beside the package's default: compared, stored, written and read again."""
+"""A tuned configuration is compared with the package's default, stored, written and read again."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -56,7 +56,7 @@ def tuned_layer(comparison, provenance: str = "estimated") -> TunedLayer:
     ],
 )
 def test_defaults_are_configurations(tmp_path: Path, format: str, layer: Layer) -> None:
-    """Each is one that a file may hold, and fits the scales of a block."""
+    """Each default is valid in a file, and fits the block scales."""
     configs = {str(rows): dict(default_config(layer, rows, format)) for rows in BATCH_SIZES}
     path = tmp_path / layer.file_name("NVIDIA_H200").text(format)
     path.write_text(json.dumps(configs))
@@ -97,7 +97,7 @@ def test_noise_of_estimates_is_the_formats(format: str) -> None:
 
 
 def test_noise_of_estimates_is_the_recorded_one() -> None:
-    """The figures are those of the table that the benchmark writes."""
+    """The figures equal the table written by the benchmark."""
     page = (Path(__file__).parents[4] / "benchmarks" / "results" / "moe_winners.md").read_text()
     rows = re.findall(r"^\| (vLLM|SGLang) \|.*\| ([\d.]+)% \|$", page, re.MULTILINE)
     assert {name.lower(): float(percent) / 100 for name, percent in rows} == pytest.approx(ESTIMATE_NOISE)
@@ -120,7 +120,7 @@ def test_what_a_configuration_leaves_out_is_tritons_own() -> None:
     ],
 )
 def test_noise_of_measured_times_is_that_of_rounds(gain: float, jitter: float, word: str) -> None:
-    """A drift that both share is none: the second half of the rounds is twice as slow."""
+    """A drift that both share is not noise: both are twice as slow in the second half of the rounds."""
     calls = itertools.count()
     seen = []
 
@@ -184,7 +184,7 @@ def test_an_export_for_the_other_program_has_its_own_default(tmp_path: Path) -> 
 
 
 def test_files_of_others_stay_as_they_are(tmp_path: Path) -> None:
-    """They were tuned on a GPU, which an estimate does not overrule."""
+    """They were tuned on a GPU, and an estimate does not replace a measurement."""
     foreign = TunedLayer(LAYER, device("h200"), (LayerChoice(64, TUNED, None),), "3.9.0")
     with Store.open(tmp_path / "best.db") as store:
         store.extend(list(trials_of(foreign)))

@@ -1,4 +1,4 @@
-"""``autosched check DIR``: real files, compiled by Triton for devices that are not here, and verified."""
+"""``autosched check DIR``: real files, compiled by Triton for devices that are absent, and verified."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -61,7 +61,7 @@ def test_sglang_28019_the_default_does_not_fit_consumer_blackwell() -> None:
 
 
 def test_a_k_that_spans_two_scales_is_wrong() -> None:
-    """Layers of vLLM take less of k then; SGLang's, and both block-scaled matmuls, take what the file says."""
+    """Layers of vLLM then use a smaller part of k; SGLang's, and both block-scaled matmuls, use the file's value."""
     config = SMALL | {"BLOCK_SIZE_K": 128}
     layer = parse_file_name("E=8,N=64,device_name=X,dtype=fp8_w8a8,block_shape=[64,64].json")
     assert verify_config("vllm", layer, config, device("h100"), verify=True).status == "ok"
@@ -77,7 +77,7 @@ def test_types_without_a_kernel_are_named() -> None:
 
 @pytest.fixture
 def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where pretended packages are found, by this process and its children."""
+    """Return the folder in which this process and its children find the fake packages."""
     folder = tmp_path / "packages"
     folder.mkdir()
     monkeypatch.syspath_prepend(folder)
@@ -86,7 +86,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def install(folder: Path, package: str, place: str, change: tuple[str, str]) -> Path:
-    """Return a package that needs a GPU to be imported, and has our kernel in its place."""
+    """Install a fake of a package that needs a GPU to be imported; it contains a kernel of the test."""
     path = folder / package / place
     path.parent.mkdir(parents=True)
     (folder / package / "__init__.py").write_text("raise ImportError('no GPU')\n")
@@ -138,7 +138,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Judge configurations in one process: each takes seconds to import torch."""
+    """Judge configurations in one process, since each process takes seconds to import torch."""
     monkeypatch.setattr("autosched.integrations.config_files.tuning.pool.usable_cores", lambda: 1)
 
 

@@ -1,4 +1,4 @@
-"""``check DIR --with-python``: the Triton of another environment, whose ptxas is like ours, or has fewer registers."""
+"""``check DIR --with-python`` with another environment's Triton, whose ptxas is equal or allots fewer registers."""
 
 # mypy: ignore-errors
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files of configurations from a model: chosen without a GPU, kept in a database, written and read again."""
+"""Configuration files chosen by the model without a GPU are stored in a database, written and read again."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -113,7 +113,7 @@ DEFAULT = dict(default_config(MIXTRAL, 64, "vllm"))
     ],
 )
 def test_types_without_a_kernel_are_refused(tmp_path, monkeypatch, capsys, settings, dtype: str) -> None:
-    """They were taken for 16-bit floats before, and got the file of another layer."""
+    """Before, they were treated as 16-bit floats and got the file of another layer."""
     monkeypatch.chdir(tmp_path)
     path = model_file(tmp_path, quantization_config=settings)
     assert layer_of_model(path).dtype == dtype and layer_of_model(path, dtype="bf16").dtype == "bf16"
@@ -170,8 +170,7 @@ def test_a_gain_is_compared_with_the_noise(default: float, word: str) -> None:
 class Judged:
     """Fake pool with given results.
 
-    ``verdicts`` and ``seconds`` (by counts) are those of the candidates in their order, and of the default, which is
-    far slower than all of them.
+    ``verdicts`` and ``seconds`` (by counts) list the candidates in order, then the default, which is much slower.
     """
 
     workers = 1
@@ -282,7 +281,7 @@ def test_a_default_that_cannot_run_is_replaced() -> None:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("layer", [Layer(4, 64, 48, 2), Layer(3, 128, 64, 1, "fp8_w8a8", (64, 64))])
 def test_a_gpu_is_given_the_layer_at_its_true_sizes(layer: Layer) -> None:
-    """With an emulated GPU, whose time is a model's: what is launched, and that it is in order, is what counts."""
+    """On an emulated GPU with modelled times, check the launches and that they succeed."""
     from autosched.integrations.config_files.tuning.measure import gpu_measure
     from autosched.triton import emulated
 
@@ -377,7 +376,7 @@ def test_what_cannot_be_tuned_is_one_line(tmp_path, monkeypatch, capsys, argumen
     ],
 )
 def test_counts_by_sizes_are_those_of_the_compiled_kernel(monkeypatch, name, dtype, block, tile, warps) -> None:
-    """One estimator: what sizes say of a configuration is about what the emulator counts in its compiled code."""
+    """Counts derived from sizes approximate the emulator's counts of the compiled code."""
     from autosched.integrations.config_files.installed import kernel_for
     from autosched.integrations.config_files.launches import parameters_of, true_launch
     from autosched.integrations.config_files.tuning.derived_counts import derived_table

@@ -1,4 +1,4 @@
-"""A program for ``autosched serve``: FlashInfer's own autotuner tunes three operations on stub runners."""
+"""A program for ``autosched serve``: FlashInfer's autotuner tunes three operations with stub runners."""
 
 import json
 import os

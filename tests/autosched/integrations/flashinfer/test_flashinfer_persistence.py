@@ -1,4 +1,4 @@
-"""FlashInfer's real autotuner keeps its choices in a database: between starts, and the same ones in all processes.
+"""FlashInfer's real autotuner stores its choices in a database, across starts and equal in all processes.
 
 Only the package's files are needed: FLASHINFER_FOLDERS names folders that hold ``flashinfer`` (of several versions);
 without it the installed one is taken. Each start is a process in which ``flashinfer`` is a bare package, since its
@@ -110,7 +110,7 @@ def test_processes_that_tune_together_agree(start) -> None:
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_serve_keeps_the_choices_of_the_whole_package(tmp_path: Path) -> None:
-    """Four processes start together below one command, and once more."""
+    """One command starts four processes at the same time, twice."""
     if not all(importlib.util.find_spec(name) for name in ("flashinfer", "tvm_ffi", "torch")):
         pytest.skip("flashinfer is not installed: pip install flashinfer-python")
     starts = "import subprocess, sys; p = [subprocess.Popen(sys.argv[1:]) for _ in range(4)]; [q.wait() for q in p]"

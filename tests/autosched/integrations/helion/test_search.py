@@ -1,4 +1,4 @@
-"""Helion's autotuner, seeds and remote cache are ours, by its public hooks: no GPU is asked."""
+"""autosched provides Helion's autotuner, seeds and remote cache through its public hooks, without a GPU."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -22,7 +22,7 @@ H100 = device("h100")
 
 
 def test_times_of_a_pretended_gpu_are_estimates(tmp_path: Path) -> None:
-    """The program sees a GPU, and what is recorded says that there was none."""
+    """The program sees a simulated GPU; its times are recorded as estimates."""
     import torch
     from helion_kernels import doubled, kernel_of
 
@@ -68,7 +68,7 @@ def test_a_call_is_tuned_by_our_sampler_and_then_known(tmp_path: Path) -> None:
 
 
 def test_what_computes_something_else_does_not_win(tmp_path: Path) -> None:
-    """The last tile wins: only a block of all elements gives the sum of Helion's default."""
+    """The last tile overwrites the others: only a block of all elements gives the sum of Helion's default."""
     import torch
     from helion_kernels import kernel_of, last_writer
 

@@ -15,7 +15,7 @@ pytestmark = [
 
 
 def verifier(name: str, *shape: int):
-    """Return what verifies configurations of a kernel of ``helion_kernels``, called with the numbers from 1."""
+    """Return a verifier for configurations of a kernel of ``helion_kernels``, called on the numbers from 1."""
     import helion_kernels
     import torch
 
@@ -45,7 +45,7 @@ def test_a_persistent_kernel_has_the_multiprocessors_of_the_device() -> None:
 
 
 def test_what_does_not_compute_the_same_is_refused_with_a_reason() -> None:
-    """The last tile wins: only a block of all elements gives the sum of Helion's default."""
+    """The last tile overwrites the others: only a block of all elements gives the sum of Helion's default."""
     verify = verifier("last_writer", 32)
     whole, other, odd = config(32), config(4), config(3)
     assert verify(whole) is whole

@@ -1,4 +1,4 @@
-"""Inductor compiles the configuration that is recorded, or that the time model chooses: without a GPU, emulated."""
+"""Inductor compiles the recorded configuration or the time model's choice, without a GPU; the kernel is emulated."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -32,7 +32,7 @@ def inductor():
 
 
 class Inputs:
-    """What Inductor tells of a product."""
+    """Fake of Inductor's description of a matmul."""
 
     def __init__(self, shapes=SHAPES, strides=STRIDES, dtypes=DTYPES) -> None:
         self._known = shapes, strides, dtypes

@@ -1,4 +1,4 @@
-"""Inductor times the tuned matmul beside its own choices."""
+"""Inductor times the tuned matmul along with its own choices."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ with torch.no_grad():
 
 
 def _said(program: str, cache: Path) -> str:
-    """Return what a process of ``program`` writes to stderr. What Inductor has in its cache it does not time again."""
+    """Return the stderr of a process that runs ``program``. Inductor does not time again what is in its cache."""
     environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(cache)}
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, env=environment)

@@ -1,4 +1,4 @@
-"""tcgen05 as a way of tile programs: verified in the emulator, and planted faults of tensor memory."""
+"""Tile programs that multiply by tcgen05: verified in the emulator, with planted faults of tensor memory."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_faults_are_reported(where: str, old: str, new: str, filled_by: str) -> 
 
 @pytest.mark.parametrize("filled_by", representative(["warp", "tma", "threads"], "warp"))
 def test_every_fence_and_the_permit_are_missed(filled_by: str) -> None:
-    """Without any one of its tcgen05.fence and relinquish_alloc_permit, the compiled PTX is reported."""
+    """If any tcgen05.fence or relinquish_alloc_permit is removed from the compiled PTX, a fault is reported."""
     p = of(m=128, n=64, k=192)
     values = gemm(stages=2, filled_by=filled_by, in_flight=int(filled_by == "warp"))
     kernel = template(p.program).kernel(p, legal(p, values), B200)
@@ -227,7 +227,7 @@ def attends(s: int, head: str = "causal_attention") -> ProgramProblem:
 
 @pytest.mark.parametrize("rows", [64, 128])
 def test_sampled_schedules_of_attention_are_right(rows: int, nightly: bool) -> None:
-    """Sums are read after each product, and the probabilities go through shared memory."""
+    """Accumulators are read after each product, and the probabilities go through shared memory."""
     p = attends(136)
     space = template(p.program).space(p, B200)
     ranks = next(s.ranks for s in space.strata if str(s.value).startswith(f"tcgen05_m{rows}"))

@@ -1,4 +1,7 @@
-"""wgmma as a way of tile programs: verified in the emulator, machine code of sm_90a, planted faults of new barriers."""
+"""Tile programs that multiply by wgmma.
+
+Verified in the emulator, machine code of sm_90a, planted faults of barriers.
+"""
 
 from __future__ import annotations
 
@@ -227,7 +230,7 @@ def _intrinsics(space):  # type: ignore[no-untyped-def]
 def test_loops_multiply_by_wgmma(
     place: str, sizes: dict[str, int], values: Values, most: int, multiplications: int
 ) -> None:
-    """HGMMA alone, few instructions beside, no spills, and ptxas does not serialise them."""
+    """Loops multiply only by HGMMA, with few other instructions and no spills, and ptxas does not serialise wgmma."""
     try:
         nvdisasm()
     except DisassemblerMissing as missing:
@@ -246,7 +249,7 @@ def test_loops_multiply_by_wgmma(
 @pytest.mark.parametrize("ping_pong", [0, 1])
 @pytest.mark.parametrize(("d", "bn"), [(64, 128), (128, 64)])
 def test_attention_is_not_longer_than_tritons(d: int, bn: int, ping_pong: int) -> None:
-    """128 rows, 8 warps, 2 stages on sm_90a: an iteration has at most 1.03 of the instructions of Triton's."""
+    """128 rows, 8 warps, 2 stages on sm_90a: an iteration has at most 1.03x as many instructions as Triton's."""
     loops = pytest.importorskip("benchmarks.search.triton_loops", reason="needs Triton", exc_type=ImportError)
     try:
         nvdisasm()

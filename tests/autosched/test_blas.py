@@ -1,4 +1,4 @@
-"""BLAS computes by one thread where many small things are computed at a time, and by as many as before elsewhere."""
+"""BLAS uses one thread during many small computations, and the previous number of threads elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Integrations are reached by name, imported late, and obey the protocol of their group."""
+"""Integrations are found by name, imported late, and implement the protocol of their group."""
 
 from __future__ import annotations
 

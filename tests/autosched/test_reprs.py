@@ -1,4 +1,4 @@
-"""What an interpreter or a notebook prints of an exported object is short, whatever the object holds."""
+"""The repr of an exported object is short, whatever the object holds."""
 
 from __future__ import annotations
 

@@ -305,7 +305,7 @@ def test_a_machine_that_fails_meanwhile_passes_nothing(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The entries before it keep their verdicts, the reports are written, and the exit status is 2."""
+    """Entries before the failure keep their verdicts, the reports are written, and the exit status is 2."""
     larger = Matmul(m=128, n=64, k=64)
     failing = make_trial(template("matmul").space(larger, device("h200")).sample(1, 1)[0], problem=larger)
     path = database(make_trial(schedules[0]), failing)

@@ -25,7 +25,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 def measured(x: int, y: int, z: int) -> Measurement:
-    """Fastest at x = 16, y = 4, z = 1: 1 ms; x = 1 fails."""
+    """Return measurements: the fastest is 1 ms at x = 16, y = 4, z = 1; x = 1 fails."""
     if x == 1:
         return Measurement(Status.LAUNCH_ERROR, Provenance.REPLAYED, "too small")
     seconds = 1e-3 * (1 + abs(x - 16) / 16 + abs(y - 4) / 8 + 0.3 * (z != 1))
@@ -67,7 +67,7 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
 def test_an_evaluation_is_the_first_visit_of_a_configuration() -> None:
     space = TABLE.space()
     found = search(TABLE, space, sampler("random", space, seed=3), budget=200, seed=3, batch=7)
-    assert len(found.quality) == len(XYZ)  # every one once, the failed ones too
+    assert len(found.quality) == len(XYZ)  # every schedule once, including the failed ones
     assert list(found.quality) == sorted(found.quality)
     assert found.quality[-1] == 1.0 and found.evaluations_to(1.0) is not None
 

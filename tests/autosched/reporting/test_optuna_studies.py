@@ -1,4 +1,4 @@
-"""A database in Optuna's dashboard: what its own server says of our studies."""
+"""A database in Optuna's dashboard: its server reports the studies correctly."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def asked(server: subprocess.Popen[bytes], port: int, path: str) -> Any:
                 return json.load(answer)
         except urllib.error.HTTPError:
             raise
-        except OSError:  # it has not come up yet
+        except OSError:  # the server has not started yet
             assert server.poll() is None, server.stderr and server.stderr.read()
             assert time.monotonic() < end, "the server does not answer"
             time.sleep(0.2)

@@ -1,4 +1,4 @@
-"""Pictures say what the layouts say: the texts of the .svg files are read back."""
+"""Pictures agree with the layouts: the texts of the .svg files are read back."""
 
 import builtins
 import re

@@ -1,4 +1,4 @@
-"""Rooflines, and what is said to bound a schedule."""
+"""Rooflines, and the reported bottleneck of a schedule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes a proposal worth a trial."""
+"""The acquisition function."""
 
 import math
 
@@ -28,7 +28,7 @@ def test_the_likely_optimum_is_the_median_of_the_largest_value() -> None:
     drawn = RNG.normal(PREDICTED.mean, PREDICTED.deviation, (4_000, 400)).max(axis=1)
     found = likely_optimum(PREDICTED, -1.0, np.ones(400))
     assert found == pytest.approx(float(np.median(drawn)), abs=0.03)
-    assert likely_optimum(PREDICTED, -1.0, np.full(400, 0.1)) < found - 0.1  # what may fail promises less
+    assert likely_optimum(PREDICTED, -1.0, np.full(400, 0.1)) < found - 0.1  # a likely failure lowers the acquisition
     assert likely_optimum(PREDICTED, 5.0, np.ones(400)) == pytest.approx(5.0 + LEAST_GAIN, abs=RESOLUTION)
     assert likely_optimum(PREDICTED, 5.0, np.zeros(400)) == 5.0 + LEAST_GAIN
     certain = Prediction(np.array([1.0, 0.0]), np.array([0.0, 0.5]))

@@ -1,4 +1,4 @@
-"""Batches of bayes: every other proposal is of a module that is compiled already, and batches repeat for a seed."""
+"""Batches of bayes: every second proposal uses an already compiled module, and batches are reproducible for a seed."""
 
 import math
 from itertools import product

@@ -1,4 +1,4 @@
-"""Where schedules are for the Gaussian process."""
+"""Coordinates of schedules for the Gaussian process."""
 
 import numpy as np
 import pytest
@@ -36,8 +36,8 @@ def test_sizes_that_are_not_all_powers_of_two_have_a_second_column() -> None:
 @pytest.mark.parametrize(
     "parameter",
     [
-        ordinal("threads", (32, 64, 128)),  # the first column says as much
-        ordinal("unroll", (1, 2, 3, 4)),  # no size of a block or a tile
+        ordinal("threads", (32, 64, 128)),  # the first column has the same information
+        ordinal("unroll", (1, 2, 3, 4)),  # not the size of a block or a tile
         ordinal("method", (0, 32, 48)),  # 0 is not a size
         ordinal("odd", (33, 35, 37)),
         categorical("kind", (32, 48, 64)),

@@ -1,4 +1,4 @@
-"""What the evolutionary sampler promises besides the contract."""
+"""Guarantees of the evolutionary sampler in addition to the contract."""
 
 import dataclasses
 import math

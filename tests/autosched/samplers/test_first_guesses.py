@@ -1,4 +1,4 @@
-"""Where a search begins: somebody's advice, and descents along estimates."""
+"""The start of a search: suggested schedules, and descents along estimates."""
 
 import math
 from collections.abc import Callable
@@ -55,7 +55,7 @@ class TestAdvised:
 
 
 def slope(schedule: Schedule) -> float:
-    """Fall along every parameter of TOY; nothing with a ``c`` works."""
+    """Return estimates that fall along every parameter of TOY; schedules with a ``c`` fail."""
     if schedule["letter"] == "c":
         return math.inf
     return -schedule.integer("x") - 2.0 * schedule.integer("y") - (schedule["letter"] == "b")

@@ -70,7 +70,7 @@ def checksum(space: SearchSpace, schedule: Schedule) -> str:
 
 
 def result_of(name: str, schedule: Schedule) -> Measurement:
-    """Return an estimate with noise that its checksum decides; one in nine schedules fails."""
+    """Return an estimate with noise derived from its checksum; one in nine schedules fails."""
     noise = int(checksum(space_of(name), schedule), 16)
     log_seconds = float(estimates_of(name).log_seconds([schedule])[0])
     if noise % 9 == 0 or not math.isfinite(log_seconds):
@@ -101,7 +101,7 @@ def of_whole_space(name: str, how: str, *, guided: bool) -> list[str]:
 
 
 def of_recorded_space(name: str, how: str, *, transferred: bool) -> list[str]:
-    """Of recorded schedules with their times; ``transferred`` guides by every third of these."""
+    """Return the proposals on recorded schedules and times; ``transferred`` uses every third time as the prior."""
     problem = PROBLEMS[name]
     found = recording.find(problem.key(), "h100")
     assert found is not None
@@ -113,7 +113,7 @@ def of_recorded_space(name: str, how: str, *, transferred: bool) -> list[str]:
 
 
 def of_trained_model(how: str) -> list[str]:
-    """Of a copy, guided by a model that was trained on times of other copies."""
+    """Return the proposals for a copy, with a prior trained on times of other copies."""
     problem, h200 = Copy(3000, 5000), device("h200")
     templates = templates_for(problem, h200)
     space = templates.space(problem, h200)

@@ -1,4 +1,4 @@
-"""The sampler of the best estimates: what it finds, when it has found it, and that it needs no results for that."""
+"""The sampler that proposes the best estimates first: its proposals, their order, and independence of results."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_no_gain_is_expected_once_the_best_guess_has_come_true() -> None:
     searching = sampler("model", TOY, seed=0, estimates=toy_estimates())
     (first,) = searching.ask(1)
     assert searching.expected_gain == math.inf
-    searching.tell(first, ok(30 * seconds(first)))  # ten times the guess: another one may be better
+    searching.tell(first, ok(30 * seconds(first)))  # ten times the estimate: another schedule may be better
     (second,) = searching.ask(1)
     assert 0.5 < searching.expected_gain < 1
     searching.tell(second, failed())

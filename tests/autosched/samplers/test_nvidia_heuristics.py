@@ -1,4 +1,4 @@
-"""nvMatmulHeuristics, where it is installed, proposes some of the first trials of a matmul, and the trials say so."""
+"""If nvMatmulHeuristics is installed, it proposes some of a matmul's first trials, which are marked as such."""
 
 import dataclasses
 import importlib.util
@@ -37,7 +37,7 @@ H200, A100 = device("h200"), device("a100")
 LARGE = Matmul(4096, 4096, 4096)
 REAL = importlib.util.find_spec(NAME) is not None
 
-# What the child calls, in the order of the library's header; ASKED keeps what it was called with.
+# Functions that the child calls, in the order of the library's header; ASKED records their arguments.
 STUB = """
 import enum, json, os, types
 class NvMatmulHeuristicsTarget(enum.IntEnum): CUTLASS3 = 4
@@ -79,7 +79,7 @@ ROWS = [row((64, 64, 64), (32, 32, 64)), row((64, 64, 64), (32, 32, 64)), row((1
 
 @pytest.fixture
 def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a package of that name that answers ROWS; the file of what it was asked."""
+    """Install a fake of the package that returns ROWS, and return the file that records its arguments."""
     package = tmp_path / "site"
     package.mkdir()
     (package / f"{NAME}.py").write_text(STUB)
@@ -152,7 +152,7 @@ class TestAdvice:
         said = json.loads(stub.read_text())
         assert said == {"precision": "TST", "gpu": "A100_SXM_80GB", "problem": [256, 256, 256, "NT_ROW_MAJOR", 1]}
         assert NAME not in sys.modules
-        assert [s["tile_m"] for s in found.schedules] == [64, 128]  # equal configurations once
+        assert [s["tile_m"] for s in found.schedules] == [64, 128]  # equal configurations are proposed once
         assert found.line == f"2 of the first trials are the nearest schedules to what {NAME} proposes"
 
     def test_nothing_for_what_it_does_not_know(self, stub: Path) -> None:

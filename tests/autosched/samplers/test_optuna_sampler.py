@@ -94,7 +94,7 @@ def test_proposes_what_is_legal() -> None:
 
     study = optuna.create_study(sampler=StudySampler(seed=0, legal=legal))
     study.optimize(objective, n_trials=15)
-    assert all(legal(t.params) for t in study.trials[1:])  # of the first, nobody knows the parameters
+    assert all(legal(t.params) for t in study.trials[1:])  # the parameters of the first are unknown
 
 
 def test_legal_is_told_of_parameters_with_one_value() -> None:
@@ -142,7 +142,7 @@ def test_negative_objectives_and_failures(direction: str) -> None:
 
 @pytest.mark.parametrize("how", ["raises", "pruned", "nan", "constraint"])
 def test_failures_are_learned_apart_from_values(how: str) -> None:
-    """Half of a line fails, and the best value is at its border: what failed does not count against its neighbours."""
+    """Half of a line fails, and the best value is at the border: failures do not penalise neighbours."""
     if how == "constraint" and not hasattr(optuna.Trial, "set_constraint"):
         pytest.skip("Optuna has constraints of trials since version 5")
     study = optuna.create_study(sampler=StudySampler(seed=0))
@@ -157,7 +157,7 @@ def test_failures_are_learned_apart_from_values(how: str) -> None:
             if how == "nan":
                 return math.nan
             trial.set_constraint("right", x - 200.0)
-            return 1.0  # a value better than any that counts
+            return 1.0  # a value better than any valid one
         return 500.0 - x
 
     study.optimize(falling, n_trials=25, catch=RuntimeError)
@@ -225,7 +225,7 @@ class TestAnyParameters:
         assert study.best_value == 1.0
 
     def test_thousands_of_choices(self) -> None:
-        """The scale of a parameter is computed once for a proposal, not for every value of it."""
+        """The scale of a parameter is computed once per proposal, not once per value."""
         sizes = list(range(1, 4001))
         study = optuna.create_study(sampler=StudySampler(seed=0))
         study.optimize(lambda t: 1.0 + abs(math.log2(t.suggest_categorical("size", sizes)) - 9), n_trials=25)
@@ -265,7 +265,7 @@ class TestAnyParameters:
         for x in (1e-9, 1e9):
             study.enqueue_trial({"x": x, "n": 7})
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Optuna's own, of what is outside
+            warnings.simplefilter("ignore")  # Optuna's own error for values outside
             study.optimize(
                 lambda t: abs(t.suggest_float("x", 0.01, 10, log=True) - 1) + t.suggest_int("n", 0, 8, step=4),
                 n_trials=15,
@@ -342,7 +342,7 @@ def test_lengths_are_fitted_again_where_the_model_looks_at_some_trials(monkeypat
 
 @pytest.mark.parametrize("direction", ["minimize", "maximize"])
 def test_objectives_of_any_size(direction: str) -> None:
-    """The worst and the best are farther apart than the largest float."""
+    """The difference of the worst and the best exceeds the largest float."""
     sign = 1 if direction == "minimize" else -1
     study = optuna.create_study(direction=direction, sampler=StudySampler(seed=0))
     study.enqueue_trial({"x": -1.0})
@@ -352,7 +352,7 @@ def test_objectives_of_any_size(direction: str) -> None:
 
 @pytest.mark.parametrize("state", [optuna.trial.TrialState.FAIL, optuna.trial.TrialState.RUNNING])
 def test_trials_with_other_choices_are_left_out(state: optuna.trial.TrialState) -> None:
-    """``Study.add_trial`` takes trials of another study, and the common parameters are those of completed ones."""
+    """``Study.add_trial`` accepts trials of another study; the common parameters are those of completed trials."""
 
     def objective(trial: optuna.Trial) -> float:
         return float(trial.suggest_categorical("c", ["a", "b"]) == "a") + trial.suggest_float("x", 0, 1)

@@ -1,4 +1,4 @@
-"""The contract of ``Sampler``, as one class of tests that every sampler passes, and what each promises besides."""
+"""The contract of ``Sampler``, one class of tests that every sampler passes, and the additional guarantees of each."""
 
 import math
 import os
@@ -23,7 +23,7 @@ from search_spaces.spaces.search_space import SearchSpace
 from search_spaces.spaces.space import EmptySpace, Space
 from search_spaces.spaces.union_space import UnionSpace
 
-# Slow ones, of which tests below search a union.
+# Slow templates, which tests below search as a union.
 AT_NIGHT = ("tpe_of_a_union", "evolution_of_a_union")
 MAKERS = [
     pytest.param(*case, marks=[pytest.mark.nightly] if name in AT_NIGHT else [], id=name)
@@ -62,7 +62,7 @@ LAKE = Space(  # as many schedules as HILL has in its own two dimensions, all of
 
 @pytest.mark.parametrize("name", ["tpe", "evolution"])
 def test_a_search_of_a_union_finds_the_template_and_the_schedule(name: str) -> None:
-    """Half of a sample is of each template; one that learns turns to the better one."""
+    """A sample has equally many schedules of each template; a learning sampler shifts to the better template."""
 
     def found(name: str, seed: int) -> tuple[float, int]:
         made, best, on_the_hill = sampler(name, UnionSpace([LAKE, HILL]), seed=seed), math.inf, 0
@@ -132,7 +132,7 @@ def test_a_space_with_nothing_legal_says_so() -> None:
 
 
 def test_proposals_do_not_depend_on_the_hash_seed() -> None:
-    """Sets and dicts of texts have another order in every process; no proposal may come from one."""
+    """The order of sets of strings differs between processes; proposals must not depend on it."""
     code = f"""
 import sys
 sys.path[:0] = {[p for p in sys.path if p]!r}

@@ -1,4 +1,4 @@
-"""What the sampler over Optuna's own samplers promises besides the contract."""
+"""Guarantees of the wrapper of Optuna's samplers in addition to the contract."""
 
 import math
 

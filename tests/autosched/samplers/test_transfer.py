@@ -1,4 +1,4 @@
-"""Another recording of a kernel as estimates: followed where it is right, and left where it misleads."""
+"""Estimates from another recording of a kernel: used where they are right, and ignored where they mislead."""
 
 import math
 import random
@@ -70,7 +70,7 @@ def test_one_that_misleads_costs_little() -> None:
 
 
 def test_a_guess_that_finds_nothing_decides_every_fourth_proposal() -> None:
-    """After trials without progress, three of four proposals come from the model without a line along the guess."""
+    """After trials without progress, three of four proposals come from the model without the prior."""
     here = table("a", (32, 8))
     space = here.space()
     estimates = TransferredTimes(space, table("b", (64, 16)).measurements).estimates
@@ -81,7 +81,7 @@ def test_a_guess_that_finds_nothing_decides_every_fourth_proposal() -> None:
             for patience in (6, 1000)
         )
         ordered = random.Random(0).sample(list(here.measurements), told)
-        ordered.sort(key=seconds_of(here))  # the fastest first: the others bring nothing
+        ordered.sort(key=seconds_of(here))  # the fastest first: the others are no improvement
         for made in (doubting, trusting):
             for schedule in ordered:
                 made.tell(schedule, here.measurements[schedule])
@@ -119,7 +119,7 @@ def test_a_guess_counts_by_its_rank_in_coarse_steps_and_by_its_value() -> None:
     assert (np.diff(ranks[order]) <= 0).all()
     assert ranks.min() == 0
     np.testing.assert_array_equal(ranks * 32, np.floor(ranks * 32))
-    few = Guesses(estimates, [schedules[i] for i in order[5:]])  # better than all of these, as in a living pool
+    few = Guesses(estimates, [schedules[i] for i in order[5:]])  # better than all of these, as in a growing pool
     assert few.coordinate([schedules[order[0]]])[0, 0] == 1.0
     assert few.values([schedules[order[0]]])[0] > 0.0
 

@@ -1,4 +1,4 @@
-"""What a program computes is recorded, read back with its counts, and tuned."""
+"""The problems that a program computes are recorded, read back with their counts, and tuned."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_counts_are_added_to_those_of_the_file(tmp_path: Path) -> None:
             for thread in threads:
                 thread.join()
             call_log.add(MATMUL)
-    call_log.add(MATMUL)  # nobody records any more
+    call_log.add(MATMUL)  # recording has ended
     assert read_calls(path).members == (SuiteMember(SOFTMAX, 400.0), SuiteMember(MATMUL, 2.0))
 
 
@@ -178,7 +178,7 @@ def test_a_log_is_tuned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def traced(name: str, function: str, axes: dict[str, int | None], arrays: dict[str, tuple[list[str], str]]) -> str:
-    """Return a definition as FlashInfer's trace dump writes it; the last array is the output."""
+    """Return a definition in the format of FlashInfer's trace dump; the last array is the output."""
     *inputs, (out, output) = [(n, {"shape": shape, "dtype": dtype}) for n, (shape, dtype) in arrays.items()]
     given = {n: {"type": "var"} if size is None else {"type": "const", "value": size} for n, size in axes.items()}
     more = {"tags": [f"fi_api:flashinfer.somewhere.{function}", "status:verified"], "reference": "..."}

@@ -1,4 +1,4 @@
-"""``tune --suite``: a file of problems, one budget, and where the trials go."""
+"""``tune --suite``: a file of problems, one budget, and its distribution."""
 
 import dataclasses
 import json
@@ -72,7 +72,7 @@ def test_what_is_no_suite_is_refused(tmp_path: Path, text: str, complaint: str) 
 
 
 class Tunes:
-    """``tuner.tune`` for problems whose best times after each chunk are known; the last one stays."""
+    """Fake of ``tuner.tune`` with given best times after each chunk; the last time remains."""
 
     def __init__(self, bests: Mapping[Problem, list[float]]) -> None:
         self.bests = bests
@@ -110,7 +110,7 @@ FAST, SLOW, HOPELESS = Copy(512, 700), Copy(4096, 4096), Copy(64, 64)
 
 
 def test_trials_go_where_they_save_most(tunes: Callable[[Mapping[Problem, list[float]]], Tunes]) -> None:
-    """The slow problem still improves by a fifth a chunk, the fast one does not; the one where nothing works waits."""
+    """The slow problem improves by a fifth per chunk, the fast one does not. The one where all schedules fail waits."""
     fake = tunes({FAST: [1e-6], SLOW: [1e-3 * 0.8**i for i in range(20)], HOPELESS: [math.inf]})
     result = tune_suite(
         [SuiteMember(FAST), SuiteMember(SLOW), SuiteMember(HOPELESS)], trials=20 * CHUNK, database="b.db"
@@ -125,7 +125,7 @@ def test_trials_go_where_they_save_most(tunes: Callable[[Mapping[Problem, list[f
 
 
 def test_weights_count(tunes: Callable[[Mapping[Problem, list[float]]], Tunes]) -> None:
-    """Of two similar problems, one that is computed four times as often gets about twice the trials.
+    """A problem that is computed four times as often as a similar one gets about twice the trials.
 
     Each problem's expected gain falls with the number of its chunks.
     """
@@ -155,7 +155,7 @@ def test_a_stopped_or_exhausted_search_ends_the_run(monkeypatch: pytest.MonkeyPa
 
 
 def test_time_is_shared_by_what_it_brings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two problems with the same gains, the one whose trials take a tenth of the time gets most of them."""
+    """If two problems gain equally, the one whose trials take a tenth of the time gets most trials."""
     clock, inner = [0.0], Tunes({FAST: [1e-3], SLOW: [1e-3]})
 
     def tune(problem: Problem, **options: Any) -> TuneResult:
@@ -284,4 +284,4 @@ def test_a_budget_goes_first_where_the_headroom_is() -> None:
     ordered = sorted((little, much, unknown), key=lambda s: -s.expected_gain)
     assert ordered == [unknown, much, little]
     assert much.gain_per_second(10.0) == pytest.approx(0.05)
-    assert little.expected_gain > 0.0  # its turn comes
+    assert little.expected_gain > 0.0  # it is scheduled

@@ -27,7 +27,7 @@ def test_the_schema_says_which() -> None:
 
 
 def appended(*arguments: Any, **named: Any) -> tuple[Any, Any, Any]:
-    """Two calls, and what both leave: the second one stores nothing."""
+    """Run both calls and return their results: the second one stores nothing."""
     qkv, positions, table, k, v = arguments
     q = torch.ops.autosched.qk_norm_rope_append(qkv, positions, table, k, v, **named)
     again = {**named, "slots": torch.full_like(named["slots"], -1)}

@@ -1,4 +1,4 @@
-"""The extension for torch: built where it can be, and else operators run in Python."""
+"""The torch extension is built if possible; otherwise operators run in Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators launched from the table in C++: the same launches as the Python path, and Python where it must be."""
+"""Operators launched from the C++ table make the same launches as the Python path, which handles all other calls."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ SPACE = "autosched_host_path"  # of the operators under test, which are implemen
 
 
 class Fixed(Database):
-    """A database whose kernels the test loads: those of ``schedules``, and else some that take every array in order.
+    """A database with the kernels of ``schedules``; other kernels are fakes that take every array in order.
 
-    With ``sampled``, any other kernel is that of a schedule as well.
+    With ``sampled``, the other kernels also come from schedules.
     """
 
     def __init__(self, folder: Path, cupy: Any, schedules: Any = (), *, sampled: bool = False) -> None:
@@ -78,7 +78,7 @@ class Fixed(Database):
 
 @cache
 def registered(path: HostLaunchTable) -> Any:
-    """Return the operators under test, which a process can define once."""
+    """Return the operators under test; a process can define them only once."""
     library = torch.library.Library(SPACE, "FRAGMENT")
     for name, schema in ops.SCHEMAS.items():
         library.define(name + schema)
@@ -104,7 +104,7 @@ def drawn(*shape: int, kind: Any = torch.float32) -> Any:
 
 
 def launches(kernel: LoadedKernel, driver: Driver, tensors: dict[str, Any]) -> list[Launched]:
-    """Return what the Python path launches on these arrays."""
+    """Return the launches of the Python path on these arrays."""
     before = len(driver.from_python)
     kernel.launch_at([tensors[o.name].data_ptr() for o in (*kernel.inputs, *kernel.outputs)], torch)
     return driver.from_python[before:]
@@ -116,7 +116,7 @@ LINEAR = {"a": "bf16", "b": "bf16", "order_b": "col", "epilogue": "bias+gelu"}
 
 
 class Case(NamedTuple):
-    """Calls of an operator: the problem, how to make arguments, and how many schedules are tried."""
+    """Calls of an operator: the problem, a function that makes arguments, and the number of schedules."""
 
     operator: str
     problem: Problem
@@ -275,7 +275,7 @@ def test_many_entries(host: tuple[HostLaunchTable, Driver], tmp_path: Path) -> N
 
 
 class TestPython:
-    """Calls that stay in Python, or go there."""
+    """Calls that stay in Python, or fall back to it."""
 
     def test_errors_are_those_of_python(self, host: tuple[HostLaunchTable, Driver], tmp_path: Path) -> None:
         class Empty(Database):
@@ -423,7 +423,7 @@ class TestChanges:
     ) -> None:
         path, driver = host
         operators = registered(path)[1]
-        launching: list[int] = []  # functions that a thread launches from the table just now
+        launching: list[int] = []  # functions that a thread is launching from the table
         failures: list[Exception] = []
         stop = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Operators that state their tile program, as ``torch.ops.autosched`` and as functions of arrays."""
+"""Operators defined by tile programs, as ``torch.ops.autosched`` and as functions of arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators in PyTorch: what torch demands of them, the kernels that they run, and the calls that ``patch`` takes."""
+"""Operators in PyTorch: torch's requirements, the kernels that run, and the calls that ``patch`` replaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels that keep ``@triton.autotune``: our model prunes their configurations, our database remembers their times."""
+"""Kernels with ``@triton.autotune``: the time model prunes configurations, and the database stores their times."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -98,7 +98,7 @@ def test_what_the_listener_heard_is_tuned(tmp_path, capsys):
     earlier = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(triton.knobs.autotuning, "listener", lambda **told: earlier.append(told["key"]))
-        for sizes in ((96,), (96, 160)):  # two programs, of which each tunes its own
+        for sizes in ((96,), (96, 160)):  # two programs, each of which tunes its own kernel
             twice.cache.clear()
             with emulated("h100"), recording(heard):
                 for n in sizes:

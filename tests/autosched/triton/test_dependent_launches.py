@@ -1,4 +1,4 @@
-"""Triton's programmatic dependent launches: what a kernel may touch before ``gdc_wait``, with sound siblings."""
+"""Triton's programmatic dependent launches: accesses before ``gdc_wait``, each with a correct counterpart."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -24,7 +24,7 @@ BLOCK = tl.constexpr(128)
 
 @triton.jit
 def fill(x, y):
-    """Write x, of which a dependent kernel may see nothing before it waits, and read y."""
+    """Write x, which a dependent kernel must not read before it waits, and read y."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(x + i, tl.load(y + i))
     gdc_launch_dependents()
@@ -33,7 +33,7 @@ def fill(x, y):
 @triton.jit
 def scale(x, weight, out, EARLY: tl.constexpr, WAITS: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    w = tl.load(weight + i)  # nobody in front writes it
+    w = tl.load(weight + i)  # no preceding kernel writes it
     if EARLY:
         v = tl.load(x + i)
     if WAITS:
@@ -45,7 +45,7 @@ def scale(x, weight, out, EARLY: tl.constexpr, WAITS: tl.constexpr):
 
 @triton.jit
 def clear(y, WAITS: tl.constexpr):
-    """Write what the kernel in front reads."""
+    """Write memory that the preceding kernel reads."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     if WAITS:
         gdc_wait()
@@ -54,7 +54,7 @@ def clear(y, WAITS: tl.constexpr):
 
 @triton.jit
 def relay(weight, out, TRIGGERS_FIRST: tl.constexpr):
-    """Wait for the kernels in front, before or after the next one may begin."""
+    """Wait for the preceding kernels, before or after allowing the next one to start."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     if TRIGGERS_FIRST:
         gdc_launch_dependents()
@@ -65,7 +65,7 @@ def relay(weight, out, TRIGGERS_FIRST: tl.constexpr):
 
 
 def faults(last, between=None):
-    """Return the faults of ``fill`` and what is launched behind it, and check where they are launched."""
+    """Return the faults of ``fill`` and the launches after it, and check the line of each launch."""
     with emulated("h100", check=False) as session:
         x, y, weight, out = (torch.ones(N, device="cuda") for _ in range(4))
         fill[(2,)](x, y)

@@ -1,4 +1,4 @@
-"""Triton programs run unchanged on the CPU, and faults are named at their line."""
+"""Triton programs run unchanged on the CPU, and faults are reported at their line."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -51,11 +51,11 @@ def test_a_program_that_asks_for_whatever_accelerator_there_is(session) -> None:
     torch.accelerator.synchronize(x.device)
     weight = torch.nn.Parameter(x)
     weight.grad = torch.ones_like(x)
-    torch.optim.AdamW([weight]).step()  # it asks whether a graph is being captured
+    torch.optim.AdamW([weight]).step()  # it queries whether a graph is being captured
 
 
 def test_what_moves_to_the_gpu(session) -> None:
-    """Each form of ``Tensor.to``, as programs and ``Module.to`` write them."""
+    """Each form of ``Tensor.to`` that programs and ``Module.to`` use."""
     model = torch.nn.Linear(4, 3).to("cuda")
     assert model.weight.is_cuda and model.to("cuda", torch.float16).weight.dtype is torch.float16
     assert model.to(device="cuda", dtype=torch.bfloat16, non_blocking=True).bias.dtype is torch.bfloat16
@@ -128,7 +128,7 @@ def test_in_place_and_beyond_a_view() -> None:
 
 
 class Reversed:
-    """What Triton takes for a tensor, though it is none: torch has no views that go backwards."""
+    """An object that Triton accepts as a tensor, because torch has no views with negative strides."""
 
     def __init__(self, base: torch.Tensor) -> None:
         self._kept, self.dtype = base, base.dtype
@@ -199,7 +199,7 @@ def test_addresses_of_tensors_in_a_tensor(session) -> None:
 
 
 def test_autotuning_of_a_kernel_that_accumulates() -> None:
-    """triton#6524: repeated benchmark calls add to the output where reset_to_zero is missing."""
+    """triton#6524: repeated benchmark calls add to the output if reset_to_zero is missing."""
     with emulated("h100") as session:
         x, o = torch.ones(100, device="cuda"), torch.zeros(100, device="cuda")
         grid = lambda meta: (triton.cdiv(100, meta["BLOCK"]),)  # noqa: E731

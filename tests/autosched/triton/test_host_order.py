@@ -1,4 +1,4 @@
-"""What a Triton program's host and streams do in no order, and values that nobody has written: with sound siblings."""
+"""Unordered accesses of a Triton program's host and streams, and unwritten values, each with a correct counterpart."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -29,7 +29,7 @@ def scaled(x, n=N):
 
 
 def kinds(program, *args, **options):
-    """Return the kinds of faults, and of notes, of a program, each of which is on a line of this file."""
+    """Return the kinds of faults and notes of a program, all of which are reported at lines of this file."""
     with emulated("h100", check=False, **options) as session:
         program(*args)
     assert all(Path(f.file) == Path(__file__) for f in session.host_findings)
@@ -123,7 +123,7 @@ def pinned_reused(sound):
 
 
 def pageable_reused(sound):
-    # A copy from pageable memory is done with it when it returns.
+    # A copy from pageable memory has finished reading when it returns.
     staging = torch.ones(N) if sound else torch.ones(N).pin_memory()
     x = torch.empty(N, device="cuda")
     x.copy_(staging, non_blocking=True)
@@ -158,7 +158,7 @@ def freed_after_a_wait(sound):
 
 
 def of_backward(sound):
-    """Torch's backward orders the streams that forward has used."""
+    """Torch's backward pass synchronises the streams used by the forward pass."""
     side = torch.cuda.Stream()
     x = torch.ones(N, device="cuda", requires_grad=True)
     side.wait_stream(torch.cuda.current_stream())
@@ -170,7 +170,7 @@ def of_backward(sound):
 
 
 def in_another_thread(act, wait, sound):
-    """Call ``act`` in a thread that does or does not wait until ``wait`` has returned in this one."""
+    """Call ``act`` in another thread, which optionally waits until ``wait`` has returned in this one."""
     may_act = threading.Event()
 
     def other():

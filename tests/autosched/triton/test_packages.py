@@ -1,4 +1,4 @@
-"""Triton kernels of packages that pip installs: they agree with torch, and no fault is reported."""
+"""Triton kernels of pip packages agree with torch, and no fault is reported."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_kernels_of_a_package_agree_with_torch(name: str, package: str, kernels:
     if find_spec(package) is None:
         pytest.skip(f"{package} is not installed: see .github/workflows/nightly.yml")
     program = str(PROGRAMS / f"{name}.py")
-    # In a process of its own: what a package imports asks for a GPU, and warns.
+    # In a separate process, because imports of the package look for a GPU and warn.
     command = [sys.executable, "-m", "autosched", "verify", program, "--device", device, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
@@ -54,7 +54,7 @@ def test_stock_kernels_of_packages_are_tuned_once(tmp_path: Path) -> None:
     [("liger_rms_norm", "liger_kernel"), ("liger_softmax", "liger_kernel"), ("fla_layer_norm", "fla")],
 )
 def test_batch_invariance_of_kernels_of_packages(function: str, package: str) -> None:
-    """The answer is that of comparing all batches, which the program does by itself."""
+    """The answer agrees with an exhaustive comparison of all batches, made by a separate program."""
     if find_spec(package) is None:
         pytest.skip(f"{package} is not installed: see .github/workflows/nightly.yml")
     program = str(PROGRAMS / "batches.py")

@@ -1,4 +1,4 @@
-"""Stock autotuned kernels take their choices from a database: between starts, between processes, after kills."""
+"""Unmodified autotuned kernels take their choices from a database across starts and processes, and after kills."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -32,14 +32,14 @@ def _cache(tmp_path, monkeypatch):
 
 
 class Starts:
-    """Starts of a program that shares a database with those before it."""
+    """Successive starts of a program that share a database."""
 
     def __init__(self, folder: Path) -> None:
         self.database, self.log = folder / "best.db", folder / "log"
         self.url = self.database
 
     def timed(self):
-        """How many configurations were timed since it was asked."""
+        """Return the number of configurations timed since the last call."""
         count = len(self.log.read_text().splitlines()) if self.log.exists() else 0
         self.log.unlink(missing_ok=True)
         return count
@@ -214,7 +214,7 @@ def together(starts, count, kernels, *, kill=0, timeout=60.0, locks="shared"):
         os.close(writing)
         os.read(reading, 1)  # all start when the other end is closed
         random.seed(f"{number} {time.monotonic_ns()}")
-        if locks == "each":  # as on machines of their own
+        if locks == "each":  # as on separate machines
             os.environ["AUTOSCHED_CACHE_DIR"] += str(number)
         with persist(starts.url, device="h100", timeout=timeout):
             made = stock.kernels(starts.log, count=kernels, configs=stock.CONFIGS[:3], seconds=0.001)
@@ -290,7 +290,7 @@ def test_processes_that_cannot_wait_still_choose_alike(starts):
 
 
 def test_processes_of_several_machines_share_a_server(starts):
-    """Locks are of one machine: without them, the first choice on the server still counts for all."""
+    """Locks work only within a machine; without them, the first choice on the server still applies to all."""
     with server() as url:
         starts.url = url.format("postgres")
         choices = together(starts, 4, 2, locks="each")

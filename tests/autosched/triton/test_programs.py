@@ -1,4 +1,4 @@
-"""Whole programs: the command line, and tests of others under ``pytest --autosched-triton``."""
+"""Whole programs on the command line, and third-party tests under ``pytest --autosched-triton``."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -184,7 +184,7 @@ def raising():
 
 
 def test_the_plug_in_fails_what_has_findings(tmp_path: Path) -> None:
-    """A launch of a test, of one that fails anyway, of a fixture, and of a module."""
+    """Findings in a passing test, a failing test, a fixture and a module fail the run."""
     (tmp_path / "conftest.py").write_text(RAISING)
     program(tmp_path, 3).rename(tmp_path / "twice.py")
     (tmp_path / "test_around.py").write_text(AROUND)

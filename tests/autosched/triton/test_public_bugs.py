@@ -1,4 +1,4 @@
-"""Bugs that others met on GPUs, each named by the number of its public report, found here without one."""
+"""Publicly reported bugs on GPUs, each named by the number of its report, are found without a GPU."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -68,7 +68,7 @@ def test_tritonbench_1266_a_lock_is_released_before_all_warps_have_stored() -> N
 
 
 def test_sglang_28019_a_default_configuration_that_no_consumer_blackwell_has_room_for() -> None:
-    """It crashed at serving time: 147,456 bytes of shared memory, where an RTX 5090 has 101,376."""
+    """It crashed at serving time: it needs 147,456 bytes of shared memory, and an RTX 5090 has 101,376."""
     a, b, c = (torch.zeros(256, 256, dtype=torch.float16) for _ in range(3))
     arguments = {
         "a": a,

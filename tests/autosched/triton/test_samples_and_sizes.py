@@ -1,4 +1,4 @@
-"""Some blocks of large launches, sizes that provoke, and what the report says of both."""
+"""Sampled blocks of large launches, provoking sizes, and the report on both."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -30,7 +30,7 @@ def test_some_blocks_of_a_large_launch() -> None:
     with emulated("h100", plan=SOME) as session:
         o, twice = torch.empty(6400, device="cuda"), torch.empty(6400, device="cuda")
         kernels.scale[(100,)](o, x, 2.0, 6400, BLOCK=elements, num_warps=2)
-        kernels.scale[(100,)](twice, o, 2.0, 6400, BLOCK=elements, num_warps=2)  # reads what no block has written
+        kernels.scale[(100,)](twice, o, 2.0, 6400, BLOCK=elements, num_warps=2)  # reads unwritten memory
     first, second = session.launches
     assert (first.blocks, first.left_out) == (second.blocks, second.left_out) == (100, 94)
     written = o.view(100, elements).ne(0).all(1)
@@ -60,8 +60,8 @@ def test_blocks_that_wait_for_others_run_whole() -> None:
 
 @pytest.mark.parametrize("swap", [False, True])
 def test_a_sample_grows_by_what_its_blocks_wait_for(monkeypatch: pytest.MonkeyPatch, swap: bool) -> None:
-    """An atomic that changes nothing asks, too, in a loop in which warps meet at barriers."""
-    monkeypatch.setattr(sample, "_CHEAP", 0.0)  # as where a block takes seconds
+    """Waiting includes atomics that change nothing, in a loop in which warps meet at barriers."""
+    monkeypatch.setattr(sample, "_CHEAP", 0.0)  # as for a block that takes seconds
     with emulated("h100", plan=SOME) as session:
         o = torch.empty(99, 64, dtype=torch.int32, device="cuda")
         kernels.wait_by_atomics[(99,)](torch.zeros(99, dtype=torch.int32, device="cuda"), o, 2, SWAP=swap, num_warps=2)
@@ -130,9 +130,9 @@ def test_a_fault_at_a_size() -> None:
     assert fidelity_of(session).sizes == ("n=16", "n=17", "n=18")
 
 
-# In the manner of the bugs that others confirmed in published kernels.
+# Similar to confirmed bugs in published kernels.
 def test_a_gradient_of_one_element_that_stands_for_all() -> None:
-    """That of ``sum`` is one number with strides of 0: a kernel with the strides of another tensor reads beyond."""
+    """The gradient of ``sum`` has strides of 0. A kernel that uses another tensor's strides reads beyond it."""
 
     class Double(torch.autograd.Function):
         @staticmethod
@@ -155,7 +155,7 @@ def test_a_gradient_of_one_element_that_stands_for_all() -> None:
 
 
 def test_one_index_twice_in_a_scatter() -> None:
-    """Two warps read, divide and write one element: who is last wins."""
+    """Two warps read, divide and write one element; the last write wins."""
     ids = torch.arange(40)
     with emulated("h100", check=False) as session:
         logits = torch.ones(64, device="cuda")

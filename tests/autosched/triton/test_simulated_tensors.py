@@ -1,4 +1,4 @@
-"""Tensors say where they are, also below torch's dispatcher: in operators of a program's own, backward and threads."""
+"""Tensors report their device below torch's dispatcher too: in custom operators, backward passes and threads."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -139,7 +139,7 @@ def test_gradients_are_on_the_device_of_their_tensor(session, kind: str, device:
 
 
 def test_operators_within_which_memory_is_not_written(session) -> None:
-    """What an operator allocates holds no values, as anywhere else."""
+    """Memory that an operator allocates counts as unwritten, as elsewhere."""
 
     @torch.library.custom_op("autosched_tests::half", mutates_args=())
     def half(x: torch.Tensor) -> torch.Tensor:

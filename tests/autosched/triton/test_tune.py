@@ -1,4 +1,4 @@
-"""Triton kernels are tuned without a GPU: compiled, refused, verified, ranked, and kept in a database."""
+"""Triton kernels are tuned without a GPU: compiled, filtered, verified, ranked, and stored in a database."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -282,7 +282,7 @@ copy.add_pre_run_hook(like_a_compiler_with_a_bug)
 
 
 def test_a_compiler_that_crashes_or_hangs_ends_one_candidate_alone(tmp_path):
-    """vllm#48732: a sweep of hours died of the crash of one configuration."""
+    """vllm#48732: the crash of one configuration ended a sweep of hours."""
     from autosched.triton.tuning.loading import load
 
     file = tmp_path / "crashing_copy_kernel.py"
@@ -332,7 +332,7 @@ def reference(x, **_):
 
 @pytest.mark.parametrize("place", ["use.py", "elsewhere/autosched_tests_package/kernel.py"])
 def test_a_kernel_is_imported_as_its_package_does(tmp_path, monkeypatch, capsys, place):
-    """By a path that the user's file adds, and by the file of the package itself."""
+    """By a path that the user's file adds, or by the package's own file."""
     package = tmp_path / "elsewhere" / "autosched_tests_package"
     package.mkdir(parents=True)
     for name, text in (("__init__.py", ""), ("helper.py", HELPER), ("kernel.py", PACKAGED), ("../../use.py", USE)):
@@ -358,7 +358,7 @@ def test_a_kernel_is_imported_as_its_package_does(tmp_path, monkeypatch, capsys,
 
 
 def test_an_import_error_is_called_one(tmp_path):
-    """The process that compiles cannot import what this one has."""
+    """The compiling process cannot import a module of this process."""
     from autosched.triton.tuning.compiling.worker import handle
 
     file = tmp_path / "kernel_that_imports.py"

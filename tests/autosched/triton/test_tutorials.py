@@ -1,4 +1,4 @@
-"""The algorithms of Triton's tutorials: right and without a finding, for GPUs of three generations."""
+"""The algorithms of Triton's tutorials are correct and without findings, for GPUs of three generations."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -29,7 +29,7 @@ def session(request):
     with emulated(request.param, check=False) as opened:
         yield opened
     faults = [f for f in opened.findings if f.is_fault]
-    # Triton 3.4 and 3.6 let wgmma read what threads stored without the fence between proxies that PTX asks for.
+    # Triton 3.4 and 3.6 let wgmma read threads' stores without the proxy fence that PTX requires.
     if tuple(map(int, triton.__version__.split(".")[:2])) < (3, 9):
         faults = [f for f in faults if f.kind is not FindingKind.MISSING_PROXY_FENCE]
     assert not faults, opened.fault_lines()
@@ -119,7 +119,7 @@ def test_persistent_matmul_by_descriptors(session):
 @pytest.mark.nightly
 @pytest.mark.parametrize("device", ["h100", "rtx5090"])
 def test_block_scaled_matmul(device):
-    """Multiplied with its scales on sm_120; Hopper multiplies what Triton has scaled before; sm_80 has no e4m3."""
+    """sm_120 multiplies block-scaled operands; for Hopper Triton scales them first; sm_80 has no e4m3."""
     m, n, k = 128, 64, 128
     a, b = (torch.randn(*shape).to(torch.float8_e4m3fn) for shape in ((m, k), (k, n)))
     scales = [torch.randint(124, 131, (rows, k // 32), dtype=torch.uint8) for rows in (m, n)]

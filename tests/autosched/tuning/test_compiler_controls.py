@@ -1,4 +1,4 @@
-"""Searches with compiler controls: by the real compiler, with simulated times."""
+"""Searches with compiler controls, with the real compiler and simulated times."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``autosched.tune(problem)`` alone, and what finds its results."""
+"""``autosched.tune(problem)`` without options, and look-ups of its results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the model makes the times, ``tune`` searches the model itself, unless somebody asks for trials."""
+"""If times come from the model, ``tune`` searches the model directly, unless trials are requested."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_model_tries_the_models_choice_alone(tmp_path: Path) -> None:
     (trial,) = result.trials
     choice = default_choice(PROBLEM, device("h100"), templates_for(PROBLEM, device("h100")))
     assert choice is not None and trial.schedule == choice.schedule and trial.sampler == "model"
-    # A notebook shows it, and nothing of it is taken for HTML.
+    # A notebook displays it, with HTML escaped.
     shown = dataclasses.replace(result, stopped="<b>no</b> & more")._repr_html_()
     assert shown.startswith(f"<table><tr><th>problem</th><td>{PROBLEM.operator}: ") and "(ESTIMATED)" in shown
     assert "&lt;b&gt;no&lt;/b&gt; &amp; more" in shown and "row_reduction: " in shown

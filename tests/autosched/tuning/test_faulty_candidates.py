@@ -1,4 +1,7 @@
-"""Candidates of which a fifth hang, crash, poison or lie, through the whole tuner into a database."""
+"""A fifth of the candidates hang, crash, poison the context or return wrong results.
+
+The whole tuner with a database.
+"""
 
 import sqlite3
 from contextlib import closing

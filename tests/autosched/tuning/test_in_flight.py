@@ -1,4 +1,4 @@
-"""How many schedules are out at a time."""
+"""Number of schedules in flight."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def pace(compilers: int, compiling: float, measuring: float, proposing: float) -
 @pytest.mark.parametrize(
     ("compilers", "compiling", "measuring", "proposing", "size"),
     [
-        (2, 0.3, 0.02, 0.02, 2),  # two compilers are the bottleneck: no more than they work on
+        (2, 0.3, 0.02, 0.02, 2),  # two compilers are the bottleneck: no more in flight than they compile
         (16, 0.3, 0.02, 0.02, 15),  # the GPU keeps up with fifteen
         (64, 0.3, 0.02, 0.1, 3),  # a slow sampler keeps three compilers busy
         (64, 0.3, 1.0, 0.02, 1),  # a slow kernel: each result is worth waiting for

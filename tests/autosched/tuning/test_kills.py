@@ -29,7 +29,7 @@ PATIENCE = 60.0
 
 
 class Tuning:
-    """The tuner in a process of its own. ``stored`` counts the trials that it said are stored."""
+    """The tuner in a separate process. ``stored`` counts the trials that it reported as stored."""
 
     def __init__(self, database: Path, cache: Path) -> None:
         paths = [str(Path(killed_tuner.__file__).parent), *(p for p in sys.path if p)]
@@ -41,21 +41,21 @@ class Tuning:
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(paths),
                 "AUTOSCHED_TEST_COMPILE": "0.003",
-                "TMPDIR": str(cache.parent),  # what is killed leaves its files behind
+                "TMPDIR": str(cache.parent),  # killed processes leave files behind
             },
         )
         self.stored = 0
         self.await_trials(1)
 
     def await_trials(self, count: int) -> None:
-        """Until ``count`` more have been stored than were said to be when this was called."""
+        """Wait until ``count`` more trials are reported as stored."""
         self.read(0.0)
         wanted = self.stored + count
         while self.stored < wanted:
             assert self.read(PATIENCE), "the tuner stored nothing more"
 
     def read(self, seconds: float) -> bool:
-        """Take what it said so far, and wait for something if it said nothing. False if nothing came, or it ended."""
+        """Read its output, waiting if there is none. False if none arrives or it has ended."""
         assert self.process.stdout is not None
         if not select.select([self.process.stdout], [], [], seconds)[0]:
             return False
@@ -67,7 +67,7 @@ class Tuning:
         return [pid for pid in processes() if parent(pid) == self.process.pid and what in command(pid)]
 
     def await_children(self, what: str) -> list[int]:
-        """Those there are, once there are any: one that was killed just now is being replaced."""
+        """Wait for child processes and return them: a killed one is being replaced."""
         deadline = time.monotonic() + PATIENCE
         while not (found := self.children(what)):
             assert time.monotonic() < deadline, f"no {what} was started again"
@@ -118,7 +118,7 @@ def test_kills_lose_nothing_double_nothing_and_the_run_goes_on(tmp_path: Path, n
             time.sleep(rng.random() * 0.03)
             if victim != "tuner":
                 os.kill(rng.choice(tuning.await_children(victim)), signal.SIGKILL)
-                tuning.await_trials(36)  # more than two batches: killed twice over one candidate, it would be its doing
+                tuning.await_trials(36)  # more than two batches: two kills during a candidate would be blamed on it
                 continue
             tuning.kill()
             acknowledged, kills = acknowledged + tuning.stored, kills + 1

@@ -1,4 +1,4 @@
-"""Winners of other problems: measured ones of the same types, on GPUs of one architecture, the nearest first."""
+"""Winners of other problems: measured, with the same types, on GPUs of one architecture, nearest first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One options object: built from keywords or handed in, validated where it is made."""
+"""One options object: built from keywords or passed in, and validated on construction."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A problem passes few rooms on its way through a search, and seldom climbs back.
+"""A problem passes through few modules on its way through a search, and seldom back to a higher layer.
 
 ``pytest -rP tests/autosched/tuning/test_problem_walk.py`` prints the stops; docs/contributing/architecture.md describes
 the method.

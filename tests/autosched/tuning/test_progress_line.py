@@ -1,4 +1,4 @@
-"""``tune`` shows how far it is: in a line on a terminal and in a notebook, in lines elsewhere."""
+"""Progress of ``tune``: one updated line on a terminal and in a notebook, separate lines elsewhere."""
 
 from __future__ import annotations
 

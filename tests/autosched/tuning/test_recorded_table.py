@@ -1,4 +1,4 @@
-"""Searching a Kernel Tuner cache for a kernel of one's own."""
+"""Searches in a Kernel Tuner cache for a user's kernel."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def kernel(**parameters: Any) -> KernelSpec:
 def cache(path: Path, device: str = "NVIDIA A100-PCIE-40GB", **more: list[int]) -> Path:
     """Write a cache of a kernel.
 
-    The fastest is 256 x 4, which the rule refuses, then 64 x 2; 32 x 1 failed; 512 is not a value of the kernel's
+    The fastest is 256 x 4, which the rule rejects, then 64 x 2; 32 x 1 failed; 512 is not a value of the kernel's
     parameter.
     """
     names = ["block_size_x", "tile", *more]

@@ -1,4 +1,4 @@
-"""Which trials are out at a time, and in which order their results count."""
+"""Trials in flight, and the order in which their results count."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ from search_spaces.spaces.schedule import Schedule
 
 
 class Generations(Sampler):
-    """Random schedules, of which several are made at a time; notes how many it is asked for."""
+    """A sampler of random schedules in generations; records the number requested."""
 
     name = "generations"
     batch = 1
@@ -38,7 +38,7 @@ class Generations(Sampler):
 
 @pytest.mark.parametrize("generation", [1, 2, 16])
 def test_a_sampler_that_makes_several_at_a_time_is_asked_for_them(store: Store, generation: int) -> None:
-    """One batch more than the limit may be in flight, so that the others are under way while it is made."""
+    """One batch beyond the limit may be in flight, so that other trials run while it is proposed."""
     made = Generations(generation)
     assert len(tuned(store, 40, made=SeededSampler(made, [], "nobody"), out=8).trials) == 40
     assert made.asked[0] == 8 + generation - 1 and sum(made.asked) == 40
@@ -95,7 +95,7 @@ class StreamingRunner(FakeRunner):
 
 
 class Watched(Sampler):
-    """A sampler, and how many of its proposals were out before and after each time it was asked."""
+    """Wraps a sampler and records the number of proposals in flight before and after each request."""
 
     name = "watched"
 
@@ -120,7 +120,7 @@ class Watched(Sampler):
 
 class TestStream:
     def test_without_a_gpu_nothing_depends_on_which_result_is_there_first(self, tmp_path: Path) -> None:
-        """Not what is tried, not what is judged and rejected, and not which of equal times is best."""
+        """Trials, verified and rejected schedules, and the best of equal times do not depend on it."""
 
         def verdict(schedule: Schedule) -> Outcome:
             wrong = schedule["letter"] == "b" and schedule.integer("x") > 1

@@ -1,4 +1,4 @@
-"""Trials as a table, by other objectives than time."""
+"""Trials as a table, ordered by other objectives than time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tune`` as programs call it: with its real parts on the estimate backend, and with input that cannot be used."""
+"""``tune`` called from Python: with its real parts on the estimate backend, and with invalid input."""
 
 import dataclasses
 import json
@@ -37,7 +37,7 @@ class TestStarting:
 
         def fingerprint(self) -> dict[str, str]:
             self.asked += 1
-            raise RunnerStopped("no GPU")  # which the search itself says
+            raise RunnerStopped("no GPU")  # which the search itself reports
 
     @pytest.mark.parametrize(("provenance", "asked"), [(Provenance.MEASURED, 1), (Provenance.ESTIMATED, 0)])
     def test_a_gpu_starts_while_the_search_is_set_up(self, provenance: Provenance, asked: int) -> None:

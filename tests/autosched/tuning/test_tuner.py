@@ -24,7 +24,7 @@ from search_spaces.spaces.schedule import Schedule
 
 
 class Fading(Sampler):
-    """Random schedules, of which each promises half of what the one before did."""
+    """Random schedules whose expected gain halves each time."""
 
     name = "fading"
     expected_gain = 1.0
@@ -41,7 +41,7 @@ class Fading(Sampler):
 
 
 class Listening(Sampler):
-    """Random schedules, and what was told of which before the first was asked for."""
+    """Random schedules; records the results that were reported before the first request."""
 
     name = "listening"
 
@@ -267,7 +267,7 @@ class TestResume:
 
 
 class TestVerification:
-    """New bests are judged before they are called best."""
+    """New best schedules are verified before they are reported as best."""
 
     def test_a_wrong_kernel_is_recorded_as_wrong_and_is_not_best(self, store: Store) -> None:
         judged: list[Schedule] = []

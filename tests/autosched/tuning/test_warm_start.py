@@ -1,4 +1,4 @@
-"""A search starts from a trained model, or from other problems in its database; and it says what that was worth."""
+"""A search starts from a trained model, or from other problems in its database, and reports the benefit."""
 
 import dataclasses
 import json
@@ -103,7 +103,7 @@ def test_other_problems_of_the_database_are_used_by_default(tmp_path: Path) -> N
     assert agreement(start) > 0.9
     # type: ignore[arg-type]
     np.testing.assert_array_equal(again.estimates.log_seconds(SCHEDULES), start.estimates.log_seconds(SCHEDULES))
-    assert none.analytic is None  # times of another kind say nothing here
+    assert none.analytic is None  # times of another provenance are not used here
     assert none.lines == ()
 
 

@@ -1,4 +1,4 @@
-"""A kernel file and what lies beside it, as a user would write them."""
+"""A user's kernel file and the files next to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The expression language: it means what Python means, for one configuration and for columns, and never raises."""
+"""The expression language agrees with Python, for one configuration and for columns, and never raises."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PYTHON = {
 
 
 def python(text: str, values: dict[str, int]) -> Any:
-    """Return what Python itself makes of an expression; None where it raises, or leaves the reals."""
+    """Return Python's value of an expression; None if Python raises, or the value is not real."""
     try:
         found = eval(text, {"__builtins__": {}}, {**PYTHON, **values})  # Python's own answer
     except (ArithmeticError, ValueError, TypeError):
@@ -79,7 +79,7 @@ small = st.lists(st.tuples(*[st.integers(-4, 40)] * 3), min_size=1, max_size=6)
 
 @settings(max_examples=400)
 @given(expressions(), small)
-@example("a ** 0 in (1, ceil_div(a, a), 4)", [(0, 0, 0), (2, 0, 0)])  # all of a tuple are computed
+@example("a ** 0 in (1, ceil_div(a, a), 4)", [(0, 0, 0), (2, 0, 0)])  # all elements of a tuple are computed
 @example("a not in (a, b // c)", [(1, 2, 0), (1, 2, 1)])
 def test_an_expression_means_what_python_means_in_columns_and_alone(text: str, rows: list[tuple[int, ...]]) -> None:
     expression = parse(text, NAMES)

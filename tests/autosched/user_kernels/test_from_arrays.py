@@ -1,4 +1,4 @@
-"""Kernels in the shape of Kernel Tuner's ``tune_kernel``: names, sizes, numpy arrays, values to try."""
+"""Kernels given as to Kernel Tuner's ``tune_kernel``: names, sizes, numpy arrays, values to try."""
 
 from __future__ import annotations
 

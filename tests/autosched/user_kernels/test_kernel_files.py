@@ -1,4 +1,4 @@
-"""A user's kernel goes the way of every other: compiled, emulated, searched."""
+"""A user's kernel is compiled, emulated and searched like any other."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_options_reach_the_compiler() -> None:
 
 
 def test_equal_files_of_two_folders_read_their_own_folder(tmp_path: Path) -> None:
-    """Of files that say the same, the second is not the first: that one's folder may be gone."""
+    """Two files with equal contents are distinct kernels, since the first one's folder may be deleted."""
     kernels = []
     for name in ("first", "second"):
         folder = tmp_path / name

@@ -1,4 +1,4 @@
-"""What sources and calls written for Kernel Tuner rely on."""
+"""Behaviour that sources and calls written for Kernel Tuner rely on."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(256) k(const float *__restrict__ a, unsigned l
 
 
 class Seen:
-    """What a search says of its size."""
+    """Records the size that a search reports."""
 
     def __init__(self) -> None:
         self.trials: list[int] = []

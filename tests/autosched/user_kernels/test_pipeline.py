@@ -1,4 +1,4 @@
-"""Several launches as one kernel: read, verified, estimated, and what is wrong between them found."""
+"""Several launches as one kernel: reading, verification, estimates, and faults between launches."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_an_output_that_no_launch_writes_is_found() -> None:
 @needs_compiler
 @needs_nvrtc
 def test_an_array_that_all_launches_write_is_one(tmp_path: Path) -> None:
-    """Both add to what is there, the second launch of a call to what the first has left."""
+    """Both launches add to the array; the second launch of a call adds to the result of the first."""
     source = "__global__ void twice(int* x) { x[threadIdx.x] = 3 * x[threadIdx.x] + b; }"
     kernel = KernelSpec(
         source,

@@ -1,4 +1,4 @@
-"""What a user's kernel computes: identity, operands, inputs, reference and tolerance."""
+"""The problem of a user's kernel: identity, operands, inputs, reference and tolerance."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_an_input_from_a_file(write: Write, tmp_path: Path) -> None:
 def test_the_current_folder_may_change(
     fill: str, write: Write, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file that was named by a relative path is found again from another folder."""
+    """A file given by a relative path is still found after a change of the working folder."""
     path = write(TOML, ("{ uniform = [-1, 1] }", fill))
     np.save(tmp_path / "in.npy", np.ones((8, 1000), np.float32))
     with (tmp_path / "reference.py").open("a") as file:

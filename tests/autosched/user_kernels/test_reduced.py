@@ -1,4 +1,4 @@
-"""Element-wise kernels with a large grid are emulated at a few blocks of the same remainders, without being told so."""
+"""Element-wise kernels with large grids are automatically emulated with a few blocks, with the same remainders."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_missing_guard_is_found_on_the_remainder() -> None:
 @needs_compiler
 @needs_nvrtc
 def test_a_kernel_that_needs_the_true_size_is_not_condemned() -> None:
-    """One that fixes a size although it is told it fails on the smaller problem, and is decided at the true one."""
+    """A kernel with a hard-coded size fails on the smaller problem, and is then verified at the true size."""
     made = kernel("rows = 4097; " + GUARD, sizes={"rows": 4097, "columns": 300})
     found = verified(made)
     assert found.ok, found.reason

@@ -1,4 +1,4 @@
-"""Findings whose usual cause is known say what to do."""
+"""Findings with a known usual cause state the remedy."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_header_that_nvcc_alone_finds_is_compiled_by_nvcc(header: str) -> None
 
     checked(header)
     checked(header, compiler="nvcc")
-    with pytest.raises(KernelFileError, match='compiler = "nvcc"'):  # a named compiler is kept
+    with pytest.raises(KernelFileError, match='compiler = "nvcc"'):  # an explicitly chosen compiler is kept
         checked(header, compiler="nvrtc")
     checked("cuda_fp16.h")
     with pytest.raises(KernelFileError, match=r"nowhere\.h"):

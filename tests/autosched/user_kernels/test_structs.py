@@ -34,7 +34,7 @@ def scale(source: str, arguments: list[Any], **more: Any) -> KernelSpec:
 
 
 def verified(kernel: KernelSpec) -> Verdict:
-    """Verify a configuration after the check that commands make of a kernel's parameters."""
+    """Check a kernel's parameters as commands do, then verify a configuration."""
     problem = kernel.problem()
     (schedule,) = kernel.template.space(problem, A100).sample(1, 0)
     check_entry(problem, [schedule], A100)
@@ -48,7 +48,7 @@ class Scaling(ctypes.Structure):
 
 
 def scaling(factor: float) -> list[Any]:
-    """Return the same struct as users of numpy, of its arrays, and of ctypes write it."""
+    """Return the same struct as a numpy scalar, a numpy array and a ctypes structure."""
     values = (N, 2, factor, (5, 6, 7))
     return [
         np.array([values], SCALING)[0],

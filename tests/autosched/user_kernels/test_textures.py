@@ -1,4 +1,4 @@
-"""Arrays that a user's kernel fetches through textures: emulated, described, made on a GPU, or refused by name."""
+"""Arrays that a user's kernel reads through textures: emulated, described, created on a GPU, or rejected by name."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_texture_that_cannot_be_is_one_line(texture: dict[str, Any], said: str
 
 
 class Resources:
-    """cupy.cuda.texture, which writes down what is asked of it."""
+    """Fake of cupy.cuda.texture that records its calls."""
 
     def __init__(self) -> None:
         self.asked: dict[str, Any] = {}

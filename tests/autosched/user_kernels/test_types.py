@@ -1,4 +1,4 @@
-"""Types of arrays that follow from parameters: inputs, references and tolerances are those of each configuration."""
+"""Array types that depend on parameters: each configuration has its own inputs, references and tolerances."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_each_type_is_verified_at_its_precision(kind: str, reference: dict[str, 
 @needs_compiler
 @needs_nvrtc
 def test_a_tolerance_is_that_of_the_type() -> None:
-    """Products in float: right for float and half, wrong for double, unless the file allows it."""
+    """Products in float are accepted for float and half, and rejected for double unless the file allows it."""
     rounded = {"reference": lambda x: 3 * x, "computed": "(float)"}
     assert verified(kernel("typed_rounded", **rounded), "f32").ok
     assert verified(kernel("typed_rounded", **rounded), "double").status == "wrong_result"

@@ -1,4 +1,4 @@
-"""What is verified of a user's kernel: the source that the device gets, on several inputs, in orders, and twice."""
+"""Verification of a user's kernel uses the device's source, several inputs, several orders, and two launches."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def lowered(write: Write, source: str, on: str = "h200", height: int = 3) -> tup
 
 
 def scale(write: Write, source: str, on: str) -> tuple[GeneratedKernel, bool]:
-    """Return the kernel as it is for a device, and whether the emulator finds its numbers right."""
+    """Return the kernel for a device, and True if its emulated results are correct."""
     problem, kernel = lowered(write, source, on)
     inputs = problem.random_inputs(0)
     run = emulate(kernel, inputs)

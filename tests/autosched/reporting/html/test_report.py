@@ -1,4 +1,4 @@
-"""The HTML report: what it says is what the database holds, and it needs nothing but itself."""
+"""The HTML report agrees with the database, and is self-contained."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def database(tmp_path: Path) -> Path:
 
 
 class Page(HTMLParser):
-    """The tags of a page, what they refer to, and the texts of its cells."""
+    """The tags of a page, their references, and the texts of its cells."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""``tune --ray``: a whole search on a pretended cluster; and many processes into one PostgreSQL, as Slurm has it."""
+"""``tune --ray``: a search on a simulated cluster; and many processes with one PostgreSQL server, as under Slurm."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_without_ray_the_command_says_how_to_get_it(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.nightly
 def test_processes_of_a_job_array_share_one_server() -> None:
-    """As docs/how-to/many-gpus.md has it; without a GPU times are estimated."""
+    """As described in docs/how-to/many-gpus.md, with estimated times instead of a GPU."""
     tune = [sys.executable, "-m", "autosched", "tune", *PROBLEM, "--trials", "4", "--device", "a100", "--json"]
     with server() as url:
         db = url.format("postgres")

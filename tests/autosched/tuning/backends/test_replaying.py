@@ -1,4 +1,4 @@
-"""Tuning on a recording: found, searched within what was recorded, and never mixed with anything else."""
+"""Tuning on a recording: it is found, the search stays within it, and its times are not mixed with others."""
 
 import dataclasses
 from datetime import UTC, datetime
@@ -31,7 +31,7 @@ def schedules() -> list[Schedule]:
 
 @pytest.fixture
 def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recording:
-    """Forty schedules, of which every fifth failed; the last one is the fastest."""
+    """Return forty recorded schedules: every fifth failed, and the last is the fastest."""
     monkeypatch.setattr(probing, "cuda_available", lambda gpu: (False, "no driver"))
     monkeypatch.setattr(recording, "RECORDED", tmp_path / "recorded")
     trials = []

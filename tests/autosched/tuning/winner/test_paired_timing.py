@@ -1,4 +1,4 @@
-"""The last phase of tuning: who is let in, who wins, and what the database says afterwards."""
+"""The final of tuning: its entrants, the winner, and the resulting database."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
@@ -51,7 +51,10 @@ def time_of(x: int) -> float:
 
 
 class Turns:
-    """Screens by ``screened``, and compares by ``true`` times with some noise that all entrants of a round share."""
+    """Fake backend.
+
+    Screening gives ``screened`` times; comparisons give ``true`` times with noise common to a round.
+    """
 
     name, provenance = "turns", Provenance.MEASURED
 
@@ -182,7 +185,7 @@ def test_finalists_are_of_different_structures_if_there_are_too_many() -> None:
 
 
 def test_a_module_whose_clock_stays_higher_under_load_may_win(store: Store) -> None:
-    """Screening finds it 3% slower than a dozen others, because all of them share its clock there."""
+    """Screening measures it 3% slower than a dozen others, because all run at the same clock there."""
     result = tuned(
         store,
         Turns(

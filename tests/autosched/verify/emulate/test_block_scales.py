@@ -1,4 +1,4 @@
-"""Triton's products with block scales, compiled for sm_120 without a GPU, emulated: right against numpy."""
+"""Triton's block-scaled matmuls, compiled for sm_120 without a GPU and emulated, agree with numpy."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_products_with_block_scales(name: str) -> None:
 
 @pytest.mark.parametrize(("byte_a", "pair_a", "byte_b", "lane_b"), [(0, 0, 0, 0), (1, 1, 2, 3), (3, 0, 1, 2)])
 def test_selectors_name_the_byte_and_the_lanes_of_scales(byte_a: int, pair_a: int, byte_b: int, lane_b: int) -> None:
-    """PTX ISA, "Block scaling": one instruction with every lane's registers at random."""
+    """PTX ISA, "Block scaling": one instruction with random registers in every lane."""
     rng = np.random.default_rng(3)
     registers = rng.integers(0, 2**32, (8, 32), dtype=np.uint64)  # a0 to a3, b0, b1, and the scales of a and of b
     for i in range(6):  # finite numbers of e4m3: no byte is NaN

@@ -1,4 +1,4 @@
-"""Every way in which CUDA source gets here asks NVRTC first, and nvcc where NVRTC cannot."""
+"""Every entry point for CUDA source tries NVRTC first, and nvcc if NVRTC fails."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ python = "reference.py:reference"
 
 
 def emulated(source: str, folder: Path, database: Path) -> int:
-    """Emulate a source; 2 if it does not compile, as commands do."""
+    """Emulate a source and return the exit status; 2 if it does not compile, as in commands."""
     found = autosched.emulate(source, arguments=[np.zeros(32, np.float32), 32], grid=1, block=32)
     logging.getLogger("measurements").error(found.reason)
     return 2 if found.status == "compile_error" else 0
@@ -115,7 +115,7 @@ def forgotten() -> None:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return a list that gets an entry for each question if nvcc is installed."""
+    """Return a list that gets an entry for each check whether nvcc is installed."""
     questions: list[str] = []
 
     def installed() -> bool:
@@ -164,7 +164,7 @@ def test_nvrtc_compiles_without_a_question_what_it_can(
 
 
 class _stderr_of_library:
-    """Show the library's log on stderr, which commands do themselves, for the door without a command."""
+    """Show the library's log on stderr for the entry point without a command; commands do this themselves."""
 
     def __init__(self, door: Callable[..., int]) -> None:
         self._handler = logging.StreamHandler() if door is emulated else logging.NullHandler()
@@ -216,7 +216,7 @@ WRONG = 'k.cu(3): error: identifier "x" is undefined'
     [
         ("", None, False, False),
         ("", None, True, False),
-        (WRONG, None, False, False),  # nvcc is not asked
+        (WRONG, None, False, False),  # nvcc is not called
         (WRONG, "", True, True),
         (WRONG, WRONG, True, True),
         (MISSING, "", False, True),

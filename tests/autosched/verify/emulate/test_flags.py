@@ -37,7 +37,7 @@ extern "C" __global__ void kernel(int* o) {
     o[lane] = data[31 - lane];
   }
 }"""
-# The warp that comes last adds up what all have left; its first lane learns that it is the last.
+# The last warp adds up the partial results of all warps; its first lane finds out that it is the last.
 LAST_WARP = """
 extern "C" __global__ void kernel(int* o) {
   __shared__ int part[8];
@@ -57,7 +57,7 @@ extern "C" __global__ void kernel(int* o) {
   last = __shfl_sync(~0u, last, 0);
   if (last) o[lane] = lane < 8 ? part[lane] : 0;
 }"""
-# The same through global memory, of the scope of the block, with the order at the atomics themselves.
+# The same through global memory, at block scope, with memory orders on the atomics.
 TICKET = """
 extern "C" __global__ void kernel(int* o, int* data, unsigned* ticket) {
   data[threadIdx.x] = threadIdx.x;

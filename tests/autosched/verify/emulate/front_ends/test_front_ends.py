@@ -1,4 +1,4 @@
-"""Kernels of other compilers, compiled by them without a GPU: what they write is verified as it is."""
+"""Kernels of other compilers: their unmodified output, compiled without a GPU, is verified."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NUMBA = ["null", "null", "100", "4"]  # before the data of an array; its length 
 
 
 def arguments(kind: str, last: str) -> list[str]:
-    """Of x, y and out = x + 2 y, as each compiler passes arrays of 100."""
+    """Arguments x, y and out = x + 2 y, with arrays of 100 in each compiler's format."""
     arrays = ["range f32[100]", "ones f32[100]", last]
     if kind == "numba":
         return [each for array in arrays for each in (*NUMBA, array, "100", "4")]
@@ -71,7 +71,7 @@ def test_what_it_compiles_is_verified(
         text=True,
         timeout=250,
         env=environment(),
-        cwd=tmp_path,  # CuTe keeps its PTX where it is called
+        cwd=tmp_path,  # CuTe writes its PTX to the working folder
     )
     assert done.returncode == 0 and file.exists(), done.stdout + done.stderr
     expected = tmp_path / "expected.npy"
@@ -106,7 +106,7 @@ def product(m: int, n: int, k: int, tmp_path: Path) -> EmulatedLaunch:
     a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((m, k), (n, k)))
     done = emulate(
         file.read_text(),
-        # Of the multiplication's own parameter all flags are off: it is negated, and added up, by what the kernel sets.
+        # All flags of the multiplication's parameter are off: the kernel sets those for negation and accumulation.
         arguments=[bytes(32), TensorMapOf(a, (128, 64), "128B"), TensorMapOf(b, (256, 64), "128B"),
                    np.zeros((m, n), np.float16)],
         grid=(m // 128, n // 256, 1), block=128, shared_bytes=227 * 1024, outputs=[3],
@@ -125,12 +125,12 @@ def test_a_matmul_of_cute_on_tensor_memory_is_right(tmp_path: Path) -> None:
     done = product(256, 512, 320, tmp_path)
     assert "tcgen05.mma" in (tmp_path / "gemm.ptx").read_text()
     assert done.ok, done.reason
-    # CuTe's pipelines leave the fences of tcgen05 out: advice, and no fault.
+    # CuTe's pipelines omit tcgen05 fences: reported as a note, not as a fault.
     assert {str(note.kind) for note in done.notes} <= {"missing_tcgen05_fence"}
 
 
 def environment() -> dict[str, str]:
-    """CuTe's folder of packages is on the path where it was installed by pip into an environment of its own."""
+    """Add CuTe's package folder to the path if pip installed it into a separate environment."""
     paths = [os.environ.get("PYTHONPATH", "")]
     spec = importlib.util.find_spec("nvidia_cutlass_dsl")
     for folder in spec.submodule_search_locations or () if spec else ():

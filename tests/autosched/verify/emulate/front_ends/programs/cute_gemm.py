@@ -1,6 +1,6 @@
 """The PTX of a CuTe DSL matmul on tensor memory, f16 of 128 x 256 tiles by TMA: cute_gemm.py FILE M N K.
 
-A block multiplies one tile; a lone warp asks for stages and multiplies them.
+A block multiplies one tile; a single warp requests and multiplies the stages.
 """
 
 import sys

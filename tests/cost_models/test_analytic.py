@@ -80,7 +80,7 @@ def test_overlapping_loads_pays_and_small_tiles_do_not() -> None:
 
 
 def test_a_lonely_block_pays_the_latency_of_every_step() -> None:
-    """One warp, one stage: a step cannot be faster than a trip to L2."""
+    """One warp, one stage: a step cannot be faster than a round trip to L2."""
     lonely = dataclasses.replace(matmul(stages=1), blocks=1, threads=32, flops=1e3, instructions=1e3, load_bytes=1e3)
     lonely = dataclasses.replace(lonely, shared_wavefronts=1e2, store_bytes=0.0, dram_bytes=0.0)
     assert predict(lonely, H200) > lonely.iterations * 270 / H200.clock_hz
@@ -139,7 +139,7 @@ def test_clusters_pay_for_the_sms_that_they_leave_idle() -> None:
 
 
 def test_the_end_of_a_launch_does_not_overlap_with_dram() -> None:
-    # DRAM takes most of the time, and the last blocks begin their round trips when it has nothing left to do.
+    # DRAM takes most of the time; the last blocks start their round trips when DRAM has become idle.
     work = dataclasses.replace(matmul(), dram_bytes=2e9)
     split = dataclasses.replace(work, round_trips=3.0)
     cycles = (predict(split, H200) - predict(work, H200)) * H200.clock_hz
@@ -279,7 +279,7 @@ def test_a_short_step_between_barriers_costs_more_than_a_long_one() -> None:
 
 
 def test_few_bytes_in_flight_cannot_use_all_of_dram() -> None:
-    """At 40 KiB or more on each SM a copy reaches nearly all, at a quarter of that much less."""
+    """With 40 KiB or more per SM a copy reaches nearly all of it, with a quarter of that much less."""
     enough, few = (
         copy_like(
             iterations=n, threads=1024, registers=64, blocks=132 * 16, load_bytes=64e3, dram_bytes=132 * 16 * 128e3
@@ -303,7 +303,10 @@ def test_an_asynchronous_unit_needs_no_warps_to_overlap() -> None:
 
 
 def test_blocks_that_share_an_sm_do_not_help_an_asynchronous_unit() -> None:
-    """It overlaps with everything else in one block already: two of half the stages are not faster than one."""
+    """It already overlaps with everything else in one block.
+
+    Two blocks with half the stages are not faster than one.
+    """
     work = dataclasses.replace(matmul(stages=5, unit="wgmma"), barriers_per_iteration=0)
     one = dataclasses.replace(work, shared_bytes=160 * 1024)
     two = dataclasses.replace(work, shared_bytes=96 * 1024, stages=3)
@@ -331,7 +334,7 @@ def test_clusters_fill_the_sms_that_a_measured_chip_has_for_them() -> None:
     large = matmul(tile=(256, 128, 64), registers=160, stages=3)  # one block on an SM
     four = dataclasses.replace(large, cluster=4, blocks=128)
     everywhere = dataclasses.replace(h100, sms_of_gpcs=())
-    assert predict(four, h100) > 1.5 * predict(four, everywhere)  # the last four blocks wait for another round
+    assert predict(four, h100) > 1.5 * predict(four, everywhere)  # the last four blocks wait for a second wave
 
 
 def test_the_longest_block_decides_a_launch_of_one_wave() -> None:

@@ -1,4 +1,4 @@
-"""Estimates as a value: each schedule is computed once, and what does not fit spoils no other."""
+"""Estimates as a value: each schedule is computed once, and one that does not fit does not affect others."""
 
 import numpy as np
 import pytest

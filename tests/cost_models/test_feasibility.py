@@ -1,4 +1,4 @@
-"""How probable it is that a schedule works."""
+"""The predicted probability that a schedule works."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ def test_what_fails_is_told_from_what_works() -> None:
     told, new = slice(0, 60), slice(60, 120)
     columns = coordinates(X[told])
     given = feasibility.hyperparameters(columns, WORKS[told])
-    assert given.lengths[2] > 2 * max(given.lengths[:2])  # the third parameter has no part in it
+    assert given.lengths[2] > 2 * max(given.lengths[:2])  # the third parameter has no effect
     posterior = IncrementalPosterior(coordinates(X[new]), given)
     posterior.observe(columns)
     found = feasibility.probability(posterior, WORKS[told])

@@ -19,7 +19,7 @@ from search_spaces.arrays import FloatArray
 
 
 def rows(n: int, seed: int = 0) -> FloatArray:
-    """Two ordinals, a category, and a parameter that some rows lack."""
+    """Return rows with two ordinals, a category, and a parameter that is missing in some rows."""
     rng = np.random.default_rng(seed)
     last = np.where(rng.random(n) < 0.3, np.nan, rng.integers(0, 3, n) / 2)
     return np.stack([rng.integers(0, 6, n) / 5, rng.integers(0, 4, n) / 3, rng.integers(0, 3, n), last], axis=1)
@@ -145,7 +145,7 @@ class TestGrowing:
         assert grown.predict(y).deviation[[3, 1, 7, 20, 29]] == pytest.approx(whole.predict(y).deviation, abs=1e-3)
 
     def test_with_an_offset_the_mean_far_away_is_not_that_of_the_values(self) -> None:
-        """Of the constant a cluster of observations says as much as a single one far from it."""
+        """A cluster of observations determines the constant only as much as a single distant observation."""
         X = np.zeros((30, 4))
         X[:20, 1:] = 0.01 * np.random.default_rng(0).random((20, 3))
         X[20:, 0] = np.arange(1, 11)  # every category of the first once
@@ -162,7 +162,7 @@ class TestGrowing:
             whole = GaussianProcess(given=replace(given, offset=offset)).fit(X, y).predict(far)
             assert whole.deviation[0] == pytest.approx(deviations[-1] * y.std(), rel=0.01)
         assert abs(means[0]) < 0.01  # of the values
-        assert means[1] == pytest.approx((1 - 10 * 2) / 11, abs=0.1)  # the cluster counts once
+        assert means[1] == pytest.approx((1 - 10 * 2) / 11, abs=0.1)  # the cluster counts as one observation
         assert deviations[0] == pytest.approx(1.0, abs=0.01) and 1.0 < deviations[1] < 1.1
 
     def test_hyperparameters_keep_the_offset_that_was_given(self) -> None:

@@ -1,4 +1,4 @@
-"""The time of a launch from its counts: laws, and what must never be better than it can be."""
+"""The time of a launch from its counts: monotonicity, and lower bounds."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_a_cold_l2_never_makes_a_launch_faster(blocks: int, chain: float) -> Non
 
 
 def test_only_what_runs_first_waits_for_memory() -> None:
-    """A chain of loads takes as long as DRAM where all blocks live together; of many waves hardly any does."""
+    """With one wave of blocks a chain of loads adds DRAM's latency; with many waves it hardly matters."""
 
     def ratio(blocks: int) -> float:
         counts = dataclasses.replace(COUNTS, blocks=blocks, chain_cycles=1e6, executed=(), dram_bytes=1.0)

@@ -1,4 +1,4 @@
-"""What the analytic model says of our own kernels: schedules an expert would tell apart are told apart."""
+"""The analytic model on our own kernels: it distinguishes schedules that an expert would distinguish."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The catalogue: what is registered, what other packages offer, and which templates serve a problem."""
+"""The catalogue: registrations, offers of other packages, and the templates that support a problem."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OTHER = replace(MATMUL, name="other")
 
 @pytest.fixture(autouse=True)
 def _of_its_own() -> Iterator[None]:
-    """Every test has a catalogue of its own."""
+    """Give every test its own catalogue."""
     catalogue._catalogue.cache_clear()
     yield
     catalogue._catalogue.cache_clear()
@@ -59,7 +59,7 @@ def test_what_is_registered_is_there_and_may_be_registered_again() -> None:
     catalogue.register(NEWER, replace(MATMUL, name="newer", supports=for_sm_100))
     assert catalogue.templates() == (*before, NEWER)
     assert catalogue.template("newer") is NEWER
-    catalogue.register(MATMUL, Operator.of(Matmul))  # what is there from the start
+    catalogue.register(MATMUL, Operator.of(Matmul))  # the built-in entries
     assert catalogue.templates() == (*before, NEWER)
     scan = replace(Operator.of(Softmax), name="scan")
     catalogue.register(scan)

@@ -1,4 +1,4 @@
-"""Installed packages by their metadata folders, beside importlib.metadata."""
+"""Installed packages by their metadata folders, compared with importlib.metadata."""
 
 import sys
 import zipfile

@@ -22,7 +22,7 @@ def increase(o, x, n, C: tl.constexpr, BLOCK: tl.constexpr):
 
 
 def on_launch():
-    """Do nothing: tests put something else here."""
+    """Do nothing; tests replace this."""
 
 
 def autotuned(benchmark, function=increase, configs=CONFIGS, **options):
@@ -31,7 +31,7 @@ def autotuned(benchmark, function=increase, configs=CONFIGS, **options):
 
 
 def kernels(log, *, count=COUNT, configs=CONFIGS, seconds=0.0, term="+ C * {}", **options):
-    """Return autotuned kernels, each told apart by its source."""
+    """Return autotuned kernels, distinguished by their source."""
     made = []
     for k in range(count):
         function = triton.JITFunction(increase.fn)

@@ -1,4 +1,4 @@
-"""The first trials of a search: winners of near problems and different schedules that the model likes, in turns."""
+"""A search begins with winners of near problems, alternating with diverse schedules that the model ranks high."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Users' kernels at their true size: some blocks are run and compared where the whole launch would take too long."""
+"""Users' kernels at their true size: if the whole launch would take too long, sampled blocks are run and compared."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from autosched.verify.verdict import Verdict
 from search_spaces.hardware.devices import device
 
 A100 = device("a100")
-SIDE = 256  # as the source has it
+SIDE = 256  # as in the source
 BLUR = """
 #define SIDE 256
 __global__ void blur(float* out, const float* in) {

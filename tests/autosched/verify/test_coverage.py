@@ -1,4 +1,4 @@
-"""What a full verification says of the runs that a few tiles cannot stand for: it has them, or names why not."""
+"""A full verification includes runs that a few tiles cannot represent, or states why it does not."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_schedules_have_runs_of_every_role(name: str, problem: Problem, wanted: 
 
 @pytest.mark.parametrize(("name", "gpu"), [("wgmma_matmul", "h200"), ("matmul", "a100"), ("tma_matmul", "rtx5090")])
 def test_workers_of_stream_k_run_together(name: str, gpu: str) -> None:
-    """Of each schedule there is a size that it takes, and on which as many blocks share tiles as a device has SMs."""
+    """Every schedule has a legal size at which as many blocks share tiles as the device has SMs."""
     made, on = template(name), device(gpu)
     for schedule in [s for s in made.space(LARGE, on).sample(800, 0) if s.integer("stream_k")][:3]:
         small = emulated_problem(made, LARGE, schedule)
@@ -114,7 +114,7 @@ def test_workers_of_stream_k_run_together(name: str, gpu: str) -> None:
 
 @pytest.mark.parametrize(("name", "gpu"), [("wgmma_matmul", "h200"), ("matmul", "a100")])
 def test_all_blocks_of_an_sm_take_part_in_stream_k(name: str, gpu: str) -> None:
-    """Also where several run on each SM at a time."""
+    """This also holds if several blocks run on each SM."""
     made, on = template(name), device(gpu)
     streamed = (s for s in made.space(LARGE, on).sample(4000, 1) if s.integer("stream_k"))
     for schedule in islice((s for s in streamed if s.integer("min_blocks") > 1), 4):
@@ -128,7 +128,7 @@ def test_all_blocks_of_an_sm_take_part_in_stream_k(name: str, gpu: str) -> None:
 
 
 def test_what_stream_k_of_wgmma_cannot_reach_has_a_reason() -> None:
-    """It deals out so many tiles at most that no product of two sizes leaves 32 bits."""
+    """It distributes so few tiles that no product of two sizes exceeds 32 bits."""
     wgmma = template("wgmma_matmul")
     schedule = next(s for s in wgmma.space(LARGE, H200).sample(500, 1) if s.integer("stream_k"))
     small = emulated_problem(wgmma, LARGE, schedule)

@@ -1,4 +1,4 @@
-"""Kernels that may begin before the one in front of them has ended: verified as such, and their machine code."""
+"""Kernels that may start before the preceding one has ended: verification and machine code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runs of an executable's launches are those of the plan, in an order in which its memory stays as it was."""
+"""An executable's launches run as planned, in an order that leaves its memory unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts of launches: what some blocks do at the true sizes."""
+"""Counts of launches, from sampled blocks at the true sizes."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_strided_loads_and_longer_loops_take_longer() -> None:
 
 @pytest.mark.parametrize(("in_flight", "cycles"), [(0, 480), (1, 240), (3, 120), (7, 60)])
 def test_a_copy_is_waited_for_where_its_group_is(in_flight: int, cycles: int) -> None:
-    """A loop that keeps ``in_flight`` groups of cp.async has so many steps more for one to arrive."""
+    """In a loop with ``in_flight`` groups of cp.async, a copy has that many iterations to arrive."""
     text = f"""
 .version 7.0
 .target sm_80

@@ -1,4 +1,4 @@
-"""What a device refuses of a launch is seen before anything is emulated, and without asking the rules of the space."""
+"""Launches that a device rejects are detected before emulation, and without the rules of the space."""
 
 from __future__ import annotations
 

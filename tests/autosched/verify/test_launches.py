@@ -1,4 +1,4 @@
-"""Plans of one launch, and the verdict that their runs give."""
+"""Plans of one launch, and the verdict of their runs."""
 
 from __future__ import annotations
 

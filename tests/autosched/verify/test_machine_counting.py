@@ -102,7 +102,7 @@ def test_loads_that_ptxas_joins_and_unrolls_are_told_by_their_words() -> None:
 
 
 def test_what_ptx_jumps_over_and_machine_code_does_not_executes_in_each_turn() -> None:
-    """A branch that ptxas takes away: one of two points is inside of the polygon."""
+    """A branch that ptxas removes: one of two points is inside of the polygon."""
     inside = ran((5, "add.f32", 4, 4 * 32), (2, "ld.shared.f32", 1, 64), (2, "add.f32", 1, 64))
     converted = code("2 LDS R1,[R0]", *["5 FADD R3,R3,R1"] * 4, "2 FADD R2,R1,R2", "3 @!P0 BRA 0x0", "4 EXIT")
     assert pipes(converted, inside)["fma"] == 5 * 64
@@ -148,7 +148,7 @@ def test_the_rest_of_a_kernel_that_is_called_and_exits_executes() -> None:
 
 
 def test_a_block_of_lines_that_run_elsewhere_too_executes_no_more_often_than_its_surroundings() -> None:
-    """The index of a thread is a function that is inlined before and in a loop."""
+    """The thread index is a function that is inlined before and inside a loop."""
     inlined = code("9 IADD3 R7,R7,0x1,RZ", "9 IADD3 R7,R7,R8,RZ", "9 @P1 BRA 0x40", "1 MOV R0,RZ") + tuple(
         SassInstruction(i.address + 64, i.predicate, i.opcode, i.operands.replace("0x10", "0x50"), i.place)
         for i in LOOP
@@ -207,10 +207,9 @@ def test_counts_keep_accesses_branches_and_fma_and_have_the_rest_of_machine_code
 
 
 def test_spilled_words_move_as_often_as_their_loop_turns() -> None:
-    """Of 64 turns, each loads four words again; once, two are stored.
+    """Each of 64 iterations reloads four words; two are stored once.
 
-    Of arrays that the source has in local memory, ptxas keeps some in registers: how many words are spills is not known
-    then.
+    If the source has local arrays, ptxas may keep some in registers, so the number of spilled words is unknown.
     """
     spilling = code(
         "1 MOV R0,RZ", "2 LDL.128 R8,[R1]", "2 LDS R1,[R0]", "2 FADD R2,R1,R2", "3 @!P0 BRA 0x10", "4 STL.64 [R1],R2",
@@ -263,7 +262,7 @@ def program(tmp_path: Path) -> Compiled:
 
 
 def test_a_compiled_kernel_executes_the_arithmetic_that_the_emulator_counts(tmp_path: Path) -> None:
-    """Loops that ptxas unrolls, a division, a loop in a loop, a branch on data."""
+    """Kernels with loops that ptxas unrolls, a division, nested loops, and a data-dependent branch."""
     try:
         toolchain_version()
         nvdisasm()

@@ -1,4 +1,4 @@
-"""Verdict of schedules: what it reports, and that emulator, layout algebra and cost model count alike."""
+"""Verdicts of schedules: their contents, and agreement of the counts of emulator, layout algebra and cost model."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_schedule_of_another_version_is_refused_also_where_the_problem_would_b
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
 def test_emulated_wavefronts_are_what_the_layout_algebra_predicts(dtype: str, nightly: bool) -> None:
-    """Over whole kernels: every fragment load and every copy of every k-tile of every block.
+    """In whole kernels: for every fragment load and copy of every k-tile of every block.
 
     The sizes are multiples of every tile, so that no lane is idle.
     """
@@ -171,7 +171,7 @@ def test_as_many_are_emulated_at_a_time_as_this_process_has_cores(monkeypatch: p
 
 
 def test_rows_that_many_blocks_finish_together_are_sampled() -> None:
-    """Those of a row do not depend on another row's."""
+    """The results of a row do not depend on other rows."""
     rows = template("row_reduction")
     problem = Softmax(64, 1_000_000, "f16")
     split = next(s for s in rows.space(problem, H200).sample(2000, 0) if s.integer("split_k") >= 64)
@@ -185,9 +185,9 @@ def test_rows_that_many_blocks_finish_together_are_sampled() -> None:
 @needs_compiler
 @pytest.mark.parametrize("cluster_m", [1, 2])
 def test_some_neighbours_of_a_stream_k_launch_are_run_at_its_true_size(cluster_m: int) -> None:
-    """Tiles that two of the blocks share are correct; those that they share with others stay unverified.
+    """Tiles shared by two of these blocks are verified; tiles shared with other blocks are not.
 
-    A fault that only more than 64 blocks show is found.
+    A fault that only shows with more than 64 blocks is found.
     """
     problem = Matmul(2048, 1024, 192, a="bf16", order_b="col")
     schedule = SMALL.replace(tiles_per_block=8, stream_k=1, cluster_m=cluster_m)
@@ -220,9 +220,9 @@ def test_a_large_stream_k_problem_is_sampled() -> None:
 @needs_nvrtc
 @needs_compiler
 def test_blocks_with_narrow_tiles_alone_say_nothing_of_the_others() -> None:
-    """Three of four tiles a block: those that have both narrow ones write less than the mean.
+    """Blocks compute three of four tiles each; those with both narrow tiles write less than the mean.
 
-    Where they stop half-way they cannot write all.
+    Blocks that stop half-way cannot write everything.
     """
     b200, persistent = device("b200"), template("tcgen05_matmul")
     problem = Matmul(227, 24, 256, batch=788360, a="e5m2", out="bf16", order_b="col", epilogue="gelu")
@@ -243,7 +243,7 @@ def test_blocks_with_narrow_tiles_alone_say_nothing_of_the_others() -> None:
 
 @pytest.mark.parametrize("size", [4096, 16384])
 def test_blocks_of_a_large_persistent_launch_have_a_shorter_k(size: int) -> None:
-    """A cluster of 16384^3 alone would take minutes. Tiles, and so the schedule and all places in out, stay."""
+    """One cluster of 16384^3 would take minutes. Tiles, and so the schedule and all positions in out, are unchanged."""
     problem = Matmul(size, size, size, a="bf16")
     wgmma = template("wgmma_matmul")
     schedule = GOOD.replace(tiles_per_block=4 if size == 4096 else 32, cluster_m=4, stream_k=0, split_k=1)
@@ -267,7 +267,7 @@ def edited(kernel: GeneratedKernel, right: str, wrong: str) -> GeneratedKernel:
 
 
 def test_blocks_of_stream_k_with_narrow_tiles_alone_are_no_fault() -> None:
-    """The first and the last blocks of 170 have every tile at the edge of n, which is a sixth as wide as others."""
+    """All tiles of the first and last of 170 blocks are at the edge of n, a sixth as wide as others."""
     problem = Matmul(2003, 1936, 2176, a="e4m3", batch=3, out="bf16", epilogue="silu")
     schedule = Schedule.from_json(
         "tma_matmul",

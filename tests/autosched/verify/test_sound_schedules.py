@@ -30,7 +30,7 @@ SCHEDULES = 3  # of each problem
 
 
 def matmuls() -> Iterator[Matmul]:
-    """Every pair of a type with an epilogue, a reduction, a scale, a type of the output."""
+    """Yield matmuls that pair every type with every epilogue, reduction, scale and output type."""
     sizes = np.random.default_rng(1)
     outs, orders, precisions = cycle(FLOAT_DTYPES), cycle(ORDERS), cycle(("tf32", "ieee"))
     for kind in (*FLOAT_DTYPES, *EIGHT_BIT_DTYPES):
@@ -50,7 +50,7 @@ def matmuls() -> Iterator[Matmul]:
 
 
 def row_problems() -> Iterator[Problem]:
-    """Every operator, kind and axis with every type of the input, and of the output."""
+    """Yield problems for every operator, kind and axis with every input and output type."""
     sizes = np.random.default_rng(2)
     outs = cycle(FLOAT_DTYPES)
     for kind in FLOAT_DTYPES:
@@ -77,7 +77,7 @@ def others() -> Iterator[Problem]:
 
 
 def gpu_for(problem: Problem, k: int) -> str:
-    """Another GPU for each problem, of those that some template computes it on."""
+    """Return a GPU that supports the problem; it varies from problem to problem."""
     for name in (DEVICES * 2)[k % len(DEVICES) :]:
         try:
             templates_for(problem, device(name))

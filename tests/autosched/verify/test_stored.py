@@ -1,4 +1,4 @@
-"""Verifications that trials keep: what they say, when they say nothing any more, and who looks at them."""
+"""Verifications stored with trials: contents, expiry, and the commands that use them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def verification_of(path: Path) -> dict[str, object]:
 
 
 def changed(path: Path, **fields: object) -> None:
-    """Make the verification of the best say something else."""
+    """Change the stored verification of the best trial."""
     with Store.open(path, create=False) as store:
         best = store.best(PROBLEM, "h200")
         assert best is not None and best.verification is not None

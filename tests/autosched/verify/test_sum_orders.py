@@ -2,7 +2,7 @@
 
 The law: schedules of equal order give equal bits. The converse holds for nearly all pairs of orders on inputs whose
 sums round; the emulator adds the products of an instruction one by one, so it does not tell instructions apart.
-Kernels are compiled as calls compile them: tile programs say themselves which multiplications and additions are fused.
+Kernels are compiled as for calls: tile programs state which multiplications and additions are fused.
 """
 
 from __future__ import annotations
@@ -78,7 +78,10 @@ def inputs_that_tell(problem: Problem) -> dict[str, Array]:
 
 
 def in_emulator(order: SumOrder) -> tuple[SumOrder, str]:
-    """Return what the emulator tells apart: not the instruction, but how much of a sum is made at a time."""
+    """Return the part of an order that the emulator distinguishes.
+
+    Not the instruction, but the terms that it adds at once.
+    """
     return order.without("products"), order["products"].partition(",")[2]
 
 
@@ -148,7 +151,7 @@ def test_stream_k_differs_between_positions_and_sizes_of_a_batch() -> None:
     schedule = next(s for s in templates.space(problem, where).sample(400, 0) if s["stream_k"])
     verdict = verify_batch(templates.of(schedule), problem, schedule, where)
     assert (verdict.status, verdict.outcome) == ("bits_differ", "refused")
-    assert any(run.status == "bits_differ" for run in verdict.runs)  # seen, and not only by the order
+    assert any(run.status == "bits_differ" for run in verdict.runs)  # detected by their values, not only by the order
     assert "batch_invariant" not in verdict.stored()
 
 

@@ -1,4 +1,4 @@
-"""All blocks of a launch are asked for their tiles at the true size; what they leave out or have twice is said."""
+"""All blocks of a launch report their tiles at the true size; missing and duplicate tiles are findings."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_walk_of_stream_k_is_whole_and_a_fault_of_many_waves_is_found(name: 
 
 
 def test_a_pair_of_blocks_tells_of_all_its_tiles() -> None:
-    """Many: twice as many as there are tiles for each block."""
+    """Uses twice as many tiles as there are for each block."""
     many = Matmul(1024, 1024, 128, batch=64, a="f16", order_b="col")
     schedule = SMALL.replace(tile_m=256, tile_n=256, tiles_per_block=14, sum_buffers=2)
     assert walked("tcgen05_matmul", many, schedule, on=device("b200")) == ""

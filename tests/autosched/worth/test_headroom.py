@@ -1,4 +1,4 @@
-"""Headroom of one problem: each thing that may run today, from made-up evidence whose answer is known."""
+"""Headroom of one problem for each kind of present kernel, from synthetic evidence with a known answer."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +23,10 @@ MakeEstimator = Callable[..., Estimator]
 
 @pytest.fixture
 def estimator(tmp_path: Path) -> MakeEstimator:
-    """Make estimators with one search as evidence: the model is right but for a factor of 1.5, its choice loses 25%."""
+    """Make estimators with one search as evidence.
+
+    The model is off by a factor of 1.5, and its choice is 25% slower.
+    """
 
     def make(**options: object) -> Estimator:
         searches = [Evidence(OTHER, (1.5, 1.875, 3.0), (1.1, 1.0, 2.0))]
@@ -69,7 +72,7 @@ def test_a_library_is_as_slow_as_it_was_measured_beside_ours(estimator: MakeEsti
 
 
 def test_what_is_tuned_gains_what_a_longer_search_finds() -> None:
-    recorded = Softmax(4096, 8192, dtype="f16")  # comes with autosched
+    recorded = Softmax(4096, 8192, dtype="f16")  # shipped with autosched
     found = Estimator(H100).estimate(recorded)
     assert found.today is Today.TUNED and found.measured
     assert 0.0 <= found.expected < 0.2

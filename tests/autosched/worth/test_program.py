@@ -1,4 +1,4 @@
-"""A program's problems added up."""
+"""The headroom of a program, summed over its problems."""
 
 import numpy as np
 import pytest

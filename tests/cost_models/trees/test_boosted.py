@@ -1,4 +1,4 @@
-"""The boosted model learns, repeats itself, and refuses what it cannot use."""
+"""The boosted model learns, is reproducible, and rejects unusable data."""
 
 import dataclasses
 
@@ -32,7 +32,7 @@ def test_held_out_kernels_are_ordered_well() -> None:
 
 
 def test_noise_stops_the_trees_early() -> None:
-    """Labels that no feature explains: on training error more trees always help, on held-out rows they do not."""
+    """No feature explains the labels: more trees reduce the training error, but not the error on held-out rows."""
     rng = np.random.default_rng(3)
     x = rng.random((200, 4)).astype(np.float32)
     noise = BoostedModel.fit(x, np.exp(rng.standard_normal(200)), settings=QUICK)
@@ -92,7 +92,7 @@ def test_few_rows_and_equal_times_are_enough() -> None:
 
 
 def test_a_guess_is_corrected_and_times_come_out() -> None:
-    """Times over three decades that a column guesses up to an effect of another one: new sizes are predicted too."""
+    """Times span three decades; one column predicts them up to another's effect. New sizes are also predicted."""
     rng = np.random.default_rng(18)
     guess = rng.uniform(-20.0, -10.0, 300)
     effect = rng.integers(0, 3, 300)
@@ -115,7 +115,7 @@ def test_contributions_add_up_to_the_prediction() -> None:
     np.testing.assert_allclose(rest, rest[0], atol=1e-4)
     decides = np.abs(shares).mean(axis=0)
     assert set(decides.argsort()[-2:]) == {0, 3}  # the steepest slope, and the cliff
-    assert decides.argmin() == 5  # what no time depends on
+    assert decides.argmin() == 5  # a feature that no time depends on
     assert model.gain()[5] < 0.1 < model.gain()[3]
     assert model.gain().sum() == pytest.approx(1.0)
 

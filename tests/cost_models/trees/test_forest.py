@@ -1,4 +1,4 @@
-"""Trees as columns: exactly XGBoost's, and nothing that is not a tree."""
+"""Trees as columns: exactly XGBoost's predictions, and invalid trees are rejected."""
 
 import copy
 from typing import Any

@@ -1,4 +1,4 @@
-"""A model file holds a model whole, and no other file does harm."""
+"""A model file contains the complete model, and invalid files do no harm."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Offline training over several problems: it learns, repeats itself, and judges itself on what it has not seen."""
+"""Offline training over several problems: it learns, is reproducible, and evaluates itself on held-out problems."""
 
 import dataclasses
 import math
@@ -39,7 +39,7 @@ def test_a_new_problem_is_predicted_from_what_others_taught() -> None:
     predicted = trained().predict(features)
     learned = rank_correlation(predicted, new.seconds)
     assert learned > 0.9
-    assert learned > rank_correlation(features["model.seconds"], new.seconds)  # what it starts from
+    assert learned > rank_correlation(features["model.seconds"], new.seconds)  # the initial model
     off = [abs(p - math.log(s)) for p, s in zip(predicted, new.seconds, strict=True)]
     assert sorted(off)[len(off) // 2] < 0.2  # seconds, not only an order
 

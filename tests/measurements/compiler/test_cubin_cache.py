@@ -1,4 +1,4 @@
-"""The cache of compiled kernels: whole entries or none, whoever writes, whatever broke."""
+"""The cache of compiled kernels has whole entries or none, with concurrent writers and after any failure."""
 
 import dataclasses
 import json

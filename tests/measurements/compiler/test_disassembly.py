@@ -1,4 +1,4 @@
-"""Loops and kinds of instructions in machine code, on real cubins and on code written down here."""
+"""Loops and kinds of instructions in machine code, for real cubins and for handwritten code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""nvcc in place of NVRTC: instances of templates, several functions, host code, and what is said without it."""
+"""Compiling by nvcc instead of NVRTC: template instances, several functions, host code, and the error without nvcc."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiling: what is read from the compiler's log, and a pool that gives one result for every kernel."""
+"""Compiling: parsing of the compiler's log, and a pool that gives one result per kernel."""
 
 import contextlib
 import dataclasses
@@ -412,7 +412,7 @@ def test_a_missing_nvrtc_is_one_line_that_says_how_to_get_it():
 
 
 def test_close_while_others_wait_ends_every_iteration(tmp_path):
-    """A future that is cancelled while it waits must not keep as_completed waiting: closed at any moment, it ends."""
+    """A future that is cancelled while waiting must not block as_completed: it ends whenever the pool is closed."""
     for pause in (0.0, 0.02, 0.2):
         with CompilePool(CompileCache(tmp_path / str(pause)), workers=1) as pool:
             kernels = [kernel(f"k{i}", f"x[threadIdx.x] = {i}.0f + {pause}f;") for i in range(12)]

@@ -1,4 +1,4 @@
-"""NVRTC in a process of its own, with a time limit."""
+"""NVRTC in a separate process, with a time limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from search_spaces.launches.headers import Headers
 
 SOURCE = '#include "scale.cuh"\nextern "C" __global__ void scale(float* x) { x[threadIdx.x] *= SCALE; }\n'
 HEADERS = Headers.of({"scale.cuh": "#define SCALE 3.0f\n"})
-# Each macro is twice the one before: 2^40 tokens.
+# Each macro doubles the previous one: 2^40 tokens.
 DOUBLED = "\n".join(f"#define A{k} A{k - 1} A{k - 1}" for k in range(1, 41))
 ENDLESS = f'#define A0 +1\n{DOUBLED}\nextern "C" __global__ void endless(int* x) {{ x[0] = 0 A40; }}\n'
 
@@ -27,7 +27,7 @@ def test_ptx_is_that_of_a_compile_in_this_process(tmp_path: Path, monkeypatch: p
     here = compile_here(SOURCE, "scale", "compute_80", HEADERS)
     there = compile_to_ptx(SOURCE, "scale", "compute_80", HEADERS)
     assert here.text == there.text is not None and there.entry == here.entry
-    # Options name folders from where this process is now.
+    # Options name folders relative to this process's working folder.
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "scale.cuh").write_text("#define SCALE 3.0f\n")
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""How the emulator's tests run small kernels."""
+"""Fixtures by which the emulator's tests run small kernels."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def emulate_table(run: Run, source: str, table: Table, *more: int) -> tuple[Traf
 
 
 def brute_force(addresses: list[int], access_bytes: int) -> tuple[int, int]:
-    """(wavefronts, phases) of one request, word by word; -1 sits out."""
+    """Return (wavefronts, phases) of one request, word by word; lanes with -1 are inactive."""
     lanes = 8 if access_bytes == 16 else 16 if access_bytes == 8 else 32
     total = phases = 0
     for first in range(0, 32, lanes):
@@ -250,7 +250,7 @@ def test_sectors_of_random_requests(run: Run, test_kernel: Callable[[str], str],
 
 
 def test_sites_of_template_instances_are_apart(run: Run) -> None:
-    """Two layouts through one line of a template are two sites: their conflicts are not mixed."""
+    """Two layouts accessed by one line of a template are two sites, whose conflicts are counted separately."""
     source = (
         '#include "common.cuh"\n'
         "template <int Pitch>\n"
@@ -268,7 +268,7 @@ def test_sites_of_template_instances_are_apart(run: Run) -> None:
 
 
 def test_uncoalesced_and_partial_requests(run: Run) -> None:
-    """Lanes that sit out of an iteration do not shift the requests of later ones past a barrier."""
+    """Lanes that are inactive in an iteration do not shift the requests of later iterations past a barrier."""
     source = (
         '#include "common.cuh"\n'
         'extern "C" __global__ void kernel(const unsigned* a, unsigned* o) {\n'

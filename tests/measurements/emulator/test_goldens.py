@@ -1,4 +1,4 @@
-"""Each golden kernel: right, without findings, and with the same memory requests whatever order its threads take."""
+"""Each golden kernel is correct, without findings, and makes the same memory requests in every order of threads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from search_spaces.spaces.schedule import Schedule
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 CASES = sorted(GOLDEN.glob("*.json"))
-# One of each way to load, to compute and to store; all of them every night.
+# One kernel for each way to load, compute and store; nightly all of them.
 QUICK = (
     "copy_u8_tail",
     "fma_f32_odd",
@@ -33,7 +33,7 @@ pytestmark = [needs_nvrtc, needs_compiler]
 
 
 def requests(run: Emulation) -> Counter[tuple[str, int, tuple[str, ...], str, int]]:
-    """Return requests at each place."""
+    """Return the requests of each source position."""
     counts: Counter[tuple[str, int, tuple[str, ...], str, int]] = Counter()
     for site in (*run.shared_sites, *run.global_sites):
         counts[site.file, site.line, site.callers, site.instruction, site.bytes] += site.requests

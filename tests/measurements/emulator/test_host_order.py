@@ -1,4 +1,4 @@
-"""Which uses of memory by streams and the host are ordered: each way of ordering, and the same without it."""
+"""Ordering of memory accesses by streams and the host: each mechanism, and the same accesses without it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def waits_for_itself(order: HostOrder, a: int, b: int) -> None:
 
 
 def legacy_in_between(order: HostOrder, a: int, b: int) -> None:
-    """Streams that do not block leave the legacy stream alone."""
+    """Non-blocking streams do not synchronise with the legacy stream."""
     order.begin(LEGACY)
 
 

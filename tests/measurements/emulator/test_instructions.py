@@ -46,7 +46,7 @@ def test_every_f16_and_bf16_converts_to_f32(run: Run) -> None:
 
 @pytest.mark.filterwarnings("ignore:overflow encountered in add", "ignore:invalid value encountered in add")
 def test_pairs_of_f16(run: Run) -> None:
-    """All f16 beside each other, and added to a permutation of all."""
+    """Convert pairs of all f16 numbers, and add each number to a permutation of all."""
     x = np.arange(65536, dtype=np.uint32)
     pairs = x | x[::-1] << 16
     low = map_words(run, "bits_of(cvt_f32_f16_low(f16x2(x)))", pairs).view(np.float32)
@@ -88,7 +88,7 @@ def test_f32_rounds_to_tf32(run: Run) -> None:
     ours = map_words(run, "cvt_rna_tf32(x)", x).view(np.float32)
     expected = round_to_tf32(x.view(np.float32))
     nan = np.isnan(expected)
-    # As an H100 answers: cut, not quieted. An infinity is left where all bits of a NaN are cut off.
+    # As on an H100: truncated, not quieted. A NaN becomes infinity if all its payload bits are truncated.
     np.testing.assert_array_equal(ours[nan].view(np.uint32), x[nan] & np.uint32(0xFFFFE000))
     np.testing.assert_array_equal(ours[~nan].view(np.uint32), expected[~nan].view(np.uint32))
 
@@ -245,7 +245,7 @@ def test_shuffles(run: Run) -> None:
 def test_ldmatrix(run: Run, matrices: int, trans: str) -> None:
     rng = np.random.default_rng(6)
     tile = rng.integers(0, 2**16, (32, 8), dtype=np.uint16)
-    order = rng.permutation(32).astype(np.uint32)  # where in shared memory the row of lane l lies
+    order = rng.permutation(32).astype(np.uint32)  # the shared-memory position of lane l's row
     source = entry(
         "const unsigned lane = threadIdx.x, s = shared_memory();\n"
         "const unsigned row = s + ld_global_nc<4>(order + lane).word[0] * 16;\n"
@@ -334,7 +334,7 @@ def test_a_thread_may_wait_for_another_of_its_block(run: Run) -> None:
     arguments = (words("o", "output", 64), Operand("w", "workspace", U32, (1,), zeroed=True))
     emulation = run(source, arguments, {}, block=64)
     np.testing.assert_array_equal(emulation.outputs["o"], np.arange(64))
-    # The reset comes behind the atomic, which its thread has observed (PTX ISA, causality order).
+    # The reset is ordered after the atomic, which its thread has observed (PTX ISA, causality order).
     assert not emulation.findings
 
 

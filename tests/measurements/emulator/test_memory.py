@@ -1,4 +1,4 @@
-"""Pointers into arrays, arrays of which some bytes hold no value, and addresses that lie in arrays."""
+"""Pointers into arrays, arrays with unwritten bytes, and addresses stored in arrays."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ U32, U64 = SCALAR_DTYPES["u32"], SCALAR_DTYPES["u64"]
 
 
 def run(offsets: dict[int, int], defined: np.ndarray | None = None, threads: int = 4) -> Emulation:
-    """``add_one`` within one array of 16 words, that holds 0, 1, 2, ..."""
+    """Run ``add_one`` within one array of 16 words 0, 1, 2, ..."""
     array = Operand("x", "inout", U32, (16,))
     launch = Launch(entry="add_one", arguments=(array, array), grid=(1, 1, 1), block=(threads, 1, 1))
     memory = Memory(offsets=offsets, defined={"x": np.ones(64, bool) if defined is None else defined})
@@ -149,7 +149,7 @@ def add_in_place(bits: int) -> str:
 
 
 def peak_kib(file: Path, bits: int, elements: int) -> int:
-    """Of the runner's memory, where x[i] += y[i]."""
+    """Return the runner's peak memory in KiB while it emulates x[i] += y[i]."""
     program = (
         "import resource, sys\n"
         "import numpy as np\n"
@@ -173,5 +173,5 @@ def test_the_books_take_at_most_three_times_the_arrays(bits: int, tmp_path: Path
     file.write_text(add_in_place(bits))
     small, large = 2**17, 2**20
     added = 2 * bits / 8 * (large - small) / 1024  # KiB of both arrays
-    runner()  # a compiler takes more memory than it
-    assert peak_kib(file, bits, large) - peak_kib(file, bits, small) < 4 * added  # the arrays among them
+    runner()  # a compiler needs more memory than the runner
+    assert peak_kib(file, bits, large) - peak_kib(file, bits, small) < 4 * added  # including the arrays

@@ -18,7 +18,7 @@ from search_spaces.launches.operand import Operand
 
 
 def operand_values(row: TensorIntrinsic, shape: tuple[int, int], seed: int) -> npt.NDArray[np.float32]:
-    """Values of the multiplied type."""
+    """Return values of the multiplied type."""
     x = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
     if row.type_a == "tf32":
         return round_to_tf32(x)
@@ -29,7 +29,7 @@ def operand_values(row: TensorIntrinsic, shape: tuple[int, int], seed: int) -> n
 
 
 def as_words(row: TensorIntrinsic, values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint32]:
-    """(..., values) in the 32-bit words that hold them, two 16-bit values to a word, or four of 8 bits."""
+    """Pack (..., values) into 32-bit words, two 16-bit or four 8-bit values per word."""
     if row.type_a == "tf32":
         return np.ascontiguousarray(values).view(np.uint32)
     stored = MULTIPLIED_DTYPES[row.type_a]
@@ -45,7 +45,7 @@ F16_CORNERS = (0.0, -0.0, 1.0, -2.0, 2.0**-24, -(2.0**-14), 65504.0, -65504.0, 2
 
 
 def in_f16_is_the_reference(run: Run, row: TensorIntrinsic, a: Array, b: Array) -> None:
-    """Random numbers, and all pairs of corner cases as a factor and a sum: subnormal, largest, infinite, NaN."""
+    """Check random numbers, and all pairs of corner cases as factor and sum: subnormal, largest, infinite, NaN."""
     rng = np.random.default_rng(9)
     c = rng.standard_normal((16, 8)).astype(np.float16)
     sets = [(a, b, c)]
@@ -82,7 +82,7 @@ def in_f16_is_the_reference(run: Run, row: TensorIntrinsic, a: Array, b: Array) 
 
 
 def instructions(row: TensorIntrinsic) -> str:
-    """Return what multiplies x by y onto d: one instruction, except for 8-bit types on sm_75, which has half of it."""
+    """Return the code of d += x * y: one instruction, or two for 8-bit types on sm_75, which only has half its size."""
     if row.name == "mma_m16n8k16_i8":
         return "".join(f"mma_m8n8k16_s8(d[{2 * i}], d[{2 * i + 1}], x[{i}], y[0]);" for i in range(2))
     if row.until:
@@ -137,7 +137,7 @@ def wmma_source(row: TensorIntrinsic, registers: int, loaded: tuple[str, str], m
     return entry(
         f"constexpr int k = {row.k}, bytes = {element_bytes}, pad = 32 / bytes;\n"
         "const unsigned lane = threadIdx.x, sa = shared_memory(), sb = sa + 4096, sd = sb + 4096;\n"
-        # Rows of the arrays as they lie in memory, each to a padded row in shared memory.
+        # Copy each row of the arrays to a padded row in shared memory.
         "auto fill = [&](unsigned to, const unsigned* from, int rows, int row_bytes, int pitch) {\n"
         "  for (int i = int(lane) * 4; i < rows * row_bytes; i += 128)\n"
         "    st_shared(to + i / row_bytes * pitch + i % row_bytes, ld_global_nc<4>(from + i / 4));\n"
@@ -192,7 +192,7 @@ def test_wmma_fragments_of_another_order_give_other_numbers(run: Run, row: Tenso
 
 
 def test_wmma_fragments_are_not_those_of_mma(run: Run) -> None:
-    # A kernel that reads accumulators where mma.sync holds them is right on some GPUs only, and never here.
+    # A kernel that assumes mma.sync's accumulator layout for wmma is correct on some GPUs only, and never here.
     source = entry(
         "const unsigned lane = threadIdx.x;\n"
         "float d[8];\n"

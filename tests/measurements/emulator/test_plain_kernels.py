@@ -1,4 +1,4 @@
-"""Kernels as people write them, without ``autosched/ptx``: what CUDA C++ offers them."""
+"""Plain CUDA C++ kernels without ``autosched/ptx``: the features of the language."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def f32(name: str, role: str, *shape: int) -> Operand:
 def words(
     run: Run, body: str, count: int, *, before: str = "", grid: Size = 1, block: Size = 32, shared: int = 0
 ) -> npt.NDArray[np.uint32]:
-    """Return what ``body`` writes to ``unsigned o[count]``."""
+    """Return the output that ``body`` writes to ``unsigned o[count]``."""
     source = f'{before}\nextern "C" __global__ void kernel(unsigned* o) {{\n{body}\n}}\n'
     out = Operand("o", "output", U32, (count,))
     emulation = run(source, [out], {}, grid=grid, block=block, shared=shared)
@@ -38,7 +38,7 @@ def words(
 def floats(
     run: Run, source: str, a: npt.NDArray[np.float32], count: int, *, grid: Size = 1, block: Size = 32, shared: int = 0
 ) -> npt.NDArray[np.float32]:
-    """Return what ``kernel(const float* a, float* o)`` writes to ``o[count]``."""
+    """Return the output that ``kernel(const float* a, float* o)`` writes to ``o[count]``."""
     arguments = [f32("a", "input", *a.shape), f32("o", "output", count)]
     emulation = run(source, arguments, {"a": a}, grid=grid, block=block, shared=shared)
     assert emulation.ok, emulation.reason + emulation.log
@@ -105,7 +105,7 @@ def test_a_missing_barrier_is_a_race_and_shows_in_the_numbers(run: Run) -> None:
 
 
 def test_shared_memory_is_of_one_block(run: Run) -> None:
-    """A block that reads before it writes sees neither zeros nor what the block before it left."""
+    """A block that reads before it writes sees neither zeros nor the previous block's values."""
     before = (
         "__shared__ unsigned outer[3];\ninline __device__ unsigned& own() { static __shared__ unsigned x; return x; }"
     )
@@ -206,7 +206,7 @@ def test_lanes_exchange_values(run: Run, call: str, expected: npt.NDArray[np.uin
 
 
 def test_some_lanes_exchange_values(run: Run) -> None:
-    """Masks name some lanes; lanes that have exited, or that a short warp lacks, are not waited for."""
+    """Masks name some lanes; the operation does not wait for exited lanes, or for missing lanes of a partial warp."""
     body = """
     unsigned i = threadIdx.x, x = i;
     if (i < 8) {
@@ -301,7 +301,7 @@ def test_atomics_on_global_and_shared_memory(run: Run) -> None:
 @pytest.mark.parametrize("how", ["__forceinline__", "__noinline__"])
 @pytest.mark.parametrize("block", [3, 32, 40])
 def test_a_lane_that_holds_a_lock_goes_on_where_lanes_before_and_behind_it_wait(run: Run, how: str, block: int) -> None:
-    """Some wait for the lock, and some, further on, for all to have come: a call deeper, or at the same depth."""
+    """Some lanes wait for the lock, and others, further on, for all lanes: one call deeper, or at the same depth."""
     before = f"""
     __device__ {how} void take(unsigned* lock) {{
       while (atomicCAS(lock, 0, 1) != 0) __nanosleep(20);
@@ -366,7 +366,7 @@ def test_a_misaligned_vector_access_is_found(run: Run) -> None:
 
 
 def test_stores_of_what_an_output_holds_count_and_stores_to_inputs_are_found(run: Run) -> None:
-    """-1 is what an output holds before the launch."""
+    """An output holds -1 before the launch."""
     out = [Operand("o", "output", U32, (64,))]
     source = 'extern "C" __global__ void kernel(int* o) { o[threadIdx.x] = threadIdx.x % 2 ? -1 : 5; }'
     assert run(source, out, {}, block=64).ok
@@ -443,7 +443,7 @@ def test_a_kernel_has_any_name(kernel_of: Callable[..., GeneratedKernel], name: 
 
 
 def test_votes_and_barriers_compact_blocks(run: Run) -> None:
-    """Positive numbers first, each block for itself: votes, counts in shared memory, and barriers."""
+    """Each block moves its positive numbers to the front, by votes, counts in shared memory, and barriers."""
     source = """
     #define BLOCK 96
     extern "C" __global__ void kernel(const float* a, float* o) {

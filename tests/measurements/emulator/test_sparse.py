@@ -1,4 +1,4 @@
-"""Some blocks of a launch: their inputs are those of the reference, and addresses go beyond 2^32 elements."""
+"""Sampled blocks of a launch: inputs equal the reference's, and addresses exceed 2^32 elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pipes that somebody names: one is waited for while it has a writer, and not without end."""
+"""Pipes given as files: reading waits while a pipe has a writer, up to a limit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def pipe(tmp_path: Path) -> Path:
 
 def test_a_pipe_without_a_writer_is_not_waited_for(pipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded, "NO_WRITER_SECONDS", 0.01)
-    monkeypatch.setattr(bounded, "WAIT_SECONDS", 1e6)  # longer than any test may take
+    monkeypatch.setattr(bounded, "WAIT_SECONDS", 1e6)  # longer than any test
     with pytest.raises(TimeoutError):
         read_bounded(pipe, 100)
 

@@ -1,4 +1,4 @@
-"""What a killed process leaves of compiling and of launches, and who clears it away."""
+"""Files left by killed processes during compiles and launches, and their removal."""
 
 from __future__ import annotations
 

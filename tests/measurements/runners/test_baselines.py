@@ -1,4 +1,4 @@
-"""The libraries that candidates are compared with, over pretended ones: who is called how, and with what."""
+"""The libraries that candidates are compared with, replaced by fakes: functions called, and arguments."""
 
 import math
 import subprocess
@@ -192,7 +192,7 @@ def test_without_cublas_it_says_so():
 
 
 class Tensor:
-    """As much of a tensor as is used, over numpy; ``bf16`` where torch would know the type."""
+    """The used part of a tensor, over numpy; ``bf16`` marks the type that numpy lacks."""
 
     def __init__(self, array, bf16=False):
         self.array, self.bf16, self.shape = array, bf16, array.shape
@@ -372,7 +372,7 @@ def test_without_torch_it_says_so(name, monkeypatch):
 
 
 def _uncalled(problem):
-    """Return True if no one call of cupy gives what ours gives."""
+    """Return True if no single call of cupy computes the same as ours."""
     return getattr(problem, "kind", "") in ("sumsq", "argmax")
 
 

@@ -1,4 +1,4 @@
-"""The kernels that check a candidate's numbers and its manners, run on the host by one thread."""
+"""The kernels that check a candidate's results and its memory accesses, run on the host by one thread."""
 
 import math
 import re

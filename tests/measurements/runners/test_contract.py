@@ -46,7 +46,7 @@ def candidate(name: str, index: int = 0, **changes) -> Candidate:
 
 @dataclasses.dataclass(frozen=True)
 class Backend:
-    """A runner, and one maker of candidates for each status that it can give."""
+    """A runner, and for each of its possible statuses a function that makes candidates."""
 
     runner: Runner
     pool: CompilePool
@@ -114,7 +114,7 @@ def recording() -> Recording:
 
 @contextmanager
 def opened(name: str, folder: Path) -> Iterator[Backend]:
-    """Open a backend whose processes and files are its own."""
+    """Open a backend with its own processes and files."""
     with CompilePool(CompileCache(folder / "cache"), workers=2) as pool:
         if name == "replay":
             replay = ReplayRunner(recording(), why="a test")
@@ -147,7 +147,7 @@ BACKENDS = ["estimate", "cuda", "cuda on two GPUs", "replay"]
 
 @pytest.fixture(scope="module", params=BACKENDS)
 def backend(request, tmp_path_factory):
-    """One that all tests share: none disturbs the next."""
+    """A backend shared by all tests, which do not affect each other."""
     with opened(request.param, tmp_path_factory.mktemp("backend")) as made:
         yield made
 
@@ -239,7 +239,7 @@ class TestRunnerContract:
         closer = threading.Timer(0.1, close)
         closer.start()
         got = 0
-        for _ in results:  # slower than a recording is read
+        for _ in results:  # slower than reading a recording
             time.sleep(1e-3)
             got += 1
         closer.join()

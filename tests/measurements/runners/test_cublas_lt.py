@@ -1,6 +1,6 @@
 """cuBLASLt through its C interface.
 
-The library is a host library that multiplies as the descriptors say, or the real one if it is installed, whose
+The library is a host library that multiplies according to the descriptors, or the real one if it is installed, since
 descriptors need no GPU.
 """
 
@@ -20,8 +20,8 @@ from measurements.runners.cuda.libraries.baselines import baseline_call
 from measurements.runners.cuda.libraries.cublas import CublasError, Gemm
 from search_spaces.operators.matmul import Matmul
 
-# It takes what NVIDIA's documentation allows, refuses other sizes of attributes, and offers three algorithms, of which
-# the second cannot be launched. Everything that it was told stands in the structures, and is asserted by its answers.
+# It accepts the calls that NVIDIA's documentation allows, rejects other sizes of attributes, and offers three
+# algorithms, the second of which cannot be launched. The structures hold all attributes, which its results depend on.
 CUBLAS_LT = r"""
 #include <stddef.h>
 #include <stdint.h>
@@ -118,7 +118,7 @@ int cublasLtMatmul(void* h, Operation* d, const void* alpha, const void* a, Layo
 
 
 def launches():
-    """How often each algorithm has been launched."""
+    """Return the number of launches of each algorithm."""
     return (ctypes.c_int * 4).in_dll(cublas_lt._library(), "launches")
 
 
@@ -154,7 +154,7 @@ class Graph:
 
 
 class Event:
-    """Milliseconds that pass by the launches of the algorithms: the third is the fastest."""
+    """A fake event: the launched algorithms determine the elapsed milliseconds; the third is the fastest."""
 
     third = 1e-3
 
@@ -239,14 +239,14 @@ def test_products_that_are_added_up_in_f16(batch):
 
 
 def algorithms_of(made):
-    """Which algorithms a call launches, and how often."""
+    """Return the algorithms that a call launches, and how often."""
     before = list(launches())
     made(1)
     return [after - now for after, now in zip(launches(), before, strict=True)]
 
 
 def test_the_fastest_of_the_heuristics_is_taken_and_what_cannot_be_launched_left_out(library):
-    """Alone, each takes no less than the host needs to launch it."""
+    """A single launch takes at least the host's launch time."""
     refused = ctypes.c_int.in_dll(library, "refused")
     refused.value = 0
     problem, stream = Matmul(m=4, n=8, k=16, a="bf16"), Stream()
@@ -314,7 +314,7 @@ def test_without_it_one_line_says_how_to_get_it(monkeypatch):
 
 
 def test_the_real_library_takes_every_attribute(monkeypatch):
-    """Its descriptors and layouts are made and filled without a GPU; a handle and algorithms are not."""
+    """Its descriptors and layouts can be made and filled without a GPU; a handle and algorithms cannot."""
     cublas_lt._library.cache_clear()
     try:
         cublas_lt._library()

@@ -1,4 +1,4 @@
-"""The cuda runner around workers that really hang, crash, poison and lie: nothing lost, nothing doubled, none left."""
+"""The cuda runner with workers that hang, crash, poison and lie: one result per candidate, and no process left over."""
 
 import json
 import os
@@ -311,7 +311,7 @@ def test_a_known_product_is_its_row_and_a_slice_of_it_has_its_own_size():
 
 
 def told(cc, sms, l2_mib, clock_khz=1700000, memory_khz=7000000, bus=256, **others):
-    """Return what a driver tells of a GPU of a compute capability."""
+    """Return a driver's attributes of a GPU with a compute capability."""
     its = architecture(cc)
     limits = {
         "MaxBlocksPerMultiprocessor": its.blocks,

@@ -1,7 +1,7 @@
-"""The GPU worker's own logic over a pretended cupy.
+"""The GPU worker's own logic with a fake cupy.
 
-The double keeps device memory in numpy, so that wrong numbers, changed inputs and writes past the end are real; its
-clock moves only when kernels run, so that times are exact.
+The fake keeps device memory in numpy, so that wrong numbers, changed inputs and writes past the end are real. Its clock
+advances only while kernels run, so that times are exact.
 """
 
 import itertools
@@ -37,7 +37,7 @@ PROBLEM = Matmul(m=17, n=9, k=20, out="f32")
 
 @pytest.fixture(autouse=True)
 def no_spin_up(monkeypatch):
-    """Warming up looks at the clock once, and takes no time of the tests."""
+    """Warming up reads the clock once, so that it takes no time."""
     monkeypatch.setattr(launch_timer, "_SPIN_UP_SECONDS", 0.0)
 
 
@@ -130,7 +130,7 @@ def raced(worker, name, incumbent="right", workspace=False, **changes):
 def test_a_raced_kernel_has_the_incumbents_seconds_times_its_ratio(arrays):
     worker = opened(FakeCupy(time=2e-3), arrays)
     same = raced(worker, "right", max_rounds=3)["seconds"]
-    assert same == pytest.approx([3e-3] * 6, rel=1e-6)  # two pairs a round
+    assert same == pytest.approx([3e-3] * 6, rel=1e-6)  # two pairs per round
     half = raced(worker, "right", incumbent="slow", max_rounds=3)["seconds"]
     assert half == pytest.approx([1.5e-3] * 6, rel=1e-6)
 
@@ -197,7 +197,7 @@ def test_a_slow_kernel_is_given_up_after_a_few_repeats_and_says_so(arrays):
 
 @pytest.fixture
 def set_reasons(monkeypatch):
-    """Why NVML says that the clock is low, one time after the other, and again; by its newer name or the older."""
+    """Set NVML's successive reasons for a low clock, repeated cyclically, under the newer or the older name."""
 
     def install(*bits, name="nvmlDeviceGetCurrentClocksEventReasons", **others):
         reasons = itertools.cycle(bits)
@@ -220,7 +220,7 @@ def set_reasons(monkeypatch):
 def test_repeats_that_heat_slowed_are_left_out(arrays, set_reasons, word):
     set_reasons(
         0, 0x4, 0x24, name=f"nvmlDeviceGetCurrentClocks{word}Reasons"
-    )  # 0x4: the power limit, which is a part of how fast a kernel is
+    )  # 0x4: the power limit, which legitimately affects a kernel's speed
     answer = measure(opened(FakeCupy(time=20e-3), arrays), "right")
     assert answer["status"] == Status.OK
     left_out, all_of_them = re.fullmatch(
@@ -274,7 +274,7 @@ def warm_up(monkeypatch):
     monkeypatch.setattr(launch_timer, "_SPIN_UP_SECONDS", 0.1)
 
     def clock():
-        """Each reading for as long as one look at the clock takes: 5 ms of launches."""
+        """Each reading lasts for one read of the clock: 5 ms of launches."""
         return clocks[min(int((cupy.now - clocks_began[0]) / 5.9e-3), len(clocks) - 1)]
 
     clocks_began = [0.0]
@@ -320,7 +320,7 @@ def test_a_clock_that_rises_without_end_does_not_keep_it_warming_up(warm_up):
 
 @pytest.mark.parametrize("time", [5e-6, 2.2e-6, 1e-6])
 def test_a_short_kernel_is_measured_through_a_graph_that_visits_every_copy_equally_often(arrays, time):
-    """Else replays would begin with copies that the one before has left in the L2."""
+    """Otherwise replays would begin with copies that the previous replay left in the L2."""
     cupy = FakeCupy(time=time)
     worker = opened(cupy, arrays, cold_bytes=1_000_000)
     answer = measure(worker, "right")
@@ -437,7 +437,7 @@ def test_a_kernel_that_takes_what_its_problem_has_not_is_refused(arrays):
 
 
 def test_what_computing_a_reference_took_is_given_back(monkeypatch):
-    """Torch and kernels with local memory take theirs from what cupy's pool leaves."""
+    """Torch and kernels with local memory use the memory that cupy's pool leaves free."""
     cupy, zeros = FakeCupy(), DeviceArray((1, 17, 9), np.float64, Pointer(np.zeros(17 * 9 * 8, np.uint8)))
 
     def computed(problem, inputs):
@@ -486,9 +486,9 @@ def test_a_library_that_spoils_a_capture_is_timed_without_a_graph(arrays, monkey
 
 
 def test_arms_of_a_comparison_are_in_graphs_even_where_launches_alone_are_slow_to_queue(arrays, monkeypatch):
-    """Queueing a library's kernels can take longer than they run: it must not be what is compared."""
+    """Queueing a library's kernels can take longer than their execution, and must not be compared."""
     monkeypatch.setattr(cuda_worker, "baseline_call", pretended_library)
-    for time, graphs in ((3e-4, 2), (3e-3, 0)):  # one of each arm: beyond 100 us none finds out how long it must be
+    for time, graphs in ((3e-4, 2), (3e-3, 0)):  # one of each arm: beyond 100 us the length is not calibrated
         cupy = FakeCupy(time=time)
         for entrant in compare(opened(cupy, arrays), ["right"], ["right"]):
             assert entrant["seconds"] == pytest.approx([time] * 7)
@@ -503,7 +503,7 @@ def test_what_a_graph_launches_lives_as_long_as_its_rounds(arrays, monkeypatch):
 
 
 def pretended_library(name, cupy, stream, problem, copies, cold_bytes):
-    """Return a baseline that does what its name says."""
+    """Return a baseline whose behaviour is given by its name."""
     if name == "missing":
         return "it is not here"
     function = Function(cupy, name)

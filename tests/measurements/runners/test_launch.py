@@ -1,4 +1,4 @@
-"""One launch: arguments as the kernel's parameters, and what the driver is told of tensor maps and clusters."""
+"""One launch: kernel parameters, and the driver's arguments for tensor maps and clusters."""
 
 import ctypes
 import dataclasses
@@ -34,7 +34,7 @@ LAUNCH = Launch(
 
 
 class Function:
-    """A loaded function that writes down how it is called."""
+    """A fake loaded function that records its calls."""
 
     def __init__(self):
         self.calls = []
@@ -62,7 +62,7 @@ def array(address):
 
 @pytest.fixture
 def driver(monkeypatch):
-    """Return a pretended cuTensorMapEncodeTiled: the map holds a running number. What it was asked, in order."""
+    """Return a fake cuTensorMapEncodeTiled, whose maps hold a running number, and its calls in order."""
     asked, numbers = [], itertools.count(1)
 
     def encode(target, *values):
@@ -301,7 +301,7 @@ def test_the_cluster_is_that_of_the_compiled_function(monkeypatch, cluster, larg
 
 @pytest.fixture
 def launched_by_driver(monkeypatch):
-    """Return what cuLaunchKernelEx is told: function, grid, block, memory, stream, attributes and parameters."""
+    """Return the arguments of cuLaunchKernelEx: function, grid, block, memory, stream, attributes and parameters."""
     bindings = pytest.importorskip("cuda.bindings.driver")
     told = []
 
@@ -365,7 +365,7 @@ SHRINKING = dataclasses.replace(LAUNCH, grid=(128, 1, 1), launches=1, grid_may_s
 
 @pytest.fixture
 def occupancy(monkeypatch):
-    """Return a pretended driver that says how many blocks of an SM, or clusters of the GPU, run at a time."""
+    """Return a fake driver with a number of concurrent blocks per SM, or clusters per GPU."""
     bindings = pytest.importorskip("cuda.bindings.driver")
     fine, asked = bindings.CUresult.CUDA_SUCCESS, []
     said = SimpleNamespace(status=fine, blocks_of_sm=2, clusters=31, asked=asked)
@@ -389,7 +389,7 @@ def occupancy(monkeypatch):
 
 
 def launched(described):
-    """Return the grid of two launches, which is that of ``grid``, and what is said of it."""
+    """Return the grid of two launches, which equals that of ``grid``, and the messages about it."""
     program, function = loaded(described)
     parameters = program.parameters({"out": 4096, "a": 8192})
     for _ in range(2):
@@ -403,7 +403,7 @@ def launched(described):
     [(1, 4, 128), (1, 3, 120), (2, 31, 62), (4, 31, 124), (4, 32, 128), (4, 33, 128), (4, 1, 4)],
 )
 def test_no_more_blocks_are_launched_than_run_at_a_time(driver, occupancy, cluster, running, blocks):
-    """40 SMs, or so many clusters on all of the GPU. The driver is asked once, of the kernel as it is launched."""
+    """40 SMs, or this many clusters on the GPU. The driver is queried once, for the kernel as launched."""
     occupancy.blocks_of_sm = occupancy.clusters = running
     grid, said = launched(dataclasses.replace(SHRINKING, cluster=(cluster, 1, 1)))
     assert grid == (blocks, 1, 1)
@@ -422,7 +422,7 @@ def test_a_grid_that_may_not_shrink_is_launched_without_a_question(driver, occup
 def test_where_the_driver_has_no_answer_the_grid_is_the_described_one(driver, occupancy, monkeypatch, cluster):
     bindings = pytest.importorskip("cuda.bindings.driver")
     described = dataclasses.replace(SHRINKING, cluster=(cluster, 1, 1))
-    occupancy.blocks_of_sm = occupancy.clusters = 0  # of a kernel that does not fit: the launch will say so
+    occupancy.blocks_of_sm = occupancy.clusters = 0  # of a kernel that does not fit: the launch will fail
     assert launched(described) == ((128, 1, 1), "")
     occupancy.blocks_of_sm = occupancy.clusters = 1
     assert launched(described)[1]

@@ -50,7 +50,7 @@ def test_a_late_host_is_not_in_the_times() -> None:
 
 
 def test_replays_on_an_idle_stream_would_have_the_host_in_their_times() -> None:
-    """What this GPU shows of the way that is left: a graph as long as events say that one launch takes."""
+    """The bias that the timer avoids: a graph whose length is derived from the events around one launch."""
     kernel = VirtualKernel(2e-6)
     gpu = VirtualGpu(1, launch_seconds=10e-6)
     timer = timer_of(gpu)
@@ -85,7 +85,7 @@ def test_calls_that_no_graph_takes_are_timed_without_the_host() -> None:
 
 
 def test_calls_that_wait_for_the_gpu_end_and_are_said_to_hold_the_host() -> None:
-    """They would wait for ever for a stream that waits for them."""
+    """They would wait forever for a stream that waits for them."""
     kernel = VirtualKernel(5e-6)
     gpu = VirtualGpu(2)
     timer = timer_of(gpu)
@@ -99,7 +99,7 @@ def test_calls_that_wait_for_the_gpu_end_and_are_said_to_hold_the_host() -> None
 
 
 def graphs_of(kernel: VirtualKernel) -> list[int]:
-    """Return the lengths of the graphs that a sampler captures, on a GPU that waits for its host."""
+    """Return the lengths of the graphs that a timer captures, on a GPU that waits for its host."""
     gpu = VirtualGpu(1, launch_seconds=20e-6)
     lengths = []
     end = gpu.stream.end_capture

@@ -1,4 +1,4 @@
-"""Requests of a GPU worker arrive as they were sent, and nothing else is taken for one."""
+"""Requests of a GPU worker arrive unchanged, and nothing else is accepted as a request."""
 
 from __future__ import annotations
 

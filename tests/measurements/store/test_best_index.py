@@ -1,4 +1,4 @@
-"""What is kept of an entry is what its trials say, whatever is appended in whatever order."""
+"""The index of an entry agrees with its trials, whatever is appended in whatever order."""
 
 from __future__ import annotations
 

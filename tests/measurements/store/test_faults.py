@@ -1,4 +1,4 @@
-"""What killed processes, full disks and strangers leave behind, and the names that people mistype."""
+"""Databases after killed processes, full disks and edits by other programs, and mistyped names."""
 
 import dataclasses
 import json
@@ -105,7 +105,7 @@ def child(path: Path, what: str, number: int) -> "subprocess.Popen[str]":
 
 
 class TestAftermath:
-    """The file alone is half of a database while there is a log next to it."""
+    """The file alone is incomplete while there is a log next to it."""
 
     @pytest.mark.parametrize("create", [True, False])
     def test_a_log_left_by_a_killed_process(self, tmp_path: Path, create: bool) -> None:
@@ -234,7 +234,7 @@ class TestStrangers:
 
 
 class TestCells:
-    """SQLite lets every cell hold anything."""
+    """SQLite allows a value of any type in every cell."""
 
     @pytest.mark.parametrize(
         ("cell", "value"),

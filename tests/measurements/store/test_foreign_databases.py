@@ -1,4 +1,4 @@
-"""A database, or a recording, may come from anybody: nothing in it is obeyed, and no text of it reaches a terminal."""
+"""Untrusted databases and recordings: none of their contents is executed, and no raw text reaches a terminal."""
 
 from __future__ import annotations
 

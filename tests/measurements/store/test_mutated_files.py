@@ -1,6 +1,6 @@
 """Mutated databases, exports and recordings: a clear error or a correct load, never an invalid schedule as the best.
 
-10,000 of them with ``--nightly``, each made from its own number, so that one that fails can be made again.
+With ``--nightly`` there are 10,000, each made from its own number, so that a failing one can be reproduced.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def broken(content: bytes, random: Random) -> bytes:
-    """Return some bytes changed, or the rest cut off, or a piece moved."""
+    """Return the bytes with some changed, the rest cut off, or a piece moved."""
     made = bytearray(content)
     kind = random.randrange(4)
     if kind == 0:
@@ -70,7 +70,7 @@ def broken(content: bytes, random: Random) -> bytes:
 
 
 def changed(document: Any, random: Random) -> Any:
-    """Return the JSON with one of its values changed, removed, doubled or exchanged."""
+    """Return the JSON with one value changed, removed, duplicated or swapped."""
     made = copy.deepcopy(document)
     places: list[tuple[Any, Any]] = []
 
@@ -98,7 +98,7 @@ def changed(document: Any, random: Random) -> Any:
 
 
 def edited(path: Path, random: Random) -> None:
-    """Cells of a database changed by someone who knows SQL."""
+    """Change cells of a database by SQL."""
     with closing(sqlite3.connect(path)) as raw, raw:
         raw.execute("PRAGMA ignore_check_constraints = ON")
         for _ in range(random.choice((1, 2, 4))):
@@ -122,7 +122,7 @@ def abs_fits(value: Any) -> bool:
 
 
 def use(path: Path) -> None:
-    """Do what a program and a user do with a database. Raises StoreError or NoSchedule."""
+    """Use a database like a program and a user. Raises StoreError or NoSchedule."""
     found = Database(path).best(PROBLEM, "h200")
     if found is not None:
         TEMPLATE.config(PROBLEM, found.schedule, H200)  # is valid

@@ -1,4 +1,4 @@
-"""The trial store on a PostgreSQL server keeps the contract that it keeps in a file; many processes write at once."""
+"""The trial store on a PostgreSQL server keeps the same contract as in a file; many processes write at once."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def store(url: str) -> Iterator[Store]:
 
 
 class TestTrials(contract.TestTrials):
-    test_the_database_itself_refuses_a_time_of_a_failure = None  # asks SQLite
+    test_the_database_itself_refuses_a_time_of_a_failure = None  # queries SQLite
     test_a_url_and_a_database_in_memory_work = None
 
 
@@ -56,7 +56,7 @@ class TestBest(contract.TestBest):
 
 
 class TestGuards(contract.TestGuards):
-    test_one_that_cannot_be_read_is_named = None  # SQLite alone lets any cell hold anything
+    test_one_that_cannot_be_read_is_named = None  # only SQLite allows a value of any type in every cell
 
 
 def test_entries_are_those_of_the_trials(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""Export, import, merge, and what keeps a database in order."""
+"""Export, import, merge, and maintenance of a database."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ class TestMerge:
         assert target.guard(PROBLEM, "h200") == Guard(0.2)
 
     def test_two_merges_at_once_take_a_trial_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The other one commits between what this one has read and what it writes."""
+        """The other merge commits between this one's read and its write."""
         source, target = database(tmp_path / "a.db", trial(1, 3.0), trial(2, 4.0)), database(tmp_path / "b.db")
         look = store_merge._guards
 

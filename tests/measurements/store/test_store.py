@@ -66,7 +66,7 @@ def best_seconds(store: Store, **arguments: object) -> float | None:
 
 
 def closed_store(path: Path, *trials: Trial) -> Path:
-    """Return the file of a database with these trials that nobody has open."""
+    """Return the file of a closed database with these trials."""
     with Store.open(path) as store:
         for one in trials:
             store.append(one)
@@ -201,7 +201,7 @@ class TestBest:
         assert best_seconds(store, provenance=ESTIMATED) == 1e-6
 
     def test_a_schedule_measured_again_counts_with_its_median(self, store: Store) -> None:
-        for median in (1e-6, 5e-6, 4e-6):  # one lucky run
+        for median in (1e-6, 5e-6, 4e-6):  # one unusually fast run
             store.append(make_trial(1, ok(median, count=10)))
         newest = store.append(make_trial(1, ok(4.5e-6, count=10)))
         best = store.best(PROBLEM, "h200")

@@ -1,4 +1,4 @@
-"""Processes that share a trial store, those that are killed, and what a closed one leaves."""
+"""Processes that share a trial store, killed processes, and the files of a closed store."""
 
 import json
 import os

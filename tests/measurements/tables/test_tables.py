@@ -1,4 +1,4 @@
-"""Tables of recorded measurements: what each format says, and what is refused."""
+"""Tables of recorded measurements: the contents of each format, and rejected files."""
 
 import dataclasses
 import gzip
@@ -25,7 +25,7 @@ FAILURES = {"CompilationFailedConfig": Status.COMPILE_ERROR, "RuntimeFailedConfi
 
 
 def cache(n: int = 12) -> dict[str, Any]:
-    """Return a cache as Kernel Tuner writes it: x in 1, 2, ..., y in 0.5, 1.5 and a text; every fifth failed."""
+    """Return a cache in Kernel Tuner's format: x in 1, 2, ..., y in 0.5, 1.5 and a text; every fifth failed."""
     entries = {}
     for i in range(n):
         entry: dict[str, Any] = {"x": 2 ** (i // 2 % 60), "y": 0.5 + i % 2, "flag": i % 2 == 0, "layout": "ab"[i % 2]}

@@ -1,4 +1,4 @@
-"""A check passes what rounds, and nothing else."""
+"""A check accepts rounding errors, and nothing else."""
 
 import math
 
@@ -137,7 +137,7 @@ def test_the_rounded_reference_passes_on_stress_inputs(problem):
     ids=lambda p: getattr(p, "operator", ""),
 )
 def test_a_missing_term_of_a_sum_of_integers_shows(problem, operand, term):
-    """By one part in thousands, which the rounding errors of as many random terms would hide."""
+    """Its share is below 0.1%, which the rounding errors of as many random terms would hide."""
     full = next(iter(problem.stress_inputs(0))).inputs
     cut = {name: array.copy() for name, array in full.items()}
     cut[operand][..., term] = 0

@@ -1,4 +1,4 @@
-"""What a trial keeps of a problem that a user's file describes."""
+"""Facts that a trial stores about a user's problem."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_they_are_stored_and_exchanged_with_the_trial() -> None:
     one = dataclasses.replace(plain, facts=FACTS)
     assert Trial.from_json(one.to_json()) == one and len({one, dataclasses.replace(one)}) == 1
     with Store.open(":memory:") as store:
-        for _ in range(2):  # the second is read as one like the first
+        for _ in range(2):  # the second is read like the first
             store.append(one)
         assert [r.facts for r in store.trials()] == [FACTS, FACTS]
 

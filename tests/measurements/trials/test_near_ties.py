@@ -1,4 +1,4 @@
-"""Who wins among programs timed in turns: laws of the choice, and how often two finals agree."""
+"""The winner among programs timed alternately: laws of the choice, and agreement of two finals."""
 
 import math
 
@@ -84,7 +84,7 @@ def test_the_centre_is_scipys_trimmed_mean_and_its_error_is_as_large_as_it_says(
 
 
 def test_two_clocks_do_not_make_the_centre_jump() -> None:
-    """A fifth of the times at one of two clocks more or less must not move it by as much as a clock does."""
+    """Moving a fifth of the times from one clock to another must move the centre by less than the clocks differ."""
     centres = []
     for seed in range(30):
         rng = np.random.default_rng(seed)
@@ -94,7 +94,7 @@ def test_two_clocks_do_not_make_the_centre_jump() -> None:
 
 
 def test_two_rounds_leave_what_may_be_among_the_fastest() -> None:
-    """An outlier hides nobody, and a fastest entrant is hardly ever dropped."""
+    """An outlier hides no entrant, and a fastest entrant is hardly ever dropped."""
     clear = [[1.0, 1.1], [1.005, 1.1055], [1.03, 1.133], [1.06, 1.166], [1.02, 2.2]]
     assert plausible(clear) == [0, 1]
     dropped = 0

@@ -1,4 +1,4 @@
-"""How a time was taken: its text, what a fingerprint says of it, and what was not said."""
+"""The timing policy: its text, its representation in fingerprints, and missing fields."""
 
 from __future__ import annotations
 

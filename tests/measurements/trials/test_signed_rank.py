@@ -10,7 +10,7 @@ from measurements.trials import signed_rank
 
 
 def by_enumeration(differences, centre):
-    """P(W >= observed) over all equally likely signs, W the sum of the ranks of positive differences."""
+    """Return P(W >= observed) over all equally likely signs; W is the sum of the ranks of positive differences."""
     shifted = np.asarray(differences) - centre
     ranks = np.argsort(np.argsort(np.abs(shifted))) + 1
     observed = ranks[shifted > 0].sum()

@@ -1,4 +1,4 @@
-"""Numbers that differ are printed differently; integers exactly."""
+"""Different numbers have different texts; integers are exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits of workers: time of the CPU, memory, and the clock behind them."""
+"""Limits of workers: CPU time, memory, and the clock used for both."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def worker(folder):
 
 
 def alive(pid: int) -> bool:
-    """Return a zombie that init has yet to collect is dead enough."""
+    """Return True if a process is alive; a zombie that init has yet to collect counts as dead."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -86,7 +86,7 @@ def wait_until(condition, seconds=10.0):
 
 
 def turn(worker, *contents):
-    """Return what the worker makes of blobs: each back to front."""
+    """Return the worker's result for blobs: each reversed."""
     blobs = {digest_of(content): content for content in contents}
     answer = worker.request({"what": "turn", "digests": list(blobs)}, 60, blobs)
     return [bytes(answer.blobs[digest]) for digest in answer["turned"]]
@@ -116,12 +116,12 @@ class TestTransport:
         monkeypatch.setattr(measurements.workers.channel, "frame", note)
         large, small, other = b"l" * 600, b"s" * 100, b"o" * 700
         turn(worker, large, small)
-        hops = len(sent) // 2  # one pipe, or a connection and the pipe behind it
+        hops = len(sent) // 2  # one pipe, or a connection and its pipe
         assert sent == [600, 100] * hops
         del sent[:]
         turn(worker, small, large)
         assert sent == []
-        turn(worker, other)  # the worker's store of 1000 bytes forgets for it
+        turn(worker, other)  # the worker's store of 1000 bytes evicts others for it
         assert sent == [700] * hops
         del sent[:]
         assert turn(worker, large) == [large]

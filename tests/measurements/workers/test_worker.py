@@ -1,4 +1,4 @@
-"""Workers: real processes that hang, crash, hoard, shout and lie, and none of them left behind."""
+"""Workers: real processes that hang, crash, exhaust memory, flood stdout and send wrong answers; none is left over."""
 
 import os
 import signal
@@ -83,7 +83,7 @@ def worker(tmp_path):
 
 
 def alive(pid: int) -> bool:
-    """Return a zombie that init has yet to collect is dead enough."""
+    """Return True if a process is alive; a zombie that init has yet to collect counts as dead."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The table of features is what the compiler says, and limits are those of the toolkit."""
+"""The table of features agrees with the compiler, and limits agree with the toolkit."""
 
 import pytest
 from feature_snippets import PTX, SPEED, kernel
@@ -19,7 +19,7 @@ TARGETS = [(row, target) for row in ROWS for target in row.targets]
 
 
 def compiles(arch: str, *features: str) -> str:
-    """Return the log of NVRTC where it cannot compile the kernel, else ""."""
+    """Return NVRTC's log if it cannot compile the kernel, else ""."""
     output = compile_source(kernel(*features), "probe", arch, Headers())
     return "" if output.cubin is not None else output.log
 

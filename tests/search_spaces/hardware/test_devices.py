@@ -45,7 +45,7 @@ PUBLISHED: dict[str, dict[str, float]] = {
     "jetson_thor": {"mxf4": 1035.0},
     "rtx5090": {"f16": 209.5, "e4m3": 419.0, "mxf8": 838.0, "nvf4": 1676.0, "fma": 104.8},
     "rtx_pro_6000": {"f16": 503.8, "fma": 126.0},
-    "gb10": {"nvf4": 500.0},  # 1 PFLOP/s is of sparse matrices; the clock that goes with it is not published
+    "gb10": {"nvf4": 500.0},  # the published 1 PFLOP/s is for sparse matrices; its clock is not published
 }
 
 # GB of the data sheets, which are GiB: an H200 of "141 GB" reports more than 150e9 bytes.
@@ -99,17 +99,17 @@ def test_limits_are_those_of_the_compute_capability(row: Device) -> None:
 
 @pytest.mark.parametrize("name", SHEET_GIB)
 def test_memory_is_what_the_driver_reports(name: str) -> None:
-    """A little less than the data sheet says; of GDDR6 with ECC, a sixteenth less: check bits are kept in it."""
+    """A little less than the data sheet; a sixteenth less for GDDR6 with ECC, whose check bits use the same memory."""
     row = device(name)
     stacked = row.sm in (80, 90)  # HBM has memory of its own for them
-    geforce = row.name.startswith("rtx")  # ECC is off, or not there
+    geforce = row.name.startswith("rtx")  # ECC is off or unsupported
     sheet = SHEET_GIB[row.name] * (1.0 if stacked or geforce else 15 / 16)
     assert row.memory_bytes / 2**30 == pytest.approx(sheet, rel=0.006)
     assert row.memory_bytes <= SHEET_GIB[row.name] * 2**30
 
 
 def test_every_product_that_people_name_is_there() -> None:
-    """Spellings of the command line and of data sheets; a row that is not certain says which figure."""
+    """Spellings of the command line and of data sheets are accepted; a row with an unconfirmed figure names it."""
     for name in (
         "t4",
         "a6000",
@@ -185,7 +185,7 @@ def test_driver_names_are_exact() -> None:
         for name in row.driver_names:
             known = devices_of_driver_name(name)
             assert row in known
-            assert len(known) == 1 or name in ("Orin", "NVIDIA Thor")  # these tell by SMs and memory
+            assert len(known) == 1 or name in ("Orin", "NVIDIA Thor")  # these are distinguished by SMs and memory
             assert len({(one.sm_count, one.memory_bytes) for one in known}) == len(known)
     for sibling in ("NVIDIA H200 NVX", "nvidia h200", "NVIDIA A100"):
         assert devices_of_driver_name(sibling) == ()
@@ -265,7 +265,7 @@ def test_occupancy_is_that_of_the_toolkit(name: str, threads: int, registers: in
 
 def test_blocks_share_the_named_barriers_of_an_sm_since_hopper() -> None:
     for name, barriers, blocks in (
-        ("a100", 5, 16),  # whatever its neighbours use
+        ("a100", 5, 16),  # independently of its neighbours
         ("h200", 5, 12),
         ("b300", 5, 6),
         ("rtx5090", 5, 4),
@@ -323,7 +323,7 @@ def test_with_one_register_more_fewer_blocks_share_an_sm(row: Device, warps: int
 
 
 def test_an_odd_warp_leaves_the_others_fewer_registers() -> None:
-    """The registers of an SM are those of four schedulers, of which one has five of 17 warps."""
+    """Registers belong to the SM's four schedulers, one of which has five of the 17 warps."""
     found = register_limit(device("rtx5090"), np.array([256, 288, 512, 544]))
     assert found.tolist() == [255, 168, 128, 96]
     assert int(register_limit(device("h200"), 288, 2)) == 96

@@ -1,4 +1,4 @@
-"""Every spelling of a type means it, for problems, tile programs, arrays of kernels and the command line."""
+"""Every spelling of a type is accepted for problems, tile programs, kernels' arrays and the command line."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def test_tolerance_admits_sums_of_fourteen_bits(name: str, k: int) -> None:
         total = fourteen_bits(total + a[:, first : first + 32] @ b[first : first + 32])
     error, allowed = np.abs(total - problem.reference(inputs)["out"][0]), problem.tolerance(inputs)["out"][0]
     assert (error <= allowed).all()
-    if k <= 256:  # one product less shows
+    if k <= 256:  # a missing product is detected
         missing = a[:, : k - 1] @ b[: k - 1]
         assert (np.abs(missing - problem.reference(inputs)["out"][0]) > allowed).mean() > 0.3
 
@@ -156,7 +156,7 @@ def test_scales_multiply_the_product_and_not_the_bias(scale: str) -> None:
     for batch, i, j in np.ndindex(2, 3, 4):
         factor = of_a[0] * of_b[0] if scale == "tensor" else of_a[batch, i] * of_b[batch, j]
         assert out[batch, i, j] == pytest.approx(factor * (a[batch, i] @ b[batch, j]) + inputs["bias"][j], rel=1e-12)
-    for name in ("scale_a", "scale_b"):  # one that is wrong by an eighth shows
+    for name in ("scale_a", "scale_b"):  # a product that is wrong by an eighth is detected
         wrong = problem.reference({**inputs, name: inputs[name] * np.float32(1.125)})["out"]
         assert (np.abs(wrong - out) > problem.tolerance(inputs)["out"]).mean() > 0.8
 

@@ -1,4 +1,4 @@
-"""Loads of fragments from shared memory: which layouts an instruction takes, and what it reads of them."""
+"""Loads of fragments from shared memory: the layouts that an instruction accepts, and the elements that it reads."""
 
 import itertools
 import re
@@ -61,7 +61,8 @@ def test_pad_8_2_is_refused_by_wmma_alone():
 @pytest.mark.parametrize(
     ("text", "answer"),
     [
-        # 16 elements after each 16 lines: no fragment sees one inside; origins are at multiples of 1040 and 16 elements
+        # 16 elements of padding after each 16 lines: none is inside a fragment; fragments start at multiples of 1040
+        # and 16
         ("pad(16,16)", Access("row", "cols", 8, 64)),
         ("pad(16,32)", Access("row", "cols", 8, 64)),
         ("transpose+pad(16,16)", Access("col", "rows", 8, 128)),

@@ -1,4 +1,4 @@
-"""Tensor intrinsics: fragments against the tables of the PTX ISA, products against their definition, and the rows."""
+"""Tensor intrinsics: fragments against the tables of the PTX ISA, products against their definition, and table rows."""
 
 import dataclasses
 
@@ -141,7 +141,7 @@ def rounded(row, values):
     if row.type_a == "tf32":
         return round_to_tf32(values).astype(np.float64)
     kind = FACTOR_DTYPES[row.type_a]
-    if values.shape[-1] != row.numbers:  # of b, whose elements of several numbers lie along k
+    if values.shape[-1] != row.numbers:  # of b, whose multi-number elements are packed along k
         return kind.load(kind.store(values.swapaxes(-1, -2))).swapaxes(-1, -2)
     return kind.load(kind.store(values))
 
@@ -210,7 +210,7 @@ def test_tf32_rounds_to_nearest_away_and_keeps_the_exponent():
     assert d[0, 5] == 1
 
 
-SINGLE = [row for row in OPEN if row.numbers == row.k]  # registers of the others hold elements, not numbers
+SINGLE = [row for row in OPEN if row.numbers == row.k]  # other registers hold elements, not numbers
 
 
 @pytest.mark.parametrize("row", SINGLE, ids=names(SINGLE))
@@ -269,7 +269,7 @@ def test_what_depends_on_an_instruction_stands_in_its_row():
     assert issued["wmma_m16n16k8_tf32"] == (2, 8, "autosched::Wmma<T>")
     assert issued["mma_m16n8k16_bf16"] == (1, 4, "autosched::MmaSync<T>")
     for row in ROWS:
-        # the multiply-adds of a fragment, by those of one instruction of a warp
+        # the multiply-adds of a fragment over those of one warp instruction
         per_instruction = {"fma": 32, "wmma": 16 * 8 * row.k, "mma": 16 * 8 * row.k}[row.unit]
         if row.name == "mma_m16n8k16_i8":
             per_instruction = 8 * 8 * row.k  # m8n8k16

@@ -1,4 +1,4 @@
-"""Tensor intrinsics of other packages: offered by entry points, chosen by schedules, and right in the emulator."""
+"""Tensor intrinsics of other packages: offered by entry points, chosen by schedules, correct in the emulator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""wgmma: its rows, and the layouts that it reads, decided by evaluating them."""
+"""Table rows of wgmma, and the layouts that it reads, decided by evaluation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Headers by content: names, digests, and reading a folder again when something in it has changed."""
+"""Headers by content: names, digests, and rereading a folder after a change."""
 
 import hashlib
 

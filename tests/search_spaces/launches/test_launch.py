@@ -1,4 +1,4 @@
-"""Kernels and launches: what is refused, what the digest covers, and that JSON carries all of a launch."""
+"""Kernels and launches: rejected values, coverage of the digest, and round trips through JSON."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""to_simt, to_simd, to_layout on numpy arrays: what arrives is what the target layout says, by whatever route."""
+"""to_simt, to_simd and to_layout on numpy arrays: results have the target layout on every route."""
 
 import math
 
@@ -30,7 +30,7 @@ def swizzled(row, col):
 
 @st.composite
 def layout_pairs(draw):
-    """Two layouts of one small tile: each dimension's prime factors are dealt to the five levels anew."""
+    """Draw two layouts of one small tile: the prime factors of each dimension are distributed over the five levels."""
     rank = draw(st.integers(1, 2))
     factors = [draw(st.lists(st.sampled_from([2, 3]), max_size=4)) for _ in range(rank)]
     pair = []
@@ -117,7 +117,7 @@ class TestRoutes:
         assert exchange(HALVES, VECTORS, 2) is Exchange.WORKGROUP
         converted = to_layout(held, HALVES, VECTORS, row_major)
         assert (converted.values == to_simt(self.TILE, VECTORS, subgroups=2)).all()
-        # the other way each subgroup holds all it needs already
+        # in the other direction each subgroup already holds all that it needs
         assert exchange(VECTORS, HALVES, 2) is Exchange.REGISTERS
 
     def test_registers_are_renamed_without_shared_memory(self):

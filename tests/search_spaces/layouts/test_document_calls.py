@@ -1,4 +1,4 @@
-"""Functions that the documents name, each as one call."""
+"""Functions named in the documents, each as one call."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_an_order_agrees_with_the_base_matrix(order: tuple[int, int], strides: t
 def test_conversions_within_subgroups() -> None:
     shape = (128, 128)
     rows, halves = WgMap((4, 1), (32, 128)), WgMap((4, 1), (16, 128))
-    everywhere = WgMap((4, 1), (128, 128))  # every subgroup has all of it
+    everywhere = WgMap((4, 1), (128, 128))  # every subgroup holds the whole tile
     assert converts_in_place(everywhere, rows, shape) and not converts_in_place(rows, everywhere, shape)
     assert converts_in_place(rows, rows, shape) and not converts_in_place(rows, halves, shape)
     assert not converts_in_place(rows, WgMap((2, 1), (64, 128)), shape)

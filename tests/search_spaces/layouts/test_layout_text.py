@@ -1,4 +1,4 @@
-"""Malformed attributes: the position of the fault and what was expected there."""
+"""Malformed attributes: the message has the position of the error and the expected token."""
 
 import numpy as np
 import pytest
@@ -96,7 +96,7 @@ class TestPositions:
     @pytest.mark.parametrize("value", [WG_MAP, LAYOUT, CONFIG], ids=["wg_map", "nested_layout", "lowering_config"])
     @given(data=st.data())
     def test_any_change_is_read_or_refused(self, value, data):
-        """Never an error of another kind, and what is read prints and reads the same again."""
+        """No other exception is raised, and a parsed text prints and parses to the same value."""
         text = str(value)
         at = data.draw(st.integers(0, len(text) - 1))
         changed = text[:at] + data.draw(st.text(" ,=<>[]{}#-0123456789abx", max_size=2)) + text[at + 1 :]

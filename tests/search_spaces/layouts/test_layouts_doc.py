@@ -1,4 +1,4 @@
-"""docs/explanation/layouts.md: every example runs, and its pictures show what the examples draw."""
+"""docs/explanation/layouts.md: every example runs, and its pictures are those that the examples draw."""
 
 import re
 from collections import Counter

@@ -153,7 +153,7 @@ class TestBasis:
 
 
 def partial_sums(config, values):
-    """Run the config's loop as threads do, which add each step's elements into accumulators.
+    """Run the config's loop like the threads, which add each step's elements to accumulators.
 
     ``values`` has the shape of the iteration space.
 
@@ -192,7 +192,7 @@ class TestProperties:
 
     @staticmethod
     def split(config, shape):
-        """Each expandable dimension as (k / t, t), in place."""
+        """Reshape each expandable dimension k to (k / t, t), in place."""
         return [
             n
             for d, size in enumerate(shape)
@@ -201,7 +201,7 @@ class TestProperties:
 
     @staticmethod
     def order(config):
-        """Axes of ``split`` with every t moved to the end, as ``linalg.pack`` places them."""
+        """Return the axes of ``split`` with every t moved to the end, as in ``linalg.pack``."""
         outer, inner, axis = [], [], 0
         for d in range(config.rank):
             outer.append(axis)

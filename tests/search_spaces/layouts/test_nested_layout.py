@@ -30,7 +30,7 @@ def strides_of(draw, tile):
         taken = strides[d] * tile[d]
     for d, n in enumerate(tile):
         if n == 1 and draw(st.booleans()):
-            strides[d] = draw(st.integers(1, 5))  # counts for nothing
+            strides[d] = draw(st.integers(1, 5))  # has no effect
     return tuple(strides)
 
 
@@ -186,7 +186,7 @@ class TestProperties:
 
     @given(layouts(max_rank=2), st.data())
     def test_fewer_subgroups_stand_in_for_all_that_have_their_id_modulo(self, layout, data):
-        """``distribute`` takes every wrap that ``subgroup_ids`` takes, and the two agree on who holds what."""
+        """``distribute`` accepts the wrapped ids of ``subgroup_ids``, and both agree on the owners of elements."""
         count = data.draw(st.sampled_from([n for n in range(1, layout.subgroups + 1) if layout.subgroups % n == 0]))
         tile = linear_tile(layout)
         held = layout.distribute(tile, count, layout.threads, replicate_threads=True)

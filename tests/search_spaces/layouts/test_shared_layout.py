@@ -1,4 +1,4 @@
-"""SharedLayout: what it says about itself equals what enumerating the tile shows."""
+"""SharedLayout: its properties equal those found by enumerating the tile."""
 
 import dataclasses
 import itertools
@@ -59,7 +59,7 @@ def table(layout):
 
 
 def brute_contiguity(offsets):
-    """Along the last axis."""
+    """Return the contiguity along the last axis, by brute force."""
     best, width = 1, 2
     while offsets.shape[1] % width == 0:
         groups = offsets.reshape(-1, width)
@@ -303,8 +303,8 @@ def test_a_layout_repeats_itself_every_period(text):
     ],
 )
 def test_a_step_that_is_not_injective_is_seen(shape, step, function):
-    # No step of the module is, so one is made up: the check must not rest on that.
-    class MadeUp(Swizzle):  # a class of its own, which no cache takes for a swizzle
+    # The module has no such step, so the test defines one: the check must not rely on the existing steps.
+    class MadeUp(Swizzle):  # a new class, so that no cache confuses it with a swizzle
         def apply(self, offset, line):
             return function(offset)
 

@@ -1,6 +1,6 @@
 """Every wg_map of the XeTile RFC's examples and appendices against the RFC's own rules, and the rules themselves.
 
-docs/explanation/layouts.md lists what does not check out.
+docs/explanation/layouts.md lists the inconsistencies.
 """
 
 import numpy as np
@@ -137,7 +137,7 @@ class TestTheRfcsOwnInconsistencies:
         )
 
     def test_2_1_prefetches_b_with_the_map_of_a(self):
-        """Legal on B's shape, yet not the tile's map: every sub-tile would be fetched by eight subgroups."""
+        """It is legal on B's shape, but is not the tile's map: eight subgroups would fetch every sub-tile."""
         a, b = APPENDIX_1["mp_a_pfh"], APPENDIX_1["mp_b_pfh"]
         assert (a.sharers((32, 256)), a.rounds((32, 256))) == ((8, 1), (1, 8))
         assert (b.sharers((32, 256)), b.rounds((32, 256))) == ((1, 1), (1, 1))
@@ -219,7 +219,7 @@ def small_maps():
 
 
 class TestInPlace:
-    # the pairs share data in one map only, which drawn pairs seldom do
+    # the pairs share data in one map only, which is rare in random pairs
     @given(small_maps(), small_maps())
     @example(WgMap((2, 2), (4, 8)), WgMap((2, 2), (4, 4)))
     @example(WgMap((2, 2), (4, 4)), WgMap((2, 2), (4, 8)))

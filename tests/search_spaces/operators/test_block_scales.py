@@ -1,4 +1,4 @@
-"""Block-scaled factors: their types, where scales lie, and what a product of them is."""
+"""Block-scaled factors: their types, the positions of scales, and products."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_every_scale_has_a_place_of_its_own(order: str, batch: int, lines: int, 
 
 
 def test_tiles_of_scales_are_those_of_cublas() -> None:
-    """Line 33 of a tile is 16 bytes behind line 32, which is 4 bytes behind line 0."""
+    """Line 33 of a tile is 16 bytes after line 32, which is 4 bytes after line 0."""
     at = scale_places("tiled", np.array([0, 1, 32, 33, 128]), np.array([0, 3, 4]), 256, 8)
     np.testing.assert_array_equal(at[:, 0], [0, 16, 4, 20, 1024])
     np.testing.assert_array_equal(at[0], [0, 3, 512])

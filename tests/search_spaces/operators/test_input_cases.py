@@ -1,4 +1,4 @@
-"""Provoking inputs: each case occurs, is what it says, and the rounded reference answers all of them."""
+"""Provoking inputs: each case occurs and has its stated property, and the rounded reference passes all of them."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_cases_that_do_not_fit_into_one_set_come_in_several() -> None:
 @pytest.mark.parametrize("dtype", FLOAT_DTYPES.values(), ids=lambda d: d.name)
 @pytest.mark.parametrize("case", [input_cases.SHIFTED, input_cases.RISING], ids=lambda case: str(case.name))
 def test_a_long_sum_of_exponentials_in_f32_is_within_its_bound(case: InputCase, dtype: DType) -> None:
-    # Where a line has few different values, their roundings do not cancel each other. Two lanes add up a row.
+    # If a line has few different values, their rounding errors do not cancel. Two lanes add up a row.
     length = 2**18
     lines = dtype.load(dtype.store(case.lines(np.random.default_rng(2), 4, length, dtype)))
     terms = np.exp(lines - lines.max(-1, keepdims=True)).reshape(4, -1, 2)

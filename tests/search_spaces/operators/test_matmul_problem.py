@@ -1,4 +1,4 @@
-"""The matmul problem: what it refuses, what it computes, and how tight its tolerance is."""
+"""The matmul problem: rejected fields, the reference, and the tightness of the tolerance."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_tolerance_admits_rounding_and_refuses_a_missing_product(dtype: str, k: 
 
     without_last = a[:, : k - 1] @ b[: k - 1]
     off = np.abs(out_type.load(out_type.store(without_last)) - reference[0]) > tolerance[0]
-    assert off.mean() > 0.3  # a dropped product shows in many elements, whatever k is
+    assert off.mean() > 0.3  # a dropped product is visible in many elements, for every k
 
 
 def _in_f16(a: np.ndarray, b: np.ndarray, products: int) -> np.ndarray:
@@ -124,7 +124,7 @@ def _in_f16(a: np.ndarray, b: np.ndarray, products: int) -> np.ndarray:
 @pytest.mark.parametrize("products", [8, 16])
 @pytest.mark.parametrize("k", [1, 64, 512, 4096])
 def test_tolerance_of_sums_in_f16(k: int, products: int) -> None:
-    """It admits a rounding for every 8 products; a product that is left out shows in sums of up to some hundreds."""
+    """It allows one rounding per 8 products; a missing product is detected in sums of up to a few hundred."""
     problem = Matmul(32, 48, k, acc="f16", out="f32")
     inputs = problem.random_inputs(1)
     reference, tolerance = problem.reference(inputs)["out"][0], problem.tolerance(inputs)["out"][0]
@@ -133,7 +133,7 @@ def test_tolerance_of_sums_in_f16(k: int, products: int) -> None:
     assert share.max() <= (1.0 if k == 1 else 0.7)
     off = np.abs(_in_f16(a[:, : k - 1], b[: k - 1], products) - reference) > tolerance
     assert off.mean() > {1: 0.9, 64: 0.6, 512: 0.25, 4096: -1.0}[k]
-    if k < 4096:  # f32 allows less: where such sums are too inaccurate
+    if k < 4096:  # f32 allows less: at these sizes f16 sums are too inaccurate
         assert k == 1 or (share.max() * tolerance).max() > Matmul(32, 48, k, out="f32").tolerance(inputs)["out"].min()
 
 
@@ -176,7 +176,7 @@ def test_tolerance_of_a_sum_admits_rounding_and_refuses_a_missing_element(dtype:
     a, b = (FLOAT_DTYPES[dtype].load(inputs[name])[0].astype(np.float32) for name in "ab")
     single = (a @ b).sum(axis=-1, dtype=np.float32)
     assert (np.abs(single - reference["reduced"][0]) <= tolerance).all()
-    off = np.abs(reference["out"][0, :, -1]) > tolerance  # by how much a sum without its last element is wrong
+    off = np.abs(reference["out"][0, :, -1]) > tolerance  # the error of a sum without its last element
     assert off.mean() > 0.1
 
 

@@ -1,4 +1,4 @@
-"""The matvec problem: what it refuses, what it computes, and how tight its tolerance is."""
+"""The matvec problem: rejected fields, the reference, and the tightness of the tolerance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators: their options follow from the fields of the problem, and nothing is said twice."""
+"""Operators: their options are derived from the fields of the problem, without duplication."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from search_spaces.operators.problem import Problem, option
 
 
 class Nothing(Problem):
-    """What a test's problem need not say."""
+    """Defaults of a test's problem."""
 
     operator: ClassVar[str] = "scan"
     summary: ClassVar[str] = "running sums"

@@ -1,4 +1,4 @@
-"""Parts of problems: at any places, they give the elements that the whole has there."""
+"""Parts of problems have the same elements as the whole at the same positions."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def problems() -> list[Problem]:
 
 
 def sizes_of(problem: Problem) -> list[str]:
-    """Return the fields that an operator's user must give: all of them are sizes."""
+    """Return the required fields of an operator, all of which are sizes."""
     operator = next(o for o in operators() if o.name == problem.operator)
     return [o.field for o in operator.options if o.default is None]
 
@@ -53,7 +53,8 @@ def test_what_is_expected_is_reference_and_tolerance_with_one_reference_computed
 ) -> None:
     inputs = problem.random_inputs(0)
     computed = []
-    # What a matmul makes of its product serves both, and ``reference`` is that and a product. So do moments of rows.
+    # Matmul shares one function of the product between both, and ``reference`` adds the product. So do the moments of
+    # rows.
     name = next((name for name in ("_results", "_moments") if hasattr(problem, name)), "reference")
     original = getattr(type(problem), name)
 

@@ -1,6 +1,6 @@
-"""References and tolerances are computed where the inputs are: of a library's arrays they make arrays of that library.
+"""References and tolerances are computed where the inputs are, as arrays of the same library.
 
-cupy takes part in numpy's functions and operators, and refuses to mix its arrays with numpy's. So does this double.
+Like cupy, this fake supports numpy's functions and operators, and refuses to mix its arrays with numpy's.
 """
 
 import numpy as np

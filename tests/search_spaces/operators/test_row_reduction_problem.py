@@ -1,4 +1,4 @@
-"""Row problems: what they refuse, what they compute, and how tight their tolerance is."""
+"""Row problems: rejected fields, the reference, and the tightness of the tolerance."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_tolerance_admits_sequential_f32_sums_and_refuses_a_missing_element(
     divisor = np.float32(columns if kind == "mean" else 1)
     assert (np.abs(totals[:, -1] / divisor - reference) <= tolerance).all()
     without_last = np.float64(totals[:, -1] - terms[:, -1]) / divisor
-    assert (np.abs(without_last - reference) > tolerance).mean() > 0.6  # the element missing may be small
+    assert (np.abs(without_last - reference) > tolerance).mean() > 0.6  # the missing element may be small
 
 
 @pytest.mark.parametrize("kind", NORMALIZATIONS)
@@ -201,7 +201,7 @@ def test_tolerance_of_normalizations_admits_two_roundings_of_subnormal_products(
     found = (scaled * inputs["weight"]).astype(np.float64)
     assert (np.abs(found - wanted) > 2.0**-149).any()
     assert (np.abs(found - wanted) <= allowed).all()
-    if out == "f32":  # what flushes subnormal inputs to zero is wrong
+    if out == "f32":  # flushing subnormal inputs to zero is wrong
         assert (np.abs(wanted) > allowed).mean() > 0.5
 
 

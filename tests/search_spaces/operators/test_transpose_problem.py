@@ -1,4 +1,4 @@
-"""The transpose and copy problems: what they refuse, what they compute, and that every bit counts."""
+"""The transpose and copy problems: rejected fields, the reference, and bitwise comparison."""
 
 from __future__ import annotations
 

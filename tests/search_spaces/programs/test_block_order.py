@@ -1,4 +1,4 @@
-"""Orders of blocks that differ in length."""
+"""Execution orders of blocks with different run times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States of every shape in one loop: every distribution is its value's, every schedule lowers, and each is right."""
+"""States of every shape in one loop: distributions fit their values, and every schedule lowers and is correct."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def lowered(p: ProgramProblem, schedules: int = 20, emulated: int = 1) -> None:
 
 
 def both_axes(p: Builder, x: Array, out: Array) -> None:
-    """Let a column of sums read a line of sums that the same loop carries."""
+    """Let a column of sums read a row of sums carried by the same loop."""
     (i,) = p.blocks((x.shape[0],), (16,))
     line, column = p.state(p.zeros((1, 8))), p.state(p.zeros((16, 1)))
     for j in p.steps(x.shape[1], 8):
@@ -39,7 +39,7 @@ def both_axes(p: Builder, x: Array, out: Array) -> None:
 
 
 def converted_column(p: Builder, x: Array, out: Array) -> None:
-    """Convert a column that nothing sets in the loop, and reduce a tile that only follows itself."""
+    """Convert a column that the loop does not assign, and reduce a tile that depends only on itself."""
     (i,) = p.blocks((x.shape[0],), (48,))
     line, column, tile = p.state(p.zeros((1, 8))), p.state(p.full((48, 1), 2.0)), p.state(p.zeros((48, 8)))
     for j in p.steps(x.shape[1], 8):
@@ -97,7 +97,7 @@ def test_a_tile_from_outside_may_be_stored_in_every_iteration() -> None:
 
 
 def test_a_sum_over_two_loops_is_joined_in_every_iteration() -> None:
-    """Lanes joined behind the inner loop would add the joined sum once more in its next run."""
+    """If lanes were combined after the inner loop, its next run would add the combined sum again."""
 
     @program(x=Input("m n", "f32"), out=Output("m", "f32"))
     def nested(p: Builder, x: Array, out: Array) -> None:

@@ -1,4 +1,4 @@
-"""Casts to narrow and whole types, bit by bit, and functions against numpy and the standard library."""
+"""Casts to narrow and integer types, bit by bit, and functions against numpy and the standard library."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_eight_bit_floats_are_rounded_to_nearest_and_saturate(to: DType) -> None
 
 @pytest.mark.parametrize("to", ["bf16", "e4m3"])
 def test_a_result_is_rounded_once(to: str) -> None:
-    """Its bound has no room for the rounding of the cast and again that of the store."""
+    """Its error bound does not allow two roundings, of the cast and of the store."""
     x = np.linspace(1.0, 1.9, 8 * 64, dtype=np.float32).reshape(8, 64)
     values, bounds = problem(casting(f"once_{to}", "f32", to), m=8, n=64).expected({"x": x})
     assert np.array_equal(values["out"], x)

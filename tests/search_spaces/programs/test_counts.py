@@ -1,4 +1,4 @@
-"""What the time model counts of a tile program, beside what the emulator counts."""
+"""The time model's counts of a tile program, compared with the emulator's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from search_spaces.programs.schedules.work import work_of_values
 from search_spaces.programs.template import template
 
 A100 = device("a100")
-CONVERTED = "../seeds/gemm_reduction.py"  # with a conversion that it asks for
+CONVERTED = "../seeds/gemm_reduction.py"  # with an explicit conversion
 CASES = [
     ("gemm_relu.py", {"m": 256, "n": 256, "k": 128}),
     ("rope_matmul.py", {"m": 128, "n": 128, "k": 128, "half": 64}),
@@ -41,7 +41,7 @@ def test_tiles_change_hands_and_bytes_move_as_counted(place: str, sizes: dict[st
         words = sum(s.wavefronts for s in run.shared_sites if s.file == "autosched/tile/values.cuh")
         assert words == exchanged * counted.blocks, schedule
         moved = 32 * sum(s.sectors for s in run.global_sites)
-        if place != CONVERTED:  # there a row that warps hold copies of is counted once
+        if place != CONVERTED:  # there a row that several warps hold is counted once
             assert moved == pytest.approx((counted.load_bytes + counted.store_bytes) * counted.blocks, rel=0.02)
         assert sum(s.wavefronts for s in run.shared_sites) <= counted.shared_wavefronts * counted.blocks
         found += words > 0
@@ -50,7 +50,7 @@ def test_tiles_change_hands_and_bytes_move_as_counted(place: str, sizes: dict[st
 
 def test_attention_has_a_chain_and_a_longest_block_and_products_side_by_side_have_none() -> None:
     def counted(place: str, sizes: dict[str, int]) -> list[tuple[CostCounts, float | None]]:
-        """Return counts of schedules, each with the average turns of blocks that differ."""
+        """Return counts of schedules, each with the mean iterations of blocks that differ."""
         made = load_program(f"examples/programs/{place}")
         p, own = problem(made, **sizes), template(made)
         configs = [own.config(p, s, A100) for s in own.space(p, A100).sample(8, 1)]

@@ -45,7 +45,7 @@ def test_short_depths(typed: str) -> None:
 @pytest.mark.parametrize(("typed", "depth"), [("f16", 40), ("bf16", 20), ("i8", 40)])
 @pytest.mark.parametrize("name", ["a100", "h100"])
 def test_depths_of_steps_that_go_on_in_the_array(typed: str, depth: int, name: str) -> None:
-    """What lies behind a step's window belongs to the next step: both operands are cut there."""
+    """The elements after a step's window belong to the next step, so both operands are cut there."""
     sums = "i32" if typed == "i8" else "f32"
 
     @program(x=Input("m k", typed), w=Input("k n", typed), out=Output("m n", sums))
@@ -74,7 +74,7 @@ def test_a_computed_depth_is_refused_with_its_number() -> None:
 
 
 def test_products_by_fma_are_unrolled_in_part() -> None:
-    """Each step of the depth is hundreds of instructions, which a compiler takes seconds for."""
+    """Each step of the depth is hundreds of instructions, which take seconds to compile."""
 
     @program(x=Input("m k", "f32"), w=Input("k n", "f32"), out=Output("m n", "f32"))
     def by_fma(p: Builder, x: Array, w: Array, out: Array) -> None:

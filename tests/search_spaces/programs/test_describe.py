@@ -1,4 +1,4 @@
-"""What people see of a schedule: distributions, and conversions with their routes."""
+"""Descriptions of a schedule: distributions, and conversions with their routes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Edge inputs of tile programs: which there are, and that right kernels answer them."""
+"""Edge inputs of tile programs: their cases, and correct results of correct kernels."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_lines_hold_every_case_where_each_has_a_result_of_its_own() -> None:
 
 
 def test_infinities_are_left_out_where_the_result_would_depend_on_the_tile_sizes() -> None:
-    """A value times a weight of zero is NaN for infinity, and is not computed at all in tiles that are skipped."""
+    """Infinity times a weight of zero is NaN, but skipped tiles do not compute it."""
     p = example("attention.py:causal_attention", h=1, g=1, s=100, d=32)
     of_values = [given for given in p.stress_inputs(0) if not np.isfinite(F16.load(given.inputs["v"])).all()]
     assert not of_values

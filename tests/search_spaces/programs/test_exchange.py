@@ -1,4 +1,4 @@
-"""Places of registers in a tile that changes hands: one address of a thread serves all of them."""
+"""Positions of registers in an exchanged tile: one address per thread serves all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Extents along which results of a program do not meet, and parts of a problem against the whole."""
+"""Dimensions along which a program's results are independent, and parts of a problem against the whole."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from search_spaces.programs.language.independence import independent
     ("place", "sizes", "wanted"),
     [
         ("programs/gemm_relu.py", {"m": 300, "n": 200, "k": 64}, {"m": 0, "n": 1}),
-        ("programs/matmul_softmax.py", {"m": 300, "n": 64, "k": 64}, {"m": 0}),  # rows meet along n
-        ("seeds/gemm_reduction.py", {"m": 300, "n": 200, "k": 64}, {}),  # blocks add to one place
-        ("programs/embedding.py:embedding", {"tokens": 60, "words": 20, "d": 300}, {}),  # a tile says places
+        ("programs/matmul_softmax.py", {"m": 300, "n": 64, "k": 64}, {"m": 0}),  # rows are combined along n
+        ("seeds/gemm_reduction.py", {"m": 300, "n": 200, "k": 64}, {}),  # blocks add to one position
+        ("programs/embedding.py:embedding", {"tokens": 60, "words": 20, "d": 300}, {}),  # a tile gives positions
         ("programs/cross_entropy.py", {"m": 40, "n": 1100}, {"m": 0}),
         ("seeds/matvec.py:matvec_plain", {"m": 4, "n": 30, "k": 1024}, {"m": 0, "n": 1}),  # a tile has one place of n
     ],
@@ -43,7 +43,7 @@ def test_parts_are_the_whole_ones() -> None:
 
 
 def test_parts_of_far_rows_are_small() -> None:
-    """Places along an extent that a part cuts are not listed."""
+    """Positions along a dimension that a part cuts are not listed."""
     rows = 1 << 29
     p = problem(load_program("examples/programs/gemm_relu.py"), m=rows, n=140, k=40)
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""The interpreter against numpy written out, and against itself with other tile sizes."""
+"""The interpreter against explicit numpy code, and against itself with other tile sizes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def whole(number: int, shape: ir.Shape) -> ir.Value:
 
 @pytest.mark.parametrize(("kind", "bound"), [("add", [2.0, 0.0]), ("maxsi", [1.0, 0.0]), ("mul", [np.inf, 0.0])])
 def test_reductions_of_whole_numbers_keep_the_bounds(kind: str, bound: list[float]) -> None:
-    """A cast towards zero may be off by one where the number is next to a whole one."""
+    """A cast that truncates may be off by one if the number is close to an integer."""
     operation = ir.ReduceTile(whole(1, (2, 1)), kind, whole(0, (2, 3)), 1, SOURCE)
     parts, errors = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), np.array([[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
     np.testing.assert_array_equal(reduced(operation, parts, errors, 1)[1], bound)
@@ -90,7 +90,7 @@ def real(number: int, shape: ir.Shape) -> ir.Value:
     [(2.0 - 2.0**-23, 1.0 + 2.0**-10 - 2.0**-23), (1.0 + 2.0**-10 - 2.0**-23,) * 2, (2.0**-136 - 2.0**-149, 2.0**120)],
 )
 def test_bounds_of_tf32_allow_that_bits_are_dropped(factors: tuple[float, float]) -> None:
-    """tcgen05 truncates factors, and subnormal ones to multiples of 2^-136."""
+    """tcgen05 truncates factors; subnormal ones to multiples of 2^-136."""
     x, y = (np.array([factors], np.float32).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)[0].tolist()
     mma = ir.Mma(real(3, (1, 1)), real(0, (1, 1)), real(1, (1, 1)), None, SOURCE, True)
     (left, right), zero = ((np.array([[factor]]), np.zeros((1, 1))) for factor in factors), (np.zeros((1, 1)),) * 2
@@ -133,7 +133,7 @@ def test_sums_whose_order_decides_whether_they_overflow_have_no_bound(
 
 
 def test_sums_over_a_loop_remember_how_large_their_terms_were() -> None:
-    """Schedules that split the loop add up its first and its last terms before the second."""
+    """A schedule that splits the loop may add the first and the last terms before the second."""
     one = np.ones((1, 1))
     mma = ir.Mma(real(3, (1, 1)), real(0, (1, 1)), real(1, (1, 1)), real(2, (1, 1)), SOURCE)
     by_product = by_sum = (0 * one, 0 * one)

@@ -38,7 +38,7 @@ A100, H100, RTX5090 = device("a100"), device("h100"), device("rtx5090")
 
 
 def places(source: str) -> list[tuple[str, str]]:
-    """Return the directive that stands before each line of the kernel's body, "" where none does, and the line."""
+    """Return each line of the kernel's body with the preceding line directive, or ""."""
     lines = source.splitlines()
     first = next(i for i, line in enumerate(lines) if line.startswith("#line"))
     found = []

@@ -1,4 +1,4 @@
-"""Operands of products that are stored in another type than they are multiplied in."""
+"""Operands that are stored in one type and multiplied in another."""
 
 from __future__ import annotations
 

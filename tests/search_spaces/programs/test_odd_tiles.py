@@ -1,4 +1,4 @@
-"""Carried tiles of odd sizes: lanes that are no power of two, and reductions over their parts."""
+"""Carried tiles of odd sizes: lane counts that are not powers of two, and reductions over parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tile program may not say, each by one program: the refusal names the line, the operation and the rule."""
+"""Invalid tile programs, one for each rule: the error names the line, the operation and the rule."""
 
 from __future__ import annotations
 

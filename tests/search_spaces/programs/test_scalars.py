@@ -1,4 +1,4 @@
-"""Places that depend on data: ends and starts of loops, starts of windows, experts, and entries of block tables."""
+"""Data-dependent positions: loop bounds, starts of windows, experts, and entries of block tables."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def grouped(bm: int = 16, bn: int = 16, bk: int = 32) -> Program:
 
 def test_the_number_of_an_expert() -> None:
     p = problem(grouped(), experts=3, m=40, n=24, k=72, tiles=3)
-    assert staged(p)["w"].advance == "major"  # the expert stays, and the tile walks
+    assert staged(p)["w"].advance == "major"  # the expert is constant, and the tile advances
     verified(p, "a100")
 
 
@@ -168,7 +168,7 @@ def test_offsets_of_rows_and_stores_that_end_in_a_tile() -> None:
 def shifted_product() -> Program:
     @program(a=Input("m k", "f16"), b=Input("k n", "f16"), at=Input("one", "i32"), out=Output("m n", "f32"))
     def shifted(p: Any, a: Any, b: Any, at: Any, out: Any) -> None:
-        """Multiply by the rows of b that begin at a loaded place, as far as there are any."""
+        """Multiply by the rows of b from a loaded position to the end of the array."""
         i, j = p.blocks(out.shape, (16, 16))
         first = p.load_scalar(at, 0, high=b.shape[0])
         acc = p.state(p.zeros((16, 16)))
@@ -258,7 +258,7 @@ def test_inputs_lie_in_the_range_and_ordered_ones_cover_it() -> None:
 
 
 def gathering(by: str) -> Program:
-    """Return a product of gathered rows with rows that a table of pages says, or of gathered rows alone."""
+    """Return a product of gathered rows with the rows of a page table, or of gathered rows only."""
 
     @program(
         x=Input("t k", "f16"), w=Input("places n", "f16"), token=Input("rows", "i32"), table=Input("pages", "i32"),

@@ -1,4 +1,4 @@
-"""Loops whose iterations several blocks share, of which the last one combines what all of them have."""
+"""Loops whose iterations several blocks share; the last block combines the partial results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ INFINITY = float("inf")
 
 
 def schedules_of(p: ProgramProblem, gpu: str, count: int = 200) -> dict[tuple[object, ...], Schedule]:
-    """Return a schedule for each number of parts, and each way to multiply and to fill boxes."""
+    """Return a schedule for each number of parts, matrix instruction and method of filling boxes."""
     own, found = template(p.program), dict[tuple[object, ...], Schedule]()
     assert own.why_not(p, device(gpu)) is None
     for schedule in own.space(p, device(gpu)).sample(count, 1):
@@ -82,7 +82,7 @@ def test_parts_without_iterations_are_neutral() -> None:
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
 def shared_product(p: Any, a: Any, b: Any, out: Any) -> None:
-    """Multiply; the sums of all parts are added up."""
+    """Multiply, and add up the sums of all parts."""
     i, j = p.blocks(out.shape, (64, 64))
     acc = p.state(p.zeros((64, 64)))
     for k in p.split(a.shape[1], 32, parts=p.choose(parts=(1, 3)), states=(acc,), combine="add"):
@@ -98,7 +98,7 @@ def test_products_whose_depth_is_shared(gpu: str) -> None:
 
 
 def attention(bm: int, length: bool) -> Program:
-    """Return attention whose keys blocks share, of the length of each sequence or of all keys."""
+    """Return attention whose blocks share the keys, up to each sequence's length or all keys."""
     kinds = {"lengths": Input("b", "i32")} if length else {}
     of_keys = Input("b s d", "f16")
 
@@ -151,7 +151,7 @@ def test_lengths_of_no_key_one_key_and_all_keys() -> None:
 
 @pytest.mark.parametrize("gpu", representative(["a100", "t4", "h100", "b200"], "h100"))
 def test_a_second_launch_combines_what_the_parts_leave(gpu: str) -> None:
-    """Both orders of launches are two functions of one kernel: only partial results lie between them."""
+    """The two launches are two functions of one kernel, connected only by the partial results."""
     p, where = problem(shared_product, m=72, n=72, k=152), device(gpu)
     own = template(shared_product)
     drawn = own.space(p, where).sample(60, 2)

@@ -57,7 +57,7 @@ class Buffer:
 
 
 def moments(p: ProgramProblem, schedule: Schedule, where: Device) -> Iterator[list[Buffer]]:
-    """Yield what lives at each moment of a kernel at which it exchanges something, and in each loop."""
+    """Yield the live tiles at each exchange of a kernel, and in each loop."""
     own = template(p.program)
     config = own.space(p, where).config(schedule)
     found = choices(p).inference(config)
@@ -91,7 +91,7 @@ def moments(p: ProgramProblem, schedule: Schedule, where: Device) -> Iterator[li
 
 
 def check(p: ProgramProblem, schedule: Schedule, where: Device) -> int:
-    """Compare the plan with what lives at each moment; return how many exchanges it has."""
+    """Compare the plan with the live tiles at each point, and return its number of exchanges."""
     config = template(p.program).space(p, where).config(schedule)
     found = choices(p)
     barriers = barrier_bytes(found.first) if found.boxed_ways(where) else 0
@@ -118,7 +118,7 @@ def test_examples(name: str, where: Device) -> None:
 
 
 def test_random_programs() -> None:
-    """Loops with rings and without, sums that are joined in loops or behind them, and exchanges everywhere."""
+    """Loops with and without rings, sums combined in or after loops, and exchanges everywhere."""
     exchanges = 0
     for seed in range(25):
         p = problem(random_program(seed), m=100, n=72, k=80)
@@ -157,7 +157,7 @@ def test_barriers_of_many_rings() -> None:
 
 
 def test_rings_that_are_filled_early() -> None:
-    """What a block copies for its next part lies beside the exchange of its results."""
+    """A block's copies for its next part do not overlap the exchange of its results."""
     early = 0
     for seed in range(16):
         p = problem(load_program(str(EXAMPLES / "programs/gemm_relu.py")), m=700, n=640, k=512)
@@ -185,7 +185,7 @@ def test_rings_that_are_filled_early() -> None:
     ),
 )
 def test_nothing_less_is_enough(name: str, sizes: dict[str, int]) -> None:
-    """The emulator finds an access behind the end of memory that is one unit of allocation smaller."""
+    """If shared memory is one allocation unit smaller, the emulator reports an access beyond its end."""
     p = problem(load_program(str(EXAMPLES / name)), **sizes)
     kernel = template(p.program).kernel(p, random_schedule(template(p.program).space(p, A100), 1), A100)
     planned, inputs = kernel.dynamic_shared_bytes, p.random_inputs(1)

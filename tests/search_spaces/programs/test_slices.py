@@ -29,7 +29,7 @@ def verified(p: ProgramProblem, gpu: str = "a100", schedules: int = 4) -> None:
 
 @program(x=Input("m n", "f32"), turn=Input("half", "f32"), out=Output("m n", "f32"), pairs=Output("m n", "f32"))
 def rotary(p: Any, x: Any, turn: Any, out: Any, pairs: Any) -> None:
-    """Turn the halves of each row, and its neighbours, by angles; the row is loaded once."""
+    """Rotate the halves of each row, and adjacent pairs, by angles; the row is loaded once."""
     (m, n), half = x.shape, turn.shape[0]
     bm = p.choose(bm=(4, 16))
     (i,) = p.blocks((m,), (bm,))
@@ -78,7 +78,7 @@ def test_halves_of_a_product(gpu: str) -> None:
 
 @program(x=Input("m n", "i32"), out=Output("m n", "i32"), rows=Output("m n", "i32"), line=Output("k", "i32"))
 def turned_parts(p: Any, x: Any, out: Any, rows: Any, line: Any) -> None:
-    """Turn quarters of rows and of columns round, and add up thirds."""
+    """Reverse the quarters of rows and of columns, and add up thirds."""
     m, n = x.shape
     p.blocks((1,), (1,))
     tile = p.load(p.window(x, (0, 0), (m, n)))

@@ -59,7 +59,7 @@ def test_every_listing_is_either_read_or_refused() -> None:
 
 
 def test_notes_of_the_listings() -> None:
-    """One line for each reading that was taken: those that the page on layouts explains."""
+    """Each interpretation of an ambiguous text gives one note; docs/explanation/layouts.md explains them."""
     golden = Path(__file__).parent / "listings" / "notes.golden"
     assert notes_of(READ) == golden.read_text("utf-8"), "readings have changed: look at each, then renew the file"
 

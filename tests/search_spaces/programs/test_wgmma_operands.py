@@ -1,4 +1,4 @@
-"""Operands of wgmma in registers that a loop needs in every turn: what the machine code does to them."""
+"""wgmma operands in registers that a loop needs in every iteration: machine code must not overwrite them."""
 
 import pytest
 from cases import representative
@@ -83,7 +83,7 @@ OF_SHARED = "HGMMA.64x64x16.F32 R24,gdesc[UR8],gdesc[UR12],R24"
 )
 @pytest.mark.parametrize("turned", [False, True])
 def test_what_counts_as_overwritten(write, registers, turned):
-    """Of q in R100 to R103, which the turn does not load again; p is multiplied from there, too."""
+    """Registers R100 to R103 hold q, which is not reloaded in the iteration; p is also multiplied from them."""
     lines = [write, OF_P, OF_Q] if turned else [OF_Q, OF_SHARED, write, OF_P]
     assert len(overwritten(instructions(*lines, "BRA 0x0"))) == registers
 

@@ -1,4 +1,4 @@
-"""A config: the decisions of a schedule and what follows from them, by name."""
+"""A config: the decisions of a schedule and the derived attributes, by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Legality by lookups: what the rules say, whichever of them are small enough for a table."""
+"""Legality by look-up tables agrees with the rules, whichever of them are small enough for a table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def of(space: Space, parameters: tuple[Parameter, ...] | None = None) -> Legalit
 
 
 def codes(space: Space) -> np.ndarray:
-    """Of the whole product."""
+    """Return the codes of the whole product."""
     return np.array([[p.code(row[p.name]) for p in space.parameters] for row in raw(space)], dtype=np.int64)
 
 

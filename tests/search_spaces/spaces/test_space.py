@@ -90,7 +90,10 @@ def test_an_empty_space_says_why_the_nearest_schedule_is_refused() -> None:
 
 
 def test_a_space_with_many_rules_is_soon_explained() -> None:
-    """No set of rules is counted again: of 40 parameters, each has a rule that leaves one value, and two disagree."""
+    """No set of rules is counted twice.
+
+    Each of 40 parameters has a rule that leaves one value, and two rules disagree.
+    """
     parameters = [ordinal(f"p{i}", range(8)) for i in range(40)]
     rules = [Rule(f"r{i}", lambda x, i=i: x == i % 8, "{x}", names={"x": f"p{i}"}) for i in range(40)]
     with pytest.raises(EmptySpace) as caught:
@@ -133,7 +136,7 @@ def test_a_constant_is_a_parameter_of_one_value_that_schedules_do_not_have(way: 
 
 
 def test_an_older_schedule_has_a_constant_and_lacks_a_parameter() -> None:
-    """Its values are as many as those of a new one."""
+    """It has as many values as a new schedule."""
     new = ordinal("b", (1, 2), before=1)
     space = Space("t", [ordinal("a", (1, 2)), new], constants={"c": 5})
     config = space.config(Schedule("t", (("a", 2), ("c", 7))))
@@ -161,7 +164,7 @@ def test_samples_without_replacement_are_uniform() -> None:
 
 
 def test_golden_samples() -> None:
-    """The same schedules for a seed, on any machine and with any numpy."""
+    """A seed gives the same schedules on every machine and with every version of numpy."""
     assert [tuple(s.values.values()) for s in sums(4).sample(5, seed=7)] == GOLDEN
     assert sums(4).sample(3, seed=7) == sums(4).sample(5, seed=7)[:3]
     assert sums(4).sample(5, seed=7) != sums(4).sample(5, seed=8)

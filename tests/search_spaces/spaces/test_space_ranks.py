@@ -1,4 +1,4 @@
-"""Random ranks: exact uniformity from raw words, and the same ranks for a seed for ever."""
+"""Random ranks: exactly uniform, and permanently the same for a seed."""
 
 from __future__ import annotations
 

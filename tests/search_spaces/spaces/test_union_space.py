@@ -1,4 +1,4 @@
-"""The contract of ``SearchSpace``, which the three kinds of space keep, and what a union of spaces promises besides."""
+"""The contract of ``SearchSpace`` for the three kinds of space, and the additional guarantees of a union."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_every_stratum_gets_its_share_until_it_is_exhausted(members: tuple[Space
     if not union.count():
         return
     drawn = Counter(stratum_of(union, s) for s in union.sample(n, seed))
-    assert len(drawn) == min(n, len(union.strata))  # the first turn of each comes at once
+    assert len(drawn) == min(n, len(union.strata))  # each has its first turn in the first round
     turns = {s: drawn[s.template, s.values] / s.share for s in union.strata}
     left = {s: turns[s] for s in union.strata if drawn[s.template, s.values] < s.count}
     for one, turn in left.items():  # those that have more differ by a turn at most
@@ -304,7 +304,7 @@ for schedule in [*drawn, *union.mutate(drawn, rng), *union.crossover(drawn, draw
 
 
 def test_golden_samples() -> None:
-    """The same schedules for a seed, on any machine and with any numpy."""
+    """A seed gives the same schedules on every machine and with every version of numpy."""
     found = [(s.template, *(v for v in s.values.values() if isinstance(v, int))) for s in BOTH.sample(4, 7)]
     assert found == GOLDEN
 

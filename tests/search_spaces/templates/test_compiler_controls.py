@@ -1,4 +1,4 @@
-"""Compiler controls: decisions at the end of a schedule, which its space does not know."""
+"""Compiler controls: decisions at the end of a schedule that are not part of its space."""
 
 import dataclasses
 

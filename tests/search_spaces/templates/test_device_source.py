@@ -1,4 +1,4 @@
-"""Generated sources hold the constants that code may read, and no others: other schedules share their code."""
+"""Generated sources contain only the constants that the code uses, so that schedules can share code."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ LAUNCH_DECISIONS = {
     ],
 )
 def test_decisions_of_a_launch_are_no_code(name: str, on: str, names: set[str]) -> None:
-    """Each of them alone changes the launch and leaves the code."""
+    """Each of them changes the launch and not the code."""
     problem = dataclasses.replace(LARGE, m=64) if "transposed" in name else LARGE
     made, target = template(name), device(on)
     space, compared = made.space(problem, target).valid, dict.fromkeys(names, 0)

@@ -14,7 +14,7 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.templates.common.launch_rules import MOST_BLOCKS
 
 H200 = device("h200")
-DEVICES = (H200, device("b200"))  # which together have every template
+DEVICES = (H200, device("b200"))  # which together use every template
 # The largest grids that each operator's problems allow; arrays of these sizes fit on no device.
 LARGEST = (
     {"operator": "matmul", "m": 2**19, "n": 2**20 - 1, "k": 64},

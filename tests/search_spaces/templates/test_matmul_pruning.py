@@ -1,4 +1,4 @@
-"""Pruning rules of matmul: which intrinsics serve, where k is split, and what nobody would choose for mma.sync."""
+"""Pruning rules of matmul: intrinsics, split-k, and poor choices for mma.sync."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TURING = device("t4")  # multiplies f16 and i8, and neither bf16 nor tf32
 
 
 def units(problem: Matmul, target: Device) -> set[str]:
-    """Those of the intrinsics that no rule about the intrinsic alone refuses."""
+    """Return the units of the intrinsics that no rule on the intrinsic alone rejects."""
     whole = space(problem, target)
     (names,) = (p.values for p in whole.parameters if p.name == "intrinsic")
     rules = [rule for rule in whole.rules if rule.needs == ("intrinsic",)]
@@ -140,7 +140,7 @@ def test_small_tiles_stay_where_larger_ones_leave_sms_idle() -> None:
 
 
 def test_narrower_copies_stay_where_the_tile_has_no_more_for_each_thread() -> None:
-    """128 threads take 16 x 64 elements of f16 at most 8 at a time, and 16 x 32 at most 4."""
+    """128 threads copy 16 x 64 elements of f16 at most 8 at a time, and 16 x 32 at most 4."""
     whole = space(Matmul(64, 64, 4096, order_a="col"), H200)
     small = {**GOOD, "tile_m": 16, "tile_n": 64, "subgroups_m": 1, "subgroups_n": 4, "sg_data_m": 16, "sg_data_n": 16}
     refused = [
@@ -169,7 +169,7 @@ def test_k_is_split_where_the_tiles_are_under_two_waves(batch: int, tile: int, s
 
 
 def test_what_is_pruned_stays_valid() -> None:
-    """A schedule of CUDA cores with a split k computes the problem all the same."""
+    """A schedule with CUDA cores and split-k still computes the problem."""
     problem = Matmul(512, 512, 4096, order_a="col")
     rules = [r for r in pruning_rules(problem, H200) if r.name not in ("tensor_cores", "split_k_waves")]
     columns, constraints = attributes(problem, H200), validity_constraints(problem, H200)

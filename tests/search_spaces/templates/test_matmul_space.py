@@ -1,4 +1,4 @@
-"""The matmul space: its size, its rules one by one, what configs say and the proxy problems for the emulator."""
+"""The matmul space: its size, its rules one by one, its configs, and the proxy problems for the emulator."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_same_seed_same_samples() -> None:
 
 
 def test_every_rule_refuses_something_somewhere_and_says_why() -> None:
-    """Over a few problems and devices each rule refuses a schedule of the raw product, with a sentence of its own."""
+    """On a few problems and devices each rule rejects a schedule of the raw product, with its own message."""
     refused: dict[str, str] = {}
     rng = np.random.default_rng(0)
     for problem in (*PROBLEMS, Matmul(64, 64, 64, a="f32", b="f32", precision="ieee")):

@@ -1,4 +1,4 @@
-"""Stream-K of mma.sync matmuls: who gets what, when it is legal and tried, and what it is counted to cost."""
+"""Stream-K of mma.sync matmuls: distribution of work, legality, pruning, and counted costs."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_reduction_has_no_stream_k() -> None:
 
 
 def test_stream_k_runs_as_many_blocks_on_an_sm_as_fit() -> None:
-    """128x128 tiles with k 32 in three stages share an A100's SM.
+    """Two blocks of 128x128 tiles with k 32 in three stages fit on an A100's SM.
 
     With k 64 in five stages one block fills its shared memory, and a tile of 256x128 fills its registers.
     """

@@ -94,7 +94,7 @@ def test_every_rule_refuses_something_somewhere_and_says_why() -> None:
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
 def test_a_schedule_is_its_lowering_config(problem: Matvec) -> None:
-    """What the space and the kernel count is what the config counts, and its tile goes to the threads without rest."""
+    """Counts of the space and the kernel equal the config's, and its tile divides evenly among the threads."""
     whole = space(problem, H200)
     for config in whole.configs(whole.sample(60, seed=1)):
         lowering = lowering_config(config)
@@ -133,7 +133,7 @@ def test_rows_of_a_class_begin_equally_far_behind_an_aligned_address(n: int, k: 
     for first in range(min(classes, n)):
         assert len(set(behind[first::classes])) == 1
     assert behind.max() <= most_shift(problem)
-    assert classes == 1 or len(set(behind[:classes])) == min(n, classes)  # no more of them than that needs
+    assert classes == 1 or len(set(behind[:classes])) == min(n, classes)  # no more than needed
     for config in space(problem, H200).configs(space(problem, H200).sample(10, seed=1)):
         rows = config.integer("tile_n") * config.integer("tiles_n")
         assert classes * rows >= n
@@ -172,14 +172,14 @@ def test_work_counts_what_the_kernel_moves() -> None:
         w_bytes = 2 * schedule.integer("tile_n") * DOCUMENT.k / schedule.integer("split_k")
         assert counted.load_bytes >= w_bytes
         assert counted.shared_wavefronts * 128 >= w_bytes
-        # 32 FMAs an instruction, or a fragment of 16 x 8 x 16; the rest on top
+        # 32 FMAs per instruction, or a fragment of 16 x 8 x 16, plus other instructions
         assert counted.instructions * (2 * 16 * 8 * 16 if counted.unit == "mma" else 64) >= counted.flops
 
 
 def test_fragments_of_contiguous_k_multiply_right() -> None:
     """Lane (g, t) has 4 neighbours of k of rows g and g + 8 of w, and of row g of x.
 
-    These are other k than the instruction defines, but the same of both operands, so the sums are those of w @ x.T.
+    The k indices differ from the instruction's, but equally in both operands, so the sums are those of w @ x.T.
     """
     row = mma_row(DOCUMENT)
     assert (row.m, row.k) == (MMA_LANES_N * MMA_ROWS, MMA_LANES_K * MMA_ELEMENTS)

@@ -1,4 +1,4 @@
-"""One table names the parameters of all templates: no idea has two names, and no name is unexplained."""
+"""One table names the parameters of all templates: each concept has one name, and each name is explained."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def sampled(problem: RowProblem, count: int, seed: int) -> Sequence[Config]:
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
 def test_attributes_are_those_of_the_lowering_config(problem: RowProblem) -> None:
-    """Threads, tile, step, loop and accumulators: what the space computes for many schedules at once."""
+    """The space computes threads, tile, step, loop and accumulators for many schedules at once."""
     for config in sampled(problem, 100, seed=9):
         lowering = lowering_config(problem, config.schedule)
         tile, step, threads, states = config.integers("parallel_tile", "step", "threads", "states")
@@ -87,7 +87,7 @@ def test_attributes_are_those_of_the_lowering_config(problem: RowProblem) -> Non
         assert layout.distributed_shape[1] * config.integer("batch") * config.integer("steps") == (
             config.integer("vectors") * lowering.thread[1]
         )
-        # Every element of a step has an accumulator of its own in a LoweringConfig; this kernel adds them at once.
+        # In a LoweringConfig every element of a step has its own accumulator; this kernel adds them immediately.
         assert lowering.accumulators_per_thread() == states * layout.distributed_shape[1]
         steps = config.integer("steps")
         assert lowering.loop_steps((tile, steps * step)) == steps

@@ -1,6 +1,6 @@
-"""How many schedules each kernel template has for a small problem: a rule that refuses more, or less, changes a number.
+"""Number of schedules of each kernel template for a small problem: a changed rule changes a number.
 
-``pytest tests/search_spaces/templates --update-golden`` accepts what is counted now; the diff is the review.
+``pytest tests/search_spaces/templates --update-golden`` accepts the present counts; review the diff.
 """
 
 from __future__ import annotations

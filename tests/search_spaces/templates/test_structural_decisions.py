@@ -1,4 +1,4 @@
-"""Each value of a structural decision occurs among the first schedules of a template's sample, however few have it."""
+"""Each value of a structural decision occurs among the first schedules of a sample, however rare it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernel templates: what they refuse, sets of them, and versions that follow from content."""
+"""Kernel templates: validation, sets of templates, and versions derived from content."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_a_version_follows_from_the_shared_rules_that_a_template_uses(monkeypatc
 
 
 def test_a_template_that_was_typed_in_has_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a notebook or a shell there is no file of the functions' module."""
+    """In a notebook or a shell the module of the functions has no file."""
     monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
 
     def space(*_: object) -> object:

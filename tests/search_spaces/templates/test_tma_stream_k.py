@@ -1,4 +1,4 @@
-"""Stream-K of tma_matmul: when it is tried, where its results and sums lie, and what it is counted to cost."""
+"""Stream-K of tma_matmul: pruning, positions of results and sums, and counted costs."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_every_rule_refuses_something_and_says_why() -> None:
                 for _ in range(150):
                     for violation in whole.explain({p.name: p.random(rng) for p in whole.parameters}):
                         refused.setdefault(violation.rule, violation.reason)
-        assert names - set(refused) <= {"grid", "threads"}  # the domains keep these two on every device
+        assert names - set(refused) <= {"grid", "threads"}  # the domains imply these two rules on every device
         for rule, reason in refused.items():
             assert len(reason) > 20 and "\n" not in reason, rule
 
@@ -87,7 +87,7 @@ def test_a_launch_of_too_many_tiles_is_refused() -> None:
 
 
 def test_the_map_constraints_say_what_the_maps_say() -> None:
-    """A map is allowed where its threads own all of the tile in whole rounds, no element twice."""
+    """A map is legal if its threads own the whole tile in whole rounds, and no element twice."""
     problem, rng = TRANSPOSES[2], np.random.default_rng(4)
     whole = space(problem, H200)
     verdicts = []
@@ -122,7 +122,7 @@ def test_blocks_cover_the_matrices(problem: Transpose) -> None:
 
 @pytest.mark.parametrize("problem", TRANSPOSES, ids=lambda p: p.key())
 def test_executing_a_config_in_numpy_transposes_the_tile(problem: Transpose) -> None:
-    """Threads move what the maps deal out to them, through the layout, and nothing twice."""
+    """Threads move the elements that the maps assign to them, through the layout, and none twice."""
     for config in sampled(problem, 12, seed=1):
         rows, columns = tile_of(config)
         loads, stores, layout = load_map(config), store_map(config), shared_layout(config)
@@ -130,7 +130,7 @@ def test_executing_a_config_in_numpy_transposes_the_tile(problem: Transpose) -> 
         held = loads.distribute(tile)  # [threads, blocks, block rows, vector]
         assert loads.subgroups == config["threads"] and not any(loads.wraps(tile.shape))
         if layout is None:
-            # A thread's blocks, turned, are out's blocks at the turned origins: no element changes its thread.
+            # A thread's transposed blocks are out's blocks at the transposed origins: no element changes its thread.
             origins = loads.all_offsets(tile.shape)
             out = np.full((columns, rows), -1)
             for thread, blocks in zip(origins, held, strict=True):

@@ -1,4 +1,4 @@
-"""The schedules of matmuls by wgmma: the laws that every legal one keeps, and why others are refused."""
+"""Schedules of wgmma matmuls: invariants of every legal schedule, and the reasons against others."""
 
 from __future__ import annotations
 
@@ -49,13 +49,14 @@ def test_laws_of_every_legal_schedule(order_a: str, order_b: str) -> None:
         config = WGMMA_MATMUL.config(problem, schedule, H200)
         consumers, given, taken = config.integers("consumer_warpgroups", "producer_registers", "consumer_registers")
         assert config.integer("threads") == 128 * consumers + (128 if given else 32)
-        # What setmaxnreg takes, the launch has: else its inc waits for ever. Steps of 8 from 24 to 256.
+        # The launch must have the registers that setmaxnreg.inc requests, or it waits forever. Steps of 8 from 24 to
+        # 256.
         if given:
             launched = min(65536 // config.integer("min_blocks") // (128 * (consumers + 1)) // 8 * 8, 248)
             assert given + consumers * taken <= (consumers + 1) * launched
             assert given % 8 == taken % 8 == 0 and 24 <= given < launched < taken <= 240
             assert config.integer("accumulators") < taken
-        # Every box starts at a multiple of what its swizzle repeats after.
+        # Every box starts at a multiple of the period of its swizzle.
         kernel = WGMMA_MATMUL.lower(problem, config, H200)
         maps = {a.name: a for a in kernel.arguments if isinstance(a, TensorMap)}
         assert {o.name for o in kernel.operands[:3]} == {"a", "b", "out"}
@@ -188,7 +189,7 @@ def test_problems_and_devices_that_it_does_not_take(problem: Matmul, name: str, 
 
 
 def test_words_of_the_operand_in_registers_lie_in_any_order() -> None:
-    """Which is b where sides are exchanged."""
+    """If sides are exchanged, this operand is b."""
     for order in ("row", "col"):
         assert WGMMA_MATMUL.why_not(Matmul(64, 64, 64, a="f32", order_a=order, order_b="col"), H200) is None
         assert WGMMA_MATMUL_TRANSPOSED.why_not(Matmul(64, 64, 64, a="f32", order_b=order), H200) is None
@@ -209,9 +210,9 @@ def test_words_of_the_operand_in_registers_lie_in_any_order() -> None:
     ],
 )
 def test_threads_copy_what_tma_cannot(problem: Matmul, a: int, b: int) -> None:
-    """Bytes that lines are aligned to; TMA can copy what is aligned to 16, and only what it does has a tensor map.
+    """Lines have this alignment in bytes. TMA needs 16, and only operands that it copies have a tensor map.
 
-    Where lines are aligned to less than a word, each line of a stage's boxes has one behind it.
+    If lines are aligned to less than a word, each line of a stage's boxes is followed by a padding word.
     """
     cannot = {side: bytes_ for side, bytes_ in (("a", a), ("b", b)) if bytes_}
     assert (aligned_bytes(problem, "a"), aligned_bytes(problem, "b")) == (a or 16, b or 16)
@@ -266,7 +267,7 @@ def test_rules_of_what_threads_copy(changes: dict[str, Value], problem: dict[str
 
 
 def test_the_model_prefers_what_the_rules_leave() -> None:
-    """Where blocks keep all SMs busy, no schedule is predicted faster with threads that copy what TMA could."""
+    """If blocks keep all SMs busy, no schedule is predicted to be faster with thread copies where TMA could copy."""
     problem = Matmul(2048, 2048, 2048, a="f16", order_b="col")
     legal = space(problem, H200).valid
     compared = 0
@@ -283,7 +284,7 @@ def test_the_model_prefers_what_the_rules_leave() -> None:
 
 
 def test_a_through_registers_costs_more_where_wgmma_reads_it_itself() -> None:
-    """So a search leaves it out there; words that lie along m have no other way."""
+    """So a search skips it there; words that run along m have no other option."""
     problem, compared = Matmul(2048, 2048, 2048, a="bf16", order_b="col"), 0
     for schedule in space(problem, H200).sample(24, seed=7):
         assert schedule.values["a_operand_source"] == "shared"
@@ -307,7 +308,7 @@ def _counted(problem: Matmul, schedule: Schedule) -> CostCounts:
 
 
 def test_copies_by_threads_cost_more_than_those_of_tma() -> None:
-    """And the more, the less their lines are aligned to; one warp takes longer than four.
+    """The cost grows as the alignment of lines falls, and one warp takes longer than four.
 
     Times of the model follow. All that threads copy are of one config, that of k = 4097, which has the registers that
     shifting takes.
@@ -343,7 +344,7 @@ def test_counts_of_clusters_persistent_blocks_and_turns() -> None:
     assert alone.multicast_bytes == 0 and alone.blocks == 1024
     for m, n, part in ((2, 1, 0.75), (1, 2, 0.75), (2, 2, 0.5), (1, 4, 0.625)):
         shared = of(cluster_m=m, cluster_n=n, tiles_per_block=1)
-        # L2 is asked for less; as much arrives.
+        # Fewer bytes are requested from L2, and as many arrive.
         assert shared.load_bytes + shared.multicast_bytes == alone.load_bytes
         assert shared.load_bytes == part * alone.load_bytes
     several = of(cluster_m=1, tiles_per_block=8)
@@ -360,9 +361,9 @@ def test_counts_of_clusters_persistent_blocks_and_turns() -> None:
 
 
 def test_stream_k_deals_out_a_partial_wave_behind_whole_ones() -> None:
-    """At most two clusters share a tile in any sampled schedule, since each gets the k-tiles of at least one tile.
+    """In sampled schedules at most two clusters share a tile, since each gets the k-tiles of at least one tile.
 
-    Each two neighbours have a place for the sums of a tile, and two counters for every warpgroup of it.
+    Each pair of neighbours has memory for the sums of a tile, and two counters for each of its warpgroups.
     """
     problem, seen = Matmul(2056, 5000, 1000, a="bf16", batch=2), 0
     for schedule in space(problem, H200).sample(150, seed=6):
@@ -384,9 +385,9 @@ def test_stream_k_deals_out_a_partial_wave_behind_whole_ones() -> None:
 
 
 def test_stream_k_pays_where_the_last_wave_is_thin() -> None:
-    """Few tiles more than two waves: a wave of their own costs more than to exchange sums, but for few k-tiles.
+    """A few tiles more than two waves: an extra wave costs more than exchanging sums, except with few k-tiles.
 
-    A block has its share of the tiles; parts of panels that L2 does not hold are read again.
+    A block computes its share of the tiles; parts of panels that are no longer in L2 are read again.
     """
     assert WGMMA_MATMUL.counts is not None
     for n, k, pays in ((256 * 9, 4096, True), (256 * 16, 512, False)):

@@ -58,7 +58,7 @@ def test_a_sampled_schedule(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["norm and quantisation", "norm and rotary positions"])
 def test_one_kernel_serves_every_eps(name: str) -> None:
-    """It is passed by value: kernels of other values differ in their launch alone."""
+    """Kernels for other values of eps differ only in their launch, since eps is passed by value."""
     problem = CASES[name]
     (schedule,) = sampled(problem, "h100", 1)
     other = replace(problem, eps=0.75)  # type: ignore[call-arg]

@@ -156,7 +156,7 @@ def test_refusals() -> None:
 
 
 def test_sums_that_overflow_in_some_order_are_not_bounded() -> None:
-    """The largest numbers of both signs give inf - inf in one order; of one sign they give an infinity in each."""
+    """The largest numbers of both signs give inf - inf in one order; with one sign every order gives infinity."""
     problem = GroupedMatmul(m=8, n=64, k=96, groups=2, dtype="bf16", rows="masked")
     largest = float.fromhex("0x1.fep127")
     inputs = problem.random_inputs(1)

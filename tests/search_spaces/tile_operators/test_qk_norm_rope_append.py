@@ -68,7 +68,7 @@ def test_random_inputs_cross_pages_and_store_each_place_once(name: str) -> None:
 
 
 def test_kept_elements_keep_their_bits() -> None:
-    """Values alone do not tell them: NaN and zeros have several patterns."""
+    """Comparing values is not enough: NaN and zero have several bit patterns."""
     problem = CASES[SLOTS]
     inputs = problem.cache_cases(1)[0].inputs
     reference = problem.reference(inputs)
@@ -130,7 +130,7 @@ def test_json(name: str) -> None:
 
 
 def test_bytes_are_those_of_the_tokens() -> None:
-    """The time model knows it, too: a larger cache takes no longer."""
+    """The time model agrees: a larger cache does not take longer."""
     small, large = (QkNormRopeAppend(4, 8, 2, pages=pages) for pages in (2, 5000))
     template, chip = tile_template(QkNormRopeAppend), device("h100")
     (schedule,) = sampled(small, "h100", 1)

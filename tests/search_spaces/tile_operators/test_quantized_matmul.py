@@ -132,7 +132,7 @@ def test_sampled_schedules(name: str, gpu: str) -> None:
         assert outcome(problem, kernel_of(problem, gpu, schedule)) == "ok", schedule
 
 
-LONG = {  # each of the blocks that share k has several turns
+LONG = {  # each of the blocks that share k has several iterations
     "many turns": replace(SMALL, n=70, k=35 * 64, group=64),
     "many turns, one scale": replace(SMALL, n=70, k=35 * 64, group=0),
 }

@@ -1,4 +1,4 @@
-"""Reduced problems exercise every feature of the problems that they stand for."""
+"""Reduced problems exercise every feature of the problems that they represent."""
 
 from __future__ import annotations
 

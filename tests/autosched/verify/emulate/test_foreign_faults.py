@@ -1,4 +1,4 @@
-"""Faults in kernels as users write them: all are seen, and kernels without them are right and clean in every order."""
+"""Faults in typical user kernels are all found; the kernels without them are correct and clean in every order."""
 
 from __future__ import annotations
 

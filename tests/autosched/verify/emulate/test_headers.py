@@ -1,4 +1,4 @@
-"""What sources of other projects include is found by every way in which a source gets here."""
+"""Headers included by third-party sources are found at every entry point for sources."""
 
 from __future__ import annotations
 

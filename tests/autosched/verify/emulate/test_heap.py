@@ -22,7 +22,7 @@ def run(source: str, blocks: int = 1) -> EmulatedLaunch:
 
 
 def test_lists_and_scratch_memory() -> None:
-    """Nodes from new and delete, an array from malloc that is never freed, null for what is too large."""
+    """Nodes from new and delete, an array from malloc that is never freed, and null for a request that is too large."""
     source = """
     struct Node { int value; Node* next; };
     extern "C" __global__ void k(int* o, int n) {

@@ -1,4 +1,4 @@
-"""Ordinary idioms of CUDA, and some 110 faults as a reviewer plants them: a finding, or numbers that are wrong."""
+"""Ordinary CUDA idioms with some 110 typical faults: each gives a finding or wrong numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [needs_nvrtc, needs_compiler, needs_cuda_headers]
 # Compiled in 3 to 15 s each, with the headers of libcu++; the others take 0.2 s.
 SLOW = ("async_bar", "cluster")
 ALL = [(name, fault) for name, faults in FAULTS.items() for fault in faults]
-# A few of them in every run.
+# A few of them are in every run.
 NOW = [(name, fault) for name, fault in ALL if name not in SLOW][::16]
 
 

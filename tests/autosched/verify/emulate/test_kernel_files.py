@@ -22,7 +22,7 @@ ld.param.u64 %o, [o]; mov.u32 %t, %tid.x; mad.wide.u32 %o, %t, 4, %o; st.global.
 ret;
 }
 """
-# As cuTile writes them.
+# In cuTile's format.
 TAIL = """.nv_intermediate_source_section {
 .code_block {
 .ir_name: "tile ir"
@@ -53,7 +53,7 @@ def elf(machine: int, sections: dict[str, bytes]) -> bytes:
 
 
 def fatbin(*entries: tuple[int, int, bytes]) -> bytes:
-    """Of kind (1 is PTX, 2 machine code), architecture and payload."""
+    """Return a fat binary of entries (kind, architecture, payload); kind 1 is PTX, 2 is machine code."""
     body = b""
     for kind, architecture, payload in entries:
         body += struct.pack("<HHIQIIHHI", kind, 0x101, 64, len(payload), 0, 0, 0, 9, architecture).ljust(64, b"\0")

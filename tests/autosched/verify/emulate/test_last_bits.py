@@ -1,4 +1,4 @@
-"""Replicas of one sum that two threads write at once: a note where they differ in their last bits, else a fault."""
+"""Two threads write replicas of one sum at the same time: a note if only their last bits differ, else a fault."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LAST_BITS = np.float32(1000.3), np.nextafter(np.float32(1000.3), np.float32(2000
 @pytest.mark.parametrize(
     ("pair", "fault"),
     [
-        ((0.0001, 0.00013), False),  # what is left of terms near 1000 that cancel
+        ((0.0001, 0.00013), False),  # the remainder of cancelling terms near 1000
         ((1.50001, 1.50002), False),
         ((1.5, 1.6), True),
         ((512.0, 513.0), True),  # sums of whole numbers are exact
@@ -67,7 +67,7 @@ INTEGERS = HALVES.replace("__hadd(", "(").replace("NUMBER", "unsigned short").re
 
 
 def races_of(source: str, values: np.ndarray) -> set[bool]:
-    """Emulate on ``values``, two of which are written to each place; return whether the races are faults."""
+    """Emulate on ``values``, two of which are written to each position; return True if the races are faults."""
     done = autosched.emulate(source, kernel="pairs", arguments=[np.zeros(64, values.dtype), values], grid=1, block=64)
     return {f.is_fault for f in done.findings if f.kind == "shared_race"}
 

@@ -1,4 +1,4 @@
-"""Blocks and warps as CUB and cooperative groups program them: right and clean. Headers take seconds to compile."""
+"""Kernels with CUB and cooperative groups are correct and clean. Their headers take seconds to compile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ordinary CUDA C++ compiles to, kernel by kernel against numpy."""
+"""PTX of ordinary CUDA C++, kernel by kernel against numpy."""
 
 from __future__ import annotations
 
@@ -351,7 +351,7 @@ def test_a_number_that_is_no_texture_is_found_at_its_line(kernel: str, line: int
 
 @pytest.mark.parametrize("kind", ["f32", "f16"])
 def test_accumulators_of_wmma_by_columns(kind: str) -> None:
-    """Loaded by columns and stored by rows, and the other way round, they are transposed."""
+    """Accumulators loaded by columns and stored by rows, or the reverse, are transposed."""
     registers = 8 if kind == "f32" else 4
     regs = ", ".join(f"%{k}" for k in range(registers))
     c = "f" if kind == "f32" else "r"
@@ -513,7 +513,7 @@ def test_wmma_of_integers_bits_and_doubles(shape: tuple[int, int, int]) -> None:
         else:
             a, b = (np.unpackbits(p, axis=1, bitorder="little").astype(np.int64) for p in (x, y))
     wanted = (a[:, None] ^ b[None]).sum(-1) if k == 128 else a @ b.T
-    if element == "int":  # which holds the parts of a byte
+    if element == "int":  # which holds parts of a byte
         x, y = x.view(np.int32), y.view(np.int32)
     o, *_ = run(source, np.zeros((n, m), z.dtype), x, y, z, block=32, outputs=(0,))
     np.testing.assert_array_equal(o.T, wanted + z)

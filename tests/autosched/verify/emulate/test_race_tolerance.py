@@ -1,4 +1,4 @@
-"""Two threads that store different numbers race, however large the numbers are that theirs were computed from."""
+"""Two threads that store different numbers race, however large the inputs of their sums are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import autosched
 
 pytestmark = [needs_nvrtc, needs_compiler, needs_cuda_headers]
 
-# Softmax of one row per block, where every block writes row 0: the mask is a large term of no result.
+# Softmax of one row per block, in which every block writes row 0: the large mask is a term of no result.
 SOFTMAX = """#include <cuda_fp16.h>
 extern "C" __global__ void softmax(__half* out, const float* x, int n) {
   const int i = threadIdx.x;

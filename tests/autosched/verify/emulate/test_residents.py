@@ -159,7 +159,7 @@ def test_a_look_back_scan_is_right_in_every_order(order: Order) -> None:
 
 @pytest.mark.parametrize("order", [FORWARD, BACKWARD, Order("interleaved", 1)], ids=str)
 def test_a_look_back_without_a_fence_on_either_side_is_a_race(order: Order) -> None:
-    if order != FORWARD:  # in which nobody reads what is published first
+    if order != FORWARD:  # in which no block reads the value that is published first
         assert FindingKind.GLOBAL_RACE in kinds(look_back(order, publish=""))
     assert FindingKind.GLOBAL_RACE in kinds(look_back(order, acquire=""))
 

@@ -1,4 +1,4 @@
-"""Kernels that walk along addresses outside of all memory: they end soon, with the line that does it."""
+"""Kernels that step through addresses outside of all memory end soon, with a finding at the line of the access."""
 
 from __future__ import annotations
 

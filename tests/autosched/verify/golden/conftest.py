@@ -1,4 +1,4 @@
-"""The golden verdicts: which front door accepts or refuses what, with the kinds and lines of its findings.
+"""The golden verdicts: acceptance or rejection by each entry point, with the kinds and lines of findings.
 
 ``pytest tests/autosched/verify/golden -n 0 --update-golden`` accepts what is found now; the diff is the review.
 """
@@ -17,7 +17,7 @@ Golden = Callable[..., None]
 
 
 def _entry(verdict: str, findings: Iterable[Any], why: Iterable[str]) -> dict[str, Any]:
-    """Return what is compared: faults by kind and line, and what else speaks against the launch."""
+    """Return the compared data: faults by kind and line, and other reasons against the launch."""
     faults = sorted({f"{f.kind}:{f.line}" for f in findings if f.is_fault})
     return {"verdict": verdict, "found": [*faults, *sorted(set(why))]}
 

@@ -50,7 +50,7 @@ SUM_ENDS = (
 
 
 def compared(golden: Golden, name: str, found: Any) -> None:
-    """Compare without the lines, which are of headers that change."""
+    """Compare without line numbers, which change with every edit of a header."""
     verdict = "accepted" if found.ok else "refused" if found.status in REFUSED else "uncertain"
     kinds = {str(f.kind) for f in found.findings if f.is_fault}
     golden(name, verdict, why=kinds if found.ok else {*kinds, found.status})
@@ -62,7 +62,7 @@ def first(own: KernelTemplate, problem: Problem, **wanted: Any) -> Schedule:
 
 
 def broken(own: KernelTemplate, header: str, old: str, new: str) -> KernelTemplate:
-    """Return a template whose kernels have another text in a header."""
+    """Return a template whose kernels have an edited header."""
     lower = own.lower
 
     def faulty(problem: Problem, config: Any, row: Any) -> Any:
@@ -191,7 +191,7 @@ def test_kernels_from_arrays(golden: Golden) -> None:
 
 @pytest.fixture(scope="module")
 def compiled() -> Any:
-    """Return a function that makes a trial of what a schedule compiles to today."""
+    """Return a function that makes a trial from a schedule's present compilation."""
     with CompilePool(workers=1) as pool:
 
         def make_trial(own: KernelTemplate, problem: Problem, schedule: Schedule, **more: Any) -> Trial:

@@ -22,7 +22,7 @@ from search_spaces.hardware.devices import device  # noqa: E402
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore")]
 H100 = device("h100")
-WORDS = {"wrong": "wrong_result", "device_limit": "too_large"}  # what several doors find, by one name
+WORDS = {"wrong": "wrong_result", "device_limit": "too_large"}  # findings of several entry points, under one name
 
 
 def zeros(n, dtype=torch.float32):

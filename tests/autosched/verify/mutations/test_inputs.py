@@ -1,4 +1,4 @@
-"""Break what random inputs do not provoke: identities, NaN, ties, eps, and sums that cancel or overflow."""
+"""Mutations that random inputs do not expose: identities, NaN, ties, eps, and sums that cancel or overflow."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Faults that no edit of one token makes, as people make them: orders of fences, scopes, stale stages, narrow types.
+"""Typical faults that need more than one edited token: order of fences, scopes, stale stages, narrow types.
 
-Each is planted in a kernel that is right, and a full verification must report it. `benchmarks/results/mutations.md` has
-the list with what was found.
+Each is planted in a correct kernel, and a full verification must report it. `benchmarks/results/mutations.md` lists
+them with their findings.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OF_COLUMNS = Reduce(43, 192, kind="sum", axis="column", dtype="f16", out="f32")
 
 @dataclass(frozen=True)
 class Planted:
-    """``new`` for ``old``, which occurs once, in a kernel; ``found`` is a part of what must be said."""
+    """A fault: ``new`` replaces ``old``, which occurs once, in a kernel; ``found`` is a part of the expected report."""
 
     name: str
     kernel: str

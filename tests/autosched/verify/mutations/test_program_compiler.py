@@ -99,7 +99,7 @@ def tables_off_by_one(patch: pytest.MonkeyPatch) -> None:
 
 
 def short_masks(patch: pytest.MonkeyPatch) -> None:
-    """Take a tile's places for one fewer than they are where masks are skipped."""
+    """If masks are skipped, assume one element less in a tile."""
     of = uniform._range
 
     def found(argument: ir.Value | float, inference: Inference) -> uniform._Range | None:
@@ -111,7 +111,7 @@ def short_masks(patch: pytest.MonkeyPatch) -> None:
 
 
 def short_lives(patch: pytest.MonkeyPatch) -> None:
-    """Take the ring of a loop for dead in front of the loop's exchanges, which then lie over it."""
+    """Assume that a loop's ring is dead before the loop's exchanges, so that these overlap it."""
     patch.setattr(memory.SharedMemoryPlan, "exchange", lambda self, place, which: self.scratch[None])
 
 
@@ -141,7 +141,7 @@ def test_faults_are_reported(patch: Patch, place: str, sizes: dict[str, int], mo
 
 @pytest.mark.parametrize("depth", representative(["quick", "full"], "quick"))
 def test_a_key_beyond_the_end_is_reported(depth: Depth, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Among scores near zero it adds one part in hundreds; among scores far below it is the largest."""
+    """Among scores near zero it changes the result by less than 1%; among much lower scores it is the largest."""
     p = problem(load_program(str(EXAMPLES / "programs/attention.py:full_attention")), h=1, g=1, s=319, d=32)
     schedule = template(p.program).space(p, A100).sample(1, 3)[0]
     short_masks(monkeypatch)
@@ -150,7 +150,7 @@ def test_a_key_beyond_the_end_is_reported(depth: Depth, monkeypatch: pytest.Monk
 
 @program(x=Input("m n", "f32"), out=Output("n m", "f32"))
 def through_a_tile(p: Builder, x: Array, out: Array) -> None:
-    """Each turn stores a tile to shared memory and loads it transposed, in the place of the turn before."""
+    """Each iteration stores a tile to the same shared memory and loads it transposed."""
     (i,) = p.blocks((x.shape[0],), (64,))
     tile = p.shared(64, 32, "f32")
     for j in p.steps(x.shape[1], 32):
@@ -161,7 +161,7 @@ def through_a_tile(p: Builder, x: Array, out: Array) -> None:
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
 def weighted(p: Builder, a: Array, b: Array, out: Array) -> None:
-    """In each turn a reduction crosses subgroups in shared memory, beside the ring."""
+    """In each iteration a reduction across subgroups uses shared memory next to the ring."""
     (m, k), n = a.shape, b.shape[1]
     i, j = p.blocks((m, n), (64, 64))
     x, y = p.window(a, (i, 0), (64, 32)), p.window(b, (0, j), (32, 64))
@@ -176,7 +176,7 @@ def weighted(p: Builder, a: Array, b: Array, out: Array) -> None:
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), c=Input("m n", "f32"), out=Output("m n", "f32"))
 def between(p: Builder, a: Array, b: Array, c: Array, out: Array) -> None:
-    """Give a value to other threads between a product and what takes its result."""
+    """Exchange a value between threads, between a product and the use of its result."""
     (m, k), n = a.shape, b.shape[1]
     i, j = p.blocks((m, n), (64, 64))
     acc, sums = p.state(p.zeros((64, 64))), p.state(p.zeros((64, 1)))
@@ -189,7 +189,7 @@ def between(p: Builder, a: Array, b: Array, c: Array, out: Array) -> None:
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
 def turned_twice(p: Builder, a: Array, b: Array, out: Array) -> None:
-    """Turn the result of a product, which is the same array under another name."""
+    """Transpose the result of a product, which is the same array under another name."""
     (m, k), n = a.shape, b.shape[1]
     i, j = p.blocks((m, n), (64, 64))
     acc = p.state(p.zeros((64, 64)))
@@ -200,7 +200,7 @@ def turned_twice(p: Builder, a: Array, b: Array, out: Array) -> None:
 
 
 def products_of_some_threads(patch: pytest.MonkeyPatch) -> None:
-    """Write what waits for its use into the branch of those that leave a value to others."""
+    """Move a pending store into the branch of the threads that pass a value to others."""
     enter = emit_base.EmitterBase._enter
 
     def entered(self: emit_base.EmitterBase, line: str, source: Source | None = None) -> None:
@@ -216,7 +216,7 @@ def products_that_nobody_waits_for(patch: pytest.MonkeyPatch) -> None:
 
 
 def sums_behind_the_fence(patch: pytest.MonkeyPatch) -> None:
-    """Write accumulators behind wgmma's fence, as a compiler may that does not have to keep them before it."""
+    """Write accumulators after wgmma's fence, as a compiler may do if nothing orders them before it."""
     call = emit_boxes.Boxes._box_call
 
     def late(self: emit_boxes.Boxes, o: ir.Mma, array: str) -> tuple[str, Source]:
@@ -277,7 +277,7 @@ def test_faults_of_the_ring_are_reported(old: str, new: str) -> None:
 
 
 def ringed(buffers: int) -> Schedule:
-    """Return a schedule with so many buffers of fragments, and more turns than stages."""
+    """Return a schedule with this number of fragment buffers, and more iterations than stages."""
     p = problem(load_program(str(EXAMPLES / GEMM)), **LONG)
     wanted = {"fragment_buffers": buffers, "split_k": 1, "stages": 3, "bk": 32}
     schedules = template(p.program).space(p, A100).sample(1000, 3)

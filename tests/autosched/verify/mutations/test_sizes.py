@@ -1,4 +1,4 @@
-"""Break what a few tiles do not provoke: long loops, orders of many tiles, addresses that need more than 32 bits."""
+"""Mutations that a few tiles do not expose: long loops, orders of many tiles, addresses beyond 32 bits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ MATVEC, COPY, TRANSPOSED = "matvec_f16_odd", "copy_u8_tail", "transpose_u8_pipel
 
 @dataclass(frozen=True)
 class Planted:
-    """``new`` for ``old`` in ``header``, to be found at the stress ``size`` of golden case ``case``."""
+    """A fault.
+
+    ``new`` replaces ``old`` in ``header``; it must be found at the stress ``size`` of golden case ``case``.
+    """
 
     name: str
     case: str
@@ -96,7 +99,7 @@ def with_fault(planted: Planted) -> Headers:
 
 
 def found(planted: Planted, broken: bool = True) -> str:
-    """Return the status of the run at one stress size, of the kernel with the fault or of the right one."""
+    """Return the status of the run at one stress size, with or without the fault."""
     problem, schedule, where = golden(planted.case)
     made = template(schedule.template)
     if broken:

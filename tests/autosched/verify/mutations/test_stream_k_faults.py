@@ -1,4 +1,4 @@
-"""Stream-K of mma.sync matmuls: the kernel is right, and every fault planted in it is found by emulating one case."""
+"""Stream-K of mma.sync matmuls: the kernel is correct, and every planted fault is found by emulating one case."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ Changes = tuple[tuple[str, str | int], ...]
 
 @cache
 def small_kernel(several: bool = False, changes: Changes = EARLY) -> tuple[Matmul, GeneratedKernel]:
-    """Five tiles for two blocks: three that are dealt out, of which one is shared, and a whole one of each block.
+    """Five tiles for two blocks: three are distributed, one of them shared, and each block has one whole tile.
 
-    With ``several``, twelve tiles for five blocks, of which four pairs share one. ``changes`` of the golden schedule.
+    With ``several``: twelve tiles for five blocks, of which four pairs share one. ``changes`` apply to the golden
+    schedule.
     """
     data = json.loads(GOLDEN.read_text())
     problem = problem_from_json(data["problem"])

@@ -1,4 +1,4 @@
-"""Every fault planted in wgmma_matmul is found by emulating one small case, without which no mechanism is verified."""
+"""Every fault planted in wgmma_matmul is found by emulating one small case of its mechanism."""
 
 from __future__ import annotations
 

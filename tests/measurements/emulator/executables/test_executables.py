@@ -1,4 +1,4 @@
-"""Whole CUDA programs, compiled by nvcc and run without a GPU: what they print, their exit status, what is found."""
+"""Whole CUDA programs, compiled by nvcc and run without a GPU: output, exit status and findings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 CORPUS = Path(__file__).parent / "corpus"
-# Compiled in every run of the tests; nvcc takes seconds for each of the others.
+# Compiled in every test run; nvcc takes seconds for each of the others.
 QUICK = ("symbols", "managed_list", "overrun")
 CLEAN = (
     "vector_add", "reduction", "matrix_mul", "histogram", "convolution", "textures", "managed_list", "batched",
@@ -35,7 +35,7 @@ def marked(name: str) -> object:
 
 
 def with_driver() -> tuple[str, str]:
-    return "-Xlinker", str(library_folder() / DRIVER)  # nvcc itself takes no file whose name ends with .so.1
+    return "-Xlinker", str(library_folder() / DRIVER)  # nvcc itself rejects files whose names end with .so.1
 
 
 def build(name: str, *options: str) -> Path:
@@ -234,7 +234,7 @@ def test_a_newer_program_needs_a_newer_device() -> None:
 
 
 def test_a_program_runs_under_the_name_of_its_link() -> None:
-    """Python finds the packages of a virtual environment, whose interpreter is a link, by its own name."""
+    """Python finds a virtual environment's packages by its own name, since the interpreter there is a link."""
     done = run(Path(sys.executable), "-c", "import sys; print(sys.prefix)", options=("--driver",))
     assert (done.returncode, done.stdout) == (2, f"{sys.prefix}\n"), done.stderr
 

@@ -1,4 +1,4 @@
-"""Conditional nodes of graphs, each with what a program does wrong with them."""
+"""Conditional nodes of graphs, and the errors that programs make with them."""
 
 from __future__ import annotations
 

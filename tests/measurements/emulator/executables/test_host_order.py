@@ -1,4 +1,4 @@
-"""What a program's streams and host do in no order, and memory that nobody has written: each with its sound sibling."""
+"""Unordered accesses of a program's streams and host, and unwritten memory, each with a correct counterpart."""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ def test_chains_that_wait(program: Path, how: str) -> None:
     assert done.stdout == "PASS\n" and done.returncode == 0, done.stderr
 
 
-# A kernel that lets the next one begin before it has waited itself does not wait for those in front of it.
-# What was written before that is not visible behind it, either.
+# A kernel that lets the next one start before it has waited does not order it after preceding kernels. So their writes
+# are not visible in the next kernel either.
 @pytest.mark.parametrize(
     ("how", "kernel"),
     [("late", "second("), ("skipped", "third("), ("triggered", "second("), ("overwritten", "refill(")],

@@ -1,4 +1,4 @@
-"""The PTX of several files as that of one: what is declared, shared, doubled, or a file's own."""
+"""Linking the PTX of several files: declarations, shared symbols, duplicates, and file-local symbols."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Kernels in the manner of those in the wild: sound ones are never rejected, and each fault is found at its line.
+"""Realistic kernels: correct ones are never rejected, and each fault is found at its line.
 
-A kernel takes the input ``a``, the output ``o`` and the counters ``c``, which it reads and writes. Built with BROKEN 1
-it has what the table says, at the line that ends in ``// found here``; with BROKEN 0 it has no fault.
+A kernel has the input ``a``, the output ``o`` and the counters ``c``, which it reads and writes. With BROKEN 1 it has
+the finding of the table at the line that ends in ``// found here``; with BROKEN 0 it has none.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def test_a_time_limit_names_the_load_of_an_input(kernel_of: MakeKernel) -> None:
 
 
 def test_a_time_limit_names_the_wait(kernel_of: MakeKernel) -> None:
-    """What changes a register each time is no deadlock that can be detected."""
+    """A loop that changes a register in each iteration cannot be detected as a deadlock."""
     kernel = kernel_of(COUNTS_ITS_QUESTIONS, (Operand("c", "inout", U32, (65,)),), block=64)
     done = emulate(kernel, {"c": np.zeros(65, np.uint32)}, time_limit=1.0)
     (timeout,) = done.findings

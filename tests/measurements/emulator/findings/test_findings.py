@@ -1,4 +1,4 @@
-"""Every kind of finding has kernels with that fault, and each of them without the fault is clean."""
+"""Every kind of finding has kernels with that fault, which are clean without it."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ CASES = (
 def emulate_case(
     case: Case, broken: bool, run: Callable[..., Emulation], test_kernel: Callable[[str], str]
 ) -> tuple[Emulation, int]:
-    """Return the launch, and the line at which the fault is to be found (0: no line)."""
+    """Return the launch, and the expected line of the fault (0: no line)."""
     source = f"#define BROKEN {int(broken)}\n{test_kernel(case.kernel)}"
     lines = [i for i, line in enumerate(source.splitlines(), 1) if line.endswith("// found here")]
     arguments = (Operand("a", "input", F32, (case.a,)), Operand("o", "output", F32, (case.o,)), *case.workspaces)
@@ -131,7 +131,7 @@ def test_kernel_without_the_fault_is_clean(
 def test_a_kernel_that_rounds_no_operand_leaves_it_to_the_tensor_core(
     run: Callable[..., Emulation], test_kernel: Callable[[str], str]
 ) -> None:
-    """CUTLASS adds half of the last place of tf32, and the tensor core drops what is behind it."""
+    """CUTLASS adds half of the last place of tf32, and the tensor core truncates the lower bits."""
     case = next(case for case in CASES if case.kind is K.UNROUNDED_TF32)
     source = test_kernel(case.kernel).replace("cvt_rna_tf32(", "(0x1000u + ")
     arguments = (Operand("a", "input", F32, (case.a,)), Operand("o", "output", F32, (case.o,)))

@@ -1,4 +1,4 @@
-"""A racing value that decides a branch is nothing to a thread that executes nothing of what the branch skips."""
+"""A racing value that decides a branch does not affect a thread that executes nothing inside the branch."""
 
 from __future__ import annotations
 

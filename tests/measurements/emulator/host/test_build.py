@@ -1,4 +1,4 @@
-"""Compiling, caching and running: what does not depend on any one instruction."""
+"""Compiling, caching and running, independently of single instructions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def source(scale: float) -> str:
 
 @pytest.fixture
 def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a cache of this test's own that holds the runner only."""
+    """Return a cache for this test that contains only the runner."""
     built = runner()
     monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path))
     (cache_folder() / built.name).hardlink_to(built)
@@ -135,7 +135,7 @@ def test_cache_is_pruned_oldest_first(
         if path != here:
             path.write_bytes(bytes(1000))
         os.utime(path, (time.time() - age, time.time() - age))
-    assert build.runner() == here  # which is in use from now on
+    assert build.runner() == here  # which is used from here on
     monkeypatch.setattr(build, "CACHE_BYTES", 1)
     monkeypatch.setattr(build, "_added", itertools.count())  # the next program is this process's first
     compiled = compile_to_bytecode(kernel_of(source(7.0), ARGUMENTS))
@@ -323,7 +323,7 @@ def test_runner_dies_with_its_parent(tmp_path: Path) -> None:
 def test_programs_kept_by_another_translator_are_not_read(
     digest: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All that translates PTX is in the digest, in whatever folder."""
+    """The digest covers all code that translates PTX, in any folder."""
     read: set[Path] = set()
     plain = Path.read_bytes
 

@@ -1,4 +1,4 @@
-"""The cache of programs stays below its size: what was used longest ago goes first, what is new stays."""
+"""The cache of programs stays below its size: the least recently used entries are deleted first."""
 
 from __future__ import annotations
 

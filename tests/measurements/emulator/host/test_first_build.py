@@ -1,4 +1,4 @@
-"""The first build of the runner: what it keeps when interrupted, two at a time, and how it reports its progress."""
+"""The first build of the runner: resuming after interruption, two builds at a time, and progress reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failures of the machine are told apart from those of a kernel: they never reject one."""
+"""Failures of the machine are distinguished from a kernel's: they never reject a kernel."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ extern "C" __global__ void kernel(const float* a, float* o) {
 ARGUMENTS = (Operand("a", "input", F32, (32,)), Operand("o", "output", F32, (32,)))
 INPUTS = {"a": np.arange(32, dtype=np.float32)}
 
-# What a compiler does once it is asked to compile; $out is the file, $REAL the true compiler.
+# Actions of a fake compiler when it is asked to compile; $out is the output, $REAL the real compiler.
 BROKEN = {
     "silent failure": "exit 1",
     "crash": "echo 'g++: internal compiler error: Segmentation fault signal terminated program cc1plus' >&2; exit 4",
@@ -54,7 +54,7 @@ BROKEN = {
 
 
 def test_ctrl_c_is_itself_where_the_compiler_has_ended_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As ``communicate`` waits a little for the process before it raises."""
+    """This holds because ``communicate`` waits briefly for the process before it raises."""
 
     def communicate(self: subprocess.Popen[str], *_: object) -> None:
         self.wait()
@@ -67,7 +67,7 @@ def test_ctrl_c_is_itself_where_the_compiler_has_ended_meanwhile(monkeypatch: py
 
 @pytest.fixture
 def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compiler:
-    """``compiler(script)`` puts a g++ on the PATH that runs it instead of compiling; the runner is there already."""
+    """``compiler(script)`` puts a g++ on the PATH that runs the script instead of compiling; the runner is built."""
     real, built = host_compiler(), runner()
 
     def install(script: str) -> Path:

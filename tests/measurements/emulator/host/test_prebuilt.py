@@ -1,4 +1,4 @@
-"""The runner that a wheel brings: used without a C++ compiler, and only where it is what would be compiled."""
+"""The runner of a wheel is used without a C++ compiler, and only if it equals the one that would be compiled."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OPERANDS = (Operand("a", "input", F32, (32,)), Operand("o", "output", F32, (32,)
 
 @pytest.fixture
 def brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Bring the runner with this installation, and take away compilers and cache."""
+    """Install the prebuilt runner, and remove compilers and cache."""
     compiled = runner()
     folder = tmp_path / "prebuilt"
     folder.mkdir()

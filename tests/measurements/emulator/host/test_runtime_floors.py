@@ -1,4 +1,4 @@
-"""The C++ runtime: a file includes headers of its own folder and of floors below it, and a Machine owns all state."""
+"""The C++ runtime: a file includes headers of its own folder and of lower layers, and a Machine owns all state."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ FLOORS = (
     "order",  # happens-before by flags and fences
     "isa",  # instructions, programs and warps
     "isa/numbers",  # number formats
-    "isa/values",  # where the values of registers come from, and what becomes of them
+    "isa/values",  # origins and uses of register values
     "isa/arithmetic",
     "isa/access",  # loads, stores and atomics
     "isa/sync",  # barriers and fences
     "isa/async",  # asynchronous copies, and the mbarriers that count them
     "isa/matrix",
     "interpreter",  # executes warps
-    "sched",  # which warps and blocks run when
+    "sched",  # scheduling of warps and blocks
     ".",  # the program
 )
 _INCLUDE = re.compile(r'^#include "(.+)"$', re.MULTILINE)
@@ -73,7 +73,7 @@ def test_no_variable_is_shared_between_files() -> None:
 @needs_compiler
 @pytest.mark.skipif(shutil.which("nm") is None, reason="needs nm")
 def test_what_changes_lies_in_a_machine() -> None:
-    """But for what a function keeps for itself, and what handlers of signals find the machine by."""
+    """Exceptions are function-local statics, and the pointer by which signal handlers find the machine."""
     lines = subprocess.run(["nm", "-C", runner()], capture_output=True, text=True, check=True).stdout.splitlines()
     symbols = [line.split(maxsplit=2) for line in lines]
     zeroed = {s[2] for s in symbols if len(s) == 3 and s[1] in "bB" and s[2].startswith("autosched::emulator")}

@@ -1,4 +1,4 @@
-"""The judge judges itself: damaged programs are compiled again, and a broken runner rejects no kernel."""
+"""The emulator checks itself: damaged programs are compiled again, and a broken runner rejects no kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inline assembly of CUDA's own headers is executable: of narrow types, cooperative groups, libcu++, CUB."""
+"""The emulator executes the inline assembly of CUDA's headers: narrow types, cooperative groups, libcu++, CUB."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HEADERS = (
     "cuda_awbarrier.h", "cuda/ptx", "cuda/atomic", "cuda/barrier", "cuda/pipeline", "cuda/annotated_ptr", "cub/cub.cuh",
 )  # fmt: skip
 CLASSES = {"r": "b32", "l": "b64", "h": "b16", "f": "f32", "d": "f64", "C": "b64", "q": "b128"}
-# What the emulator lacks (docs/explanation/emulator.md).
+# Instructions that the emulator does not support (docs/explanation/emulator.md).
 LACKING = re.compile(r"\.swizzle_atomicity\.|tcgen05\.(mma\.ws|shift)\.|tcgen05\.cp\.\S*\.b8x16")
 ASSEMBLY = re.compile(r"\basm\s*(?:volatile|__volatile__)?\s*\(")
 TOGETHER = 100  # statements of a kernel
@@ -95,7 +95,7 @@ def test_inline_assembly_of_headers(architecture: str, tmp_path: Path) -> None:
     assert len(known) > 1000
     for first in range(0, len(known), TOGETHER):
         body = "\n".join(known[first : first + TOGETHER])
-        # Behind the kernel's end: it is read, and not executed.
+        # After the kernel's end: it is parsed, and not executed.
         head = f".version 9.0\n.target sm_{architecture}\n.address_size 64\n.visible .entry k(.param .u64 o)"
         kernel = f"{head} {{\nret;\n{body}\nret; }}"
         done = autosched.emulate(kernel, arguments=(np.zeros(1, np.uint32),), grid=1, block=32)

@@ -28,7 +28,7 @@ def quotient(a: int, b: int) -> int:
 
 
 def remainder(a: int, b: int) -> int:
-    return a - quotient(a, b) * b if b else -1  # as an H100 answers
+    return a - quotient(a, b) * b if b else -1  # as on an H100
 
 
 def f32(bits: int) -> float:
@@ -93,7 +93,7 @@ def test_integer_arithmetic(bits: int) -> None:
 
 
 def extract(a: int, pos: int, length: int, bits: int, is_signed: bool) -> int:
-    if bits == 32:  # ptxas 13.5 makes shifts by all that is given of the wide form
+    if bits == 32:  # ptxas 13.5 implements the wide form by shifts by the unclamped amount
         pos, length = pos & 0xFF, length & 0xFF
     if length == 0:
         return 0
@@ -167,7 +167,7 @@ BITS = [
             ("b32", "b32", "b32"), lambda a, b, c: c + 5 + (a + b >> 32)),
     Snippet("{ .reg .u32 %l, %h; sub.cc.u32 %l, %a, %b; subc.u32 %h, %c, 5; mov.b32 %d, %h; }", "b32",
             ("b32", "b32", "b32"), lambda a, b, c: c - 5 - int(a < b)),
-    # The flag is the adder's: a subtraction adds the complement and one, and sets it where nothing is borrowed.
+    # The flag is the adder's carry: a subtraction adds the complement and one, and sets it if there is no borrow.
     Snippet("{ .reg .u32 %l, %h; sub.cc.u32 %l, %a, %b; addc.u32 %h, %c, 5; mov.b32 %d, %h; }", "b32",
             ("b32", "b32", "b32"), lambda a, b, c: c + 5 + int(a >= b)),
     Snippet("{ .reg .u32 %l, %h; add.cc.u32 %l, %a, %b; subc.u32 %h, %c, 5; mov.b32 %d, %h; }", "b32",
@@ -271,7 +271,7 @@ def saturated(bits: int) -> int:
     return bits_of(min(max(x, 0.0), 1.0)) if x == x and x > 0 else 0
 
 
-# Instruction, the bits of its operand and of its result, the bits of a NaN and what an H100 makes of it.
+# Instruction, the bits of its operand and its result, the bits of a NaN, and the H100's result for it.
 NOT_A_NUMBER = [
     ("neg.f32", "b32", "b32", 0x7FFFFFFF, 0x7FFFFFFF),
     ("neg.f16", "b16", "b16", 0x7FFF, 0x7FFF),
@@ -283,7 +283,7 @@ NOT_A_NUMBER = [
     ("cvt.rn.f32.f64", "b64", "b32", 0x7FF8000000000000, 0x7FC00000),
     ("cvt.rna.tf32.f32", "b32", "b32", 0x7F988A80, 0x7F988000),
     ("cvt.rna.tf32.f32", "b32", "b32", 0xFFCA0181, 0xFFCA0000),
-    # These follow from what ptxas makes of the instructions: sums with -0, and a shift.
+    # These follow from ptxas's translation of the instructions: sums with -0, and a shift.
     ("abs.f32", "b32", "b32", 0xFFC12345, 0x7FFFFFFF),
     ("neg.ftz.f32", "b32", "b32", 0xFFC12345, 0x7FFFFFFF),
     ("abs.f16x2", "b32", "b32", 0xFE013C00, 0x7FFF3C00),
@@ -477,7 +477,7 @@ ret; }}
     ("known", "join", "ok"), [("ne", "and", True), ("eq", "and", False), ("eq", "or", True), ("ne", "or", False)]
 )
 def test_what_one_predicate_decides_alone_does_not_ask_for_the_other(known: str, join: str, ok: bool) -> None:
-    """NVRTC joins a condition with a comparison of what is read under that condition only."""
+    """NVRTC combines a condition with a comparison whose operand is read only under that condition."""
     text = f"""{HEAD}
 .visible .entry kernel(.param .u64 out, .param .u64 in) {{
 .reg .b64 %o, %v; .reg .b32 %never; .reg .pred %p, %q, %r;
@@ -494,7 +494,7 @@ ret; }}
     assert bool(found) != ok
 
 
-# With a predicate that is false, and one that is true; %never is compared with 7, which nobody can know.
+# With a false and a true predicate; the unwritten %never is compared with 7, so the result is unknown.
 JOINED = (
     ("setp.gt.and.u32 %r, %never, 7, %no;", True), ("setp.gt.and.u32 %r, %never, 7, !%yes;", True),
     ("setp.gt.and.u32 %r, %never, 7, %yes;", False), ("setp.gt.or.u32 %r, %never, 7, %yes;", True),
@@ -509,7 +509,7 @@ JOINED = (
 
 
 def test_comparisons_that_are_joined_with_a_predicate_ask_only_for_what_decides() -> None:
-    """One law with and.pred and or.pred; a destination may be the predicate that is joined."""
+    """The same law holds for and.pred and or.pred; a destination may be the combined predicate itself."""
     for text, known in JOINED:
         kernel = f"""{HEAD}
 .visible .entry kernel(.param .u64 out, .param .u64 in) {{

@@ -1,4 +1,4 @@
-"""Forms of integers and halves that few programs have."""
+"""Rare forms of integer and half-precision instructions."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ HALVES = np.array([0.0, 1.0, -2.5, 1000.0, np.inf, np.nan], np.float16)
 
 @pytest.mark.parametrize("relu", ["", ".relu"])
 def test_nothing_comes_of_elements_outside_a_tensor(relu: str) -> None:
-    """TMA leaves one NaN there; others stay NaN, all ones too, as an H100 answers."""
+    """TMA writes one NaN there; other NaNs stay NaN, including all ones, as on an H100."""
     bits = [*(int(x) for x in HALVES.view(np.uint16)), 0xFFFF, OUTSIDE]
     cases = [*itertools.product(bits, bits, (0x3C00, 0xBC00))]
     (found,) = results([Snippet(f"fma.rn.oob{relu}.f16 %d, %a, %b, %c;", "b16", ("b16",) * 3, int)], cases)

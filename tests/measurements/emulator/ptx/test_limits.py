@@ -1,4 +1,4 @@
-"""Declarations that no GPU has room for, and branches to nowhere, are refused while PTX is read."""
+"""Declarations that exceed every GPU, and branches to missing labels, are rejected while PTX is parsed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from measurements.emulator.ptx.bytecode import NotExecutable, translate
 from measurements.emulator.ptx.parser import PtxError, parse
 
-# Limits of this test: to read as much as the true ones allow takes seconds.
+# Limits of this test: parsing as much as the real limits allow takes seconds.
 MOST_REGISTERS, MOST_INITIAL, MOST_FUNCTIONS = 1 << 10, 1 << 9, 1 << 8
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 

@@ -68,7 +68,7 @@ def test_f64_arithmetic() -> None:
         got = f64(row)
         same = (got == right) | (np.isnan(got) & np.isnan(right))
         assert same.all(), (text, x[~same][0], y[~same][0], got[~same][0], right[~same][0])
-        if not text.startswith(("min", "max")):  # of -0 and +0 either is the smaller
+        if not text.startswith(("min", "max")):  # either of -0 and +0 may be the smaller
             assert (np.signbit(got) == np.signbit(right))[right == 0].all(), text
 
 
@@ -271,7 +271,7 @@ def test_atomics_of_integers(space: str) -> None:
 
 @pytest.mark.parametrize("how", ["", ".rn", ".rz", ".rp.ftz"])
 def test_two_f32_at_a_time_are_as_one_after_another(how: str) -> None:
-    """add, sub, mul and fma of .f32x2 (sm_100), which Triton emits for GPUs of today."""
+    """add, sub, mul and fma of .f32x2 (sm_100), which Triton emits for current GPUs."""
     made = []
     for op, count in (("add", 2), ("sub", 2), ("mul", 2), ("fma", 3)):
         if op == "fma" and not how:
@@ -314,7 +314,7 @@ ret; }}
     run = run_ptx(text, 1, given)
     got = run.outputs["out"].view(np.uint8)[:size].view(unit)
     assert got.tolist() == (2 * values.astype(np.float64).sum(0)).tolist(), run.reason
-    # All lanes set it to zero, and the word of 8 bytes has a rest that nobody writes.
+    # All lanes set it to zero; the rest of the 8-byte word is never written.
     assert {str(f.kind) for f in run.findings} <= {"global_race", "lost_write", "unwritten_output"}
 
 
@@ -340,7 +340,7 @@ def test_updates_of_several_blocks_race_where_their_scope_is_one(update: str, sc
     assert done.arrays[0].view(np.float32)[0] == 64
 
 
-# Thread 0 gives thread 32 what it has stored, and a flag behind it.
+# Thread 0 passes its stored data to thread 32, followed by a flag.
 HANDED_ON = f"""{HEAD}
 .visible .entry kernel(.param .u64 out, .param .u64 in) {{
 .shared .b32 word;

@@ -44,7 +44,7 @@ def each_bytes(kind: str) -> int:
 
 
 def loads(kind: str) -> tuple[str, ...]:
-    """Return the operations with which numbers of a kind are loaded."""
+    """Return the operations that load numbers of a kind."""
     if kind[0] == "b" and kind[1].isdigit():
         return "and", "or", "xor"
     if kind in ("f32", "f64"):
@@ -68,7 +68,7 @@ def form(what: str, how: str, operation: str, kind: str, n: int) -> str:
 
 
 def registers(kind: str, n: int) -> tuple[str, str]:
-    """Return declarations of registers and the operand that they are."""
+    """Return declarations of registers, and the operand that they form."""
     names = [f"%v{k}" for k in range(n)]
     declared = f".reg .{kind if kind in ('f32', 'f64') else f'b{8 * each_bytes(kind)}'} {', '.join(names)};"
     return declared, names[0] if n == 1 else "{" + ", ".join(names) + "}"
@@ -119,7 +119,7 @@ COMBINED = {
 
 
 def operands(kind: str) -> tuple[Array, Array]:
-    """Return what is there and what is added: 512 bytes each."""
+    """Return the initial contents and the addends: 512 bytes each."""
     rng = np.random.default_rng(2)
     if kind in STORAGE:
         values = rng.normal(size=(2, 512 // (4 if kind == "f32" else 8 if kind == "f64" else 2)))
@@ -226,7 +226,7 @@ def test_what_ptxas_refuses_is_unsupported_with_its_line(instruction: str, tmp_p
 
 COUNT = "multimem.red.release.gpu.global.add.u32 [%flag], 1;"
 WAIT = "WAIT: multimem.ld_reduce.acquire.gpu.global.add.u32 %v, [%flag]; setp.eq.u32 %p, %v, 0; @%p bra WAIT;"
-# Block 0 gives block 1 what it has stored, and a flag behind it.
+# Block 0 passes its stored data to block 1, followed by a flag.
 HANDED_ON = f""".reg .b64 %flag; .reg .b32 %v, %block; .reg .pred %p;
 ld.param.u64 %flag, [in]; mov.u32 %block, %ctaid.x; setp.ne.u32 %p, %block, 0; @%p bra OTHER;
 multimem.st.global.u32 [%out], 7; {COUNT} ret;

@@ -15,7 +15,7 @@ from search_spaces.hardware.dtypes import BF16
 
 pytestmark = needs_compiler
 
-# Exponent and mantissa bits, and what a code stands for: no infinities, no NaN.
+# Exponent and mantissa bits, and the value of a code; there are no infinities and no NaN.
 NARROW = {"e2m1": (2, 1), "e2m3": (2, 3), "e3m2": (3, 2)}
 FLOATS = [
     0.0, -0.0, 0.25, 0.3125, -0.75, 1.0, -1.25, 1.75, 2.5, 3.5, -5.0, 5.5, 6.5, 7.4, 7.75, 26.0, 30.0, -1e30, math.inf,
@@ -39,7 +39,7 @@ def values(kind: str) -> list[float]:
 
 
 def nearest(kind: str, x: float, relu: bool) -> int:
-    """Return the code of the nearest number, the even one of two; the largest for what is none."""
+    """Return the code of the nearest number, ties to even; the largest for NaN."""
     known = values(kind)
     if math.isnan(x):
         return len(known) - 1

@@ -19,12 +19,12 @@ OPERANDS = (
 
 @pytest.mark.parametrize("text", OPERANDS)
 def test_the_short_way_reads_what_the_grammar_reads(text: str) -> None:
-    """Inside parentheses all is read by the grammar."""
+    """Text inside parentheses is always parsed by the grammar."""
     reader = OperandReader({"mine": 4}, lambda name: name)
     first = reader.read(text)
     (group,) = reader.read(f"({text})")
     assert isinstance(group, Group) and first == group.items
-    assert reader.read(text) == first  # from what is known
+    assert reader.read(text) == first  # from known values
 
 
 NOT_OPERANDS = (
@@ -61,7 +61,7 @@ L: ret;
 
 
 def test_a_line_is_that_of_the_place_it_is_inlined_into_last() -> None:
-    """A place of the source comes again with another caller: NVRTC unrolls and inlines."""
+    """A source position occurs again with another caller, since NVRTC unrolls and inlines."""
     module = parse(""".version 8.0
 .target sm_80
 .address_size 64

@@ -97,13 +97,13 @@ SOUND = {
     "one_thread_behind_another_mbarrier": Release(
         "arrive(at(&other)); if (threadIdx.x == 40) { wait(at(&other), turn & 1); arrive(at(&empty)); }", 1
     ),
-    # Nobody reads the slot, so that nothing but the phases has to be ordered.
+    # No warp reads the slot, so that only the phases have to be ordered.
     "relaxed_arrivals": Release(
         'asm volatile("mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%0];" :: "r"(at(&empty)) : "memory");', 64, ""
     ),
     "a_lane_behind_a_shuffle": Release("sum += __shfl_sync(~0u, lane, 3); if (lane == 3) arrive(at(&empty));", 2, ""),
 }
-# Warp 2 never releases: the producer may go on twice before it looks.
+# Warp 2 never releases the slot: the producer may proceed twice before it looks.
 FAULTY = {
     "one_warp_releases_for_two": Release("if (warp == 1) arrive(at(&empty));", 32, ""),
     "a_lane_of_one_warp": Release("__syncwarp(); if (threadIdx.x == 32) arrive(at(&empty));", 1, ""),
@@ -137,7 +137,7 @@ BY_STATE = """
 
 
 def test_states_of_the_phase_before() -> None:
-    """All 96 threads arrive at a barrier of 96 and wait for the state that they got; or for an older one."""
+    """All 96 threads arrive at a barrier of 96 and wait for the state that they obtained, or for an older one."""
     each = BY_STATE.replace("WAIT", "wait_for(at(&other), mine);")
     all_of_them = SOURCE.replace("init(at(&other), 64)", "init(at(&other), 96)")
     late = BY_STATE.replace("WAIT", "if (turn == 0) first = mine; wait_for(at(&other), mine);")

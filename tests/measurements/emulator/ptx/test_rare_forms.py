@@ -126,7 +126,7 @@ def test_asynchronous_stores_complete_at_their_mbarrier() -> None:
     done = run(ST_ASYNC, u32(), options=("-arch=sm_90",), dims=OF_ONE)
     assert done.ok, done.reason
     np.testing.assert_array_equal(done.arrays[0], np.arange(31, -1, -1))
-    # On an H100 it is an illegal instruction where nothing says that the block is a cluster.
+    # On an H100 it is an illegal instruction unless the launch declares a cluster.
     done = run(ST_ASYNC, u32(), options=("-arch=sm_90",))
     assert "invalid_argument" in {f.kind for f in done.findings}
 

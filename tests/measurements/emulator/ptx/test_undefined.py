@@ -1,4 +1,4 @@
-"""Undefined bits travel with a value, and are a finding where they decide something."""
+"""Undefined bits propagate with a value, and are a finding if they affect the result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RNG = np.random.default_rng(5)
 
 @dataclass(frozen=True)
 class Case:
-    """An instruction of %d, %a and %b, of which a lane knows the bits in the masks ``a`` and ``b``."""
+    """An instruction with %d, %a and %b; the known bits of %a and %b are the masks ``a`` and ``b``."""
 
     text: str
     reference: Callable[[int, int], int]
@@ -45,7 +45,7 @@ def signed(x: int, bits: int = 32) -> int:
     return x - (1 << bits) if x >> (bits - 1) else x
 
 
-# A bit of these results is known exactly where it is the same whatever the unknown bits are.
+# A bit of these results is known if and only if it does not depend on the unknown bits.
 EXACT = (
     Case("mov.b32 %d, %a;", lambda a, b: a, 0x00FF00F0), Case("not.b32 %d, %a;", lambda a, b: ~a, 0xFF0000FF),
     Case("and.b32 %d, %a, 0x0ff0ff00;", lambda a, b: a & 0x0FF0FF00, 0xFFFF0000),
@@ -78,7 +78,7 @@ EXACT = (
          lambda a, b: (a | b << 32) >> 20, 0x0FFFFFFF, 0xFFFFFF0F),
     Case("{ .reg .pred p; setp.eq.u32 p, 1, 1; selp.b32 %d, %a, %b, p; }", lambda a, b: a, 0x0000FFFF),
 )  # fmt: skip
-# Of these, bits below the lowest unknown one, and halves: what lies above may depend on values.
+# For these, bits below the lowest unknown one are known, and halves; higher bits may depend on values.
 LOW, HIGH, BOTH = 0xFFFF, 0xFFFF0000, 0
 PAIR_OF_WORDS = (
     "{{ .reg .b64 p; .reg .b32 x, y; mov.b64 p, {{%a, %b}}; add.rn.f32x2 p, p, p; mov.b64 {{{}}}, p; mov.b32 %d, x; }}"
@@ -99,7 +99,7 @@ BOUNDED = (
 
 
 def expected(case: Case, a: int, b: int) -> int:
-    """Return the bits that no filling of the unknown ones changes."""
+    """Return the bits that do not depend on the unknown ones."""
     known = ALL
     first = case.reference(a & case.a, b & case.b)
     fillings = [int(x) for x in RNG.integers(0, 2**32, 64)] + [0, ALL]
@@ -111,7 +111,7 @@ def expected(case: Case, a: int, b: int) -> int:
 
 
 def checks() -> Iterator[tuple[str, int, int, int, int, int]]:
-    """Text, masks and values of its sources, the bits of its result that are known."""
+    """Yield the text, the masks and values of its sources, and the known bits of its result."""
     for case in EXACT:
         a, b = (int(x) for x in RNG.integers(0, 2**32, 2))
         yield case.text, case.a, case.b, a, b, expected(case, a, b)
@@ -120,7 +120,7 @@ def checks() -> Iterator[tuple[str, int, int, int, int, int]]:
 
 
 def test_instructions_know_the_bits_that_unknown_ones_cannot_change() -> None:
-    """Each result is stored masked twice: with all known bits, and with one unknown bit more."""
+    """Each result is stored with two masks: all known bits, and these plus one unknown bit."""
     lines, wanted = [], []
     for text, a_mask, b_mask, a, b, known in checks():
         unknown = [1 << bit for bit in range(32) if not known >> bit & 1]
@@ -130,7 +130,7 @@ def test_instructions_know_the_bits_that_unknown_ones_cannot_change() -> None:
             here = text.replace("%d", f"%d{n}").replace("%a", f"%a{n}").replace("%b", f"%b{n}")
             lines.append(
                 f".reg .b32 %a{n}, %b{n}, %d{n}, %never{n}, %n{n}, %m{n};\n"
-                # the only line that reads the register that nothing writes
+                # the only line that reads the unwritten register
                 f"xor.b32 %n{n}, %never{n}, 0; // case {n}\n"
                 f"and.b32 %a{n}, %n{n}, {~a_mask & ALL:#x}; or.b32 %a{n}, %a{n}, {a & a_mask:#x};\n"
                 f"and.b32 %b{n}, %n{n}, {~b_mask & ALL:#x}; or.b32 %b{n}, %b{n}, {b & b_mask:#x};\n"
@@ -186,7 +186,7 @@ ret; }
 CALLED = """{ .param .align 4 .b8 s[8]; .param .align 4 .b8 r[8];
 st.param.v2.b32 [s], {%never, %a}; call (r), swapped, (s); ld.param.v2.b32 {%b, %c}, [r]; }
 """
-MOVED = {  # what carries an undefined half of %x, or word %c, to its use; %b is known
+MOVED = {  # carries an undefined half of %x, or word %c, to its use; %b is known
     "pack": "mov.b64 %x, {%a, %never}; mov.b64 {%b, %c}, %x;",
     "local": "st.local.v2.b32 [stack], {%a, %never}; ld.local.v2.b32 {%b, %c}, [stack];",
     "local_bytes": "mov.b64 %x, {%a, %never}; st.local.b64 [stack], %x; ld.local.b32 %b, [stack]; "
@@ -201,7 +201,7 @@ MOVED = {  # what carries an undefined half of %x, or word %c, to its use; %b is
 }
 
 
-USED = (  # and whether that is a fault
+USED = (  # True if that is a fault
     ("cvt.u64.u32 %x, %b; st.global.u64 [%p], %x;", False),
     ("cvt.u64.u32 %x, %c; st.global.u64 [%p], %x;", True),
     ("add.u32 %c, %c, %a; cvt.u64.u32 %x, %c; st.global.u64 [%p], %x;", True),
@@ -215,7 +215,7 @@ USED = (  # and whether that is a fault
 
 
 def test_what_is_moved_is_found_where_it_decides() -> None:
-    """Copies are no fault; what reaches global memory, an address or a predicate is, if it was never written.
+    """Copying unwritten bits is not a fault; storing them to global memory, or using them to address or branch, is.
 
     All at once: each way and use is a scope on a line of its own, which findings name.
     """
@@ -302,7 +302,7 @@ def test_what_an_earlier_block_has_written_is_nothing_to_the_next() -> None:
 
 
 def test_code_of_nvcc_g_may_copy_fields_that_hold_nothing() -> None:
-    """What is made of such a field is found at the line that first reads it, and says where it matters."""
+    """A finding names the line that first reads such a field, and the line at which the value matters."""
     text = (PTX / "stack_copies.ptx").read_text()
     a = np.arange(64, dtype=np.float32)
 
@@ -362,5 +362,5 @@ def test_a_result_that_a_function_never_writes_is_undefined() -> None:
     np.testing.assert_array_equal(whole.arrays[0], np.arange(32))
     (finding,) = run(text).findings
     assert str(finding.kind) == "undefined_register" and "28 times" in str(finding)
-    # Who drops the result does no harm.
+    # An unused result does no harm.
     assert run(text.replace("st.global.u32 [%rd3], %r2", "st.global.u32 [%rd3], %r1")).ok

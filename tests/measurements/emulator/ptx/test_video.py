@@ -54,7 +54,7 @@ def clamped(x: int, size: int, kind: str) -> int:
 
 
 def saturated(x: int, size: int, kind: str) -> int:
-    """As an H100 does: what is negative is the largest of a part; 32 unsigned bits have no upper bound."""
+    """As on an H100: negative values become the largest of a part; 32 unsigned bits are not saturated above."""
     if size < 32:
         largest = 2 ** (size - (kind == "s32")) - 1
         return min(x, largest) if x >= 0 else largest
@@ -137,7 +137,7 @@ def test_shifts(name: str, mode: str) -> None:
         return a << by if name == "vshl" else a >> by
 
     def saturate(x: int, _size: int, kind: str) -> int:
-        """Of 34 bits to 32, even where only a part of them is wanted."""
+        """Saturate 34 bits to 32, even if only a part of them is used."""
         return clamped(extended(x, 34, "s32"), 32, kind)
 
     snippets = [
@@ -163,7 +163,7 @@ def test_comparisons() -> None:
     for (compare, holds), (_, a, b), (secondary, to) in itertools.product(
         COMPARISONS.items(), TYPES[:4], [("", ""), ("add", ""), ("min", ""), ("max", ""), ("", ".h1")]
     ):
-        # Of the third operand the type is that of a.
+        # The third operand has the type of a.
         reference = scalar(as_number(holds), (a, a, b), False, secondary, to, ".h1", "")
         third = ", %c" if secondary or to else ""
         text = f"vset.{a}.{b}.{compare}{f'.{secondary}' if secondary else ''} %d{to}, %a.h1, %b{third};"
@@ -206,7 +206,7 @@ def test_multiply_add(parts: tuple[str, str]) -> None:
     assert not disagreements(snippets, OPERANDS)
 
 
-# Instruction, a, b, c and what an H100 answers, where the ISA says something else.
+# Instruction, a, b, c and the H100's result, which differs from the ISA.
 BY_H100 = [
     ("vadd.u32.u32.u32.min %d, %a, %b.b3, %c;", 0x80007FFF, 0x1, 0xFEDCBA98, 0xFEDCBA98),
     ("vadd.u32.u32.u32.max %d, %a, %b.h1, %c;", 0x80007FFF, 0x1, 0xFEDCBA98, 0x80007FFF),
@@ -281,7 +281,7 @@ MASKS = {2: (".h10", ".h0", ".h1"), 4: (".b3210", ".b20", ".b3")}
 
 
 def written(selector: str, usual: str) -> str:
-    """Return a selector as it is written: not at all where it is the usual one."""
+    """Return the text of a selector; "" for the default."""
     return "" if selector == usual else selector
 
 

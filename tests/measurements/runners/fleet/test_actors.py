@@ -1,4 +1,4 @@
-"""A GPU's actor without a cluster: it takes two calls at a time, and its GPU does one after the other."""
+"""A GPU's actor without a cluster: it accepts two calls at a time, and its GPU runs one after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every job gets one result, whoever is lost."""
+"""Every job gets one result, whichever member is lost."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from measurements.runners.fleet.dispatch import IN_FLIGHT, MOST_LOSSES, Dispatch
 
 
 class Lost(Exception):
-    """Of a member."""
+    """The loss of a member."""
 
 
 class Member:
-    """Does jobs in order when it is told to."""
+    """Runs jobs in order, on request."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""A real Ray cluster of two pretended nodes: what the runner promises, and what becomes of lost nodes."""
+"""A real Ray cluster of two simulated nodes: the runner's guarantees, and lost nodes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def candidate(name: str) -> Candidate:
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """One node with two pretended GPUs; tests add others."""
+    """One node with two simulated GPUs; tests add others."""
     import ray
     from ray.cluster_utils import Cluster
 
@@ -183,8 +183,8 @@ def test_tune_searches_on_the_cluster(
         )
 
     monkeypatch.setattr(of_clusters, "FleetOptions", pretended)
-    monkeypatch.setattr(fleet_cluster, "COMPANY", 60.0)  # so that both GPUs have come, however busy the machine is
-    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "cache"))  # what the pretended compilers make stays here
+    monkeypatch.setattr(fleet_cluster, "COMPANY", 60.0)  # so that both GPUs have joined, even on a busy machine
+    monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "cache"))  # the fake compilers write here
     problem = autosched.Softmax(rows=64, columns=512)
     result = autosched.tune(problem, trials=12, database=tmp_path / "best.db", ray=cluster.address, workers=1)
     assert result.device == device("h200") and result.provenance.value == "measured" and result.stopped == ""

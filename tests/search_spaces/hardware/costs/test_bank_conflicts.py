@@ -1,4 +1,4 @@
-"""Bank conflicts: vectorised counts equal counting by hand, and textbook cases have their textbook numbers."""
+"""Bank conflicts: vectorised counts equal brute force, and textbook cases have their known numbers."""
 
 import time
 from collections import defaultdict
@@ -29,7 +29,7 @@ LANES = np.arange(32)
 
 
 def count_phase(addresses, access_bytes):
-    """Cycles of lanes that are served together: the most distinct words that one bank holds."""
+    """Return the cycles of lanes served together: the maximum number of distinct words in one bank."""
     words = defaultdict(set)
     for address in addresses:
         if address >= 0:
@@ -92,7 +92,7 @@ def test_any_leading_shape_and_many_chunks():
         (LANES * 16, 16, 4),  # 512 bytes take four
         (LANES * 128, 16, 32),  # a quarter warp in the same four banks: 8 cycles, four times
         (LANES * 144, 16, 4),  # rows of 64 f16 padded by 8
-        (LANES % 8 * 16, 16, 4),  # phases are served one after the other, even for the same data
+        (LANES % 8 * 16, 16, 4),  # phases are served in sequence, even for the same data
         (LANES * 0 - 1, 4, 0),
         (np.where(LANES < 8, LANES * 16, -1), 16, 1),
     ],
@@ -163,12 +163,12 @@ def test_copy_traffic_equals_walking_the_threads(axis, vector, columns, threads)
 
 
 def widest(row):
-    """Bytes of the widest type that a row reads."""
+    """Return the bytes of the widest type that a row reads."""
     return max(FACTOR_DTYPES[name].bytes for name in row.stored("a"))
 
 
 def walk_fragments(row, operand, layout, size):
-    """Wavefronts, phases: each access of each fragment of the tile, one lane at a time."""
+    """Return (wavefronts, phases), counted over each access of each fragment of the tile, one lane at a time."""
     access = row.requirement(operand, layout, size)
     fragment = row.fragment(operand)
     cycles = ideal = 0

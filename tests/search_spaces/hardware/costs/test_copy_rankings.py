@@ -1,4 +1,4 @@
-"""Layouts that a copy and an intrinsic both accept, by what they cost."""
+"""Rankings of layouts that both a copy and an intrinsic accept, by cost."""
 
 from __future__ import annotations
 

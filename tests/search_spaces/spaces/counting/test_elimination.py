@@ -1,4 +1,4 @@
-"""Counting spaces that nobody could enumerate: totals beyond 64 bits, and a space like that of a matmul."""
+"""Counting spaces that are too large to enumerate: totals beyond 64 bits, and a matmul-like space."""
 
 from __future__ import annotations
 
@@ -309,7 +309,7 @@ def matmul() -> Space:
 
 def test_a_matmul_is_counted_in_small_tables(matmul: Space, nightly: bool) -> None:
     assert matmul.raw_count > 10**16
-    trees = [matmul._tree]  # the space's own, as each takes seconds
+    trees = [matmul._tree]  # cached in the space, since each takes seconds
     if nightly:
         trees.append(eliminate(Constraints(matmul.parameters, matmul.attributes), matmul.rules))
     for tree in trees:
@@ -364,7 +364,7 @@ def test_moves_in_a_matmul_find_legal_schedules(matmul: Space) -> None:
 
 
 def test_threads_that_meet_in_a_space_see_the_same_relations() -> None:
-    """A space is shared by all who ask for the same problem: a relation that one thread is making is not "none"."""
+    """Threads share the space of a problem: a relation that another thread is computing must not count as missing."""
     at_work, go_on = threading.Event(), threading.Event()
 
     def compute(x: IntArray) -> IntArray:

@@ -19,7 +19,7 @@ from scaled_products import CASES, POINTERS, random_elements, random_scales, sca
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::UserWarning")]
 
-# Triton waits for what it has begun, but for registers only where their values are used, and never fences.
+# Triton waits for its asynchronous operations, for registers only before their values are used, and never fences.
 ADVICE = {FindingKind.MISSING_TCGEN05_FENCE, FindingKind.MISSING_TCGEN05_WAIT}
 RNG = np.random.default_rng(4)
 
@@ -50,7 +50,7 @@ def test_matmul(sm: int, tile: tuple[int, int, int], warps: int, stages: int) ->
 
 @pytest.mark.parametrize("stages", [1, 3])
 def test_matmul_by_tensor_descriptors(stages: int) -> None:
-    """Triton lets TMA write where tcgen05.alloc has put the address, with no proxy fence behind the reads of it."""
+    """Triton lets TMA overwrite the address stored by tcgen05.alloc, without a proxy fence after reading it."""
     m, n, k = 128, 128, 192
     kinds = dict.fromkeys("abc", "tensordesc<fp16[64, 64]>")
     blocks = {"BM": 64, "BN": 64, "BK": 64}

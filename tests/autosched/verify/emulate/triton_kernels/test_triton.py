@@ -110,7 +110,7 @@ def test_copy_by_descriptors_made_on_the_device() -> None:
     assert result.ok, result.reason
 
 
-LINE = "(?m)^.*{}.*$"  # of which nothing is left
+LINE = "(?m)^.*{}.*$"  # which ends empty
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_histogram() -> None:
 
 @pytest.mark.parametrize("count", [32, 256, 512])
 def test_conversion_to_e5m2(count: int) -> None:
-    """Four at a time on sm_80: a thread with one or two leaves the other registers unwritten."""
+    """sm_80 converts four at a time: a thread with one or two elements leaves the other registers unwritten."""
     x = RNG.standard_normal(count).astype(np.float32)
     done = launch("to_bytes", {"X": x, "BYTES": np.zeros(count, np.uint8)}, {"BLOCK": count}, 1, ("BYTES",))
     assert done.ok, done.reason
@@ -113,7 +113,7 @@ def test_products(kind: Any, out: Any, precision: str, split: int, sm: int, tole
 
 
 def attention(fault: str = "", sm: int = 80) -> tuple[EmulatedLaunch, bool]:
-    """Return the launch, and whether its numbers are right."""
+    """Return the launch, and True if its numbers are correct."""
     heads, t, d = 2, 80, 32
     q, k, v = (RNG.standard_normal((heads, t, d)).astype(np.float16) for _ in range(3))
     arguments = {

@@ -1,4 +1,4 @@
-"""TMA in im2col mode against numpy: columns of pixels as a convolution reads them, and as its gradient writes them."""
+"""TMA in im2col mode against numpy: pixel columns read by a convolution, and written by its gradient."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_columns_are_stored_where_they_were() -> None:
 
 @pytest.mark.parametrize(("start", "good"), [((0, -1, 2), True), ((0, -2, 0), False), ((1, 0, 6), False)])
 def test_a_column_begins_in_its_bounding_box(start: tuple[int, ...], good: bool) -> None:
-    """On an H100 it is an illegal instruction where it does not."""
+    """On an H100, a start outside of the bounding box is an illegal instruction."""
     x = np.ones((2, 5, 6, CHANNELS), np.float32)
     done = load(x, start, (0, 0), autosched.Im2col((-1, -1), (0, 0), 16, CHANNELS))
     assert done.ok if good else {f.kind for f in done.findings} >= {"invalid_argument"}

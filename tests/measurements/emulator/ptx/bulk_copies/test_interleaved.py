@@ -1,4 +1,4 @@
-"""Tensor maps of interleaved layouts (NC/8HWC8 and NC/16HWC16): against numpy, and against what an H100 answered."""
+"""Tensor maps of interleaved layouts (NC/8HWC8 and NC/16HWC16), against numpy and against H100 results."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def kernel(bytes_: int, place: tuple[int, ...], offsets: tuple[int, ...] | None 
 
 
 def padded(bytes_: int) -> int:
-    """Return the bytes of as many whole patterns of a swizzle as hold them."""
+    """Return the bytes, rounded up to whole swizzle patterns."""
     return -(-bytes_ // 1024) * 1024
 
 
 def swizzled(slices: Array, swizzle: Swizzle) -> Array:
-    """Return the bytes of slices, one behind the other, as they lie in shared memory."""
+    """Return the bytes of consecutive slices in shared memory."""
     flat = np.ascontiguousarray(slices).view(np.uint8).reshape(-1)
     byte = np.arange(flat.size)
     image = np.zeros(padded(flat.size), np.uint8)
@@ -56,7 +56,7 @@ def inside(place: tuple[int, ...], shape: tuple[int, ...]) -> bool:
 
 
 def taken(x: Array, box: tuple[int, ...], place: tuple[int, ...]) -> Array:
-    """Return the slices of a box, of which the second dimension has one."""
+    """Return the slices of a box, whose second dimension has size one."""
     counts = (box[0], 1, *box[2:])
     out = np.zeros((*counts, x.shape[-1]), x.dtype)
     for at in itertools.product(*map(range, counts)):
@@ -73,7 +73,7 @@ BOXES: list[tuple[Layout, Swizzle, str, tuple[int, ...], tuple[int, ...], tuple[
     ("16B", "32B", "f4", (2, 2, 4, 4, 12), (1, 1, 2, 3, 8), (1, 0, 2, -1, -3)),
     ("32B", "32B", "u2", (2, 3, 6, 16), (2, 1, 2, 8), (1, 2, 4, 1)),
     ("32B", "NONE", "u1", (1, 2, 3, 40), (1, 2, 2, 16), (0, 1, 0, 30)),
-    ("16B", "64B", "u2", (2, 2, 8), (2, 1, 8), (0, 2, 0)),  # a slice that the tensor lacks
+    ("16B", "64B", "u2", (2, 2, 8), (2, 1, 8), (0, 2, 0)),  # a slice outside the tensor
 ]
 
 
@@ -157,7 +157,7 @@ def test_as_an_h100_reads_them(
     layout: Layout, sizes: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...], place: tuple[int, ...],
     stretches: list[tuple[int, int]],
 ) -> None:  # fmt: skip
-    """All slices of the second dimension from the end are in the box, and one of them is read."""
+    """The box has all slices of the second dimension from its end on, and one of them is read."""
     x = Operand("x", "input", U16, (1 << 16,))
     map_ = TensorMap("map", x, "UINT16", sizes, strides, box, (1,) * len(sizes), layout)
     wanted = np.concatenate([np.arange(first, first + n) if first else np.zeros(n) for first, n in stretches])
@@ -171,7 +171,7 @@ def test_as_an_h100_reads_them(
 
 
 def test_another_slice_than_that_of_the_box_is_not_waited_for() -> None:
-    """A barrier that expects the whole box waits forever: one slice comes."""
+    """A barrier that expects the bytes of the whole box waits forever, since only one slice arrives."""
     x = Operand("x", "input", U16, (2, 4, 16, 8))
     map_ = TensorMap.interleaved("map", x, (2, 2, 8), "16B")
     body = kernel(2 * 2 * 8 * 16, (0, 0, 0))

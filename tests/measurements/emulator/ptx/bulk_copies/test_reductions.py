@@ -1,4 +1,4 @@
-"""Reductions by bulk copies and red.async, of every operation and type: in global memory and that of other blocks."""
+"""Reductions by bulk copies and red.async, of every operation and type, in global and distributed shared memory."""
 
 from __future__ import annotations
 
@@ -107,12 +107,12 @@ def test_a_missing_number_is_no_extreme() -> None:
         inputs={"x": x, "out": old},
     )
     got = done.outputs["out"].view(np.float16)
-    # As an H100 answers: of two NaNs the canonical one, and of zeros the negative.
+    # As on an H100: of two NaNs the canonical one, and of two zeros the negative one.
     np.testing.assert_array_equal(got.view(np.uint16), np.tile(np.array([0x4000, 0x3C00, 0x7FFF, 0x8000]), 32))
 
 
 def test_sums_of_f32_keep_subnormals_and_have_one_missing_number() -> None:
-    """As an H100 answers (2026-11-27); of red.global, which flushes them, the PTX ISA says the same."""
+    """As on an H100 (2026-11-27). red.global flushes subnormals, although the PTX ISA describes both alike."""
     cases = [
         (0x3F800000, 0x3F800000, 0x40000000), (1, 2, 3), (0x80000001, 0x80000002, 0x80000003),
         (0x00C00000, 0x80800000, 0x00400000), (0x007FFFFF, 0x3F800000, 0x3F800000),
@@ -152,7 +152,7 @@ def test_reductions_of_boxes(name: str) -> None:
         Operand("x", "input", u32, (N,)), inputs={"x": x, "out": old},
     )  # fmt: skip
     assert done.ok, done.reason
-    wanted = old.copy()  # what lies outside is dropped
+    wanted = old.copy()  # elements outside are dropped
     wanted[32:] = OPERATIONS[name](old[32:], x[:-32])
     np.testing.assert_array_equal(done.outputs["out"].view(np.uint32), wanted)
 
@@ -198,7 +198,7 @@ def into_block(
     seed: int = 0,
 ) -> tuple[Emulation, Array]:
     x, start = values(kind, 2 * N, 5).reshape(2, N), values(kind, N, 6)
-    x[:] = x[:1] if name in ("inc", "dec") else x  # in either order the same
+    x[:] = x[:1] if name in ("inc", "dec") else x  # the same in either order
     dtype = SCALAR_DTYPES[{"b32": "u32", "s32": "i32"}.get(kind, kind)]
     wide = kind[1:] == "64"
     body = INTO_BLOCK.replace("REDUCTION", reduction).replace("FORM", f"{name}.{kind}").replace("WAIT", wait)
@@ -284,7 +284,7 @@ def test_reductions_under_way_at_one_place_do_not_race(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("places", [("", SET, ""), (SET, GET, "")], ids=["write", "read"])
 def test_each_reduction_comes_after_what_was_there(places: tuple[str, str, str], seed: int) -> None:
-    """Thread 0's own does, which comes first; those of others do not."""
+    """Thread 0's own reduction does, since it comes first; those of other threads do not."""
     assert "shared_race" in kinds(into_one_word(*places, seed=seed))
 
 

@@ -1,4 +1,7 @@
-"""Shared memory that threads have used and the async proxy writes again: each thread's fence.proxy.async in between."""
+"""Shared memory used by threads and then rewritten by the async proxy.
+
+Each thread needs a fence.proxy.async in between.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,7 @@ RING = """
   }
 """
 
-# The same of one warp, in turns.
+# The same with one warp, in alternation.
 TURNS = """
   __shared__ alignas(128) u32 tile[256]; __shared__ u64 full;
   const u32 t = threadIdx.x;
@@ -121,7 +124,7 @@ def test_who_has_used_bytes_fences_before_they_are_filled_again(body: str, use: 
     assert kinds(done) == MISSING
     done = run(body % {"use": f"{used} if (t == 7) fence();", "acquired": ""}, seed=seed)
     assert kinds(done) == MISSING
-    # As before copies out of shared memory: what the fencing thread knows to have happened is fenced, too.
+    # As before copies out of shared memory: the fence also covers accesses ordered before the fencing thread.
     done = run(body % {"use": used, "acquired": "fence();"}, seed=seed)
     assert done.ok, done.reason
 
@@ -158,7 +161,7 @@ def test_a_part_of_the_bytes() -> None:
 
 
 def test_a_read_in_front_of_what_another_warp_has_written_and_fenced() -> None:
-    """The second warp's fence is behind both."""
+    """The second warp's fence comes after both."""
     use = """
       out[32 * k + t] = tile[t];
     }
@@ -288,7 +291,7 @@ def test_stores_of_registers_need_no_fence() -> None:
     assert done.ok, done.reason
 
 
-# The address of tensor memory comes to a stage, is read by all, and is filled over.
+# The address of tensor memory is stored in a stage, read by all threads, and overwritten.
 ADDRESS = """
   __shared__ alignas(128) u32 tile[256]; __shared__ u64 full;
   const u32 t = threadIdx.x;

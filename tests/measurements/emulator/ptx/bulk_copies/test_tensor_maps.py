@@ -88,7 +88,7 @@ FILLED = """
 def test_elements_outside_are_zero_or_one_nan(
     element: str, fill: Literal["NONE", "NAN_REQUEST_ZERO_FMA"], outside: int
 ) -> None:
-    """The halves of the NaN are what fma.oob knows."""
+    """Its halves are the NaN that fma.oob recognises."""
     size = ELEMENT_BYTES[element]
     count = 128 // size
     x = Operand("x", "input", OF_BYTES[size], (count,))
@@ -140,7 +140,7 @@ def test_what_only_a_driver_encodes_is_refused() -> None:
             fields_of(tensor_map, 0)
 
 
-# One thread makes the map, another one takes it.
+# One thread makes the map, and another one uses it.
 USE = """
 typedef unsigned short u16;
 extern "C" __global__ void use(const u16* x, const TensorMapFields* fields, TensorMap* map, u16* out) {

@@ -1,6 +1,6 @@
 """ldmatrix and stmatrix of bytes, and of packed values of four and six bits, of sm_100.
 
-Which lane has what is that of the fragments of the PTX ISA (9.7.14.5.15), written down by hand.
+The lanes of elements follow the fragments of the PTX ISA (9.7.14.5.15), restated by hand.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def loaded(shape: str, count: int, registers: int, kind: str, rows: Array, guard
 
 
 def packed(values: Array, bits: int) -> Array:
-    """Return rows of 16 bytes in which 16 values of so many bits lie together, and something else behind them."""
+    """Return rows of 16 bytes with 16 packed values of this many bits, followed by other bytes."""
     said = (values[..., None] >> np.arange(bits)) & 1
     together = np.packbits(said.reshape(len(values), -1).astype(np.uint8), axis=1, bitorder="little")
     return np.concatenate([together, np.full((len(values), 16 - together.shape[1]), 0xA5, np.uint8)], axis=1)
@@ -70,7 +70,7 @@ def rows_of(kind: str) -> tuple[Array, Array]:
 
 
 def transposed(values: Array, registers: int) -> Array:
-    """Register r has rows 2r, 2r + 1 of each four, of the column of the lane's group and of that 8 behind it."""
+    """Register r has rows 2r and 2r + 1 of each four, in the column of the lane's group and 8 columns further on."""
     got = np.zeros((32, 4 * registers), np.uint8)
     for byte in range(4 * registers):
         matrix, register, within = byte // 8, byte // 4 % 2, byte % 4

@@ -1,7 +1,7 @@
 """mma.sync of 8-bit and 4-bit integers and of single bits, against numpy: every shape, sign, operation and saturation.
 
-Which lane holds which element is written down here from the tables of the PTX ISA ("Matrix Fragments for mma.m8n8k32",
-".m16n8k64", ".m8n8k128" and so on), apart from the emulator's own formulas.
+The lanes of elements are restated here from the tables of the PTX ISA ("Matrix Fragments for mma.m8n8k32", ".m16n8k64",
+".m8n8k128" and so on), independently of the emulator's formulas.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST = 2**31 - 1
 
 @dataclass(frozen=True)
 class Mma:
-    """One instruction: ``op`` is "xor" or "and" of single bits; ``saturates``: .satfinite."""
+    """One instruction. ``op`` is "xor" or "and" for single bits; ``saturates`` means .satfinite."""
 
     shape: tuple[int, int, int]
     a: str
@@ -45,7 +45,7 @@ class Mma:
         return f"mma.sync.aligned.m{m}n{n}k{k}.row.col{options}.s32.{self.a}.{self.b}.s32{popc}"
 
     def registers(self) -> tuple[int, int, int]:
-        """Of a, b and c, in each lane."""
+        """Return the numbers of registers of a, b and c in each lane."""
         m, n, k = self.shape
         held = 32 // BITS[self.a]
         return m * k // 32 // held, k * n // 32 // held, m * n // 32
@@ -72,7 +72,7 @@ ALL = [
 
 
 def drawn(kind: str, shape: tuple[int, int], rng: np.random.Generator) -> Ints:
-    """Every value of the type, the lowest and the highest more often; a row and a column of the lowest alone."""
+    """Draw values of the type, the lowest and highest more often; a row and a column have only the lowest."""
     bits = BITS[kind]
     low = -(2 ** (bits - 1)) if kind.startswith("s") else 0
     high = low + 2**bits - 1
@@ -106,7 +106,7 @@ def packed(values: list[int], bits: int) -> list[int]:
 
 
 def registers_of(mma: Mma, a: Ints, b: Ints, c: Ints) -> list[list[int]]:
-    """Those of each lane: of a, then b, then c."""
+    """Return the registers of each lane: a, then b, then c."""
     bits = BITS[mma.a]
     lanes = []
     for lane in range(32):

@@ -25,7 +25,7 @@ def product(opcode: str, depth: int, sums: str, of_a: Array, of_b: Array, c: Arr
     lane = np.arange(32)
     group, within, four = lane // 4, lane % 4, np.arange(4)
     words = []
-    for register in range(depth // 8):  # rows g and g + 8 in turns, then the next 16 of k
+    for register in range(depth // 8):  # rows g and g + 8 alternately, then the next 16 of k
         rows, columns = group + 8 * (register % 2), (within * 4)[:, None] + four + 16 * (register // 2)
         words.append(np.ascontiguousarray(of_a[rows[:, None], columns]).view(np.uint32)[:, 0])
     for register in range(depth // 16):
@@ -65,7 +65,7 @@ NARROW = {"e2m1": (2, 1, 2), "e2m3": (2, 3, 0), "e3m2": (3, 2, 0)}
 
 
 def narrow(kind: str, rng: np.random.Generator, shape: tuple[int, int]) -> tuple[Array, Array]:
-    """Return bytes, with bits around the number that count for nothing, and numbers."""
+    """Return bytes, in which the bits around the number are ignored, and the numbers."""
     if kind in KINDS:
         x = rng.integers(-4, 5, shape).astype(np.float64)
         return KINDS[kind].store(x).view(np.uint8), x

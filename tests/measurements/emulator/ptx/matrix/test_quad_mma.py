@@ -1,4 +1,4 @@
-"""mma.m8n8k4 of f16 against numpy. Which lane holds what is that of the tables of the PTX ISA (9.7.14.5.1)."""
+"""mma.m8n8k4 of f16 against numpy. The lanes of elements follow the tables of the PTX ISA (9.7.14.5.1)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """mma.sp.sync against numpy: every shape, type, selector and saturation.
 
-Which lane holds which element, and which bits of the metadata name it, is written down here from the tables of the PTX
-ISA ("Sparse matrix storage" and the fragments of mma.sp), apart from the emulator's own formulas.
+The lanes of elements, and the metadata bits that select them, are restated here from the tables of the PTX ISA ("Sparse
+matrix storage" and the fragments of mma.sp), independently of the emulator's formulas.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def packed(bits: list[int], width: int) -> list[int]:
 
 
 def kept_of(mma: SparseMma, rng: np.random.Generator) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Which columns of each row of A are kept, (16, k / 2), and the 2-bit fields of the metadata that say so."""
+    """Return the kept columns of each row of A, (16, k / 2), and the 2-bit metadata fields that select them."""
     columns, fields = [], []
     for _ in range(16):
         row: list[int] = []
@@ -125,7 +125,7 @@ def kept_of(mma: SparseMma, rng: np.random.Generator) -> tuple[npt.NDArray[np.in
 
 
 def metadata_of(mma: SparseMma, fields: npt.NDArray[np.int64], rng: np.random.Generator) -> list[int]:
-    """Return the word of each lane; those of lanes that are not selected mean nothing."""
+    """Return the word of each lane; the words of unselected lanes are ignored."""
     words = rng.integers(0, 2**32, 32).tolist()
     per_row = fields.shape[1]
     lanes = 16 * per_row * 2 // 32 // 8  # of each four
@@ -197,7 +197,7 @@ def test_every_sparse_mma_is_what_numpy_computes() -> None:
         if mma.out == "s32":
             c[0], c[-1] = MOST - 3, -MOST - 1 + 3  # sums leave 32 bits
         elif mma.k == 16:
-            b[1] = np.inf  # which many a row does not meet: what is not kept is not multiplied by zero
+            b[1] = np.inf  # which many rows do not contain: elements that are not kept are not multiplied by zero
         dense = np.zeros((16, mma.k))
         np.put_along_axis(dense, columns, kept, axis=1)
         with np.errstate(invalid="ignore"):  # an infinity times a zero that is kept
@@ -252,7 +252,7 @@ def test_metadata_that_name_nothing_are_a_finding(mma: SparseMma, bits: int, val
         ("m16n8k32.row.col.f32.f16.f16.f32", "m16n8k64.row.col.f32.f16.f16.f32"),
         ("m16n8k32.row.col.f32.f16.f16.f32", "m16n8k32.col.col.f32.f16.f16.f32"),
         ("m16n8k32.row.col.f32.f16.f16.f32", "m16n8k32.row.col.satfinite.f32.f16.f16.f32"),
-        (", 1;", ", 2;"),  # a selector that this shape does not have
+        (", 1;", ", 2;"),  # a selector that is invalid for this shape
     ],
 )
 def test_what_the_ptx_isa_does_not_have_is_unsupported(old: str, new: str) -> None:

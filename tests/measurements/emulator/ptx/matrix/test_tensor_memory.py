@@ -122,7 +122,7 @@ _COMMIT = 'asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.share
 _WAIT_LOADS = 'asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory");\n'
 _AT_ONCE = "  }\n  wait(done, 0);"
 
-# ptxas's own (-g-tmem-access-check), then what neither it nor a GPU reports.
+# First the faults that ptxas checks (-g-tmem-access-check), then those that neither it nor a GPU reports.
 FAULTS = {
     "access out of physical bounds": ('"r"(d + (warp << 21))', '"r"(d + 496 + (warp << 21))', K.TENSOR_MEMORY_MISUSE),
     "access of columns that are not allocated": ('"r"(d + (warp << 21))', '"r"(d + 64 + (warp << 21))', K.TENSOR_MEMORY_MISUSE),
@@ -180,7 +180,7 @@ FAULTS_OF_STORES = {
 
 
 def some(faults: dict[str, Any]) -> list[Any]:
-    """All of them nightly, every third by default."""
+    """Return all nightly, and every third by default."""
     return [pytest.param(name, marks=[pytest.mark.nightly] * (i % 3 > 0)) for i, name in enumerate(faults)]
 
 
@@ -192,14 +192,17 @@ def test_faults(name: str) -> None:
 
 
 def test_columns_that_nobody_has_written_are_no_result() -> None:
-    """Bits of tensor memory that stay from one run to the next say nothing of what is stored of them."""
+    """Bits of tensor memory that are equal in two runs do not show that the stored results are defined."""
     done, _ = run('"r"(d + (warp << 21)) : "memory");', '"r"(d + 32 + (warp << 21)) : "memory");')
     assert kinds(done) == {K.UNDEFINED_REGISTER}, done.findings
     assert done.faults
 
 
 def test_what_has_been_loaded_into_registers_is_free_though_nobody_waited() -> None:
-    """CUTLASS's first tutorial for Blackwell has no wait. That is one finding, and no second where columns are freed."""
+    """CUTLASS's first Blackwell tutorial has no wait.
+
+    This gives one finding, and no second one when columns are freed.
+    """
     assert kinds(run(_WAIT_LOADS, "")[0]) == {K.MISSING_TCGEN05_WAIT}
 
 

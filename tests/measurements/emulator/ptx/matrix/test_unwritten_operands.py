@@ -1,4 +1,4 @@
-"""Shared memory that nobody has written, read by the engines of wgmma and bulk copies: a finding wherever it begins."""
+"""Unwritten shared memory that is read by wgmma or bulk copies is a finding wherever it begins."""
 
 from __future__ import annotations
 

@@ -22,7 +22,10 @@ B_AT = 32768
 
 @dataclass(frozen=True)
 class Operand:
-    """A matrix of `lines` (m or n) by k in shared memory: bytes of its swizzle, and whether it lies along m or n."""
+    """A matrix of `lines` (m or n) by k in shared memory.
+
+    Its swizzle in bytes, and True if it is contiguous along m or n.
+    """
 
     swizzle: int = 128
     transposed: bool = False
@@ -59,7 +62,7 @@ class Operand:
 
 
 def numbers(rng: np.random.Generator, shape: tuple[int, int], kind: str) -> Array:
-    """Integers, which all types have."""
+    """Return integers that all types can represent."""
     low, high = {"u8": (0, 8), "b1": (0, 2)}.get(kind, (-4, 4))
     return rng.integers(low, high, shape)
 
@@ -147,7 +150,7 @@ def run(
     spoiled: Callable[[Array], Array] = lambda words: words,
     edit: Callable[[str], str] = lambda text: text,
 ) -> tuple[Array, Array]:
-    """Return what the machine gives for c + a @ b.T, and what numpy does.
+    """Return c + a @ b.T as computed by the emulator, and by numpy.
 
     Args:
         d: Type of the accumulators.
@@ -310,7 +313,7 @@ def test_layouts_of_sparse_products(swizzle: int) -> None:
 
 
 def test_nothing_comes_of_what_is_not_kept() -> None:
-    """Infinity beside an element that A does not have is not multiplied by zero."""
+    """An infinity opposite an element that A does not keep is not multiplied by zero."""
     got, wanted = run("f32", "bf16", "bf16", 8, left=Operand(), right=Operand(), selector=0, infinite=5)
     kept = np.isnan(wanted)
     assert 0 < kept.sum() < 64
@@ -344,7 +347,7 @@ def test_sparse_products_are_waited_for_like_others(line: str, kind: str) -> Non
 
 def test_only_lanes_that_the_selector_names_have_metadata() -> None:
     def edit(named: int) -> Callable[[str], str]:
-        """Lanes of the pair are left without metadata."""
+        """Remove the metadata of the pair's lanes."""
         load = "ld.global.u32 %m,"
         guard = f"and.b32 %k, %t, 2; setp.ne.u32 %p, %k, {2 * named}; @%p {load}"
         return lambda text: text.replace(load, guard)

@@ -1,4 +1,4 @@
-"""Where rows of wmma tiles begin in shared memory: those of up to 8 bits that ldmatrix loads, and others."""
+"""Alignment of wmma rows in shared memory: elements of up to 8 bits, which ldmatrix loads, and others."""
 
 from __future__ import annotations
 

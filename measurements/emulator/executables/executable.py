@@ -71,7 +71,7 @@ def run_executable(
             f"{command[0]} is not linked with the shared CUDA runtime: compile it with nvcc -cudart shared -lineinfo"
         )
     if foreign := foreign_libraries(needed):
-        raise ExecutableRefused(f"{command[0]} needs {', '.join(foreign)}, which nothing stands in for without a GPU")
+        raise ExecutableRefused(f"{command[0]} needs {', '.join(foreign)}, which cannot be replaced without a GPU")
     started = time.monotonic()
     result = ExecutableResult()
     with machine_failures(), temporary_folder() as work:

@@ -111,7 +111,7 @@ def _run(compiler: HostCompiler, *arguments: str) -> None:
     command = [compiler.path, *_FLAGS, f"-I{_SOURCES}", f"-I{_RUNNER}", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode != 0:
-        raise HostFailure(f"{compiler.path} cannot compile the stand-in of libcudart ({main_complaint(done.stderr)})")
+        raise HostFailure(f"{compiler.path} cannot compile the libcudart replacement ({main_complaint(done.stderr)})")
 
 
 def missing_functions(program: Path, folder: Path, work: Path) -> tuple[Path | None, tuple[str, ...]]:

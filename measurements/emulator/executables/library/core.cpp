@@ -24,9 +24,9 @@ thread_local int last_error = success;
 
 namespace {
 
-constexpr std::size_t gap = std::size_t{1} << 20;  // between allocations, which nobody may touch
+constexpr std::size_t gap = std::size_t{1} << 20;  // between allocations; any access is a finding
 constexpr std::size_t alignment = 512;
-constexpr std::size_t most_freed = 256;  // that are remembered, for messages
+constexpr std::size_t most_freed = 256;  // freed allocations to remember, for messages
 
 [[noreturn]] void stop(const char* what) {
   std::fprintf(stderr, "autosched: %s\n", what);
@@ -40,7 +40,7 @@ class Session {
     unsigned long long base = 0, bytes = 0, of_heap = 0;
     int arena = -1;
     if (told == nullptr || std::sscanf(told, "%d %d %llu %llu %llu", &socket_, &arena, &base, &bytes, &of_heap) != 5) {
-      stop("this library stands in for CUDA's where there is no GPU: start the program by 'autosched run PROGRAM'");
+      stop("this library replaces CUDA's on machines without a GPU: start the program by 'autosched run PROGRAM'");
     }
     void* at = mmap(reinterpret_cast<void*>(base), bytes, PROT_READ | PROT_WRITE,
                     MAP_SHARED | MAP_NORESERVE | MAP_FIXED_NOREPLACE, arena, 0);
@@ -54,7 +54,7 @@ class Session {
       numbers[key] = std::strtoull(value.c_str(), nullptr, 10);
     }
   }
-  // Sends a message and returns the answer. Both are a length, and so many bytes.
+  // Sends a message and returns the reply. Both are a length, followed by that many bytes.
   std::string ask(const std::string& text, const void* bytes = nullptr, std::size_t count = 0) {
     const std::uint64_t sizes[2] = {text.size(), count};
     put(sizes, sizeof sizes);
@@ -79,13 +79,13 @@ class Session {
   std::deque<Allocation> freed;                     // the last ones
   std::size_t used = 0;
   std::vector<Module*> modules;
-  Intervals unwritten;  // bytes that hold no value
-  Intervals unknown;    // bytes that a launch has made of such
-  std::set<std::pair<std::uint64_t, bool>> taken;  // allocations whose unwritten bytes the host has copied, in part or all
-  std::map<std::uint64_t, std::string> textures;  // lines, by handle
+  Intervals unwritten;  // unwritten bytes
+  Intervals unknown;    // bytes that a launch computed from unwritten ones
+  std::set<std::pair<std::uint64_t, bool>> taken;  // allocations of which the host has copied some, or all, unwritten bytes
+  std::map<std::uint64_t, std::string> textures;  // descriptions, by handle
   std::uint64_t next_texture = 0x7e5700000001;
   int sticky = success;
-  std::set<void*> overlappable;  // streams in which a kernel came last
+  std::set<void*> overlappable;  // streams whose last operation is a kernel
 
  private:
   void put(const void* from, std::size_t count) {
@@ -108,7 +108,7 @@ class Session {
 };
 
 Session& session() {
-  static Session* s = new Session;  // never destroyed: destructors of the program may still free memory
+  static Session* s = new Session;  // never destroyed, because destructors of the program may still free memory
   return *s;
 }
 using Lock = std::lock_guard<std::recursive_mutex>;
@@ -129,7 +129,7 @@ void make_known(std::uint64_t from, std::uint64_t to) {
   session().unwritten.remove(from, to);
   session().unknown.remove(from, to);
 }
-// The host copies bytes that hold no value: it gets bytes of 0xFF, so that what depends on them shows.
+// Unwritten bytes that the host copies become 0xFF, so that results that depend on them are noticeable.
 void take_unwritten(void* to, const void* from, const std::vector<Intervals::Stretch>& unwritten) {
   Session& s = session();
   const Allocation* a = allocation_of(from);
@@ -142,7 +142,7 @@ void take_unwritten(void* to, const void* from, const std::vector<Intervals::Str
        << running_stream_and_site() << " " << a->name;
   s.ask(text.str());
 }
-// What a copy brings. Only memory of the device keeps that from the host.
+// Copies bytes with their undefined state. Only device memory keeps the state; the host must not use such bytes.
 void carry_unknown(void* to, const void* from, std::size_t bytes) {
   Session& s = session();
   const std::uint64_t begin = number_of(from), target = number_of(to);
@@ -257,7 +257,7 @@ int release(const void* address, const char* function, bool in_stream_order) {
   make_known(freed.address, freed.address + freed.bytes);
   s.freed.push_back(freed);
   if (s.freed.size() > most_freed) s.freed.pop_front();
-  // The address is never given out again: whoever uses it later is found. Its memory is.
+  // The address is never reused, so that a later access is detected; the memory itself is returned to the system.
   constexpr std::uint64_t page = 4096;
   const std::uint64_t from = (freed.address + page - 1) / page * page, to = (freed.address + freed.bytes) / page * page;
   if (to > from) madvise(reinterpret_cast<void*>(from), to - from, MADV_REMOVE);
@@ -317,7 +317,7 @@ int copy(void* to, const void* from, std::size_t bytes, int kind, const char* fu
 
 int copy_rows(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t height,
               int kind, const char* function) {
-  if (width > to_pitch || width > from_pitch) return failed(12);  // invalid pitch value
+  if (width > to_pitch || width > from_pitch) return failed(12);  // cudaErrorInvalidPitchValue
   const Operation operation(function);
   for (std::size_t row = 0; row < height; ++row) {
     const int error = copy(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width, kind, function);
@@ -473,7 +473,7 @@ int run(const Launch& launch) {
   for (const auto& [address, a] : s.allocations) {
     if (a.kind != Allocation::Kind::variable) text << "buffer " << a.name << " " << kind_name(a.kind) << " " << address << " " << a.bytes << "\n";
   }
-  // Whoever uses freed memory is outside of what has no bytes any more.
+  // Freed allocations have no bytes, so that every access to them is out of bounds.
   for (const Allocation& a : s.freed) text << "buffer " << a.name << "(freed) " << kind_name(a.kind) << " " << a.address << " 0\n";
   for (const Module* m : s.modules) {
     if (!m->loaded) continue;
@@ -489,10 +489,10 @@ int run(const Launch& launch) {
   text << "site " << running_stream_and_site() << "\n";
   flush_order();
   s.heap_used = s.heap_used || k->uses_heap;
-  std::fflush(nullptr);  // what was printed before comes first
+  std::fflush(nullptr);  // earlier output of the program comes first
   std::istringstream answer(s.ask(text.str()));
   int error = success, stays = 0;
-  std::size_t counts[3] = {};  // of stretches: without a value as before, made of such by the launch, to be guarded
+  std::size_t counts[3] = {};  // stretches still unwritten, computed from unwritten ones by the launch, and to be guarded
   answer >> error >> stays >> counts[0] >> counts[1] >> counts[2];
   Intervals still;
   std::uint64_t address = 0, bytes = 0;

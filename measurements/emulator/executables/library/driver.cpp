@@ -1,5 +1,5 @@
-// The stand-in of libcuda: CUDA Driver API, as far as programs that load modules themselves use it. Pointers of the device
-// are 64-bit numbers, handles are pointers to what core.hpp has.
+// Replacement of libcuda: the part of the CUDA Driver API for programs that load modules themselves. Device pointers
+// are 64-bit numbers, and handles are pointers to the types of core.hpp.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -21,7 +21,7 @@ namespace {
 using DevicePointer = std::uint64_t;
 void* pointer(DevicePointer p) { return reinterpret_cast<void*>(p); }
 
-int context = 0;  // there is one; its address is its handle
+int context = 0;  // the only context; its address is its handle
 bool initialized = false;
 
 std::size_t image_bytes(const void* image) {
@@ -44,7 +44,7 @@ int give(DevicePointer* to, std::size_t bytes, Allocation::Kind kind, const char
   return *to = reinterpret_cast<DevicePointer>(p), success;
 }
 
-// Work of a stream.
+// Executes work of a stream.
 template <class Do>
 int on(void* stream, const char* function, Do work) {
   const Operation operation(stream, function);
@@ -99,7 +99,7 @@ API int cuDeviceGetAttribute(int* value, int attribute, int) {
   return success;
 }
 
-// What NVIDIA's own libraries tell each other: NVRTC asks, and does without.
+// Private interface between NVIDIA's libraries: NVRTC requests it, and works without it.
 API int cuGetExportTable(const void** table, const void*) { return *table = nullptr, not_found; }
 
 API int cuDevicePrimaryCtxRetain(void** to, int) { return *to = &context, success; }
@@ -128,7 +128,7 @@ API int cuCtxSetLimit(int limit, std::size_t value) {
 API int cuCtxSetCacheConfig(int) { return success; }
 
 API int cuModuleLoadData(void** to, const void* image) {
-  if (std::memcmp(image, "\x7f" "ELF", 4) == 0) {  // a cubin: programs that also have PTX try that next
+  if (std::memcmp(image, "\x7f" "ELF", 4) == 0) {  // a cubin: programs that also have PTX then load the PTX
     complain_machine_code();
     return failed(no_kernel_image);
   }
@@ -188,7 +188,7 @@ API int cuFuncSetAttribute(void* function, int attribute, int value) {
 }
 API int cuFuncSetCacheConfig(void*, int) { return success; }
 
-// Libraries are modules, and their kernels functions: there is one context.
+// Since there is one context, libraries are modules, and their kernels are functions.
 API int cuLibraryLoadData(void** to, const void* image, int*, void**, unsigned, int*, void**, unsigned) { return cuModuleLoadData(to, image); }
 API int cuLibraryLoadFromFile(void** to, const char* name, int*, void**, unsigned, int*, void**, unsigned) { return cuModuleLoad(to, name); }
 API int cuLibraryUnload(void* library) { return cuModuleUnload(library); }
@@ -257,13 +257,13 @@ API int cuOccupancyMaxActiveClusters(int* clusters, void* function, const void* 
   return *clusters = each * static_cast<int>(fact("sm_count")) / static_cast<int>(blocks), success;
 }
 
-// Tensor maps in the emulator's encoding; the numbers of the choices are those of cuda.h.
+// Tensor maps in the emulator's encoding; enumerators have the values of cuda.h.
 using autosched::emulator::ptx::ElementKind;
 using autosched::emulator::ptx::EncodedTensorMap;
 using autosched::emulator::ptx::LoadedAs;
 using autosched::emulator::ptx::MapField;
 
-// What both kinds of maps have, the inner side of a box among it. False where no tensor can have it.
+// Encodes the fields common to tiled and im2col maps, including the box's inner size. False if they are invalid.
 static bool begin_map(EncodedTensorMap& m, const void* to, int element, unsigned rank, void* base, const std::uint64_t* sizes,
                       const std::uint64_t* strides, unsigned inner, const unsigned* element_strides, int interleave, int swizzle, int fill) {
   using Kind = ElementKind;
@@ -397,7 +397,7 @@ BOTH(cuMemsetD32, (DevicePointer to, unsigned value, std::size_t n), (to, value,
 API int cuMemsetD8Async(DevicePointer to, unsigned char value, std::size_t n, void* stream) { return on(stream, "cuMemsetD8Async", [=] { return cuMemsetD8(to, value, n); }); }
 API int cuMemsetD32Async(DevicePointer to, unsigned value, std::size_t n, void* stream) { return on(stream, "cuMemsetD32Async", [=] { return cuMemsetD32(to, value, n); }); }
 
-// Streams and events hold nothing back.
+// Streams and events never delay work.
 API int cuStreamCreate(void** to, unsigned flags) { return *to = add_stream(flags, 0), success; }
 API int cuStreamCreateWithPriority(void** to, unsigned flags, int priority) { return *to = add_stream(flags, priority), success; }
 API int cuStreamDestroy(void* s) { return destroy_stream(s), success; }

@@ -1,4 +1,4 @@
-// Arrays, textures and surfaces of the stand-in of libcudart.
+// Arrays, textures and surfaces of the libcudart replacement.
 #include <algorithm>
 
 #include "runtime.hpp"

@@ -1,4 +1,4 @@
-// Captures of streams into graphs, of the stand-in of libcudart.
+// Captures of streams into graphs, in the libcudart replacement.
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
@@ -15,9 +15,9 @@ struct Capture {
   Graph* graph;
   void* origin;
   std::uint64_t id;
-  bool owned;           // made by the capture, and not by the program
+  bool owned;           // made by the capture, not by the program
   std::size_t earlier;  // nodes that the graph had before
-  std::unordered_map<void*, Nodes> last = {};  // by stream: what its next node comes after
+  std::unordered_map<void*, Nodes> last = {};  // by stream: predecessors of its next node
 };
 struct CapturedEvent {
   Capture* capture;
@@ -106,7 +106,7 @@ API int cudaStreamEndCapture(void* stream, Graph** to) {
   std::erase_if(captures, [&](const auto& c) { return c.second == capture; });
   std::erase_if(recorded_events, [&](const auto& e) { return e.second.capture == capture; });
   delete capture;
-  return failed(whole ? success : capture_unjoined);  // a fork that the stream has not waited for
+  return failed(whole ? success : capture_unjoined);  // the stream has not waited for a fork
 }
 API int cudaStreamIsCapturing(void* stream, int* status) { return *status = captured(stream) ? 1 : 0, success; }
 API int cudaThreadExchangeStreamCaptureMode(int*) { return success; }

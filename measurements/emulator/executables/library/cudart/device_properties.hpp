@@ -1,4 +1,4 @@
-// cudaDeviceProp, whose fields lie elsewhere in each major release (driver_types.h of CUDA 11.8, 12.8 and 13.0).
+// cudaDeviceProp, whose field offsets differ between major releases (driver_types.h of CUDA 11.8, 12.8 and 13.0).
 #pragma once
 #include <algorithm>
 #include <cstring>
@@ -39,13 +39,13 @@ class FieldWriter {
   std::size_t at_ = 0;
 };
 
-// Of the L2 three quarters at most may be set aside for accesses that persist, in GPUs since sm_80 (CUDA C++ Programming
-// Guide, "L2 Set-Aside Cache for Persisting Accesses"); the largest window of addresses is that of an A100.
+// Since sm_80 at most three quarters of L2 may be set aside for persisting accesses (CUDA C++ Programming
+// Guide, "L2 Set-Aside Cache for Persisting Accesses"); the maximum window is that of an A100.
 inline int persisting_l2_bytes() { return fact("major") < 8 ? 0 : static_cast<int>(fact("l2_bytes") / 4 * 3); }
 inline int policy_window_bytes() { return fact("major") < 8 ? 0 : 134213632; }
 
 inline void fill_properties(void* to, DeviceProperties layout) {
-  const bool old = layout != DeviceProperties::cuda13;  // clocks and modes, which CUDA 13 has dropped
+  const bool old = layout != DeviceProperties::cuda13;  // clocks and modes, which CUDA 13 removed
   const int clock = static_cast<int>(fact("clock_khz"));
   FieldWriter w(to);
   w.bytes(device_name().c_str(), device_name().size(), 256).bytes("", 0, 16).bytes("", 0, 8).number(0);

@@ -1,5 +1,5 @@
-// Devices, versions and errors of the stand-in of libcudart. VERSION is the major release whose library it stands in for:
-// structs differ between them.
+// Devices, versions and errors of the libcudart replacement. VERSION is the major release that it replaces, because
+// structs differ between releases.
 #include <cstdio>
 #include <string>
 
@@ -137,7 +137,7 @@ API int cudaProfilerStart() { return success; }
 API int cudaProfilerStop() { return success; }
 API int cudaCtxResetPersistingL2Cache() { return success; }
 
-// A function of the driver, from the library that stands in for it and lies beside this one. flags: of default streams.
+// Returns a driver function from the libcuda replacement next to this library. The ignored flags select default streams.
 API int cudaGetDriverEntryPoint(const char* name, void** function, unsigned long long, int* status) {
   static void* const driver = [] {
     Dl_info here{};

@@ -1,4 +1,4 @@
-// Nodes of graphs of the stand-in of libcudart: what they do, and how programs make and change them.
+// Graph nodes of the libcudart replacement: their work, creation and modification.
 #include <algorithm>
 #include <cstring>
 #include <unordered_map>
@@ -43,7 +43,7 @@ struct ConditionalParameters {
   std::uint64_t handle;
   Conditional::Type type;
   unsigned size;
-  Graph** bodies;  // a result: the graphs of the node
+  Graph** bodies;  // output: the graphs of the node
 };
 struct NodeParameters {  // cudaGraphNodeParams
   Work kind;
@@ -62,7 +62,7 @@ struct NodeParameters {  // cudaGraphNodeParams
   };
 };
 
-// A launch with the values of its arguments, which lie in no stack of the program.
+// A launch with copies of its argument values, independent of the program's stack.
 struct KeptLaunch {
   Launch launch;
   std::shared_ptr<std::vector<std::vector<char>>> values = std::make_shared<std::vector<std::vector<char>>>();
@@ -90,7 +90,7 @@ std::function<int()> work_of(const FillParameters* p) {
     if (f.element_bytes == 1) return fill_rows(f.to, f.pitch, static_cast<int>(f.value), f.width, f.height, "a graph's memset");
     for (std::size_t row = 0; row < f.height; ++row) {
       char* const begin = static_cast<char*>(f.to) + row * f.pitch;
-      // Byte by byte: of little-endian elements.
+      // Copies little-endian elements byte by byte.
       if (const int error = fill(begin, 0, f.width * f.element_bytes, "a graph's memset"); error != success) return error;
       for (std::size_t k = 0; k < f.width; ++k) std::memcpy(begin + k * f.element_bytes, &f.value, f.element_bytes);
     }

@@ -1,4 +1,4 @@
-// Executable graphs of the stand-in of libcudart, which run node after node.
+// Executable graphs of the libcudart replacement, which run one node after another.
 #include "graphs.hpp"
 
 #include <unordered_map>
@@ -15,7 +15,7 @@ std::uint32_t read_condition(const Conditional& c, unsigned number) {
   read_on_device(&value, c.value, sizeof value);
   return value;
 }
-// Runs the bodies as children of the node: those of a loop one after another.
+// Runs the bodies as children of the node; the iterations of a loop run one after another.
 int run_conditional(const Conditional& c, const std::vector<std::vector<Step>>& bodies) {
   const unsigned number = running_node();
   for (;;) {
@@ -27,7 +27,7 @@ int run_conditional(const Conditional& c, const std::vector<std::vector<Step>>& 
     if (c.type != Conditional::Type::loop) return success;
   }
 }
-// What a node does as it is now: bodies of a conditional node are filled after it is made.
+// Returns a node's present work: the bodies of a conditional node are filled after its creation.
 std::function<int()> work_of(const Node& node) {
   if (node.conditional == nullptr) return node.work;
   std::vector<std::vector<Step>> bodies;
@@ -113,7 +113,7 @@ int add(Node** to, Graph* graph, Node* const* after, std::size_t count, Work kin
 
 // Running ------------------------------------------------------------------------------------------------------------
 
-// What CUDA 11 passes besides (the node that is to blame, a log) is left as it is.
+// The additional outputs of CUDA 11 (the failing node, a log) are not written.
 API int cudaGraphInstantiate(Executable** to, const Graph* graph) {
   if (to == nullptr || graph == nullptr) return failed(invalid_value);
   *to = new Executable;
@@ -135,7 +135,7 @@ API int cudaGraphLaunch(Executable* executable, void* stream) {
     record_event(executable->launched, stream);
     return failed(error);
   }
-  if (!executable->conditions.empty()) return failed(not_supported);  // such a graph is no child
+  if (!executable->conditions.empty()) return failed(not_supported);  // such a graph cannot be a child
   return keep(stream, Work::graph, [steps = executable->steps]() -> int { return run_all(steps); });
 }
 API int cudaGraphExecDestroy(Executable* executable) {
@@ -154,7 +154,7 @@ API int cudaGraphExecUpdate(Executable* executable, const Graph* graph, void*, i
     if (result != nullptr) *result = 2;  // the topology has changed
     return failed(910);
   }
-  // Who updates a node names that of the graph that was instantiated.
+  // Updates of single nodes refer to nodes of the instantiated graph.
   for (std::size_t k = 0; k < in_order.size(); ++k) executable->steps[k].work = work_of(*in_order[k]);
   return success;
 }

@@ -1,4 +1,4 @@
-// Graphs of the stand-in of libcudart: nodes, and executable graphs made of them.
+// Graphs of the libcudart replacement: nodes, and executable graphs made of them.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -12,11 +12,11 @@ struct Conditional;
 struct Node {
   Work kind;
   std::function<int()> work;
-  std::vector<Node*> after;  // what comes before it
-  std::string site;          // where the program has made it
+  std::vector<Node*> after;  // predecessors
+  std::string site;          // source position at which the program made it
   std::shared_ptr<Conditional> conditional = nullptr;
 };
-// The value that a handle stands for; its address is the handle.
+// The value of a conditional handle; its address is the handle.
 struct Condition {
   std::uint32_t* value;
   std::uint32_t at_launch;
@@ -35,7 +35,7 @@ struct Conditional {
   std::vector<Graph*> handles;  // of the bodies, for the program
 };
 
-// A node of an executable graph, and the node that it was made of. Each stands behind those it comes after.
+// A node of an executable graph, and its original node. Steps are in topological order.
 struct Step {
   const Node* node;
   Work kind;
@@ -46,7 +46,7 @@ struct Step {
 struct Executable {
   std::vector<Step> steps;
   std::vector<Condition> conditions;
-  void* launched = nullptr;  // the event of its last launch, behind which the next one comes in any stream
+  void* launched = nullptr;  // event of its last launch; the next launch waits for it in every stream
 };
 
 struct EdgeData {
@@ -57,7 +57,7 @@ bool any_programmatic(const EdgeData* edges, std::size_t count);
 extern std::recursive_mutex graphs;
 
 std::vector<const Node*> ordered(const Graph& graph);
-// Appends a node and what comes before it.
+// Appends a node after its predecessors.
 void order(const Node* node, std::unordered_set<const Node*>& seen, std::vector<const Node*>& in_order);
 void instantiate(Executable& to, const Graph& graph);
 int run_all(const std::vector<Step>& steps);

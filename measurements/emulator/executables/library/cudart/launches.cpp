@@ -1,4 +1,4 @@
-// Launches, attributes of kernels and occupancy, of the stand-in of libcudart.
+// Launches, attributes of kernels and occupancy, in the libcudart replacement.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -86,7 +86,7 @@ API int cudaLaunchKernelExC(const LaunchConfig* config, const void* function, vo
     if (a.id == 4) cluster = Dim3{a.cluster.x, a.cluster.y, a.cluster.z};
     if (a.id == 2) cooperative = a.number != 0;
     if (a.id == 6) dependent = a.number != 0;
-    // Whoever waits for such an event comes after a part of the kernel, which is not judged: nothing may pass for sound.
+    // Work that waits for such an event is ordered after a part of the kernel. This order is not modelled, so it is rejected.
     if (a.id == 7) return lacking("a launch with cudaLaunchAttributeProgrammaticEvent");
     if (a.id == 12) return lacking("a launch with cudaLaunchAttributeLaunchCompletionEvent");
   }

@@ -1,4 +1,4 @@
-// The names that programs call which nvcc compiles with --default-stream per-thread: there the null stream is one of the thread.
+// Functions called by programs that nvcc compiles with --default-stream per-thread: the null stream then belongs to the thread.
 #include "runtime.hpp"
 
 using namespace autosched::program;

@@ -1,4 +1,4 @@
-// Registration, which nvcc's host code calls before main (crt/host_runtime.h): kernels and variables by the host's names.
+// Registration of kernels and variables by their host addresses, called by nvcc's host code before main (crt/host_runtime.h).
 #include <cstring>
 #include <string>
 
@@ -12,11 +12,11 @@ namespace {
 struct FatBinary {  // fatbinary_section.h
   int magic, version;
   const void* data;
-  const void** prelinked;  // version 2: the containers of files that were compiled apart, up to a null pointer
+  const void** prelinked;  // version 2: the containers of separately compiled files, up to a null pointer
 };
 constexpr int fat_magic = 0x466243b1, linked_version = 2;
 
-std::size_t fat_bytes(const void* data) {  // of one container, as its header says
+std::size_t fat_bytes(const void* data) {  // size of one container, from its header
   struct Header {
     std::uint32_t magic;
     std::uint16_t version, header;
@@ -61,7 +61,7 @@ API void** __cudaRegisterFatBinary(void* wrapper) {
   std::memcpy(&fat, wrapper, sizeof fat);
   if (fat.magic != fat_magic) return reinterpret_cast<void**>(add_module("", 0));
   if (fat.version != linked_version) return reinterpret_cast<void**>(add_module(fat.data, fat_bytes(fat.data)));
-  auto* image = new std::string;  // as long as the module
+  auto* image = new std::string;  // lives as long as the module
   for (const void** each = fat.prelinked; *each != nullptr; ++each) {
     image->append(static_cast<const char*>(*each), fat_bytes(*each));
     image->append(-image->size() % 8, '\0');

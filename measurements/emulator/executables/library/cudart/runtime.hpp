@@ -1,5 +1,5 @@
-// What the files of the stand-in of libcudart share: kernels and variables by the host's addresses, copies, and work that
-// a capture keeps.
+// Functions shared by the files of the libcudart replacement: kernels and variables by their host addresses, copies, and work
+// that a capture records.
 #pragma once
 #include <functional>
 
@@ -13,7 +13,7 @@
 namespace autosched::program::runtime {
 
 Kernel* kernel_of(const void* function);  // nullptr: none
-const void* function_of(const Kernel* kernel);  // the host's, or the kernel itself
+const void* function_of(const Kernel* kernel);  // the host function, or the kernel itself
 Variable* variable_of(const void* symbol);  // nullptr: none
 
 struct Extent {
@@ -43,7 +43,7 @@ int fill_rows(void* to, std::size_t pitch, int value, std::size_t width, std::si
 // A launch whose arguments are copied, for later.
 std::function<int()> kept_launch(const Launch& launch);
 
-// Work given to a stream: done at once, or kept where the stream is being captured into a graph (graphs.cpp).
+// Work enqueued in a stream: executed immediately, or recorded if the stream is being captured into a graph (graphs.cpp).
 enum class Work { kernel = 0, copy = 1, fill = 2, host = 3, graph = 4, empty = 5, conditional = 13 };  // cudaGraphNodeType
 bool captured(void* stream);
 int keep(void* stream, Work kind, std::function<int()> work);
@@ -53,7 +53,7 @@ int enqueue(void* stream, Work kind, Do work) {
   const Operation operation(stream, "");
   return work();
 }
-void record_in_capture(void* event, void* stream);  // who waits for the event belongs to the capture
+void record_in_capture(void* event, void* stream);  // streams that wait for the event join the capture
 void wait_in_capture(void* stream, void* event);
 
 }  // namespace autosched::program::runtime

@@ -1,4 +1,4 @@
-// Streams and events of the stand-in of libcudart: work is done at once, in the order of the calls, or kept by a capture.
+// Streams and events of the libcudart replacement: work is executed immediately in call order, or recorded by a capture.
 #include "runtime.hpp"
 
 using namespace autosched::program;

@@ -1,1 +1,1 @@
-"""Programs that measure autosched itself, and kernels on a GPU machine. Run them as ``python -m benchmarks.NAME``."""
+"""Programs that measure autosched, and kernels on a GPU. Run them as ``python -m benchmarks.NAME``."""

@@ -1,1 +1,1 @@
-"""How well do cost models foretell times?"""
+"""Measure how well cost models predict times."""

@@ -26,7 +26,7 @@ from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device, device
 from search_spaces.operators.matmul import Matmul
 
-LIBRARY = "extern_mm"  # cuBLAS; every other choice is a Triton configuration
+LIBRARY = "extern_mm"  # name of cuBLAS; every other choice is a Triton configuration
 _CONFIG = re.compile(r"type=triton_BLOCK-M=(\d+)_BLOCK-K=(\d+)_BLOCK-N=(\d+)_numstages=(\d+)_numwarps=(\d+)$")
 _DTYPES = {"torch.float16": "f16", "torch.bfloat16": "bf16", "torch.float32": "f32"}
 # No matmul of h100_mm moves more than 2.40 TB/s, those of a100_mm up to 1.73 TB/s, 85% of the data sheet: the
@@ -35,12 +35,12 @@ _DRAM_BANDWIDTH = {"h100": 2.5e12}
 
 
 class NotARecording(ValueError):
-    """A file that is not a recording of AutoHeuristic. One line says why."""
+    """A file is not a recording of AutoHeuristic. The message is one line."""
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """One matmul on one device: median ``seconds`` of each of ``configs``, and of cuBLAS, None where that is missing.
+    """One matmul on one device: median ``seconds`` of each of ``configs``, and of cuBLAS (None if it is missing).
 
     ``strides`` are those of both operands; ``choices`` are the names the file gives to ``configs``.
     """
@@ -52,11 +52,11 @@ class Recorded:
     choices: tuple[str, ...]
     seconds: tuple[float, ...]
     library: float | None
-    row: tuple[tuple[str, str], ...]  # of the file, without choice and time
+    row: tuple[tuple[str, str], ...]  # columns of the file, without choice and time
 
     @cached_property
     def alignment(self) -> tuple[int, int]:
-        """Bytes up to 16 to which the contiguous lines of a and of b are aligned: the widest copy of each."""
+        """Alignment of the contiguous lines of a and of b in bytes, up to 16: their widest copies."""
         element = self.problem.input_dtype.bytes
         widths = []
         for strides in (self.strides[:2], self.strides[2:]):
@@ -68,7 +68,7 @@ class Recorded:
 
 
 def read(path: Path) -> list[Recorded]:
-    """Return the matmuls of one file, in its order. Raises NotARecording, and OSError."""
+    """Return the matmuls of one file, in its order. Raises NotARecording or OSError."""
     with path.open(encoding="utf-8", newline="") as file:
         try:
             about = json.loads(file.readline())
@@ -94,7 +94,7 @@ def read(path: Path) -> list[Recorded]:
 
 
 def _device(name: str) -> Device:
-    """Return the row called ``name`` with the DRAM of the machine that recorded."""
+    """Return the device row ``name`` with the DRAM bandwidth of the recording machine."""
     row = device(name)
     return dataclasses.replace(row, dram_bandwidth=_DRAM_BANDWIDTH.get(name, row.dram_bandwidth))
 
@@ -151,7 +151,7 @@ def table(recorded: Recorded) -> FeatureTable:
 
 
 def counts(recorded: Recorded, config: TritonConfig, *, own_buffers: bool = False) -> CostCounts:
-    """Return what torch's template demands of the machine (``cost_models.triton_matmul``)."""
+    """Return the counts of torch's template (``cost_models.triton_matmul``)."""
     return triton_matmul.counts(recorded.problem, recorded.device, recorded.alignment, config, own_buffers=own_buffers)
 
 
@@ -164,6 +164,6 @@ def files(folder: Path) -> Iterator[Path]:
 
 
 def split(recorded: Sequence[Recorded], judged: Sequence[Recorded]) -> list[Recorded]:
-    """Those of ``judged`` whose sizes and types are not among ``recorded``."""
+    """Return the matmuls of ``judged`` whose sizes and types are not among ``recorded``."""
     known = {r.problem for r in recorded}
     return [r for r in judged if r.problem not in known]

@@ -57,9 +57,10 @@ def grouped_matmul(
     EVEN: tl.constexpr,
     GROUP: tl.constexpr,
 ):
-    """As torch's template computes it: bands of GROUP rows of tiles, rows and columns that wrap around.
+    """Matmul like torch's template: bands of GROUP rows of tiles, and rows and columns that wrap around.
 
-    Sizes are constants, as there: 1000 is no multiple of 16, of which alone Triton would know that a row is aligned.
+    Sizes are constants, as there: Triton only knows that rows are aligned if an argument is a multiple of 16, which
+    1000 is not.
     """
     tiles_m, tiles_n = tl.cdiv(M, BM), tl.cdiv(N, BN)
     block = tl.program_id(0)
@@ -87,7 +88,7 @@ def grouped_matmul(
 
 
 def derived(recorded: Recorded) -> np.ndarray:
-    """Seconds of each configuration by derived counts; infinite where there are none."""
+    """Return the seconds of each configuration by derived counts; infinite if there are none."""
     p = recorded.problem
     dtype = torch.float16 if p.a == "f16" else torch.bfloat16
     a, b = (torch.ones(shape, dtype=dtype) for shape in ((p.m, p.k), (p.k, p.n)))
@@ -134,7 +135,7 @@ class Row:
 
 
 def compared(recorded: Recorded) -> Row | None:
-    """None where fewer than three configurations have both estimates."""
+    """Compare both counts of a problem; None if fewer than three configurations have both estimates."""
     ours, hand, seconds = derived(recorded), predicted(recorded), np.array(recorded.seconds)
     known = np.isfinite(ours)
     ours, hand, seconds = ours[known], hand[known], seconds[known]

@@ -1,10 +1,10 @@
-"""Operators of language models as the time model estimates them, what they compile to, and what others published.
+"""Operators of language models: the time model's estimates, the compiled code, and published figures.
 
     python -m benchmarks.cost_model.language_models [--device h100] [--samples 1000] [--only PART ...] > table.md
 
-Nothing is measured here; the published figures were measured by their authors. Of each space the schedules that the
-model puts first, after steps from the best of so many samples, are compiled; the best with its compiled registers and
-spills is shown, beside what its bytes allow: 1.3 times the bytes at 3.0 TB/s, and 2 us.
+Nothing is measured here; the published figures were measured by their authors. In each space the model's best
+schedules, found by local steps from the best samples, are compiled. The best one with its compiled registers and spills
+is shown, next to the limit from its bytes: 1.3 times the bytes at 3.0 TB/s, plus 2 us.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
 
 COMPILED = 4  # of each space
 SEED = 0
-BYTES_PER_SECOND, SLACK, START = 3.0e12, 1.3, 2e-6  # what bytes allow
+BYTES_PER_SECOND, SLACK, START = 3.0e12, 1.3, 2e-6  # limit from bytes
 CONVERTING = ("LOP3", "HFMA2", "HADD2", "HMUL2", "PRMT", "SHF", "F2F", "F2FP", "I2F", "I2FP")
 N, K, MANY = 6144, 4096, 4096
 VOCABULARY = 128256  # of Llama 3
@@ -98,12 +98,12 @@ class Estimated:
 
     @property
     def converting(self) -> int:
-        """Instructions of the main loop that take words apart, or convert types."""
+        """Number of instructions of the main loop that unpack words or convert types."""
         return sum(i.opcode.partition(".")[0] in CONVERTING for i in self.loop)
 
 
 def estimated(problem: Problem, on: Device, samples: int, pool: CompilePool) -> Estimated:
-    """Return the best of the model's first schedules, compiled. Raises ValueError where none compiles."""
+    """Return the best of the model's first schedules, compiled. Raises ValueError if none compiles."""
     usable = templates_for(problem, on)
     space = usable.space(problem, on)
     estimates, best = AnalyticEstimates(problem, usable, on), None

@@ -33,8 +33,8 @@ ALONE_SECONDS = {"a100": 6.8e-6, "h100": 4.4e-6}  # time of an empty kernel betw
 # arithmetic.
 SUSTAINED_FLOPS = {"a100": 252e12, "h100": 820e12}
 REST_SECONDS = 57e-6
-BF16_ENERGY = 0.915  # energy of a flop relative to f16, whose significands have 11 bits instead of 8
-# GPUs on which results that L2 has no room for are written with nothing beside. Seen on H100 alone; why is not known.
+BF16_ENERGY = 0.915  # energy of a bf16 flop relative to f16, whose significands have 11 bits instead of 8
+# GPUs on which results that do not fit in L2 are written without overlap. Seen only on H100; the cause is unknown.
 WRITES_WAIT = ("h100",)
 SHARPNESS = 4.0  # with which the power limit and the time without it make a bound: an assumption
 BRACKETS = (0.0, 10e-6, 20e-6, 50e-6, 200e-6, float("inf"))  # seconds of the fastest configuration
@@ -57,19 +57,19 @@ class Judged:
 
 
 def comparable(recorded: Recorded) -> bool:
-    """Return True if a matmul is one of those that the model is judged by."""
+    """Return True if the model is evaluated on this matmul."""
     p = recorded.problem
     contiguous = recorded.strides == (p.k, 1, p.n, 1)
     return p.a in ("f16", "bf16") and contiguous and p.n % 8 == 0 and p.k % 8 == 0
 
 
 def predicted(recorded: Recorded) -> FloatArray:
-    """Seconds of each configuration, launched alone between two events by the machine that recorded."""
+    """Return the seconds of each configuration, launched alone between two events on the recording machine."""
     return as_recorded(recorded.problem, recorded.device, [counts(recorded, c) for c in recorded.configs])
 
 
 def as_recorded(problem: Matmul, chip: Device, works: Sequence[CostCounts]) -> FloatArray:
-    """Seconds of kernels that compute ``problem``, launched as the machine that recorded launched Triton's."""
+    """Return the seconds of kernels for ``problem``, launched as the recording machine launched Triton's."""
     analysis = analyse(works, dataclasses.replace(chip, sustained_clock_hz=0.0))  # limited below, as it rests between
     free = analysis.seconds - LAUNCH_SECONDS
     if chip.name in WRITES_WAIT:

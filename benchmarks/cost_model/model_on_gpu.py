@@ -1,4 +1,4 @@
-"""The time model against what autosched measured on GPUs: ``python -m benchmarks.cost_model.model_on_gpu [FILE...]``.
+"""The time model against autosched's GPU measurements: ``python -m benchmarks.cost_model.model_on_gpu [FILE...]``.
 
 FILE holds recordings (``measurements.trials.recording``); without one the installed ones are read. A row for each
 problem: schedules with a time, rank correlation of predicted and measured times, the median of measured over predicted,
@@ -32,13 +32,13 @@ from search_spaces.operators.problem import Problem
 from search_spaces.programs.language.ir import ProgramError
 from search_spaces.spaces.schedule import Schedule
 
-LEAST_SCHEDULES = 3  # of a problem, for an order
+LEAST_SCHEDULES = 3  # schedules of a problem, for a rank correlation
 Key = tuple[str, str]  # a problem's key, and a device
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Schedules of one problem on one device, with the median of their measured seconds, and what the model says."""
+    """Schedules of one problem on one device, with the median of their measured seconds, and the predictions."""
 
     problem: Problem
     device: str
@@ -48,7 +48,7 @@ class Measured:
 
     @property
     def row(self) -> str:
-        """Its line of the table."""
+        """Return its row of the table."""
         return (
             f"| {described(self.problem)} | {self.device} | {len(self.schedules)} | "
             f"{rank_correlation(self.predicted, self.seconds):.2f} | "
@@ -57,7 +57,7 @@ class Measured:
 
 
 def described(problem: Problem) -> str:
-    """Return the operator and what is not its usual value."""
+    """Return the operator and the fields that differ from their defaults."""
     said = problem.to_json()
     sizes = [f"{name} {value}" for name, value in said.items() if isinstance(value, int) and value > 1]
     kinds = [str(said[name]) for name in ("a", "x", "dtype") if name in said]
@@ -90,7 +90,7 @@ def _measured(name: str, group: Mapping[Schedule, Sequence[Trial]]) -> Measured 
             if row.counts is None:
                 continue
             work = row.counts(problem, row.config(problem, schedule, chip), chip)
-        except (ValueError, KeyError):  # of another version's space
+        except (ValueError, KeyError):  # not in this version's space
             continue
         used = next((r.measurement.resources for r in trials if r.measurement.resources), None)
         registers, spilled = (None, 0) if used is None else ([used.registers], _spilled(used))

@@ -27,7 +27,7 @@ from autosched.integrations.config_files.files import read_folder
 from autosched.integrations.config_files.layer import Layer
 from autosched.integrations.config_files.tuning.layer_counts import SPACE, estimated_seconds, tuner_space
 
-# Hidden size and top-k by experts, and where that is not enough by the whole intermediate size.
+# Hidden size and top-k by the number of experts; if that is ambiguous, also by the whole intermediate size.
 MODELS = {
     (8, 14336): (4096, 2), (8, 16384): (6144, 2), (128, 768): (2048, 8), (128, 1536): (4096, 8), (8, 0): (4096, 2),
     (16, 0): (5120, 1), (32, 0): (2880, 4), (60, 0): (2048, 4), (64, 0): (2048, 6), (72, 0): (2048, 8),
@@ -40,7 +40,7 @@ USUAL = {"num_warps": 4, "num_stages": 3}
 
 
 def model_of(experts: int, intermediate: int) -> tuple[int, int]:
-    """Hidden size and top-k."""
+    """Return the hidden size and top-k."""
     for ranks in (1, 2, 4, 8, 16):
         if (experts, intermediate * ranks) in MODELS:
             return MODELS[experts, intermediate * ranks]
@@ -75,7 +75,7 @@ def winners(folder: Path, format: Format) -> tuple[Winners, int]:
         layer = Layer(name.experts, hidden, name.n, min(top_k, name.experts), name.dtype, name.block_shape)
         space = tuner_space(layer)
         for entry in file.entries:
-            if entry.fault or not space:  # of scales that the tuner's depths do not divide
+            if entry.fault or not space:  # scales that the tuner's depths do not divide
                 continue
             config = dict(entry.config)
             winner = {key: config.get(key, USUAL.get(key, 1)) for key in SPACE}

@@ -1,7 +1,7 @@
-"""What kernels compile to: ``python -m benchmarks.cost_model.sass matmul --device h200``, or ``... kernel.json``.
+"""Machine code of kernels: ``python -m benchmarks.cost_model.sass matmul --device h200``, or ``... kernel.json``.
 
-Without a GPU. An operator stands for its golden kernels (``tests/golden``); a file is one document with ``problem``,
-``template`` and ``schedule``, as golden kernels have. A turn is one of the main loop, as one warp runs it.
+No GPU is needed. An operator selects its golden kernels (``tests/golden``); a file is one document with ``problem``,
+``template`` and ``schedule``, like golden kernels. Instructions are per warp and iteration of the main loop.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _COLUMNS = ("tensor", "float", "integer", "shared", "load", "store", "spill", "b
 
 @dataclass(frozen=True)
 class Case:
-    """One kernel to look at, for ``arch``."""
+    """One kernel to inspect, for ``arch``."""
 
     name: str
     operator: str
@@ -45,7 +45,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Looked:
-    """What a kernel compiles to: its resources, and its main loop."""
+    """The compiled kernel: its resources, and its main loop."""
 
     case: Case
     resources: Resources
@@ -66,7 +66,7 @@ def read(path: Path, chip: str | None = None) -> Case:
 
 
 def look(cases: Sequence[Case]) -> Iterator[Looked]:
-    """Compile and disassemble. Raises ValueError for a kernel that does not compile, and what the tools raise."""
+    """Compile and disassemble. Raises ValueError for a kernel that does not compile, and the tools' own errors."""
     with CompilePool() as pool:
         for case in cases:
             result = pool.compile(case.kernel, case.arch)
@@ -92,7 +92,10 @@ def table(rows: Sequence[Looked]) -> str:
 
 
 def cases(names: Sequence[str], chip: str | None) -> list[Case]:
-    """Return the kernels that the arguments name. Raises ValueError for one that is neither an operator nor a file."""
+    """Return the kernels named by the arguments.
+
+    Raises ValueError for a name that is neither an operator nor a file.
+    """
     known = {row.name for row in operators()}
     found: list[Case] = []
     for name in names:

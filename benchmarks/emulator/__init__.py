@@ -1,1 +1,1 @@
-"""How many faults does the emulator see, and how fast?"""
+"""Measure how many faults the emulator detects, and its speed."""

@@ -1,7 +1,7 @@
 """Choose the correct kernels with which a mutant is verified, and their order.
 
-Kernels that differ in size alone show the same about a mutant. So each next case is the one with the most traits
-(values of its problem and schedule) that no case before it had, relative to its time.
+Kernels that differ only in size give the same information about a mutant. So the next case is the one with the most new
+traits (values of its problem and schedule), relative to its time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.launches.headers import Headers
 
 OF_CASE = "PTX of "  # in place of a header's name: the PTX of a golden case
-_FIXED_SECONDS, _COST_OF_A_SECOND = 0.6, 2e10  # what a case takes: to compile it, and then by its cost
+_FIXED_SECONDS, _COST_OF_A_SECOND = 0.6, 2e10  # time of a case: a constant for compiling, and a factor of its cost
 _SIZES = ("m", "n", "k", "rows", "columns")
 _INCLUDED = re.compile(r"#include <([^>]*)>")
 _REGISTER = re.compile(r"%(p|rs|rd|r|fd|f)\d+\b")
@@ -53,7 +53,7 @@ def cases_of(
 
 
 def _in_other_ways(cases: Iterable[Case], tried: Sequence[Case]) -> Iterator[Case]:
-    """All ``cases``, each next one for the most that is new in it against those that were ``tried``."""
+    """Yield all ``cases``, the ones with the most traits that differ from those ``tried`` first."""
     left = sorted(cases, key=lambda case: (case.cost, case.name))
     while left:
         seen: frozenset[object] = frozenset().union(*map(ways, tried))
@@ -63,7 +63,7 @@ def _in_other_ways(cases: Iterable[Case], tried: Sequence[Case]) -> Iterator[Cas
 
 
 def seconds(case: Case) -> float:
-    """Return that it takes to compile and to verify it, roughly."""
+    """Return the approximate seconds to compile and verify a case."""
     return _FIXED_SECONDS + case.cost / _COST_OF_A_SECOND
 
 
@@ -93,7 +93,7 @@ def includes(kernel: GeneratedKernel, header: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _included(names: frozenset[str], headers: Headers) -> frozenset[str]:
-    """Those names, and of those that are ``headers`` all that they include."""
+    """Return these names, and all includes of those that are in ``headers``."""
     files = dict(headers.files)
     seen: set[str] = set()
     todo = [*names]
@@ -107,7 +107,7 @@ def _included(names: frozenset[str], headers: Headers) -> frozenset[str]:
 
 @lru_cache(maxsize=256)
 def _lines_of_ptx(text: str) -> frozenset[tuple[str, int]]:
-    """Return the lines of headers that a program has instructions of, with those that these are inlined at."""
+    """Return the header lines of a program's instructions, and the lines at which these are inlined."""
     names = {found[1]: found[2] for found in re.finditer(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', text, re.MULTILINE)}
     places = re.finditer(r"(?:\.loc|inlined_at)\s+(\d+)\s+(\d+)", text)
     return frozenset((names[place[1]], int(place[2])) for place in places)

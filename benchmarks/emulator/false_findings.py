@@ -1,6 +1,6 @@
 """Sample schedules of every kernel template, for all types and operators, and verify each.
 
-What is reported is a fault of a kernel, of a rule or of the emulator.
+Every finding is a fault of a kernel, of a rule or of the emulator.
 
     python -m benchmarks.emulator.false_findings [--sample 100] [--seed 0] [--workers 2] [--device h200] [--log FILE]
 
@@ -66,7 +66,7 @@ PROBLEMS: tuple[Problem, ...] = (
 
 
 def drawn(seed: int, of: Device) -> Iterator[tuple[Problem, Schedule]]:
-    """Schedules without an end, in turn of each problem and of each template that computes it."""
+    """Yield schedules without end, alternating between problems and their templates."""
     pairs = [(p, t) for p in PROBLEMS for t, lacks in candidates(p, of) if lacks is None]
     spaces = {(p.key(), t.name): t.space(p, of) for p, t in pairs}
     for i in count():

@@ -1,4 +1,4 @@
-"""CPU seconds of ``autosched verify`` as a command of its own: one schedule of each operator, quickly and fully.
+"""CPU seconds of ``autosched verify`` as a separate command: one schedule per operator, quick and full.
 
     python -m benchmarks.emulator.fresh_commands [--before TREE] [--depth quick full] [--repeats 3] [--size 4096] >
     fresh_verifications.md
@@ -101,8 +101,8 @@ microseconds.
 
 
 def seconds_of(tree: Path, cache: Path, arguments: Sequence[str]) -> float:
-    """Return the CPU seconds of a command, which must say that the schedule passes."""
-    # Modules are kept compiled, as Python does where nobody tells it not to.
+    """Return the CPU seconds of a command, which must accept the schedule."""
+    # Compiled modules are kept, as Python does by default.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
@@ -116,7 +116,7 @@ def seconds_of(tree: Path, cache: Path, arguments: Sequence[str]) -> float:
 
 
 def drawn(tree: Path, problem: Sequence[str], folder: Path) -> Path:
-    """Return the file of the schedule that ``--sample 1`` draws in a tree."""
+    """Return the file of the schedule sampled by ``--sample 1`` in a tree."""
     command = [sys.executable, "-m", "autosched", "space", *problem, "--sample", "1", "--json", "--device", DEVICE]
     out = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=True).stdout
     file = folder / f"schedule-{problem[0]}.json"
@@ -125,7 +125,7 @@ def drawn(tree: Path, problem: Sequence[str], folder: Path) -> Path:
 
 
 def with_runner(folder: Path, tree: Path) -> Path:
-    """Return a cache that holds runners alone, the one of ``tree`` among them."""
+    """Return a cache that contains only runners, including the runner of ``tree``."""
     usual = Path(os.environ.get("AUTOSCHED_CACHE_DIR") or Path.home() / ".cache" / "autosched")
     progress(f"the runner of {tree}: compiled in {usual} if it is not there")
     seconds_of(tree, usual, ["verify", "copy", "--rows", "8", "--columns", "8", "--sample", "1"])
@@ -143,7 +143,7 @@ def progress(line: str) -> None:
 
 
 def problems(size: int) -> dict[str, list[str]]:
-    """Return the words of a problem of each operator."""
+    """Return the command-line words of one problem per operator."""
     return {name: text.format(size=size).split() for name, text in COMMANDS.items()}
 
 
@@ -161,7 +161,7 @@ def quick(trees: dict[str, Path], size: int, repeats: int, folder: Path) -> list
         for way, (tree, how) in ways.items():
             commands[name, way] = (trees[tree], caches[tree], ["verify", *problem, *chosen[tree][how]])
     least = dict.fromkeys(commands, float("inf"))
-    # Round after round, so that a machine that is busy for a while makes no single operator look slow.
+    # In rounds over all operators, so that a temporarily busy machine does not slow a single operator.
     for i in range(repeats):
         least = {key: min(known, seconds_of(*commands[key])) for key, known in least.items()}
         progress(f"round {i + 1} of {repeats}")
@@ -173,7 +173,7 @@ def quick(trees: dict[str, Path], size: int, repeats: int, folder: Path) -> list
 
 
 def full(trees: dict[str, Path], size: int, folder: Path) -> list[str]:
-    """Return the table of full verifications, once each, of kernels that nobody has compiled yet."""
+    """Return the table of full verifications, once each, of kernels that are not compiled yet."""
     caches = {name: with_runner(folder / f"full-{name}", tree) for name, tree in trees.items()}
     rows: dict[str, list[float]] = {}
     for name, problem in problems(size).items():
@@ -187,7 +187,7 @@ def full(trees: dict[str, Path], size: int, folder: Path) -> list[str]:
 
 
 def commit_of(tree: Path) -> str:
-    """Return the abbreviated commit of a tree; "no commit" where git does not know it."""
+    """Return the abbreviated commit of a tree; "no commit" outside of git."""
     command = ["git", "-C", str(tree), "rev-parse", "--short=8", "HEAD"]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "no commit"
 

@@ -1,4 +1,4 @@
-"""Mutants of device code: every place of a ``.cuh`` file where one small edit makes another program.
+"""Mutants of device code: every position of a ``.cuh`` file at which one small edit changes the program.
 
 An edit is one that a person could make by mistake: a statement is left out, an operator is another one, a number is
 off by one, an identity, a width, a predicate or a term of an index is wrong. Comments, preprocessor lines, assertions
@@ -30,12 +30,12 @@ class Mutant:
         )
 
     def applied(self, text: str) -> str:
-        """``text``, which must be that of the file, with the edit."""
+        """Return ``text``, which must be the file's, with the edit applied."""
         assert text[self.start : self.start + len(self.old)] == self.old
         return text[: self.start] + self.new + text[self.start + len(self.old) :]
 
 
-# One operator for another, where blanks tell it from a bracket of a template or an address.
+# Replacements of operators; blanks around them distinguish them from template brackets and addresses.
 _OPERATORS = {
     " < ": (" <= ", " > "),
     " <= ": (" < ",),
@@ -89,7 +89,7 @@ _TEMPLATE_ARGUMENT = re.compile(r"(?<=[\w])<([\w:]+|\d+)>(?=\()")
 
 
 def mutants_of(header: str, text: str) -> Iterator[Mutant]:
-    """Every mutant of one file."""
+    """Return every mutant of one file."""
     code = _blanked(text)
 
     def made(kind: str, start: int, old: str, new: str) -> Mutant:
@@ -131,7 +131,7 @@ def mutants_of(header: str, text: str) -> Iterator[Mutant]:
 
 
 def _blanked(text: str) -> str:
-    """``text`` with blanks in place of what is left alone; places stay."""
+    """Return ``text`` with unmutated parts replaced by blanks; positions are unchanged."""
 
     def blanks(found: re.Match[str]) -> str:
         return re.sub(r"[^\n]", " ", found[0])
@@ -144,7 +144,7 @@ def _blanked(text: str) -> str:
 
 
 def _closing(code: str, opening: int) -> int:
-    """Where the bracket at ``opening`` is closed."""
+    """Return the position of the bracket that closes the one at ``opening``."""
     depth = 0
     for place in range(opening, len(code)):
         depth += {"(": 1, ")": -1}.get(code[place], 0)

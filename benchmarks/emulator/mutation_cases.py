@@ -27,7 +27,7 @@ LARGE = ("matvec_document", "matvec_document_expanded")  # of the golden cases: 
 
 Changes = dict[str, int | str]  # of a schedule
 
-# What a case of wgmma_matmul changes of the schedule of tests/golden/wgmma/bf16_specialised.json.
+# Changes of wgmma_matmul cases to the schedule of tests/golden/wgmma/bf16_specialised.json.
 _ALONE: Changes = {
     **{"tile_m": 64, "tile_n": 32, "consumer_warpgroups": 1, "stages": 2, "producer_registers": 0, "raster": "row"},
     **{"store_buffers": 0, "tiles_per_block": 1, "cluster_m": 1},
@@ -226,7 +226,7 @@ _TRANSPOSED: dict[str, tuple[Matmul, Changes]] = {
         {**_ALONE, "tile_n": 40},
     ),
 }
-# What cases change of the schedule of a golden one: instructions, storage orders and sizes that no golden case has.
+# Changes of cases to a golden schedule: instructions, storage orders and sizes that no golden case has.
 _WMMA: Changes = {
     **{"tile_m": 32, "tile_n": 32, "subgroups_n": 1, "sg_data_m": 16, "min_blocks": 1},
     **{"copy_a": "cp.async", "vector_a": 8, "copy_columns_a": 4, "copy_columns_b": 4},
@@ -295,7 +295,7 @@ _OF_GOLDEN: dict[str, tuple[str, str, Problem, Changes]] = {
         Matmul(80, 96, 260, a="f32", batch=3, order_b="col"),
         {"batch_mapping": "outer"},
     ),
-    # Whole steps of k, and one element behind them; rows of less than a vector, each of one thread.
+    # Whole steps of k plus one element; rows shorter than a vector, one per thread.
     "matvec_one_more": ("matvec_f16_odd", "h200", Matvec(m=1, n=9, k=65, x="f16"), {}),
     "matvec_whole": ("matvec_f16_odd", "h200", Matvec(m=1, n=9, k=128, x="f16"), {}),
     "reduce_argmax_short": (
@@ -303,7 +303,7 @@ _OF_GOLDEN: dict[str, tuple[str, str, Problem, Changes]] = {
         Reduce(rows=67, columns=5, dtype="f16", kind="argmax"),
         {"lanes_k": 1, "split_k": 1},
     ),
-    # Tiles that no wave divides, of which several pairs of blocks share one each.
+    # Numbers of tiles that are not a multiple of a wave, so that several pairs of blocks share a tile.
     "mma_stream_k_pairs": (
         *("mma_f16_stream_k", "h200"),
         Matmul(131, 72, 200, a="f16", order_b="col", epilogue="bias+relu"),
@@ -360,7 +360,7 @@ class Case:
 
     @property
     def cost(self) -> int:
-        """Threads of a block times operations: roughly how long a verification of it takes."""
+        """Threads of a block times operations, roughly proportional to the time of a verification."""
         return self.kernel.threads * self.problem.flops
 
     def with_headers(self, headers: Headers) -> GeneratedKernel:
@@ -369,7 +369,7 @@ class Case:
 
 @cache
 def all_cases() -> tuple[Case, ...]:
-    """Return the golden cases, and those of the tables; large problems are cut to a few tiles. The fastest first."""
+    """Return the golden cases and those of the tables, fastest first; large problems are cut to a few tiles."""
     cases = []
     for path in sorted(GOLDEN.glob("**/*.json")):
         if path.stem not in LARGE:

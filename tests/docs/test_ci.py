@@ -1,4 +1,4 @@
-"""docs/how-to/ci.md and the workflow beside it: every command that they show is run, in their order, in one folder."""
+"""docs/how-to/ci.md and its workflow: every command is run, in order, in one folder."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def blocks(language: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With the database that the first command of the page makes."""
+    """Return a folder with the database made by the first command of the page."""
     made = tmp_path_factory.mktemp("ci")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(made)
@@ -57,7 +57,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def shell(script: str, folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """As a step of GitHub Actions runs it."""
+    """Run a script like a step of GitHub Actions."""
     return subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
         cwd=folder,
@@ -76,7 +76,7 @@ def steps(workflow: dict[str, Any], job: str) -> dict[str, str]:
 def test_every_command_of_the_page_does_what_it_says(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In this process, which spares the time of starting one for each."""
+    """Commands run in this process, which saves starting one process per command."""
     monkeypatch.chdir(folder)
     monkeypatch.setenv("PYTEST_ADDOPTS", PLUGINS)
     lines = [line for block in blocks("sh") for line in block.splitlines()]
@@ -155,7 +155,7 @@ def test_the_action_reports_a_check_that_cannot_begin(tmp_path: Path, environmen
 
 
 def test_the_action_passes_its_inputs_on_as_text(tmp_path: Path, environment: dict[str, str]) -> None:
-    """With an autosched that only repeats its arguments."""
+    """Uses a fake autosched that only prints its arguments."""
     tools = tmp_path / "bin"
     tools.mkdir()
     (tools / "autosched").write_text('#!/bin/bash\nprintf "<%s>" "$@"\n')
@@ -179,7 +179,7 @@ def test_the_action_passes_its_inputs_on_as_text(tmp_path: Path, environment: di
 
 
 def test_the_gpu_half_of_the_workflow_asks_for_what_check_has() -> None:
-    """Its GPU is not here: the options of its commands are those that the command takes."""
+    """Without its GPU, check that the command accepts the options."""
     from autosched.cli.commands.check import check
 
     taken = {f"--{name.replace('_', '-')}" for name in check.__annotations__}

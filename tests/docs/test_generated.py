@@ -1,4 +1,4 @@
-"""The reference pages that the code knows are those of today."""
+"""Generated reference pages are up to date."""
 
 from __future__ import annotations
 

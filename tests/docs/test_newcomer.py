@@ -1,4 +1,4 @@
-"""README and the documentation as a newcomer reads them: their programs run, their commands and options exist."""
+"""Programs in README and the documentation run, and their commands and options exist."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_commands_and_their_options_exist() -> None:
 
 
 def _inner(group: Any) -> set[str]:
-    """Return what a command takes that rewrites itself: a kernel file, a suite, PTX, in place of an operator."""
+    """Return the command that is used for an argument other than an operator: a kernel file, a suite, PTX."""
     context = typer.Context(group)
     known = {
         o for name in group.list_commands(context) for p in group.get_command(context, name).params for o in p.opts

@@ -1,4 +1,4 @@
-"""docs/status.md is made of claims, and every claim has evidence."""
+"""docs/status.md consists of claims, and every claim has evidence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of language models' kernels: its problems, and what is counted of a loop."""
+"""The page on language models' kernels: its problems, and the counts of a main loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judge of the time model, on a recording made here."""
+"""The evaluation of the time model, on a synthetic recording."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def test_a_flag_of_hopper_means_wgmma(tmp_path: Path) -> None:
 
 
 def test_what_a_loop_of_triton_demands(tmp_path: Path) -> None:
-    """A load is issued behind the arithmetic that frees its place; wgmma reads shared memory itself.
+    """A load is issued after the arithmetic that frees its buffer; wgmma reads shared memory itself.
 
-    CUTLASS's loads have a place each.
+    CUTLASS's loads have their own buffers.
     """
     (ampere, _), (hopper, _) = read(recording(tmp_path)), read(recording(tmp_path, capability=(9, 0)))
     config = next(c for c in ampere.configs if c.stages > 1 and c.block_m >= 64)
@@ -48,7 +48,7 @@ def test_what_a_loop_of_triton_demands(tmp_path: Path) -> None:
 
 
 def test_blocks_that_share_sms_drift_apart(tmp_path: Path) -> None:
-    """Two small blocks read panels again that L2 has no room for; one that fills its SM stays in step."""
+    """Two small blocks reread panels that do not fit in L2; a block that fills its SM stays in step."""
     (hopper, _) = read(recording(tmp_path, capability=(9, 0)))
     large = dataclasses.replace(hopper, problem=Matmul(16384, 16384, 16384, a="f16"))
     alone, shared = (counts(large, TritonConfig(128, 128, 64, stages, 4)) for stages in (5, 3))
@@ -78,7 +78,7 @@ def test_bf16_meets_the_power_limit_later(tmp_path: Path) -> None:
 
 
 def test_results_that_overflow_l2_are_waited_for_on_h100(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Up to 50 MB are not."""
+    """Up to 50 MB are not waited for."""
     (hopper, _) = read(recording(tmp_path, capability=(9, 0)))
     wide, small = (dataclasses.replace(hopper, problem=Matmul(side, side, 512)) for side in (32768, 4096))
     waited = [predicted(r) for r in (wide, small)]
@@ -89,7 +89,7 @@ def test_results_that_overflow_l2_are_waited_for_on_h100(tmp_path: Path, monkeyp
 
 
 def test_warpgroups_wait_for_each_other(tmp_path: Path) -> None:
-    """In Triton's loop; CUTLASS's warpgroups wait for barriers in shared memory, each for itself."""
+    """This holds in Triton's loop; CUTLASS's warpgroups each wait for their own barriers in shared memory."""
     (hopper, _) = read(recording(tmp_path, capability=(9, 0)))
     one, two = (TritonConfig(128, 128, 64, 5, warps) for warps in (4, 8))
     alone, together, cutlass = counts(hopper, one), counts(hopper, two), counts(hopper, two, own_buffers=True)

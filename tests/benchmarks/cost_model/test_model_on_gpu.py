@@ -1,4 +1,4 @@
-"""The judge of the time model on autosched's own recordings, with one made here."""
+"""The evaluation of the time model on autosched's recordings, with a synthetic one."""
 
 from __future__ import annotations
 

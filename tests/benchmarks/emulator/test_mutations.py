@@ -1,4 +1,4 @@
-"""The mutation engine: what it makes of code, and that a few of its mutants of every kind of file are reported."""
+"""The mutation engine: its mutants, and reports of a few of them for every kind of file."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ RELU = "x < 0.0f ? 0.0f : x"
 
 
 def outcome_of(header: str, part: str, old: str, new: str, result: str) -> Outcome:
-    """Return that of an edit of the first ``old`` in the first ``part`` of a header."""
+    """Return the outcome of an edit of the first ``old`` in the first ``part`` of a header."""
     text = (Path(include_dir()) / "autosched" / header).read_text()
     start = text.index(old, text.index(part))
     return Outcome(header, text.count("\n", 0, start) + 1, "operator", start, old, new, result, "", "", 0.1)
@@ -135,7 +135,7 @@ def test_a_reason_may_be_of_all_cases_and_of_a_part_of_what_is_new() -> None:
 
 def test_reasons_are_of_lines_that_are_there() -> None:
     for entry in reasons():
-        if entry["header"].startswith(OF_CASE):  # of what the compiler made of it: that changes with its version
+        if entry["header"].startswith(OF_CASE):  # of compiled code, which changes with the compiler's version
             assert entry["text"] and entry["reason"], entry
             continue
         text = (Path(include_dir()) / "autosched" / entry["header"]).read_text()
@@ -295,7 +295,7 @@ def test_a_line_of_one_n_is_verified_with_a_tile_of_so_many_columns() -> None:
 
 
 def chosen_cases(mutant: Mutant, cases: Sequence[Case], count: int) -> list[Case]:
-    """Return the first ``count`` that it is verified with, of cases that all have its line."""
+    """Return the first ``count`` cases with which it is verified, if all cases have its line."""
     tried: list[Case] = []
     for case in cases_of(mutant, cases, tried, lambda case: ""):
         if len(tried) == count:
@@ -326,7 +326,7 @@ def test_programs_are_the_same_whatever_their_registers_are_called() -> None:
 
 @needs_nvrtc
 def test_what_only_row_scales_show_is_reported() -> None:
-    """The loop that reads them runs no more: kernels without scales compute the same."""
+    """The mutated loop reads no scales, which makes no difference to kernels without scales."""
     mutant = first_of("kernels/wgmma_matmul/stores.cuh", " < ", " > ")
     cases = [case for case in all_cases() if case.name in ("wgmma_scaled_rows_alone", "wgmma_one_column")]
     outcome = run(mutant, cases)

@@ -1,4 +1,4 @@
-"""The list of planted faults: verifications report them, and pass the kernels that they are planted in."""
+"""The list of planted faults: verifications report them, and accept the unmodified kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which recorded times of cuBLAS are compared with estimates of ours, and what is said of them."""
+"""Selection of recorded cuBLAS times that are compared with our estimates, and the summary."""
 
 from __future__ import annotations
 

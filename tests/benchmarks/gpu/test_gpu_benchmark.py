@@ -1,4 +1,4 @@
-"""The command for a GPU machine, run over a pretended GPU: it keeps to its time, and what it writes is whole."""
+"""The command for a GPU machine, run on a simulated GPU: it observes its time limit, and its files are complete."""
 
 import dataclasses
 import itertools
@@ -51,7 +51,7 @@ SHAPES = (("square", Matmul(m=256, n=256, k=256)), ("odd", Matmul(m=127, n=63, k
 
 
 def pretended(problem, schedule, device, bad_every=10):
-    """Return times by a formula; one candidate in ``bad_every`` is bad, in one of three ways."""
+    """Return times by a formula; one candidate in ``bad_every`` fails in one of three ways."""
     number = zlib.crc32(schedule.key().encode())
     name = ("wrong", "poison", "segfault")[number % 3] if number % bad_every == 0 else f"time_{2000 + number % 3000}"
     return fault_kernel(f"{name}_{number}", problem)
@@ -88,7 +88,7 @@ def make_runner(tmp_path):
 
 @pytest.fixture(autouse=True)
 def probe_of_small_arrays(monkeypatch):
-    """Return what is pretended takes as long whatever its size, but the references of large problems take a minute."""
+    """Reduce the probe's arrays: simulated times do not depend on size, but large references take a minute."""
     monkeypatch.setattr(probe, "LARGE", dataclasses.replace(probe.LARGE, m=512, n=512, k=512))
     monkeypatch.setattr(probe, "COPIED", dataclasses.replace(probe.COPIED, rows=64, columns=64))
 
@@ -127,7 +127,7 @@ def test_a_whole_run(make_runner, tmp_path, no_tests, capsys, monkeypatch):
     assert library["ratio"]["median"] == pytest.approx(best / 3e-6)
     warm = results["shapes"][0]["compared_warm"]
     assert set(warm) == {"library", "cublaslt"}
-    assert warm["library"]["ratio"]["median"] == pytest.approx(best / 2.5e-6)  # the pretended GPU's, in a warm L2
+    assert warm["library"]["ratio"]["median"] == pytest.approx(best / 2.5e-6)  # the simulated GPU's, in a warm L2
     shown = (out / "table.txt").read_text()
     assert "256x256x256 f16 rr" in shown and "gpu tests: 1 passed" in shown
     assert shown in capsys.readouterr().out
@@ -176,7 +176,7 @@ def test_a_gpu_that_goes_away_leaves_what_was_measured(make_runner, tmp_path, no
 
 @pytest.mark.nightly
 def test_the_whole_command_with_real_kernels_and_the_emulator(tmp_path, no_tests, monkeypatch, capsys):
-    """Compiled for an H200 and emulated here; only the times are pretended."""
+    """Kernels are compiled for an H200 and emulated; only the times are simulated."""
     try:
         host_compiler()
         toolchain_version()
@@ -208,14 +208,14 @@ def test_the_whole_command_with_real_kernels_and_the_emulator(tmp_path, no_tests
 
 @pytest.mark.parametrize(("program", "template"), spread([("gemm_relu", "gemm_relu"), ("matmul", "matmul")], 1))
 def test_a_tile_program_by_the_command(tmp_path, no_tests, monkeypatch, capsys, program, template):
-    """Its own, and one that stands beside the templates of an operator."""
+    """A program with its own problem, and one that is an additional template of an operator."""
     try:
         host_compiler()
         toolchain_version()
     except (HostCompilerMissing, NvrtcMissing) as missing:
         pytest.skip(str(missing))
     environment = {simulated_gpu.SECONDS: "0.001", simulated_gpu.LOG: str(tmp_path / "log")}
-    monkeypatch.setattr(catalogue, "_catalogue", cache(catalogue._Catalogue))  # what is registered here stays here
+    monkeypatch.setattr(catalogue, "_catalogue", cache(catalogue._Catalogue))  # registrations stay in this process
     monkeypatch.setattr(gpu, "cuda_available", lambda: (True, "it answers"))
     monkeypatch.setattr(gpu, "cuda_device", lambda: H200)
     monkeypatch.setattr(
@@ -257,7 +257,7 @@ def test_a_baseline_that_is_not_there_is_named_once(make_runner, tmp_path, no_te
 
 
 def first_preparation(runner, monkeypatch, prepared):
-    """Replace the runner's preparation by ``prepared``, and return the seconds that each search is given."""
+    """Replace the runner's preparation by ``prepared``, and return the time limit of each search in seconds."""
     given = []
 
     def run(self, plan):
@@ -292,7 +292,7 @@ def test_what_the_first_preparation_takes_is_not_taken_from_the_search(make_runn
     [(ValueError("no kernel"), "this is enough", 1), (RunnerStopped("it is gone"), "it is gone", 0)],
 )
 def test_a_failed_preparation_is_left_to_the_search(make_runner, tmp_path, monkeypatch, raised, end, searches):
-    """Unless the GPU is gone."""
+    """The search then fails instead, unless the GPU is unavailable."""
 
     def failing(candidate):
         raise raised
@@ -349,7 +349,7 @@ def test_tests_that_fail_or_hang_are_reported(make_runner, tmp_path):
 
 @pytest.mark.parametrize("deaf", [False, True])
 def test_tests_that_merely_run_out_of_time_are_left_out_and_no_failure(make_runner, tmp_path, monkeypatch, deaf):
-    """Return True if they stop when they are told to, or the worker must be killed."""
+    """They stop when interrupted, or the worker is killed."""
     folder = tmp_path / "gpu"
     folder.mkdir()
     ignores = "signal.signal(signal.SIGINT, signal.SIG_IGN); " if deaf else ""
@@ -419,7 +419,7 @@ def test_what_a_killed_run_had_measured_becomes_a_recording_of_the_next(make_run
     Benchmark(Plan(60.0, out), H200, make_runner(), generate=pretended)
     assert not left.exists()
     (kept,) = recording.read(out / "recordings-0.jsonl.gz")
-    assert len(kept.trials) == len(lines) - 1 >= 8  # all but the library's, which is no schedule
+    assert len(kept.trials) == len(lines) - 1 >= 8  # all but the library's, which is not a schedule
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])

@@ -1,4 +1,4 @@
-"""Launches that the emulator ended without a fault: kept as they were, run one by one, and laid out by test."""
+"""Launches without findings in the emulator: recording, running one by one, and the table by test."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LAUNCH = Launch(entry="add_one", arguments=(A, OUT), grid=(1, 1, 1), block=(32, 
 
 
 def kept_with(folder: Path, test: str, number: int = 0) -> str:
-    """Keep a launch that is nobody's, under the test ``test``."""
+    """Record a launch under the test name ``test``."""
     launch = dataclasses.replace(LAUNCH, dynamic_shared_bytes=number)
     return keep(folder, test, ADD_ONE, launch, {"a": VALUES}, {"o": VALUES + 1})
 
@@ -73,7 +73,7 @@ def test_a_run_of_pytest_keeps_what_it_emulates(tmp_path: Path) -> None:
 
 @pytest.fixture
 def keeping(tmp_path: Path):
-    """Yield a folder in which every launch of this process is kept."""
+    """Yield a folder in which every launch of this process is recorded."""
     plugin = KeepLaunches(tmp_path / "kept")
     plugin.pytest_runtest_logstart("this test")
     yield plugin.folder

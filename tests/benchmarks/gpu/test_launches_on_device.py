@@ -1,4 +1,4 @@
-"""The process that launches what was kept, over a pretended GPU: what it passes, reads back and says of failures."""
+"""The process that runs recorded launches, on a simulated GPU: arguments, results and reports of failures."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def test_the_newest_ptxas_assembles(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture
 def linker(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """Replace the driver's functions that link: the machine code is "cubin"."""
+    """Replace the driver's linker functions; the machine code is "cubin"."""
     driver = pytest.importorskip("cuda.bindings.driver")
     content = ctypes.create_string_buffer(b"cubin")
     ok, bad = driver.CUresult.CUDA_SUCCESS, driver.CUresult.CUDA_ERROR_INVALID_PTX

@@ -74,7 +74,7 @@ def test_results_have_the_shapes_of_the_operator(name: str, monkeypatch: pytest.
 
 @needs_nvrtc
 def test_the_part_runs_over_a_simulated_gpu(tmp_path: Path) -> None:
-    """Torch has no GPU here, and no paged cache anywhere: both are said, next to our own times."""
+    """Torch has no GPU here, and never a paged cache: both reasons are reported next to our times."""
     append = next(each for each in LANGUAGE if each.problem.operator == "qk_norm_rope_append")
     chosen = [append, entry("router_topk")]
     with CompilePool() as pool:

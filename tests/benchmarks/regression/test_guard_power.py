@@ -1,4 +1,4 @@
-"""The benchmark of false alarms: what it reads, and that it can fail."""
+"""The benchmark of false alarms: its input, and its failure on a wrong check."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""benchmarks/search/beside_matmul.py finds a schedule that is legal, and no slower than those it began with."""
+"""benchmarks/search/beside_matmul.py finds a legal schedule that is not slower than the initial ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmarks of the search, on a recording that is made here."""
+"""The search benchmarks, on a synthetic recording."""
 
 import gzip
 import json
@@ -52,7 +52,7 @@ def test_every_method_but_kernel_tuner_searches(
 
 
 def test_workers_search_after_this_process_has_used_openmp(folder: Path, tmp_path: Path) -> None:
-    """A forked worker would wait for OpenMP threads that it does not have."""
+    """A forked worker would wait for OpenMP threads that exist only in the parent."""
     pytest.importorskip("matplotlib")
     xgboost = pytest.importorskip("xgboost")
     rows = np.random.default_rng(0).random((1000, 4))
@@ -83,7 +83,7 @@ def test_restrictions_are_those_that_give_what_is_recorded() -> None:
 def test_kernel_tuner_searches_what_is_recorded_with_its_seed_and_leaves_nothing(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stand-in for Kernel Tuner, which the tests do not install, draws as its strategies do."""
+    """A fake of Kernel Tuner, which is not installed for tests, draws like its strategies."""
 
     def tune_kernel(*given: object, cache: str, **options: object) -> tuple[list[dict[str, object]], None]:
         entries = list(json.loads(Path(cache).read_text())["cache"].values())
@@ -126,7 +126,7 @@ def test_a_run_that_was_stopped_goes_on(folder: Path, tmp_path: Path, monkeypatc
     altered = first[: first.rindex("[")] + "[0.125]]"
     journal.write_text(f"{altered}\n{second[:20]}")
     assert search_quality.main([str(folder), *given]) == 0
-    assert journal.read_text() == f"{altered}\n{second}\n"  # the first is taken as it stands, the second made again
+    assert journal.read_text() == f"{altered}\n{second}\n"  # the first is reused unchanged, the second recomputed
 
 
 def test_what_is_no_journal_is_refused(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -165,7 +165,7 @@ def test_a_simulated_search_ends_at_the_optimum(folder: Path, cores: int) -> Non
     alone, evaluations = search_clock.stream(made(), InFlightLimit(most=1), costs)
     assert alone == pytest.approx(1.1 * evaluations, rel=0.1) and evaluations <= 60
     several, same = search_clock.stream(made(), InFlightLimit(compilers=cores), costs)
-    assert same == evaluations  # what is drawn at random does not depend on what is known
+    assert same == evaluations  # random draws do not depend on known results
     assert several < alone / min(cores, 5) * 1.5
     by_four, told = search_clock.batches(made(), 4)
     assert told == evaluations and by_four >= several * 0.9

@@ -14,7 +14,7 @@ from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 
 SECONDS = 4.0
-PROPOSING = 0.02  # seconds that pass between two readings of the clock, whatever this machine does
+PROPOSING = 0.02  # seconds between two readings of the fake clock, independent of this machine
 
 
 def test_a_short_search_finds_a_fast_schedule() -> None:

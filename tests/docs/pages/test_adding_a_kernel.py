@@ -1,7 +1,7 @@
-"""docs/tutorial/adding-a-kernel.md, followed literally by somebody who has only an installed autosched.
+"""docs/tutorial/adding-a-kernel.md, followed literally with only an installed autosched.
 
-Every file that the page shows is written under the name that stands before it, and every command is run, in an
-environment of its own whose only other package is the one that the page makes. The repository is not touched.
+Every file on the page is written under the name before it, and every command is run, in a separate environment whose
+only other package is the page's own. The repository is not changed.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
     theirs = Path(sysconfig.get_path("purelib", "venv", {"base": str(place), "platbase": str(place)}))
     ours = Path(sysconfig.get_path("purelib"))
-    for name in ("nvidia", "cuda"):  # links, as CUDA's libraries are looked for in the environment's own folder
+    for name in ("nvidia", "cuda"):  # links, because CUDA's libraries are searched for in the environment's own folder
         if (ours / name).is_dir():
             (theirs / name).symlink_to(ours / name)
-    # All else from where it lies, as Python would compile what has another name once more: some 15 s of the CPU.
+    # Other packages are used in place: under another path Python would compile them again (some 15 s of CPU time).
     (theirs / "ours.pth").write_text(f"{REPOSITORY}\n{ours}\n")
-    own_setuptools = "sys.argv.insert(2, '--no-build-isolation')"  # else pip would fetch one
+    own_setuptools = "sys.argv.insert(2, '--no-build-isolation')"  # otherwise pip would download one
     for name, first in {"autosched": "", "pip": own_setuptools}.items():
         tool = place / "bin" / name
         start = f"import runpy, sys\n{first}\nrunpy.run_module({name!r}, run_name='__main__', alter_sys=True)\n"

@@ -1,4 +1,4 @@
-"""docs/tutorial/check-moe-configs.md: every command that it shows is run, and prints what it shows."""
+"""docs/tutorial/check-moe-configs.md: every command on it is run, and prints the output on the page."""
 
 # mypy: ignore-errors
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The tutorial's program is complete and makes the kernel that it says, and each row of its table is true."""
+"""The tutorial's program is complete and makes the stated kernel, and each row of its table is true."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def recording(folder: Path) -> Path:
 
 
 def replayed(folder: Path, **given: Any) -> Any:
-    """Return what a search of all that was recorded gives."""
+    """Return the result of a search over the whole recording."""
     options = {"sampler": "brute_force", "trials": 10, "database": folder / "best.db", **given}
     return tune(add().problem(), backend="replay", recording=recording(folder), **options)
 

@@ -1,4 +1,4 @@
-"""The example of docs/explanation/emulator.md runs as it stands, and finds nothing in what is right."""
+"""The example of docs/explanation/emulator.md runs unchanged, and has no findings in the correct kernel."""
 
 from __future__ import annotations
 

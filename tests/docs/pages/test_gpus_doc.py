@@ -1,4 +1,4 @@
-"""docs/reference/gpus.md has the tables of today."""
+"""docs/reference/gpus.md has the present tables."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The commands of docs/how-to/same-bits.md run, and answer as it says."""
+"""The commands of docs/how-to/same-bits.md run, and give the stated output."""
 
 from __future__ import annotations
 

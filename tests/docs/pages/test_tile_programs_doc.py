@@ -1,4 +1,4 @@
-"""docs/tutorial/tile-programs.md: its program is written down, and its commands run."""
+"""docs/tutorial/tile-programs.md: its program is written to a file, and its commands run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/tutorial/verify-a-triton-kernel.md: what the page shows is what its program does."""
+"""docs/tutorial/verify-a-triton-kernel.md: its program has the output on the page."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -43,7 +43,7 @@ def test_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatc
     assert main(["verify", "softmax.py", "--device", "h100"]) == 0
     printed = capsys.readouterr().out.splitlines()
     for line in REPORT.splitlines():
-        expected = re.sub(r"\d+ exact, .* not supported", "...", line)  # what Triton's versions emit differs
+        expected = re.sub(r"\d+ exact, .* not supported", "...", line)  # output differs between versions of Triton
         assert shown(expected, printed), (line, printed)
 
     monkeypatch.syspath_prepend(tmp_path)

@@ -70,7 +70,7 @@ def predicted(recorded: Recorded) -> FloatArray:
 
 def as_recorded(problem: Matmul, chip: Device, works: Sequence[CostCounts]) -> FloatArray:
     """Return the seconds of kernels for ``problem``, launched as the recording machine launched Triton's."""
-    analysis = analyse(works, dataclasses.replace(chip, sustained_clock_hz=0.0))  # limited below, as it rests between
+    analysis = analyse(works, dataclasses.replace(chip, sustained_clock_hz=0.0))  # the power limit is applied below
     free = analysis.seconds - LAUNCH_SECONDS
     if chip.name in WRITES_WAIT:
         written = max(0, problem.m * problem.n * problem.out_dtype.bytes - chip.l2_bytes) / chip.dram_bandwidth

@@ -1,4 +1,4 @@
-"""Plant faults in the device code, one at a time, and see whether a verification reports them.
+"""Plant faults in the device code, one at a time, and check that a verification reports them.
 
     python -m benchmarks.emulator.mutations [--of headers|ptx|all] [--sample 1000] [--seed 0] [--workers 2]
         [--header F ...] [--case NAME ...] [--log FILE]
@@ -54,21 +54,21 @@ from search_spaces.launches.headers import Headers, include_dir
 
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.toml")
 FOLDERS = ("kernels", "common", "intrinsics", "ptx")
-INLINE_PTX = "ptx/"  # headers of one instruction a function
+INLINE_PTX = "ptx/"  # headers with one instruction per function
 WGMMA = (
     *("kernels/wgmma_matmul", "intrinsics/wgmma.cuh", "intrinsics/wgmma_copy.cuh", "intrinsics/wgmma_out.cuh"),
     *("intrinsics/wgmma_fragment.cuh", "common/finish.cuh", "common/realign.cuh"),
-)  # beginnings of the names of what wgmma_matmul is made of, some of it shared
-TIME_LIMIT = 8.0  # seconds of one launch, or SLOWER times what the right one takes now, where that is more
+)  # prefixes of the headers of wgmma_matmul, some of which are shared
+TIME_LIMIT = 8.0  # seconds of one launch, or SLOWER times the correct one's present time if that is longer
 SLOWER = 10.0
-FULL = "full verification: "  # in front of what only that reports
-MOST_CASES = 24  # that a mutant of a header runs with: what none of them reports has survived
-FULL_CASES = 2  # of those, the smallest, that have a full verification where a quick one of each finds nothing
+FULL = "full verification: "  # prefix of reports by full verifications only
+MOST_CASES = 24  # with which a header's mutant runs: it survives if none reports it
+FULL_CASES = 2  # of these, the smallest, which are verified in full if all quick verifications pass
 
 
 def right_ptx(case: Case) -> PtxOutput:
-    """Return the PTX of a case as it is."""
-    with _COMPILING:  # one thread compiles it for all
+    """Return the unmodified PTX of a case."""
+    with _COMPILING:  # one thread compiles it for all threads
         return _right_ptx(case.kernel.source, case.kernel.entry, case.kernel.compile_options)
 
 
@@ -123,7 +123,7 @@ class Outcome:
 
 
 def all_mutants(header: str | None = None) -> list[Mutant]:
-    """Of every header, or of those whose name begins so ("kernels/matmul.cuh", "ptx/")."""
+    """Return the mutants of every header, or of those with this prefix ("kernels/matmul.cuh", "ptx/")."""
     root = Path(include_dir()) / "autosched"
     files = sorted(path for folder in FOLDERS for path in (root / folder).rglob("*.cuh"))
     names = [str(path.relative_to(root)) for path in files]
@@ -138,7 +138,7 @@ def all_mutants(header: str | None = None) -> list[Mutant]:
 
 
 def in_turn(groups: Iterable[Iterable[Mutant]]) -> Iterator[Mutant]:
-    """Yield the first of each group, then the second of each that has one, and so on.
+    """Yield the first item of each group, then the second of each group that has one, and so on.
 
     Groups are asked for one at a time.
     """
@@ -153,7 +153,7 @@ def in_turn(groups: Iterable[Iterable[Mutant]]) -> Iterator[Mutant]:
 
 
 def drawn_ptx_mutants(cases: Sequence[Case], seed: int) -> Iterator[Mutant]:
-    """All mutants of the PTX of ``cases``, in turn of each, cases and mutants in random order.
+    """Yield all mutants of the PTX of ``cases``, alternating between cases, in random order.
 
     A case is compiled when its turn comes.
     """
@@ -167,7 +167,7 @@ def drawn_ptx_mutants(cases: Sequence[Case], seed: int) -> Iterator[Mutant]:
 
 
 def sample(mutants: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
-    """``count`` of them in random order; the first of a larger sample are those of a smaller one."""
+    """Return ``count`` mutants in random order; a smaller sample is the beginning of a larger one."""
     order = np.random.default_rng(seed).permutation(len(mutants))
     return [mutants[i] for i in order[:count]]
 
@@ -242,7 +242,7 @@ def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
 
 
 def _opcode(text: str, mutant: Mutant) -> str:
-    """How the instruction of an ``asm`` begins: a kernel without it has nothing of the mutant."""
+    """Return the opcode of an ``asm``: a kernel without it does not contain the mutant."""
     for asm in asm_of(text):
         if asm.start <= mutant.start < asm.end:
             return asm.opcode
@@ -256,7 +256,7 @@ def _columns(text: str, mutant: Mutant) -> int:
 
 
 def _judged(last: Run) -> tuple[str, str]:
-    """Return what the last run of a verification says of a mutant, and in which words."""
+    """Return the result of a verification's last run for a mutant, and its message."""
     if last.status in ("compile_error", "unsupported"):
         return "refused", last.reason[:200]
     if last.status != "ok":
@@ -265,9 +265,9 @@ def _judged(last: Run) -> tuple[str, str]:
 
 
 def _last_run(case: Case, kernel: GeneratedKernel, execute: Execute, depth: Depth = "quick") -> Run:
-    """Return the run that ends a verification of ``kernel`` in the place of the right one.
+    """Return the last run of a verification of ``kernel`` in place of the correct kernel.
 
-    What does not end in time has more of it if the right one is slow too, as it is on a busy machine.
+    The time limit is extended if the correct kernel is slow too, as on a busy machine.
     """
     last = _verified(case, kernel, execute, TIME_LIMIT, depth)
     if last.status == "timeout":
@@ -290,7 +290,7 @@ def _passes(case: Case, right: PtxOutput, text: str) -> bool:
 
 
 def judged_again(log: Path) -> Iterator[Outcome]:
-    """Survivors of the log that are none by what verifications and ``why_same`` say now."""
+    """Return the survivors of the log that verifications or ``why_same`` now classify differently."""
     cases = all_cases()
     for outcome in read(log):
         if outcome.result == "survived":
@@ -301,7 +301,7 @@ def judged_again(log: Path) -> Iterator[Outcome]:
 
 
 def executed(ptx: PtxOutput) -> Execute:
-    """Emulates a text in place of the PTX of a kernel."""
+    """Emulate other PTX in place of a kernel's."""
 
     def execute(kernel: GeneratedKernel, inputs: Mapping[str, Array], *, time_limit: float, order: Order) -> Emulation:
         return emulate_ptx(ptx.text or "", replace(kernel, entry=ptx.entry), inputs, time_limit=time_limit, order=order)
@@ -310,7 +310,7 @@ def executed(ptx: PtxOutput) -> Execute:
 
 
 def run_all(mutants: Sequence[Mutant], cases: Sequence[Case], log: Path, workers: int) -> Iterator[Outcome]:
-    """Outcomes of those that ``log`` has not, which it gets as they come."""
+    """Return the outcomes of mutants that are not in ``log``, and append each to the log immediately."""
     known = {(o.header, o.start, o.old, o.new) for o in read(log)} if log.exists() else set()
     left = [m for m in mutants if (m.header, m.start, m.old, m.new) not in known]
     print(f"{len(mutants)} mutants, {len(left)} of them to run with {len(cases)} cases", file=sys.stderr)
@@ -341,7 +341,7 @@ def reasons() -> list[Mapping[str, Any]]:
 
 
 def why_equivalent(outcome: Outcome, text: str | None, known: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return the reason of ``known`` that ``outcome`` is the right program.
+    """Return the reason in ``known`` why ``outcome`` is an equivalent program.
 
     ``text`` is that of its header, None of a case's PTX.
     """
@@ -359,7 +359,7 @@ def why_equivalent(outcome: Outcome, text: str | None, known: Sequence[Mapping[s
 
 
 def _touches(text: str, part: str, edit: Outcome) -> bool:
-    """Return True if an edit of ``text`` lies in a ``part`` of it, or holds one."""
+    """Return True if an edit of ``text`` is inside of a ``part``, or contains one."""
     end = edit.start + len(edit.old)
     places = (found.span() for found in re.finditer(re.escape(part), text))
     return any((a <= edit.start and end <= b) or (edit.start <= a and b <= end) for a, b in places)

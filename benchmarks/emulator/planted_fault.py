@@ -1,4 +1,4 @@
-"""One fault that is planted on purpose: where its edit goes, in which schedule, and how a verification judges it."""
+"""A planted fault: the position of its edit, its schedule, and the result of a verification."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Fault:
         return _schedule(self.template, self.problem, self.device, tuple(sorted(self.wanted.items())))
 
     def planted(self) -> KernelTemplate:
-        """Return the template whose kernels have the fault, on whatever size they are."""
+        """Return the template whose kernels have the fault, at every size."""
         right = template(self.template)
         lower, headers = right.lower, Headers.of({})
         if self.header not in ("", PROGRAM, CUDA):
@@ -88,7 +88,7 @@ def _schedule(name: str, problem: Problem, device_name: str, wanted: tuple[tuple
 
 
 def _with_faulty_program(problem: Problem, old: str, new: str) -> Problem:
-    """Return the problem as one of a type whose module has ``new`` for ``old``. Its reference is never asked."""
+    """Return the problem with a type whose module has ``new`` for ``old``. Its reference is never used."""
     made = _faulty_type(type(problem), old, new)
     return made(**{f.name: getattr(problem, f.name) for f in fields(problem) if f.init})
 
@@ -116,7 +116,7 @@ def _faulty_type(right: type[Problem], old: str, new: str) -> type[Problem]:
 
 
 def edited(header: str, old: str, new: str) -> Headers:
-    """All headers, with ``new`` for ``old`` in ``header`` or the files in its folder.
+    """Return all headers, with ``old`` replaced by ``new`` in ``header`` or the files in its folder.
 
     Raises:
         ValueError: ``old`` does not occur exactly once.
@@ -131,7 +131,7 @@ def edited(header: str, old: str, new: str) -> Headers:
 
 
 def judge(fault: Fault, depth: str) -> dict[str, Any]:
-    """Return what a verification of ``depth`` says of the schedule with the fault, and in how many seconds."""
+    """Return the result of a verification of ``depth`` on the schedule with the fault, and its seconds."""
     from autosched.verify.schedules import verify_one
     from benchmarks.emulator.speed import cpu
 

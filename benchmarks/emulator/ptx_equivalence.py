@@ -19,12 +19,12 @@ from collections.abc import Callable, Mapping
 
 from benchmarks.emulator.mutants import Mutant
 
-Passes = Callable[[str], bool]  # whether a verification of this text finds nothing
+Passes = Callable[[str], bool]  # returns True if a verification of this text has no finding
 
 _PARTS = re.compile(r"(?P<guard>@!?%\w+\s+)?(?P<opcode>[a-z][\w.:]*)\s*(?P<operands>[^;]*);")
 _REGISTER = re.compile(r"%[a-z]+\d*\b")
 _TYPES = {"%p": "pred", "%rs": "b16", "%r": "b32", "%rd": "b64", "%f": "b32", "%fd": "b64"}
-# Two values stay two, mostly; or copies of both are followed until something is decided, stored or addressed by them.
+# Opcodes that mostly keep two values distinct; copies are followed until a branch, a store or an address uses them.
 _KEEP = ("add", "sub", "mul", "mad", "shl", "shr", "and", "or", "mov", "cvt", "neg", "not", "xor", "fma")
 _DROP = ("setp", "selp", "min", "max", "div", "rem", "bfe", "abs", "copysign")
 _EFFECTS = (
@@ -46,7 +46,7 @@ _EFFECTS = (
 
 
 def why_same(text: str, mutant: Mutant, passes: Passes) -> str:
-    """One sentence; "" where nothing of this kind was found. ``text`` is that of the right program."""
+    """Return one sentence, or "" if the program is not equivalent. ``text`` is the correct program."""
     if passes(_with(text, mutant, "trap;")):
         return "no lane ever executes it"
     if _is_dead(text, mutant.old):
@@ -78,7 +78,7 @@ def _declaring(declared: str, text: str) -> str:
 
 
 def _undefined(text: str, mutant: Mutant) -> str:
-    """Return the program with an undefined register in place of the result; "" where that is not one register."""
+    """Return the program with an undefined register in place of the result; "" if the result is not one register."""
     made = _PARTS.fullmatch(mutant.old)
     if made is None or made["guard"] or made["opcode"].startswith(_EFFECTS):
         return ""
@@ -116,7 +116,7 @@ def _kind(register: str) -> str | None:
 
 
 def _differs(kind: str, a: str, b: str, guard: str = "") -> list[str]:
-    """Return a trap where two registers are not the same, in lanes whose ``guard`` holds."""
+    """Return a trap for lanes in which ``guard`` holds and two registers differ."""
     unequal = f"xor.pred %differs, {a}, {b};" if kind == "pred" else f"setp.ne.{kind} %differs, {a}, {b};"
     only = []
     if guard.startswith("@!"):
@@ -143,7 +143,7 @@ def _followed(text: str, mutant: Mutant) -> str:
         return ""
     copies = {register: f"%copy{k}" for k, register in enumerate(first)}
     reached = True
-    while reached:  # what is made of copies has one too
+    while reached:  # results computed from copies have a copy too
         reached = False
         for found in parts:
             if found is None or found["guard"] or found["opcode"].split(".")[0] not in _KEEP:
@@ -176,7 +176,7 @@ def _copied(operands: str, copies: Mapping[str, str]) -> str:
 def _doubled(
     found: re.Match[str], copies: Mapping[str, str], line: int, declared: list[str]
 ) -> tuple[list[str], list[str]]:
-    """Return what stands before and behind an instruction where some registers have copies."""
+    """Return the code before and after an instruction if some registers have copies."""
     opcode, guard = found["opcode"], found["guard"] or ""
     head = opcode.split(".")[0]
     if opcode.startswith(_EFFECTS):
@@ -230,7 +230,7 @@ def _both(mutant: Mutant) -> tuple[str, str] | None:
 
 
 def _is_dead(text: str, instruction: str) -> bool:
-    """Return True if no store, jump, barrier or copy needs what ``instruction`` makes, directly or not."""
+    """Return True if no store, jump, barrier or copy needs the result of ``instruction``, directly or indirectly."""
     made = _PARTS.fullmatch(instruction)
     if made is None or made["opcode"].startswith(_EFFECTS):
         return False

@@ -1,8 +1,8 @@
 """Mutants of PTX: small edits of one instruction, in a program's text or in the ``asm`` of a header of ``ptx/``.
 
-An instruction is left out, is another one, has a number that is off by one, an operand in the wrong place, the other
-predicate, a narrower scope. What changes no value by the PTX ISA is not made: cache hints, ``.s32`` for ``.u32`` where
-both are the same bits, a wider scope, another number for a barrier, the sign of an index that is never negative.
+An instruction is removed or replaced, a number is off by one, operands are swapped, a predicate is inverted, or a scope
+is narrower. Edits without an effect by the PTX ISA are not made: cache hints, ``.s32`` for ``.u32`` with equal bits, a
+wider scope, another number of a barrier, the sign of an index that is never negative.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.emulator.mutants import Mutant
 
-# One opcode, or one qualifier of it, for another.
+# Replacements of an opcode, or of one of its qualifiers.
 _OPCODES = {
     "add": ("sub",),
     "sub": ("add",),
@@ -62,7 +62,7 @@ _QUALIFIERS = {
     "rm": ("rp",),
 }
 _PAIRS = (("f16.f16", "bf16.bf16"), ("bf16.bf16", "f16.f16"), (".rn.f16.", ".rn.bf16."), (".rn.bf16.", ".rn.f16."))
-_FLOAT_ONLY = ("ex2", "lg2", "rsqrt", "rcp")  # whose replacements take their qualifiers
+_FLOAT_ONLY = ("ex2", "lg2", "rsqrt", "rcp")  # whose replacements keep the qualifiers
 _COMMUTES = ("add", "mul", "min", "max", "and", "or", "xor", "mad", "fma", "setp.eq", "setp.ne", "mul24")
 _NOT_LEFT_OUT = ("ret", "exit", "bra", "ld.param")  # a label needs its jump
 _NUMBER = re.compile(r"(?<![\w.%$])(-?\d+)(?![\w.])")
@@ -73,14 +73,14 @@ _SPLIT = re.compile(r"(?P<guard>@!?%\w+\s+)?(?P<opcode>[a-z][\w.:]*)(?P<operands
 
 @dataclass(frozen=True)
 class Edit:
-    """``kind`` says what is wrong with the instruction ``new``; "" is one that is left out."""
+    """``kind`` describes the fault of the instruction ``new``; "" if the instruction is removed."""
 
     kind: str
     new: str
 
 
 def edits_of(instruction: str) -> Iterator[Edit]:
-    """Every edit of one instruction, which ends with its semicolon."""
+    """Return every edit of one instruction, which ends with its semicolon."""
     found = _SPLIT.fullmatch(instruction)
     if found is None:
         return
@@ -134,7 +134,7 @@ def _edits_of_numbers(front: str, operands: str) -> Iterator[Edit]:
 
 
 def _edits_of_operands(front: str, opcode: str, operands: str) -> Iterator[Edit]:
-    """Yield sources that change places; elements of a vector that do."""
+    """Yield edits that swap sources, or elements of a vector."""
     parts = [part.strip() for part in re.split(r",(?![^{\[]*[}\]])", operands)]
     blank = operands[: len(operands) - len(operands.lstrip())]
     if len(parts) >= 3 and not opcode.startswith((*_COMMUTES, "bar", "st", "cp", "atom", "wmma.store", "shfl")):
@@ -160,7 +160,7 @@ _WORD = re.compile(r"\.(\w+)")
 
 
 def mutants_of_ptx(name: str, text: str) -> Iterator[Mutant]:
-    """Every mutant of a program's text; ``name`` says of which."""
+    """Return every mutant of a program's text, which is called ``name``."""
     line, counted = 1, 0
     for start, instruction in _instructions(text):
         line += text.count("\n", counted, start)
@@ -193,7 +193,7 @@ def drawn_of_ptx(name: str, text: str, rng: np.random.Generator) -> Iterator[Mut
 
 
 def _instructions(text: str) -> Iterator[tuple[int, str]]:
-    """Where each instruction of a program begins, and its text."""
+    """Yield the start of each instruction of a program, and its text."""
     body = text[: text.find("\n\t.section")] if "\n\t.section" in text else text
     for found in _LINE.finditer(body):
         yield found.start("instruction"), found["instruction"]
@@ -210,12 +210,12 @@ class Asm:
     start: int
     end: int
     instructions: tuple[int, int]
-    plain: bool  # the instructions are texts alone: no macro takes part
+    plain: bool  # the instructions are literal, without macros
     opcode: str
 
 
 def asm_of(text: str) -> Iterator[Asm]:
-    """Every ``asm`` statement of a header, those of macros with them."""
+    """Return every ``asm`` statement of a header, including those in macros."""
     for found in _ASM.finditer(text):
         depth, end, sections, plain, texts = 1, found.end(), [found.end()], True, ""
         for piece in _PIECE.finditer(text, found.end()):
@@ -272,7 +272,7 @@ def _blanks(found: re.Match[str]) -> str:
 
 
 def _edits_of_part(part: str) -> Iterator[Edit]:
-    """Edits of a part of an instruction, whose rest a macro has."""
+    """Return edits of a literal part of an instruction whose rest comes from a macro."""
     for found in _WORD.finditer(part):
         for other in _QUALIFIERS.get(found[1], ()):
             yield Edit("qualifier", part[: found.start()] + (f".{other}" if other else "") + part[found.end() :])
@@ -286,7 +286,7 @@ def _edits_of_part(part: str) -> Iterator[Edit]:
 def _mutants_of_operands(
     made: Callable[[str, int, str, str], Mutant], text: str, start: int, end: int
 ) -> Iterator[Mutant]:
-    """Operands that change places with the next one of their kind, results that do not take what was there before."""
+    """Return mutants that swap an operand with the next one of its kind, or drop a result's previous value."""
     operands = list(_OPERAND.finditer(text, start, end))
     for operand in operands:
         if operand["constraint"].startswith("+"):

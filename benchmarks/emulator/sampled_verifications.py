@@ -45,14 +45,14 @@ B200, RTX5090, T4 = device("b200"), device("rtx5090"), device("t4")
 
 
 def _orders(kind: str, rng: np.random.Generator) -> dict[str, str]:
-    """Draw how a and b are stored: both ways for 16 bits, along k for all other types."""
+    """Draw the storage orders of a and b: both orders for 16-bit types, along k for all others."""
     if kind not in ("f16", "bf16"):
         return {"order_b": "col"}
     return {f"order_{side}": str(rng.choice(("row", "col"))) for side in "ab"}
 
 
 def tensor_memory(i: int, rng: np.random.Generator) -> tuple[Problem, Device, TemplateSet]:
-    """Every type on a B200, each fourth of the plain ones with few rows."""
+    """Draw problems of every type on a B200; a quarter of the unscaled ones has few rows."""
     kind = (*PLAIN, *BLOCK_SCALED)[i % 9]
     few = kind in PLAIN and i // 9 % 4 == 3
     m, n, k = (int(x) for x in rng.integers((1, 1, 1), (90 if few else 900, 80, 30)))
@@ -71,7 +71,7 @@ def tensor_memory(i: int, rng: np.random.Generator) -> tuple[Problem, Device, Te
 
 
 def block_scales(i: int, rng: np.random.Generator) -> tuple[Problem, Device, TemplateSet]:
-    """Types of blocks with a scale on an RTX 5090."""
+    """Draw problems with block-scaled types on an RTX 5090."""
     m, n, k = (int(x) for x in rng.integers((1, 1, 1), (400, 300, 60)))
     problem = Matmul(
         m, n, 32 * k, a=BLOCK_SCALED[i % 3], scale_order=SCALE_ORDERS[i // 3 % 2], batch=int(rng.choice((1, 3))),
@@ -82,7 +82,7 @@ def block_scales(i: int, rng: np.random.Generator) -> tuple[Problem, Device, Tem
 
 
 def dealt_out(i: int, rng: np.random.Generator) -> tuple[Problem, Device, TemplateSet]:
-    """Every type from stages that TMA fills on an RTX 5090, all with stream-K."""
+    """Draw problems of every type for TMA-filled stages on an RTX 5090, all with stream-K."""
     kinds = (*PLAIN, *BLOCK_SCALED)
     kind = kinds[i % len(kinds)]
     m, n, k = (int(x) for x in rng.integers((1700, 200, 2), (3000, 300, 30)))
@@ -98,7 +98,7 @@ def dealt_out(i: int, rng: np.random.Generator) -> tuple[Problem, Device, Templa
 
 
 def turing(i: int, rng: np.random.Generator) -> tuple[Problem, Device, TemplateSet]:
-    """Every operator on a T4, half of them matmuls."""
+    """Draw problems of every operator on a T4, half of them matmuls."""
     m, n, k = (int(x) for x in rng.integers((1, 1, 1), (200, 40, 40)))
     floats = [str(rng.choice([*FLOAT_DTYPES])) for _ in range(2)]
     order = ("row", "col")
@@ -136,7 +136,7 @@ LISTS: dict[str, tuple[int, Draw]] = {
 
 @dataclass(frozen=True)
 class Judged:
-    """What came of one schedule; ``seconds`` are of the CPU, those of the space not among them."""
+    """The result of one schedule; ``seconds`` are CPU seconds, without those of the space."""
 
     name: str
     index: int
@@ -169,7 +169,7 @@ def _known(log: Path | None) -> list[Judged]:
 
 
 def table(judged: Sequence[Judged]) -> str:
-    """Return the page: a row each list, and those that failed."""
+    """Return the page: a row for each list, and the failed schedules."""
     lines = [
         "# Sampled schedules of GPUs that nobody here has",
         f"`python -m benchmarks.emulator.sampled_verifications`, {datetime.now(UTC):%Y-%m-%d}, on a 2-core x86-64 "
@@ -195,7 +195,7 @@ def table(judged: Sequence[Judged]) -> str:
 
 
 def main() -> int:
-    """Judge what the log lacks, print the page."""
+    """Verify the schedules that the log lacks, and print the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=list(LISTS), choices=list(LISTS))
     parser.add_argument("--count", type=int, help="so many of each list")

@@ -70,7 +70,7 @@ class Verification:
 
 
 def cpu() -> float:
-    """Of this process, of its children that have ended, and of the compilers that wait for work (Linux)."""
+    """Return the CPU seconds of this process, its ended children, and the idle compile workers (Linux)."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     compilers = sum(time.clock_gettime((~pid << 3) | 2) for pid in compiler_pids())
     return compilers + sum(u.ru_utime + u.ru_stime for u in used)
@@ -86,7 +86,7 @@ def quick_verifications(count: int) -> Iterator[Verification]:
     problem, matmul = MIXED[0], template("matmul")
     drawn = (s for s in matmul.space(problem, H200).sample(500, 0) if s.text("intrinsic") == INTRINSIC)
     schedules = [next(drawn) for _ in range(count + 1)]
-    verify_one(matmul, problem, schedules[0], H200)  # loads what a process loads once
+    verify_one(matmul, problem, schedules[0], H200)  # loads everything that a process loads only once
     for schedule in schedules[1:]:
         yield verification("matmul", problem, schedule, "quick")
 

@@ -1,4 +1,4 @@
-"""Faults that verifications were not tuned to, planted in our kernels and in the launches that our host code makes.
+"""Faults that verifications were not tuned to, planted in autosched's kernels and in launches by its host code.
 
     python -m benchmarks.emulator.unseen_faults [--only TEXT ...] [--depth quick full] [--log FILE] [--check]
 
@@ -6,7 +6,7 @@
 classes of mistakes (``benchmarks/results/unseen_faults.md``). Each fault is real
 for its problem: the kernel that a device would launch is wrong, races, or cannot be launched. It is judged as the
 command line judges a schedule: by a quick verification, as candidates have, and by a full one, as winners have.
-``--check`` verifies nothing: it says whether each edit applies, and whether the edited kernel compiles.
+``--check`` verifies nothing: it only checks that each edit applies, and that the edited kernel compiles.
 """
 
 # ruff: noqa: E501 - an edit is a line of a table
@@ -32,11 +32,11 @@ from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, Softmax
 from search_spaces.operators.transpose import Transpose
 
-# What host code gets wrong ------------------------------------------------------------------------------------------
+# Faults of host code ------------------------------------------------------------------------------------------
 
 
 def _whole_sm_shared(kernel: GeneratedKernel) -> GeneratedKernel:
-    """All of an SM's shared memory, without what the driver keeps of it for each block."""
+    """Return all of an SM's shared memory, without the driver's share per block."""
     return replace(kernel, dynamic_shared_bytes=100 * 1024)
 
 
@@ -53,7 +53,7 @@ def _strides_of_32_bits(kernel: GeneratedKernel) -> GeneratedKernel:
 
 
 def _no_tail_in_maps(kernel: GeneratedKernel) -> GeneratedKernel:
-    """Return the innermost size of what is copied is rounded down to a whole box."""
+    """Round the innermost size of a copied array down to a whole box."""
 
     def cut(m: TensorMap) -> TensorMap:
         box, size = m.box[0], m.sizes[0]
@@ -195,12 +195,12 @@ FIRST: tuple[Fault, ...] = (
     Fault("rows of out in 32 bits through registers", "sizes", "transpose", Transpose(65536, 131072, dtype="u16"),
           {"layout_x": "none"}, TRANSPOSE, "tile.out + static_cast<long long>(tile.n + Blocks::column(0)) * C::rows",
           "tile.out + (tile.n + Blocks::column(0)) * C::rows"),
-    # What the host gets wrong of a launch
+    # Faults of the host in a launch
     Fault("one word of the tail too few", "bounds", "copy", Copy(4099, 4099, dtype="u8"), {}, COPY,
           "int(threadIdx.x) < tail) {", "int(threadIdx.x) < tail - 1) {"),
     Fault("all shared memory of an SM", "device", "matmul", LARGE, {"split_k": 1, "stream_k": 0}, host=_whole_sm_shared,
           device="rtx4090"),
-    # Reported by full verifications alone when others planted them, on 2026-11-28
+    # Reported only by full verifications when they were planted, on 2026-11-28
     Fault("a k loop of 64 tiles", "sizes", "matmul", Matmul(1024, 1024, 16384, a="f16"),
           {"tile_k": (32, 64), "fragment_buffers": 1, "split_k": 1, "stream_k": 0}, MATMUL,
           "(int left = tiles; left > 0; --left) {\n      const Words next = scales.take();\n      Loader",

@@ -1,4 +1,4 @@
-"""README's steps as somebody new takes them: an empty home, a fresh clone, and a table of wall-clock and CPU seconds.
+"""README's steps for a new user: an empty home, a fresh clone, and a table of wall-clock and CPU seconds.
 
     python -m benchmarks.first_hour [--commit HEAD] [--dependencies SITE_PACKAGES] [--skip STEP ...] [--json]
 
@@ -59,7 +59,7 @@ int main() {
 
 @dataclass(frozen=True)
 class Step:
-    """One command and what it took. ``silence``: the most seconds between two pieces of output."""
+    """One command and its times. ``silence`` is the maximum number of seconds without output."""
 
     name: str
     status: int
@@ -100,7 +100,7 @@ def run_step(name: str, command: Sequence[str], folder: Path, environment: dict[
 
 
 def shown(clone: Path, beginning: str) -> list[str]:
-    """Return the words of the first command of README that begins so. Raises ValueError where there is none."""
+    """Return the words of the first README command with this prefix. Raises ValueError if there is none."""
     for line in (clone / "README.md").read_text("utf-8").splitlines():
         command = line.removeprefix("$ ")
         if command.startswith(beginning):
@@ -139,10 +139,10 @@ def steps(clone: Path, home: Path, dependencies: Path | None) -> list[tuple[str,
 
 
 def take_dependencies(environment: Path, dependencies: Path) -> None:
-    """Let a new environment import what is installed in a folder."""
+    """Let a new environment import the packages installed in a folder."""
     (site,) = environment.glob("lib/python*/site-packages")
     (site / "dependencies.pth").write_text(f"{dependencies}\n")
-    if (dependencies / "nvidia").is_dir():  # its libraries are looked for in the environment itself
+    if (dependencies / "nvidia").is_dir():  # its libraries are searched for in the environment itself
         (site / "nvidia").symlink_to(dependencies / "nvidia")
 
 

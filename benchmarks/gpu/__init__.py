@@ -1,1 +1,1 @@
-"""Everything that wants a GPU, or prepares for one: ``python -m benchmarks.gpu``."""
+"""Benchmarks that need a GPU, and their preparation: ``python -m benchmarks.gpu``."""

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.gpu``: with ``--plan`` the prepared plan, else the benchmark that searches."""
+"""``python -m benchmarks.gpu``: runs a prepared plan with ``--plan``, else the searching benchmark."""
 
 import sys
 

@@ -1,6 +1,6 @@
-"""Our matmuls on Ampere and Ada, estimated, beside times of cuBLAS: ``python -m benchmarks.gpu.against_cublas``.
+"""Estimated matmuls on Ampere and Ada compared with cuBLAS: ``python -m benchmarks.gpu.against_cublas``.
 
-Nothing of ours is measured. The first choice of the time model is priced by it, without a compile, and compared with
+No kernel is measured or compiled. The time model estimates its own first choice, which is compared with
 
 - cuBLAS as AutoHeuristic recorded it on an A100 (``--folder``, see ``cost_model/autoheuristic.py``), where ours is
   launched by the model as that machine launched, under its limit of power;
@@ -31,8 +31,8 @@ RTX4090 = {
     "bf16": {1024: 126.8, 2048: 164.8, 4096: 151.5, 8192: 160.2, 10240: 158.5},
 }
 MODELS = tuple((m, n, k) for n, k in ((6144, 4096), (28672, 4096), (4096, 14336)) for m in (256, 1024, 4096))
-LEAST = 1024  # rows, columns and k of the recorded problems that are compared
-LONGEST = 2  # times the shortest side, up to which a problem counts as square
+LEAST = 1024  # minimum rows, columns and k of the recorded problems that are compared
+LONGEST = 2  # maximum ratio of the longest to the shortest side of a square problem
 
 
 def compared(path: Path, problem: Matmul) -> bool:
@@ -53,7 +53,7 @@ def recorded(folder: Path) -> Iterator[Recorded]:
 
 
 def shown(schedule: Schedule) -> str:
-    """Return the tile, the stages, and what else says who computes what."""
+    """Return the tile, the stages, and the parameters that distribute the work."""
     if schedule.template != "matmul":
         return schedule.template
     tile = "x".join(str(schedule.integer(f"tile_{axis}")) for axis in "mnk")
@@ -71,7 +71,7 @@ def beside_recordings(folder: Path) -> list[float]:
     for r in sorted(recorded(folder), key=lambda r: r.problem.flops):
         schedule, _ = first_choice(r.problem, r.device)
         ours = template(schedule.template)
-        assert ours.counts is not None  # or the model would not have chosen it
+        assert ours.counts is not None  # otherwise the model would not have chosen it
         work = ours.counts(r.problem, ours.config(r.problem, schedule, r.device), r.device)
         seconds, library = float(as_recorded(r.problem, r.device, [work])[0]), r.library or 0.0
         fastest = min(range(len(r.seconds)), key=r.seconds.__getitem__)
@@ -127,14 +127,14 @@ def _rate(problem: Matmul, seconds: float) -> str:
 
 
 def summary(name: str, shares: Sequence[float]) -> str:
-    """How often the goal of 90% is reached, and by how much."""
+    """Return the share of problems that reach the goal of 90%, and the margins."""
     reached = sum(share >= 0.9 for share in shares)
     median = statistics.median(shares)
     return f"- {name}: 90% or more in {reached} of {len(shares)}; median {median:.2f}, least {min(shares):.2f}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the tables. Exit status 2 where the folder holds no recordings."""
+    """Write the tables. Exit status 2 if the folder has no recordings."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, help="where AutoHeuristic's *_mm.txt files are")
     folder = parser.parse_args(arguments).folder

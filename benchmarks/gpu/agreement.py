@@ -1,4 +1,4 @@
-"""Whether the GPU and the emulator give the same numbers, and the problems that the GPU command asks both."""
+"""Agreement of the GPU's and the emulator's numbers, and the problems for this check."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AGREEMENT_PROBLEMS = (
 
 
 def agreement(problem: Problem, inputs: Any, ran: Any, emulated: Any) -> dict[str, Any]:
-    """Return True if both are within the tolerance of the reference, and how far apart they are in units of it."""
+    """Return True if both are within the reference's tolerance, and their difference in units of it."""
     reference, tolerance = problem.expected(inputs)
     apart, worst, same = 0.0, 0.0, True
     for operand in problem.operands():
@@ -45,7 +45,7 @@ def agreement(problem: Problem, inputs: Any, ran: Any, emulated: Any) -> dict[st
 
 
 def _most(error: Any, tolerance: Any) -> float:
-    """Return the largest error in units of its tolerance, none where there is no error; infinite where one is NaN."""
+    """Return the largest error in units of its tolerance; infinity for a NaN."""
     with np.errstate(divide="ignore"):
         ratio = np.divide(np.abs(error), tolerance, out=np.zeros(np.shape(error)), where=error != 0)
     return float(np.where(np.isnan(ratio), np.inf, ratio).max(initial=0.0))

@@ -1,4 +1,4 @@
-"""The tests marked gpu, by pytest in a worker, which ends with whoever started it, in whatever way that ends."""
+"""Runs the tests marked gpu by pytest in a worker, which ends whenever its parent process ends."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ pythonpath = {folders}
 
 
 def ini(root: Path) -> str:
-    """Return pytest's configuration: the tests import from where those of the project at ``root`` do."""
+    """Return pytest's configuration, with the import paths of the project at ``root``."""
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
     folders = project["tool"]["pytest"]["ini_options"]["pythonpath"]
     return _INI.format(folders=" ".join(str(root / folder) for folder in folders))
 
 
 def counts(path: Path) -> dict[str, int]:
-    """Return how many tests passed, failed and were skipped, as JUnit's XML says."""
+    """Return the numbers of passed, failed and skipped tests in a JUnit XML file."""
     found: Counter[str] = Counter()
     try:
         suites = list(ElementTree.parse(path).getroot().iter("testsuite"))
@@ -42,10 +42,10 @@ def counts(path: Path) -> dict[str, int]:
 
 
 def handle(request: dict[str, Any]) -> dict[str, Any]:
-    """Run pytest with ``arguments`` in ``folder``; what it prints goes to the file ``log``.
+    """Run pytest with ``arguments`` in ``folder``; its output goes to the file ``log``.
 
-    After ``seconds`` it is interrupted as by Ctrl-C, so that it reports what it has. Its exit status, and whether it
-    was interrupted.
+    After ``seconds`` it is interrupted as by Ctrl-C, so that it reports its results so far. Returns its exit status,
+    and True if it was interrupted.
     """
     import pytest
 

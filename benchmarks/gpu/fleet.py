@@ -1,7 +1,7 @@
-"""How busy are the GPUs of a Ray cluster, and is anything lost with a node? ``python -m benchmarks.gpu.fleet``.
+"""Measure the utilisation of a Ray cluster's GPUs, and losses with a node: ``python -m benchmarks.gpu.fleet``.
 
-Eight pretended GPUs on two nodes of this machine, 50 ms a measurement; then the same with one node killed midway. The
-page is printed, or written to ``--out``.
+It uses eight simulated GPUs on two nodes of this machine, 50 ms per measurement; then the same with one node killed
+midway. The page is printed, or written to ``--out``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ GPUS, MEASURING = 8, 0.05
 
 
 def pretended() -> Device:
-    """Return what each node says that its GPUs are."""
+    """Return the GPUs that each node reports."""
     return device("h200")
 
 
@@ -50,7 +50,7 @@ def candidate(number: int) -> Candidate:
 
 
 def busy(log: Path) -> float:
-    """Return the part of the time between the first measurement and the last that eight GPUs measured."""
+    """Return the mean utilisation of eight GPUs between the first and the last measurement."""
     spans = [tuple(map(float, line.split()[:2])) for line in log.read_text().splitlines()]
     began, ended = min(b for b, _ in spans), max(e for _, e in spans)
     return sum(e - b for b, e in spans) / (GPUS * (ended - began))
@@ -77,7 +77,7 @@ _BESIDE = "and what other work of the machine leaves of them"
 
 
 def _first() -> bool:
-    """Return True if this process and what it starts come before all other work of the machine."""
+    """Return True if this process and its children can run before all other work of the machine."""
     return os.sched_getscheduler(0) == os.SCHED_RR
 
 
@@ -130,7 +130,7 @@ def measured(jobs: int, kill: bool) -> Iterator[str]:
         runner = FleetRunner(fleet, fleet.device(None), FleetCompilers(fleet, CompileCache(folder / "ours")))
         candidates = [candidate(n) for n in range(jobs)]
         for _ in runner.compare(candidates[:1], rounds=1, library=False):
-            pass  # every program is compiled first: what is asked is how GPUs are kept busy
+            pass  # every program is compiled first, since only the GPUs' utilisation is of interest
         list(runner.measure([candidate(10**6 + n) for n in range(2 * GPUS)]))
         for c in candidates:
             runner._pool.submit(c.kernel, "sm_90a").result()

@@ -1,4 +1,4 @@
-"""Trials as lines of a file: what the tuner needs of a database, for machines that have no SQLAlchemy."""
+"""Trials as lines of a file: a minimal database for the tuner on machines without SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from search_spaces.operators.problem import Problem
 
 
 def read(path: Path) -> tuple[Trial, ...]:
-    """Return the trials that a journal left in a file, up to the line that a kill or a full disk cut short."""
+    """Return the trials of a journal file, up to a line that was truncated by a kill or a full disk."""
     trials = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
@@ -25,7 +25,7 @@ def read(path: Path) -> tuple[Trial, ...]:
 
 
 class Journal:
-    """An append-only file of trials; each line is on its way to the disk before ``append`` returns."""
+    """An append-only file of trials; each line is flushed before ``append`` returns."""
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
@@ -47,7 +47,7 @@ class Journal:
         return [r for r in same if policy in (None, r.policy)]
 
     def best(self, problem: Problem, device: str, provenance: Provenance, policy: str | None = None) -> Trial | None:
-        """Return the winner of the last remeasured, if there was one; else the fastest by the median of its times."""
+        """Return the winner of the last final, if there was one; else the trial with the lowest median time."""
         trials = self.trials(problem, device, provenance, policy=policy)
         wrong = {r.kernel_digest for r in trials if r.status is Status.WRONG_RESULT}
         ok = [r for r in trials if r.ok and r.kernel_digest not in wrong]

@@ -1,4 +1,4 @@
-"""Memory-bound operators as the time model estimates them, beside a copy of as many bytes.
+"""The time model's estimates of memory-bound operators, compared with a copy of as many bytes.
 
     python -m benchmarks.gpu.memory_bound [--device h200] [--samples 1000] > table.md
 
@@ -47,7 +47,7 @@ PROBLEMS: tuple[tuple[str, Problem], ...] = (
 
 @dataclass(frozen=True)
 class Estimated:
-    """The best compiled schedule of a problem, as the model sees it: seconds of a launch, bytes in flight on an SM."""
+    """The best compiled schedule of a problem: estimated seconds of a launch, and bytes in flight per SM."""
 
     seconds: float
     in_flight: float
@@ -55,7 +55,7 @@ class Estimated:
 
 
 def estimated(problem: Problem, on: Device, samples: int, pool: CompilePool) -> Estimated:
-    """Raise ValueError where none of the schedules compiles."""
+    """Return the best schedule of a problem. Raises ValueError if none compiles."""
     usable = templates_for(problem, on)
     space = usable.space(problem, on)
     first = descended(space, AnalyticEstimates(problem, usable, on), space.sample(samples, SEED))[:COMPILED]
@@ -81,7 +81,7 @@ def copy_of(moved: int) -> Copy:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the table. Exit status 1 where a schedule has too few bytes in flight."""
+    """Write the table. Exit status 1 if a schedule has too few bytes in flight."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="h200")
     parser.add_argument("--samples", type=int, default=1000)

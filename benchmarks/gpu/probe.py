@@ -1,4 +1,4 @@
-"""What a GPU says of the assumptions that were made without one, in two minutes.
+"""Check on a GPU, in two minutes, the assumptions that were made without one.
 
     python -m benchmarks.gpu --minutes 2 --parts probe --out OUT
     python -m benchmarks.gpu.probe OUT/probe.json
@@ -100,7 +100,7 @@ MECHANISMS: tuple[Mechanism, ...] = (
 
 
 class NotKnown(ValueError):
-    """The times do not say what a constant is."""
+    """The times do not determine a constant."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Constant:
 
 
 class Measures(Protocol):
-    """As much of a runner as a probe asks."""
+    """The part of a runner that a probe uses."""
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]: ...
 
@@ -132,7 +132,7 @@ def schedule_of(changes: Mapping[str, Value]) -> Schedule:
 
 
 def counts_of(changes: Mapping[str, Value], device: Device) -> CostCounts:
-    """Of the large matmul. Raises ValueError where the schedule is not legal."""
+    """Return the counts of the large matmul. Raises ValueError if the schedule is illegal."""
     row = template(TEMPLATE)
     assert row.counts is not None
     return row.counts(LARGE, row.config(LARGE, schedule_of(changes), device), device)
@@ -158,7 +158,7 @@ def _limited(device: Device, work: CostCounts, seconds: float) -> Device:
 
 
 def _halved(low: float, high: float, below: Callable[[float], bool]) -> float:
-    """Between ``low`` and ``high`` the place below which ``below`` holds."""
+    """Return the position between ``low`` and ``high`` up to which ``below`` holds, by bisection."""
     for _ in range(24):
         middle = (low + high) / 2
         low, high = (middle, high) if below(middle) else (low, middle)
@@ -184,7 +184,7 @@ def _fitted(base: float, one: float, device: Device) -> tuple[float, Device]:
 
 def _round_trip(times: Mapping[str, float], device: Device) -> float:
     trip = _fitted(times[BASE], times["store_buffers 1"], device)[0]
-    if trip > 0.99 * LONGEST_TRIP:  # what slows down one buffer is something else
+    if trip > 0.99 * LONGEST_TRIP:  # one buffer is slow for another reason
         raise NotKnown(f"even {LONGEST_TRIP:.0f} cycles do not explain the time of one buffer")
     return trip
 
@@ -199,7 +199,7 @@ def _sustained(times: Mapping[str, float], device: Device) -> float:
 
 
 def _launch(times: Mapping[str, float], device: Device) -> float:
-    """Seconds of a tiny launch less those that its kernel takes by the model."""
+    """Return the seconds of a tiny launch minus its kernel's predicted time."""
     return times["tiny"] - analytic.predict(_copy_counts(TINY, device), device) + analytic.LAUNCH_SECONDS
 
 
@@ -229,7 +229,7 @@ TINY = Copy(8, 8)
 
 
 def probe(runner: Measures, device: Device, until: float = math.inf) -> dict[str, Any]:
-    """Ask everything, until the clock ``time.monotonic`` reads ``until``; what was not asked is left out and said."""
+    """Run all checks until ``time.monotonic`` reaches ``until``; checks that were not reached are listed."""
     report: dict[str, Any] = {"device": device.name, "mechanisms": [], "times": {}, "constants": [], "left_out": []}
     if not device.has("wgmma"):
         report["left_out"].append(f"all of it: {device.name} has no wgmma")
@@ -265,7 +265,7 @@ def _candidate(problem: Problem, schedule: Schedule, device: Device) -> Candidat
 
 
 def _tried(mechanism: Mechanism, runner: Measures, device: Device) -> dict[str, Any]:
-    """Return True if the kernel of a mechanism is right on the GPU."""
+    """Return True if a mechanism's kernel is correct on the GPU."""
     row: dict[str, Any] = {"name": mechanism.name, "assumed": mechanism.assumed, "holds": None, "reason": ""}
     try:
         candidate = _candidate(mechanism.problem, schedule_of({**SMALL, **mechanism.changes}), device)
@@ -277,7 +277,7 @@ def _tried(mechanism: Mechanism, runner: Measures, device: Device) -> dict[str, 
 
 
 def _varied(runner: Measures, device: Device, report: dict[str, Any]) -> dict[str, float]:
-    """Seconds of each varied schedule, of cuBLAS, of a tiny launch and of a copy."""
+    """Return the seconds of each varied schedule, of cuBLAS, of a tiny launch and of a copy."""
     names, candidates = [], []
     for name, changes in VARIED:
         try:
@@ -327,7 +327,7 @@ def _assumed_seconds(name: str, device: Device) -> float | None:
 
 
 def disagreements(report: Mapping[str, Any], device: Device) -> list[str]:
-    """Return what a report says against the constants and assumptions of today, a line each.
+    """Return a line for each present constant or assumption that a report contradicts.
 
     Raises ValueError for a file of another form.
     """
@@ -370,7 +370,7 @@ def page(report: Mapping[str, Any], device: Device) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Hold a stored report against the constants of today."""
+    """Compare a stored report with the present constants."""
     from search_spaces.hardware.devices import device
 
     if len(arguments) != 1:

@@ -1,4 +1,7 @@
-"""What the GPU benchmark tunes: matmul shapes by purpose, and shapes of the other operators; the most telling first."""
+"""Problems of the GPU benchmark.
+
+Matmul shapes by purpose, and shapes of the other operators, most informative first.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ _DECODE = [
     for m, n, k in (
         *((16, 6144, 4096), (1, 4096, 4096), (64, 28672, 4096), (8, 4096, 14336), (32, 8192, 8192), (4, 57344, 8192)),
         *((16, 2112, 7168), (128, 7168, 16384), (64, 5120, 25600), (16, 10240, 5120), (2, 8192, 28672)),
-        (16, 128256, 4096),  # the words of Llama 3.1
+        (16, 128256, 4096),  # the vocabulary of Llama 3.1
     )
 ]
 _BATCHED = [
@@ -84,7 +87,7 @@ _TYPES = [
     ("types", Matmul(m=4096, n=4096, k=4096, epilogue="bias+gelu")),
 ]
 
-# Of which schedules are drawn at random: large enough that a race between the blocks and warps of a whole GPU shows.
+# Problems with random schedules: large enough to expose a race between the blocks and warps of a whole GPU.
 SAMPLED: tuple[Problem, ...] = (
     Matmul(m=4096, n=4096, k=4096, a="bf16"),
     Matmul(m=2048, n=2048, k=2048, order_a="col", order_b="col"),
@@ -111,12 +114,12 @@ _SIZES = {"m": 4, "n": 6656, "k": 16384, "rows": 8192, "cols": 8192, "columns": 
 
 
 def matmuls() -> tuple[tuple[str, Problem], ...]:
-    """(purpose, problem), the purposes taken in turns, so that a short run sees all of them."""
+    """Return (purpose, problem) pairs, alternating between purposes, so that a short run covers all of them."""
     return in_turns((_SQUARE, _PROJECTION, _DECODE, _BATCHED, _ODD, _ORDERS, _TYPES, _SKINNY))
 
 
 def others() -> tuple[tuple[str, Problem | str], ...]:
-    """(operator, problem) for the operators but matmul, taken in turns, or why an operator has none."""
+    """Return (operator, problem) pairs of all operators except matmul, alternating, or the reason for having none."""
     groups: list[list[tuple[str, Problem | str]]] = [[(name, p) for p in shapes] for name, shapes in _OTHERS.items()]
     groups += [[(row.name, _typical(row))] for row in operators() if row.name not in (*_OTHERS, "matmul")]
     return in_turns(groups)

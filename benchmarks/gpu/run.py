@@ -1,4 +1,4 @@
-"""Everything that wants a real GPU, in one command that plans itself inside the minutes it is given.
+"""All checks that need a real GPU, in one command that plans its parts within the given minutes.
 
     python -m benchmarks.gpu --minutes 25 --out OUT
 
@@ -78,23 +78,23 @@ from search_spaces.search_task import SearchTask
 from search_spaces.spaces.schedule import Schedule
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES, FILE_BYTES = 4, 15 << 20  # of recordings: with the other files, at most 8 of 16 MiB
+FILES, FILE_BYTES = 4, 15 << 20  # of recordings: with the other files at most 8 files of 16 MiB
 
-# The parts' shares of the whole time. What a part leaves over goes to the next ones.
+# The parts' shares of the total time. Time that a part does not use goes to the next ones.
 SHARES = {"probe": 0.08, "tests": 0.15, "emulator": 0.07, "sampled": 0.15, "matmul": 0.45, "others": 0.15}
 PARTS = tuple(SHARES)
 RESERVE = 0.03  # for writing the last results
 LEAST_SECONDS = 20.0  # a shape gets no less: fewer shapes tuned well tell more than all of them tuned badly
 REPORT_SECONDS = 5.0  # for tests that are stopped to say what has failed so far
-FINAL_SHARE = 0.25  # of a shape's time, for the remeasured and the comparison
-MATMUL_ENTRANTS = ("cublaslt", "torch", "triton")  # beside the library, which bounds more than a copy does
+FINAL_SHARE = 0.25  # share of a shape's time for the final and the comparison
+MATMUL_ENTRANTS = ("cublaslt", "torch", "triton")  # compared with the library, a better bound than a copy
 OTHER_ENTRANTS = OTHERS
-WARM_ENTRANTS = ("cublaslt",)  # of those, again with operands that are in the L2 already
+WARM_ENTRANTS = ("cublaslt",)  # of those, repeated with operands that are already in the L2
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """``seconds`` in all for ``parts``; ``trials`` at most per shape; ``tests`` is the folder of the GPU tests."""
+    """Total ``seconds`` for ``parts``; maximum ``trials`` per shape; ``tests`` is the folder of the GPU tests."""
 
     seconds: float
     out: Path
@@ -149,7 +149,7 @@ class Benchmark:
         }
 
     def run(self) -> int:
-        """All parts of the plan; the exit status."""
+        """Run all parts of the plan, and return the exit status."""
         parts = self.plan.parts
         try:
             if "probe" in parts:
@@ -206,7 +206,7 @@ class Benchmark:
     def _tests(self, seconds: float) -> None:
         """Run the tests marked gpu in a process of their own.
 
-        When its time is over it is stopped as by Ctrl-C, which makes it report what it has, and killed if that takes
+        When its time is over it is interrupted as by Ctrl-C, so that it reports its results; it is killed if that takes
         long.
         """
         if importlib.util.find_spec("pytest") is None:
@@ -233,7 +233,7 @@ class Benchmark:
                 ini.unlink()
         row |= device_tests.counts(xml)
         self.results["tests"] = row
-        if row["timed_out"]:  # its exit status is that of whoever is stopped
+        if row["timed_out"]:  # its exit status is that of an interrupted process
             self.failed |= row["failed"] > 0
             self._leave_out("some of the tests: no time was left")
         else:
@@ -257,7 +257,7 @@ class Benchmark:
             ]
             for p in self.plan.agreement
         ]
-        for problem, schedule in in_turns(sampled):  # so that a short run sees every problem
+        for problem, schedule in in_turns(sampled):  # so that a short run covers every problem
             if time.monotonic() > until:
                 return self._leave_out(late)
             try:
@@ -271,7 +271,7 @@ class Benchmark:
             self._write()
 
     def _agreed(self, problem: Problem, schedule: Schedule, until: float) -> dict[str, Any] | None:
-        """Return True if one candidate does, None where that is not known at ``until``.
+        """Return True if one candidate agrees, None if that is unknown at ``until``.
 
         Raises:
             ValueError: The candidate has no kernel.
@@ -289,14 +289,14 @@ class Benchmark:
             return row | {"reason": f"{ran.status.value} on the GPU: {ran.reason}"}
         inputs = problem.random_inputs(self.runner.options.seed)
         emulated = emulate(kernel, inputs, time_limit=max(until - time.monotonic(), 1.0))
-        if emulated.status == "timeout":  # a wait without end is a finding of another name
+        if emulated.status == "timeout":  # an endless wait has another kind of finding
             return None
         if emulated.status not in ("ok", "findings"):
             return row | {"reason": f"{emulated.status} in the emulator: {emulated.reason}"}
         return row | agreement(problem, inputs, ran, emulated.outputs)
 
     def _sampled(self, seconds: float) -> None:
-        """Measure random schedules, whose times no search has chosen, and check that verified ones are correct."""
+        """Measure random schedules, without selection by a search, and check that verified ones are correct."""
         until = time.monotonic() + seconds
         problems = self.plan.sampled
         for i, problem in enumerate(problems):
@@ -413,7 +413,7 @@ class Benchmark:
         )
 
     def _prepare(self, problem: Problem, space: Any) -> None:
-        """Have the runner make a problem's inputs and references, which it keeps.
+        """Make the runner prepare and keep a problem's inputs and references.
 
         Raises RunnerStopped; whatever else is wrong, the trials will tell.
         """
@@ -460,7 +460,7 @@ class Benchmark:
         if result.best is None:
             return {}
         schedule, problem = result.best.schedule, result.problem
-        if is_library(schedule):  # it won: the fastest schedule is what is compared
+        if is_library(schedule):  # it won: the fastest schedule is compared
             if result.remeasured is None or not result.remeasured.standings:
                 return {}
             schedule = result.entrants[result.remeasured.standings[0].position]
@@ -479,7 +479,7 @@ class Benchmark:
     # ---- what is written ----
 
     def _keep_earlier(self) -> None:
-        """Keep what an earlier run left in the folder, if there was one."""
+        """Preserve the files of an earlier run in the folder."""
         out = self.plan.out
         number = next(n for n in itertools.count(1) if not list(out.glob(f"*-{n}.json")))
         for name in ("results.json", "table.txt"):
@@ -506,12 +506,12 @@ class Benchmark:
         return self.plan.out / f"recordings-{number}{recording.SUFFIX}"
 
     def _share(self, part: str) -> float:
-        """Seconds for a part, of those that the plan has."""
+        """Return the seconds of the plan for one part."""
         share = SHARES[part] / sum(SHARES[p] for p in self.plan.parts)
         return max(min(share * (1.0 - RESERVE) * self.plan.seconds, self._end - time.monotonic()), 1.0)
 
     def _leave_out(self, what: str) -> None:
-        """Say so, once."""
+        """Print a reason for skipping, once."""
         if what not in self.results["left_out"]:
             self.results["left_out"].append(what)
             self._say(f"left out: {what}")
@@ -580,7 +580,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tempfile.TemporaryFile(dir=given.out).close()
     except OSError as error:
         parser.error(f"--out {given.out} cannot be written ({error.strerror})")
-    for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C does: what is under way is written down, then it ends
+    for number in (signal.SIGTERM, signal.SIGHUP):  # like Ctrl-C: trials in flight are written, then it ends
         signal.signal(number, signal.default_int_handler)
     seconds = given.minutes * 60 - (time.monotonic() - began)
     with pool:

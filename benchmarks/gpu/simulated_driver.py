@@ -1,4 +1,4 @@
-"""cupy's own arrays over memory that does not exist, and launches that return at once: to time what precedes one.
+"""cupy's arrays over nonexistent memory, and launches that return immediately: to time the code before a launch.
 
 No GPU is needed. What cupy itself does between ``RawKernel.__call__`` and the driver is left out on both sides of a
 comparison; attributes of arrays cost what they cost with a GPU.
@@ -21,7 +21,7 @@ _SPACING = 1 << 30  # bytes from one array to the next
 
 
 def launch(grid: Any, block: Any, parameters: Any, shared_mem: int = 0) -> None:
-    """In place of a loaded function's call."""
+    """Replacement for the call of a loaded function."""
 
 
 class SimulatedDriver:

@@ -18,7 +18,7 @@ SECONDS, LOG = "AUTOSCHED_SIMULATED_SECONDS", "AUTOSCHED_SIMULATED_LOG"
 
 
 class SimulatedGpu:
-    """A kernel's time is made from its cubin's digest, so it is the same every time."""
+    """A kernel's time is derived from its cubin's digest, so that it is always the same."""
 
     def __init__(self) -> None:
         self._gpu = 0
@@ -62,7 +62,7 @@ def answer(kernel: dict[str, Any]) -> dict[str, Any]:
 
 
 def right_outputs(prepared: dict[str, Any]) -> Message:
-    """Return the answer of a right kernel: the bytes of what it computes, by the outputs' names."""
+    """Return the answer of a correct kernel: the bytes of its outputs by name."""
     import numpy as np  # here, because nothing else needs it
 
     from search_spaces.catalogue import problem_from_json

@@ -1,4 +1,4 @@
-"""What the GPU command prints: a line per shape while it runs, and the table at its end."""
+"""The output of the GPU command: a line per shape while it runs, and the final table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from search_spaces.operators.problem import Problem
 
 
 def table(r: Mapping[str, Any], device: Device) -> str:
-    """Return what ``results.json`` holds of a run on ``device``, short enough to be read at its end."""
+    """Return a short table of the contents of ``results.json`` for a run on ``device``."""
     lines = [f"autosched {VERSION} on {r['device'].get('name', device.name)}, {r['began']}"]
     tests = r["tests"]
     if tests is not None:
@@ -74,7 +74,7 @@ def line(row: dict[str, Any]) -> str:
 
 
 def short_name(problem: Problem) -> str:
-    """Return a few words that tell problems of one benchmark apart."""
+    """Return a few words that distinguish the problems of one benchmark."""
     said = {k: v for k, v in problem.to_json().items() if k != "operator"}
     sizes = "x".join(str(said.pop(k)) for k in list(said) if isinstance(said[k], int) and said[k] > 1)
     if isinstance(problem, Matmul):

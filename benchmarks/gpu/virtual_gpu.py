@@ -1,4 +1,4 @@
-"""A GPU and its host in virtual time, on which the code that times launches runs as it is.
+"""A GPU and its host in virtual time, on which the unmodified timing code runs.
 
 The host needs time for everything it asks for, and is now and then late; events tick; the GPU begins what it is told a
 while later if it is idle; its clock falls from idle, rises under work, is lowered by the power limit within some
@@ -21,7 +21,7 @@ from measurements.runners.cuda.stream_hold import GIVES_UP_SECONDS
 HIGHEST_MHZ, IDLE_MHZ = 1980.0, 345.0
 RISES, FALLS_IDLE, POWER = 8e-3, 50e-3, 4e-3  # seconds: time constants of the clock
 IDLE_AFTER = 20e-3  # seconds without work
-HOT = 0.6  # of the clock, while heat lowers it
+HOT = 0.6  # factor of the clock while heat lowers it
 BEGINS, GAP, GRAPH_GAP, EVENT = 3e-6, 0.7e-6, 1.2e-6, 0.5e-6  # seconds of the GPU: of an idle one, between two launches
 TICK = 0.5e-6  # of events
 STEP = 100e-6  # within which a clock counts as constant
@@ -69,7 +69,7 @@ class VirtualGpu:
     hot: tuple[tuple[float, float], ...] = ()
     launch_seconds: float = 4e-6  # of the host, from Python
     host: Host = field(init=False)
-    free: float = 0.0  # when the stream has done all it was told
+    free: float = 0.0  # when the stream has finished all its work
     mhz: float = IDLE_MHZ
     captured: list[VirtualKernel] | None = None
 
@@ -205,7 +205,7 @@ class VirtualGraph:
 
 
 def _runs(kernels: tuple[VirtualKernel, ...]) -> list[tuple[VirtualKernel, int]]:
-    """Equal neighbours, and how many they are."""
+    """Return the runs of equal neighbours with their lengths."""
     runs: list[tuple[VirtualKernel, int]] = []
     for kernel in kernels:
         if runs and runs[-1][0] == kernel:

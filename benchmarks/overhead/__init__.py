@@ -1,1 +1,1 @@
-"""What autosched itself costs: calls, trials, the store."""
+"""Overhead of autosched: calls, trials, the store."""

@@ -1,4 +1,4 @@
-"""What a tuned kernel costs on the CPU: beyond a raw launch of cupy's, and from the start of a process.
+"""CPU cost of a tuned kernel: overhead over a raw cupy launch, and cold start of a process.
 
     python -m benchmarks.overhead.call_overhead [--rounds 200] [--calls 500] [--starts 7] [--json]
 
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def tuned(path: str, problem: Problem, of: str = "matmul", clustered: bool = False) -> None:
-    """Add a trial on h200 to a database, as tune would leave it.
+    """Add a trial on h200 to a database, like tune.
 
     Args:
         path: The database.
@@ -85,7 +85,7 @@ def tuned(path: str, problem: Problem, of: str = "matmul", clustered: bool = Fal
     row, its = device("h200"), template(of)
     schedules = its.space(problem, row).sample(64, 0)
     generated = ((schedule, its.kernel(problem, schedule, row)) for schedule in schedules)
-    # One without arrays of its own, which the simulated driver does not make.
+    # A kernel without workspaces, which the simulated driver does not support.
     schedule = next(
         schedule
         for schedule, kernel in generated
@@ -112,8 +112,8 @@ def tuned(path: str, problem: Problem, of: str = "matmul", clustered: bool = Fal
 
 
 def started(path: str) -> tuple[float, float]:
-    """Wall and processor seconds of a cold start in a process of its own."""
-    compiled = str(Path(path).parent / "compiled")  # Python's own cache, as an installed package has it
+    """Return the wall and CPU seconds of a cold start in a separate process."""
+    compiled = str(Path(path).parent / "compiled")  # Python's own bytecode cache, as for an installed package
     env = {**os.environ, "PYTHONPYCACHEPREFIX": compiled}
     env.pop("PYTHONDONTWRITEBYTECODE", None)
     run = subprocess.run([sys.executable, "-c", _START, path], capture_output=True, text=True, check=True, env=env)
@@ -166,7 +166,7 @@ def in_turns(
 
 
 def seconds(call: Callable[[], Any], calls: int) -> float:
-    """Of processor time, which is that of the wall where nothing else wants the core: nothing here waits."""
+    """Return CPU seconds, which equal wall-clock time on an idle core, since nothing here waits."""
     began = time.thread_time()
     for _ in range(calls):
         call()

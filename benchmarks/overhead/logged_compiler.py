@@ -1,4 +1,4 @@
-"""The compile worker, with the moments of each compile's begin and end in the file AUTOSCHED_COMPILE_LOG names."""
+"""The compile worker, which logs the start and end of each compile to the file AUTOSCHED_COMPILE_LOG."""
 
 from __future__ import annotations
 

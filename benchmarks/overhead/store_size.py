@@ -1,4 +1,4 @@
-"""How long look-ups and merges take in large databases.
+"""Measure the times of look-ups and merges in large databases.
 
     python -m benchmarks.overhead.store_size 1000000 [--problems N] [--load] [--folder F]
     python -m benchmarks.overhead.store_size 100000 --merge --problems 100
@@ -88,7 +88,7 @@ def fill(path: Path, trials: int, problems: int, first: int = 0) -> list[Matmul]
 
 
 def medians(name: str, call: Callable[[], object], repeats: int = 200) -> dict[str, float]:
-    """Milliseconds of the processor and of the wall."""
+    """Return the median CPU and wall-clock milliseconds."""
     wall, cpu = [], []
     for _ in range(repeats):
         began, spent = time.perf_counter(), time.process_time()
@@ -100,7 +100,7 @@ def medians(name: str, call: Callable[[], object], repeats: int = 200) -> dict[s
 
 
 def seconds(name: str, call: Callable[[], object]) -> dict[str, float]:
-    """Of one call."""
+    """Return the seconds of one call."""
     began, spent = time.perf_counter(), time.process_time()
     call()
     return {f"{name}_s": time.perf_counter() - began, f"{name}_s_cpu": time.process_time() - spent}

@@ -1,4 +1,4 @@
-"""A torch without CUDA whose tensors on the CPU are taken for those of a GPU: to time what precedes a launch."""
+"""A torch without CUDA whose CPU tensors count as GPU tensors: to time the code before a launch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 @contextmanager
 def cpu_tensors_as_cuda() -> Iterator[None]:
-    """Say that tensors are on a GPU whose current stream is the default stream."""
+    """Make tensors report a GPU whose current stream is the default stream."""
     default = SimpleNamespace(cuda_stream=0)
     with (
         mock.patch.object(torch.Tensor, "is_cuda", property(lambda _: True), create=True),

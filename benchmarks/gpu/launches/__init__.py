@@ -1,1 +1,1 @@
-"""Does a GPU do what the emulator says? Launches that its tests ended without a fault, kept, run and compared."""
+"""Compare a GPU with the emulator: launches without faults in the emulator's tests are recorded, run and compared."""

@@ -1,6 +1,6 @@
-"""The process that owns a GPU: it assembles, launches and compares one kept launch a request.
+"""The process that owns a GPU: each request assembles, launches and compares one recorded launch.
 
-A launch that faults leaves its process without a GPU, and one that hangs never ends: whoever asked ends the process.
+A launch that faults breaks the process's GPU context, and one that hangs never ends: the caller then ends the process.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from search_spaces.launches.launch import BytesArgument, Launch, ScalarArgument
 from search_spaces.launches.operand import Operand
 
 MODULE = "benchmarks.gpu.launches.device"
-HANGS = 5.0  # seconds of a launch; the emulator took longer for hardly any
+HANGS = 5.0  # seconds per launch; hardly any took the emulator longer
 _WHEELS = ("nvidia-cuda-nvcc", "nvidia-cuda-nvcc-cu12")
 _ASSEMBLY = 120.0  # seconds
 _NOT_READY = 600  # cudaErrorNotReady
-_abandoned: list[Any] = []  # of launches that hang: to unload a module or to free memory would wait for them
+_abandoned: list[Any] = []  # of launches that hang: unloading a module or freeing memory would wait for them
 
 
 class Refused(Exception):
-    """An assembler that does not take a module. The message is one line."""
+    """An assembler rejects a module. The message is one line."""
 
 
 class Hang(Exception):
@@ -48,11 +48,11 @@ class Hang(Exception):
 
 
 class Fault(Exception):
-    """A launch that the GPU has ended, and with it all that this process has there."""
+    """The GPU has aborted a launch, and with it this process's context."""
 
 
 def handle(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Launch the kept one called ``name`` of ``folder``: a row of ``results.jsonl`` without the names."""
+    """Run the recorded launch ``name`` of ``folder``, and return a row of ``results.jsonl`` without names."""
     import cupy
 
     folder = Path(request["folder"])
@@ -61,9 +61,9 @@ def handle(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def outcome(kept: KeptLaunch, launch: Callable[[], Mapping[str, Array]]) -> dict[str, Any]:
-    """Return what came of a launch, beside what was expected.
+    """Return the result of a launch, compared with the expected one.
 
-    One that differs is launched again: ``repeats`` says whether the GPU at least agrees with itself.
+    A launch that differs is repeated; ``repeats`` is True if the GPU agrees with itself.
     """
     try:
         outputs = launch()
@@ -86,7 +86,7 @@ def outcome(kept: KeptLaunch, launch: Callable[[], Mapping[str, Array]]) -> dict
 
 
 def launched(cp: Any, kept: KeptLaunch, code: Callable[[str], bytes]) -> dict[str, Array]:
-    """Launch on the current GPU and return what the outputs hold.
+    """Launch on the current GPU and return the contents of the outputs.
 
     ``cp`` is cupy; ``code`` gives the module's machine code for an architecture.
 
@@ -122,7 +122,7 @@ def launched(cp: Any, kept: KeptLaunch, code: Callable[[str], bytes]) -> dict[st
                     _abandoned.append((loaded, arrays, stream))
                     raise Hang
                 time.sleep(0.0002)
-            stream.synchronize()  # raises what ended a launch, maybe the one before that which was refused
+            stream.synchronize()  # raises the error of a launch, possibly of the one before the rejected launch
             if refused is not None:
                 raise refused
             held = {name: cp.asnumpy(arrays[name]) for name, o in operands.items() if o.role in WRITTEN}
@@ -149,7 +149,10 @@ def at_offsets(kept: KeptLaunch, starts: Mapping[str, int]) -> tuple[Launch, dic
 
 
 def machine_code(folder: Path, text: str, arch: str) -> bytes:
-    """Return what ``--assemble`` has left in ``folder`` of PTX for ``arch``, or assemble it. Raises Refused."""
+    """Return the machine code made by ``--assemble`` in ``folder`` for ``arch``, or assemble the PTX.
+
+    Raises Refused.
+    """
     path = cubin_path(folder, digest_of(text.encode()), arch)
     return path.read_bytes() if path.exists() else assembled(text, arch)
 
@@ -158,7 +161,7 @@ def cubin_path(folder: Path, ptx: str, arch: str) -> Path:
     return folder / "cubins" / arch / f"{ptx}.cubin"
 
 
-@lru_cache(maxsize=4)  # launches of one module come one after another
+@lru_cache(maxsize=4)  # launches of one module are consecutive
 def assembled(text: str, arch: str) -> bytes:
     """Return the machine code of PTX for ``arch`` ("sm_90a"), by ptxas or else by the driver for the current GPU.
 
@@ -184,9 +187,9 @@ def assembled(text: str, arch: str) -> bytes:
 
 @cache
 def ptxas() -> str | None:
-    """Return the newest one of the PATH and of NVIDIA's wheels of nvcc, as PTX of a newer NVRTC needs it.
+    """Return the newest ptxas of the PATH and of NVIDIA's nvcc wheels, since a newer NVRTC's PTX needs it.
 
-    None where there is none.
+    Returns None if there is none.
     """
     found = [shutil.which("ptxas")]
     for wheel in _WHEELS:
@@ -199,7 +202,7 @@ def ptxas() -> str | None:
 
 
 def _release(program: str) -> tuple[int, ...]:
-    """For example (13, 0); () of what does not run."""
+    """Return a ptxas's release, such as (13, 0); () if it does not run."""
     try:
         done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -232,7 +235,7 @@ def _operands(launch: Launch) -> dict[str, Operand]:
 
 
 def _before(operand: Operand) -> Array:
-    """Return what an array that nobody has written holds: as in the emulator, bytes of 0xFF."""
+    """Return the initial contents of an unwritten array: as in the emulator, bytes of 0xFF."""
     return np.full(operand.bytes, 0 if operand.zeroed else 0xFF, np.uint8)
 
 

@@ -1,4 +1,4 @@
-"""A folder of launches, as ``pytest --keep-launches FOLDER`` writes it and any number of processes may at a time.
+"""A folder of recorded launches, written by ``pytest --keep-launches FOLDER``, also by several processes at a time.
 
 ``launches/NAME.json`` is a launch, ``ptx/DIGEST.ptx`` the module of some, ``arrays/DIGEST.z`` the bytes of an array,
 compressed by zlib. Digests are SHA-256 of what is inside, and NAME is that of all that the launch is and gives: an
@@ -25,13 +25,13 @@ from search_spaces.launches.launch import Launch, ScalarArgument, argument_json,
 from search_spaces.launches.operand import Operand
 
 MOST_EXPECTED = 64 << 10  # bytes of an output that are kept; of a larger one only the digest is
-READ = ("input", "inout")  # roles of arrays that hold something before a launch
-WRITTEN = ("output", "inout")  # and of those that hold something behind it
+READ = ("input", "inout")  # roles of arrays with contents before a launch
+WRITTEN = ("output", "inout")  # and of those with contents after it
 
 
 @dataclass(frozen=True, eq=False)
 class KeptLaunch:
-    """A launch that the emulator found right.
+    """A launch without findings in the emulator.
 
     Args:
         test: The id of the test that emulated it.
@@ -69,7 +69,7 @@ def keep(
     offsets: Mapping[int, int] | None = None,
     notes: Sequence[str] = (),
 ) -> str:
-    """Write a launch and what it needs; its name. The arguments are those of ``KeptLaunch``, and what came of them.
+    """Write a launch and its data, and return its name. The arguments are those of ``KeptLaunch``, and the results.
 
     Raises OSError, and ValueError for a launch of several steps, or of arrays that no argument leads to.
     """
@@ -95,7 +95,7 @@ def keep(
 
 
 def names(folder: Path) -> tuple[str, ...]:
-    """Return the names of all launches in ``folder``, in order; none where it is no such folder."""
+    """Return the names of all launches in ``folder``, in order; empty for another folder."""
     return tuple(sorted(file.stem for file in (folder / "launches").glob("*.json") if not file.stem.startswith(".")))
 
 
@@ -131,7 +131,10 @@ def _row(folder: Path, name: str) -> dict[str, Any]:
 
 
 def _launch_json(launch: Launch) -> dict[str, Any]:
-    """As JSON, with scalars as their bytes: of a NaN, an infinity or 64 bits JSON has no exact number."""
+    """Return the launch as JSON, with scalars as bytes.
+
+    JSON cannot represent NaN, infinity or 64-bit numbers exactly.
+    """
     own = Launch(**{f.name: getattr(launch, f.name) for f in dataclasses.fields(Launch)})
     return own.launch_json() | {"arguments": [_argument_json(a) for a in launch.arguments]}
 

@@ -1,4 +1,4 @@
-"""Kept launches of the emulator's tests on a GPU: does it do, byte for byte, what the emulator says?
+"""Run recorded launches of the emulator's tests on a GPU, and compare the results byte by byte.
 
     pytest tests/measurements/emulator --keep-launches FOLDER
     python -m benchmarks.gpu.launches FOLDER --out OUT --minutes 5
@@ -71,8 +71,8 @@ def run(
     Args:
         folder: Folder of kept launches.
         wanted: Their names.
-        heard: Takes each row, from one thread at a time.
-        seconds: After so many no further launch begins.
+        heard: Called with each row, from one thread at a time.
+        seconds: Time after which no further launch starts.
         workers: Number of processes.
         module: Module that the processes run.
         python_path: Adds to their ``sys.path``.
@@ -113,7 +113,7 @@ def run(
 
 
 def _launched(worker: Worker, folder: Path, name: str) -> Mapping[str, Any]:
-    """Return what came of a launch, with a process that is fit for the next one."""
+    """Return the result of a launch, and a process that can run the next one."""
     try:
         answer = worker.request({"folder": str(folder), "name": name}, REQUEST_SECONDS)
     except WorkerTimeout as error:
@@ -128,13 +128,13 @@ def _launched(worker: Worker, folder: Path, name: str) -> Mapping[str, Any]:
 
 
 def assemble(folder: Path, kept: Sequence[str], arch: str, workers: int) -> str:
-    """Leave the machine code of all modules in ``folder``, and say in a line how many there are."""
+    """Write the machine code of all modules to ``folder``, and print their number."""
 
     def one(ptx: str) -> bool:
         path = cubin_path(folder, ptx, arch)
         try:
             code = machine_code(folder, (folder / "ptx" / f"{ptx}.ptx").read_text(encoding="utf-8"), arch)
-        except Refused:  # the GPU's run says why
+        except Refused:  # the run on the GPU reports the reason
             return False
         path.parent.mkdir(parents=True, exist_ok=True)
         publish(path, code)

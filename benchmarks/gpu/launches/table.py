@@ -1,4 +1,4 @@
-"""How far outputs are from those expected, and the table of what came of the launches of each test."""
+"""Distance of outputs from the expected ones, and the table of results by test."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _cells(test: str, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def _largest(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return the largest error; beside it a question mark where one of an output is not known."""
+    """Return the largest error, followed by a question mark if the error of an output is unknown."""
     errors = [error for row in rows for error in row.get("errors", {}).values()]
     known = [error for error in errors if error is not None]
     largest = f"{max(known):.2g}" if known else ""

@@ -35,12 +35,12 @@ _ROOT = Path(__file__).resolve().parents[3]
 
 
 def profiled(key: str, folder: Path, seconds: float, ncu: str | None = None) -> dict[str, Any]:
-    """Return the metrics of the kernel that the plan in ``folder`` puts first, or the ``reason`` why there are none.
+    """Return the metrics of the first kernel of the plan in ``folder``, or the ``reason`` for having none.
 
     Args:
         key: Key of KERNELS.
         folder: The prepared plan.
-        seconds: After which the profiler is killed.
+        seconds: Time after which the profiler is killed.
         ncu: The profiler; None for the one on PATH.
     """
     ncu = ncu or shutil.which("ncu")

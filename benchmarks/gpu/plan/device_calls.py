@@ -14,7 +14,7 @@ _ROOT = Path(__file__).resolve().parents[3]
 
 
 def timed(part: str, keys: Sequence[str], seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (key, result) of each key as soon as it is there.
+    """Yield (key, result) of each key as soon as it is known.
 
     A result has ``microseconds`` by name, or the ``reason`` why there are none. Keys that were not reached within
     ``seconds`` are marked as ``cut``.

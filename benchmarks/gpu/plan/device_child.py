@@ -2,8 +2,8 @@
 
     python -m benchmarks.gpu.plan.device_child host|language KEY...
 
-Times on the GPU are those of CUDA events around a row of calls whose operands lie in memory and not in the L2. Times on
-the host are the processor's, of calls that the GPU keeps up with, in turns.
+GPU times are measured by CUDA events around a series of calls whose operands are in memory and not in L2. Host times
+are CPU times of calls that the GPU keeps up with, measured alternately.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Call = Callable[[int], Any]
 
 
 def host_calls() -> dict[str, float]:
-    """Return microseconds of the host for one call of each function, in the median of rounds that take turns."""
+    """Return the host's microseconds for one call of each function: the median of alternating rounds."""
     import torch
 
     import autosched
@@ -151,7 +151,7 @@ def main(arguments: Sequence[str]) -> int:
                 name, problem = json.loads(key)
                 found = _torch_time(name, problem)
             row: dict[str, Any] = {"microseconds": found}
-        except Exception as error:  # whatever torch or the driver raises says why there is no time
+        except Exception as error:  # any exception of torch or the driver is reported as the reason for a missing time
             row = {"reason": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
         print(json.dumps({"key": key, **row}), flush=True)
     return 0

@@ -1,4 +1,4 @@
-"""The page of what a plan has found."""
+"""The page of a plan's results."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The parts of a plan, in the order in which a GPU's minutes should go to them.
 
-Each part is a function of a ``Session``: it goes through its entries, leaves out those that an earlier run has
-finished, and stops when its time is over. What it finds is written after every entry.
+Each part is a function of a ``Session``: it processes its entries, skips those finished by an earlier run, and stops
+when its time is over. Results are written after every entry.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Session:
         return Candidate(problem, schedule, _generate(problem, schedule, self.prepared.device))
 
     def pending(self, part: str, keys: Sequence[str]) -> list[str]:
-        """Return the keys without a result, and say so if there are none."""
+        """Return the keys without a result, and print a line if there are none."""
         missing = [key for key in keys if not self.results.has(part, key)]
         if not missing:
             self.say(f"{part}: nothing is left to do")
@@ -90,7 +90,7 @@ Part = Callable[[Session], None]
 
 
 def yardsticks(session: Session) -> None:
-    """Time copies and a read-only sum of several sizes, and how the clock of a long matmul settles."""
+    """Time copies and a read-only sum of several sizes, and record how the clock settles during a long matmul."""
     by_key = {short_name(problem): problem for problem in YARDSTICKS if problem in session.prepared.schedules}
     sustained = "sustained" if SUSTAINED in session.prepared.schedules else None
     for key in session.pending("yardsticks", [*by_key, *filter(None, [sustained])]):
@@ -234,7 +234,7 @@ def hardware_counters(session: Session) -> None:
 
 
 def host_time(session: Session) -> None:
-    """Time what a call costs on the host, next to torch's."""
+    """Time the host's cost of a call, compared with torch's."""
     for key, found in device_calls.timed("host", session.pending("host", device_child.HOST), session.remaining):
         session.results.add("host", key, **found)
         session.say(f"{key}: {device_calls.summary(found)}")
@@ -291,7 +291,7 @@ class _WithoutComparing:
 
 
 def save(out: Path, path: Path) -> None:
-    """Add what a journal holds to the recordings."""
+    """Add the trials of a journal to the recordings."""
     recordings = Recording.of(read(path))
     if recordings:
         recording.append(out / f"recordings{recording.SUFFIX}", recordings)

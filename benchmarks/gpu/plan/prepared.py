@@ -46,7 +46,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a plan measures, with the cubins for it.
+    """The contents of a plan, with its cubins.
 
     Attributes:
         device: The GPU it is for.
@@ -104,7 +104,7 @@ def prepare(
 ) -> None:
     """Choose and compile schedules of each problem, and write the folder.
 
-    A schedule that does not compile is left out. Compiling again takes what the pool's cache has.
+    A schedule that does not compile is left out. Compiling again uses the pool's cache.
 
     Raises:
         OSError: The folder cannot be written.

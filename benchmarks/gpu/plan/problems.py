@@ -1,4 +1,4 @@
-"""What the plan measures: sixty problems, of which two dozen shapes of language models are compared with cuBLAS."""
+"""The problems of the plan: sixty problems, including two dozen shapes of language models compared with cuBLAS."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LAYERS = (
     (4096, 8192, 28672),  # down
     (4096, 10240, 5120),  # Qwen3 32B: query, key and value
     (4096, 5120, 25600),  # down
-    (4096, 2112, 7168),  # DeepSeek V3: what queries, keys and values are compressed to
+    (4096, 2112, 7168),  # DeepSeek V3: compressed queries, keys and values
     (4096, 24576, 1536),  # queries
     (4096, 7168, 2048),  # down of an expert
     (512, 28672, 4096),
@@ -99,7 +99,7 @@ SUSTAINED: Problem = Matmul(m=8192, n=8192, k=8192, a="bf16")
 
 @dataclass(frozen=True)
 class NextToTorch:
-    """An operator of language models, and what torch computes it by.
+    """An operator of language models, and torch's equivalent.
 
     Attributes:
         problem: The operator.

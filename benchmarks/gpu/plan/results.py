@@ -1,4 +1,4 @@
-"""What the parts of a plan have found: one line of JSON per result, on disk before the next one begins."""
+"""The results of a plan's parts: one line of JSON per result, written before the next one starts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Results:
         self.rows.append(row)
 
     def has(self, part: str, key: str) -> bool:
-        """Tell whether a part has a result of ``key`` that need not be found again."""
+        """Return True if a part has a final result of ``key``."""
         return any(row["part"] == part and row["key"] == key and not row.get("cut") for row in self.rows)
 
     def of(self, part: str) -> dict[str, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The command of a plan: prepares it on a CPU, runs its parts on a GPU, and shows what they have found.
+"""The command of a plan: prepares it on a CPU, runs its parts on a GPU, and shows the results.
 
     python -m benchmarks.gpu --plan PLAN --prepare --device h200     # on a CPU: chooses schedules and compiles them
     python -m benchmarks.gpu --plan PLAN --out OUT                   # the parts, what is done, and the commands
@@ -38,7 +38,7 @@ _SIMULATED_SECONDS = "0.001"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit status."""
+    """Run the command line, and return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""Operators of language models as torch computes them: a call on arrays of a problem's sizes, and how many copies.
+"""Operators of language models in torch: a call on arrays of a problem's sizes, and the number of copies.
 
 Each function takes the fields of a problem, and returns a call of a copy's number, and the number of copies: so many
 that their operands do not stay in the L2.
@@ -34,7 +34,7 @@ def _drawn(dtype: str, *shape: int) -> Any:
 
 
 def _several(make: Callable[[], tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return as many copies of arrays as do not stay in the L2."""
+    """Return so many copies of arrays that they do not fit in the L2."""
     first = make()
     return [first, *(make() for _ in range(_copies(*first) - 1))]
 
@@ -83,7 +83,7 @@ def attention_backward(**problem: Any) -> Prepared:
 
 
 def decode_attention(**problem: Any) -> Prepared:
-    """Prepare attention of the newest positions to contiguous keys, all of which they see."""
+    """Prepare attention of the newest positions to contiguous keys, without a mask."""
     keys = problem["entries"] * problem["page"]
     arrays, attend = _heads(**{**problem, "keys": keys}), _attend(0)
     return lambda i: attend(*arrays[i]), len(arrays)

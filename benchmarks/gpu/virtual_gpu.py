@@ -30,7 +30,7 @@ NOT_READY = 600
 
 @dataclass(frozen=True)
 class VirtualKernel:
-    """Takes ``seconds`` at the highest clock. The power limit leaves it ``sustained`` of that clock."""
+    """A kernel that takes ``seconds`` at the highest clock; the power limit lowers it to the fraction ``sustained``."""
 
     seconds: float
     sustained: float = 1.0

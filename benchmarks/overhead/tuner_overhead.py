@@ -1,4 +1,4 @@
-"""What the tuner itself costs: its own time per trial, and how busy it keeps the GPU and the compilers.
+"""Overhead of the tuner: its own time per trial, and the utilisation of the GPU and the compilers.
 
     python -m benchmarks.overhead.tuner_overhead [--trials 160] [--repeats 3] [--workers 2] [--measure-ms 20]
         [--sampler evolution] [--json]
@@ -56,7 +56,7 @@ PROBLEM = Matmul(m=4096, n=4096, k=4096)
 
 
 class Instant:
-    """Answers at once, with a time made from the candidate's digest."""
+    """A runner that answers immediately, with a time derived from the candidate's digest."""
 
     name, provenance = "instant", Provenance.MEASURED
 
@@ -80,7 +80,7 @@ def tune(runner: Runner, database: Path, name: str, trials: int, seed: int) -> t
     templates = TemplateSet([template("matmul")])
     space = templates.space(PROBLEM, H200)
     made = sampler(name, space, seed=seed, estimates=AnalyticEstimates(PROBLEM, templates, H200))
-    made.ask(0)  # what is built once, the tables of the space and the libraries, is no cost of a trial
+    made.ask(0)  # one-time costs (the tables of the space, libraries) do not count
     space.sample(1, 0)
     with Store.open(database) as store:
         processor = time.process_time()
@@ -94,7 +94,7 @@ def tune(runner: Runner, database: Path, name: str, trials: int, seed: int) -> t
 
 
 def measured(log: Path) -> float:
-    """Seconds of work that a log holds."""
+    """Return the seconds of work recorded in a log."""
     spans = [[float(t) for t in line.split()[:2]] for line in log.read_text().splitlines()]
     return sum(end - begin for begin, end in spans)
 
@@ -126,7 +126,7 @@ def pipeline(
 
 
 def instant(database: Path, name: str, trials: int, seed: int) -> dict[str, float]:
-    """Milliseconds of wall and of processor time that the tuner itself takes for a trial."""
+    """Return the tuner's own wall-clock and CPU milliseconds per trial."""
     seconds, processor, _ = tune(Instant(), database, name, trials, seed)
     return {"overhead_ms": 1e3 * seconds / trials, "overhead_processor_ms": 1e3 * processor / trials}
 

@@ -1,1 +1,1 @@
-"""How often does the check of tuned kernels err?"""
+"""Measure the error rates of the check of tuned kernels."""

@@ -47,7 +47,7 @@ from measurements.trials.trial import Control
 
 Record = npt.NDArray[np.float64]
 DRAWS = ("independent", "in order")
-QUIET = 0.01  # A/A noise below which small slowdowns must be found
+QUIET = 0.01  # noise of equal programs below which small slowdowns must be found
 LEAST_REPEATS = 5
 TUNED_ROUNDS = 100  # of the re-measurement that ends a tuning
 DRIVER = 0.05
@@ -115,7 +115,7 @@ class Noise:
         return Times(tuple(taken[:, 0]), tuple(taken[:, 1] * (1 + self.slowdown)), tuple(taken[:, 2]), control)
 
     def tuned(self) -> tuple[Timing, Timing]:
-        """Of the entry and of its control, when it was tuned."""
+        """Return the times of the entry and of its control at tuning."""
         mine, theirs = (self.rng.choice(times, TUNED_ROUNDS).tolist() for times in (self.record, self.control))
         return Timing.of(mine), Timing.of(theirs)
 

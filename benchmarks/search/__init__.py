@@ -1,1 +1,1 @@
-"""How good and how fast is the search?"""
+"""Measure the quality and speed of the search."""

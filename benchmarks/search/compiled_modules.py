@@ -1,4 +1,4 @@
-"""How many modules the best schedules of a matmul need: schedules that share their code are compiled once.
+"""Number of modules of a matmul's best schedules: schedules that share their code are compiled once.
 
 ``python -m benchmarks.search.compiled_modules [--device D] [--schedules N]`` takes the schedules of the smallest
 estimates for bf16 matmuls of 4096 x 4096 x 4096 and 4096 x 6144 x 4096, which are neighbours of each other, and

@@ -1,4 +1,4 @@
-"""What the time model would try first for the matmuls of ``benchmarks.gpu.problems``, beside NVIDIA's heuristics.
+"""First choices of the time model for the matmuls of ``benchmarks.gpu.problems``, compared with NVIDIA's heuristics.
 
 ``python -m benchmarks.search.first_choices [--device h200] [--shapes N] > first_choices.md``. Nothing is
 measured: a choice is the first guess of the sampler ``bayes`` over all kernel templates of the problem. ``--compile``
@@ -33,7 +33,7 @@ _TCGEN05 = ("tcgen05_matmul", "tcgen05_matmul_transposed")
 _WGMMA = ("wgmma_matmul", "wgmma_matmul_transposed")
 
 
-# What it proposes for a B200 is shown alone: configurations of tcgen05 are not turned into schedules of ours.
+# Its proposals for a B200 are only shown: tcgen05 configurations are not converted to autosched's schedules.
 LIBRARY_NAMES = {**nvidia_heuristics.GPUS, "b200": "B200"}
 
 
@@ -56,7 +56,7 @@ def theirs(problem: Matmul, on: Device) -> Configuration | None:
 
 
 def like_theirs(problem: Matmul, configuration: Configuration, on: Device) -> float | None:
-    """Return the seconds that the model predicts for the nearest schedule of ours; None where there is none."""
+    """Return the predicted seconds of the nearest schedule in our space; None if there is none."""
     if on.name not in nvidia_heuristics.GPUS:
         return None
     usable = templates_for(problem, on)
@@ -79,7 +79,7 @@ class CompiledChoice:
 
 
 def compiled(name: str, problem: Matmul, schedule: Schedule, on: Device) -> CompiledChoice:
-    """Raise ValueError where it does not compile."""
+    """Compile a first choice. Raises ValueError if it does not compile."""
     kernel = template(schedule.template).kernel(problem, schedule, on)
     started = time.process_time()
     output = compile_source(kernel.source, kernel.entry, on.arch, kernel.headers)
@@ -157,7 +157,7 @@ def _named(configuration: Configuration) -> str:
 
 
 def main() -> int:
-    """Write the table. Exit status 2 where the arguments are wrong."""
+    """Write the table. Exit status 2 if the arguments are invalid."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="h200")
     parser.add_argument("--shapes", type=int, default=None, help="only so many of the shapes")
@@ -173,7 +173,7 @@ def main() -> int:
         name = f"{purpose} {problem.m}x{problem.n}x{problem.k} {problem.a}"
         try:
             schedule, seconds = first_choice(problem, on)
-        except ValueError as error:  # no template of ours computes it there
+        except ValueError as error:  # no template of autosched supports it on this device
             print(f"| {name} | none: {error} | | | |", flush=True)
             continue
         if arguments.compile:

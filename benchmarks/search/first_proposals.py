@@ -1,4 +1,4 @@
-"""How long ``tune`` takes to its first proposal, for every GPU of the table.
+"""Time of ``tune`` to its first proposal, for every GPU of the table.
 
 ``python -m benchmarks.search.first_proposals [--device D ...] > first_proposals.md``. A bf16 matmul of 4096 x 4096 x
 4096 and a softmax of 4096 x 4096: the seconds of this process (not of the clock, which a busy machine stretches) from
@@ -39,7 +39,7 @@ def first_proposal(problem: Problem, on: Device) -> tuple[str, float]:
 
 
 def main() -> int:
-    """Write the table, the worst of each problem behind it."""
+    """Write the table, followed by the worst row of each problem."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", action="append", help="only this GPU; may be repeated")
     arguments = parser.parse_args()

@@ -46,7 +46,7 @@ RESTARTS = 20  # searches in a row that may find nothing new
 
 
 class BudgetSpent(Exception):
-    """The search has measured as many configurations as it may."""
+    """The search has used its budget of measured configurations."""
 
 
 class OptimumFound(Exception):
@@ -136,7 +136,7 @@ class RecordedSpec(ConfigSpec):  # type: ignore[misc]
 
 
 class RecordedKernel:
-    """What a search asks of a kernel. Nothing is compiled."""
+    """The part of a kernel that a search uses. Nothing is compiled."""
 
     configs: Sequence[Any] = ()
 

@@ -71,7 +71,7 @@ def families() -> dict[str, Problem]:
 
 
 def run(name: str, problem: Problem, chip: Device, trials: int, reference: int, repeats: int) -> Family | None:
-    """One family; None where a kernel states no cost."""
+    """Search one family; None if a kernel states no cost."""
     templates = TemplateSet([t for t in templates_for(problem, chip) if t.counts is not None])
     if not len(templates):
         return None

@@ -1,4 +1,4 @@
-"""What a proposal of the default sampler costs in a space of 10^13 schedules and in a recorded one.
+"""CPU time of a proposal by the default sampler, in a space of 10^13 schedules and in a recorded one.
 
     python -m benchmarks.search.proposal_time [--trials 400] [--part 100] [--device h200] [--recording FILE]
 
@@ -35,7 +35,7 @@ Judge = Callable[[Schedule], Measurement]
 
 
 def proposals(space: SearchSpace, judge: Judge, trials: int, seed: int) -> list[float]:
-    """Seconds of the processor for each trial of one search; the first has what the sampler builds once."""
+    """Return the CPU seconds of each trial of one search; the first includes the sampler's set-up."""
     spent = []
     began = time.process_time()
     made = sampler(DEFAULT, space, seed=seed)
@@ -53,7 +53,7 @@ def proposals(space: SearchSpace, judge: Judge, trials: int, seed: int) -> list[
 
 
 def unpruned(chip: Device) -> tuple[UnionSpace, Judge]:
-    """All valid schedules of a matmul, and the analytic model as their judge."""
+    """Return the space of all valid schedules of a matmul, and their times by the analytic model."""
     problem = matmuls()[0][1]
     templates = TemplateSet([t for t in templates_for(problem, chip) if t.counts is not None])
     space = UnionSpace([member.valid for member in templates.space(problem, chip).members.values()])

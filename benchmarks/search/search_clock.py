@@ -1,4 +1,4 @@
-"""How long a search takes by the clock, simulated on recorded spaces: compiling, measuring and proposing all cost.
+"""Wall-clock time of a search, simulated on recorded spaces: compiling, measuring and proposing take time.
 
     python -m benchmarks.search.search_clock FOLDER [--files F ...] [--repeats 15] [--cores 2 16]
 
@@ -48,15 +48,15 @@ class Costs:
 
 
 class Machine:
-    """Compilers that take what was proposed first, and one GPU that takes what was compiled first."""
+    """Compilers that process proposals in order, and one GPU that measures in order of compilation."""
 
     def __init__(self, cores: int, costs: Costs) -> None:
         self._costs = costs
-        self._compilers = [0.0] * cores  # when each is free
+        self._compilers = [0.0] * cores  # time at which each becomes free
         self._gpu = 0.0
 
     def finish(self, proposed: float) -> float:
-        """When the next candidate, proposed at that time, is measured."""
+        """Return the time at which the next candidate, proposed at that time, is measured."""
         compiled = max(heapq.heappop(self._compilers), proposed) + self._costs.compile
         heapq.heappush(self._compilers, compiled)
         self._gpu = max(self._gpu, compiled) + self._costs.measure
@@ -64,7 +64,7 @@ class Machine:
 
 
 class Searcher:
-    """A sampler, and the time that passes while it proposes and waits. It knows of nothing that is not done."""
+    """A sampler, and the simulated time while it proposes and waits. It only knows completed results."""
 
     def __init__(self, table: Table, space: UnionSpace, name: str, cores: int, costs: Costs, seed: int) -> None:
         self._table = table
@@ -73,10 +73,10 @@ class Searcher:
         self.now = 0.0
         self.told = 0
         self.asked = 0
-        self.out: deque[tuple[float, Schedule]] = deque()  # when it is measured, and what
+        self.out: deque[tuple[float, Schedule]] = deque()  # time of measurement, and the candidate
 
     def propose(self, n: int) -> float:
-        """Let ``n`` more go out; what proposing one took."""
+        """Propose ``n`` more candidates, and return the time per proposal."""
         began = time.process_time()
         schedules = self._sampler.ask(n)
         spent = time.process_time() - began
@@ -86,11 +86,11 @@ class Searcher:
         return spent / max(len(schedules), 1)
 
     def wait(self) -> None:
-        """Until the next one is measured."""
+        """Wait until the next candidate is measured."""
         self.now = max(self.now, self.out[0][0])
 
     def near(self) -> float | None:
-        """Tell the sampler what is done; when that came NEAR the optimum."""
+        """Report completed results to the sampler, and return the time at which they came NEAR the optimum."""
         while self.out and self.out[0][0] <= self.now:
             done, schedule = self.out.popleft()
             measurement = self._table.measurements[schedule]
@@ -124,7 +124,7 @@ def stream(made: Searcher, in_flight: InFlightLimit, costs: Costs) -> tuple[floa
 def batches(made: Searcher, size: int) -> tuple[float, int]:
     """Return the same searcher with batches: a batch is proposed while the previous one is measured.
 
-    Its results are not known yet then.
+    The previous batch's results are unknown at that time.
     """
     made.propose(size)
     while made.out and made.asked < MOST:

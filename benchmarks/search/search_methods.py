@@ -50,8 +50,8 @@ KERNEL_TUNER = (
 OTHERS = ("optuna_tpe_categorical", "optuna_tpe_ordinal", "xgboost_bootstrap")
 HELION = ("helion_lfbo", "helion_lfbo_quick", "helion_pattern")
 METHODS = (*OURS, *(f"kt_{name}" for name in KERNEL_TUNER), *OTHERS, *HELION)
-DRAWS = 10  # of the combinations of gemm 1 in 37 is recorded
-RESTRICTIONS = (  # of the published tuning scripts; those that give exactly what is recorded are used
+DRAWS = 10  # 1 in 37 combinations of gemm is recorded
+RESTRICTIONS = (  # from the published tuning scripts; the ones that give exactly the recorded configurations are used
     (),
     (
         "KWG % KWI == 0",
@@ -95,7 +95,7 @@ class Job:
 
 
 def run(job: Job) -> tuple[Job, Search]:
-    """One search by the method's name."""
+    """Run one search by the method's name."""
     table, _ = _loaded(job.file)
     visit: Callable[[Table, Job], Iterator[Schedule]]
     if job.method in OURS:
@@ -140,7 +140,7 @@ def _ours(table: Table, job: Job) -> Iterator[Schedule]:
 
 @lru_cache(maxsize=1)
 def _unpacked(file: str) -> tuple[str, dict[str, Any]]:
-    """Return a cache as plain JSON, which Kernel Tuner reads, and what it holds besides the configurations."""
+    """Return a cache as plain JSON, which Kernel Tuner reads, and its contents other than the configurations."""
     text = gzip.decompress(Path(file).read_bytes()).decode()
     document = json.loads(text)
     names = document["tune_params_keys"]
@@ -151,7 +151,7 @@ def _unpacked(file: str) -> tuple[str, dict[str, Any]]:
 
 
 def _restrictions(values: dict[str, list[Any]], recorded: set[tuple[Any, ...]]) -> list[str]:
-    """Raise ValueError where none of RESTRICTIONS gives what is recorded."""
+    """Return the restrictions that give the recorded configurations. Raises ValueError if none does."""
     whole = list(itertools.product(*values.values()))
     coded = {
         name: np.array([row[i] for row in whole], dtype=np.int64)
@@ -176,7 +176,7 @@ def _kernel_tuner(table: Table, job: Job) -> Iterator[Schedule]:
 
     text, document = _unpacked(job.file)
     quiet = io.StringIO()
-    random.seed(job.seed)  # its strategies draw from these two
+    random.seed(job.seed)  # its strategies use these two random generators
     np.random.seed(job.seed)
     with (
         warnings.catch_warnings(),

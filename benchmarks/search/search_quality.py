@@ -1,4 +1,4 @@
-"""Ours against other tuners' searches on recorded spaces, by one rule, in one run.
+"""autosched's searches against other tuners' on recorded spaces, by one rule, in one run.
 
     python -m benchmarks.search.search_quality FOLDER [--repeats 20] [--budget 200] [--methods M[@FILE][:N] ...]
         [--files F ...] [--journal FILE] [--results FOLDER] [--name search_quality]
@@ -38,12 +38,12 @@ RESULTS = Path("build")  # the committed page is its last table
 
 
 def jobs(files: Sequence[Path], methods: Sequence[str], repeats: int, budget: int) -> list[Job]:
-    """All searches, method by method.
+    """Return all searches, method by method.
 
     A method may end in ``@`` and the name of the one recording it is for, and then in ``:`` and a number of searches
     that is not ``repeats``.
 
-    Raises ValueError for a method or a recording that is not there, or where no number follows the colon.
+    Raises ValueError for an unknown method or recording, or if no number follows the colon.
     """
     named = {_name(str(f)): f for f in files}
     made = []
@@ -69,7 +69,7 @@ def _key(job: Job) -> Key:
 
 
 def _journal(path: Path | None) -> dict[Key, Search]:
-    """Return the searches that a journal holds.
+    """Return the searches of a journal.
 
     Raises:
         ValueError: A complete line is not a search; an incomplete last line is left out.

@@ -1,4 +1,4 @@
-"""Whole searches of 10 seconds on a simulated GPU: trials, modules, and how far the winner is from the best schedule.
+"""Whole searches of 10 seconds on a simulated GPU: trials, modules, and the winner's distance from the best schedule.
 
     python -m benchmarks.search.simulated_search [--runs 20] [--seconds 10] [--cores 16] [--device h100]
 
@@ -99,7 +99,7 @@ class Truth:
 
 
 def structure_of(schedule: Schedule) -> tuple[object, ...]:
-    """Return what decides most about a kernel."""
+    """Return the decisions with the largest effect on a kernel."""
     wanted = ("tile_", "stages", "consumer_warpgroups", "cluster_")
     return (schedule.template, *(item for item in schedule.items if item[0].startswith(wanted)))
 
@@ -200,18 +200,18 @@ class Search:
         self._task, self._truth, self._seconds, self._clock = task, truth, seconds, clock
         self._gpu = SimulatedGpu(truth, seed)
         self._compilers = [0.0] * (cores - 1)
-        self._modules: dict[str, float] = {}  # when each is compiled
+        self._modules: dict[str, float] = {}  # time at which each is compiled
         self._digests: dict[Schedule, str] = {}  # of the code of each proposed schedule
         self._in_flight = InFlightLimit(compilers=cores - 1)
         self._now = self._cpu = 0.0
-        self._waiting: list[tuple[float, int, Schedule, bool]] = []  # when each is ready
+        self._waiting: list[tuple[float, int, Schedule, bool]] = []  # time at which each is ready
         began = self._clock()
         self._sampler = self._made_sampler(seed)
         self._now += max(START, self._clock() - began)
         self._gpu.gpu.host.now = self._now + INPUTS
 
     def _made_sampler(self, seed: int) -> Sampler:
-        # The estimates are made anew: what another run has computed would cost this one nothing.
+        # Estimates are computed again, because cached ones of another run would cost nothing.
         estimates = AnalyticEstimates(self._task.problem, self._task.templates, self._task.device)
         plan = SearchPlan(trials=10**6, sampler="bayes")
         return sampler_of(self._task, TuneOptions(seed=seed), plan, estimates, recorded=False).sampler

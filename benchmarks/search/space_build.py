@@ -1,4 +1,4 @@
-"""How long a search space takes to build: this project against Kernel Tuner, same parameters and restrictions.
+"""Time to build a search space: autosched against Kernel Tuner, with the same parameters and restrictions.
 
 Run ``pip install kernel_tuner`` first, then ``python benchmarks/search/space_build.py [--out FILE]``. Kernel Tuner gets
 its restrictions as strings, the form its documentation recommends, and its default solver; it lists every legal
@@ -34,7 +34,7 @@ from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.space import Space
 
 REPEATS = 3
-MAX_THREADS = 1024  # Kernel Tuner applies it to parameters called block_size_x and so on; there are none here
+MAX_THREADS = 1024  # Kernel Tuner applies it to parameters such as block_size_x, which do not exist here
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Case:
 
 
 def divides(multiple: str, *factors: str) -> Restriction:
-    """``multiple`` is a multiple of the product of ``factors``."""
+    """Require that ``multiple`` is a multiple of the product of ``factors``."""
     product = factors[0] if len(factors) == 1 else f"({' * '.join(factors)})"
 
     def allows(whole: IntArray, **parts: IntArray) -> BoolArray:
@@ -107,7 +107,7 @@ def tensor_core_matmul() -> Case:
     }  # fmt: skip
 
     def copies(minor: str, vector: str, major: str) -> Restriction:
-        """All threads copy whole vectors of a tile, an equal number each."""
+        """Require that all threads copy whole vectors of a tile, an equal number each."""
         return Restriction(
             f"{major} * {minor} % (warps_m * warps_n * 32 * {vector}) == 0",
             lambda major, minor, warps_m, warps_n, vector: major * minor % (warps_m * warps_n * 32 * vector) == 0,
@@ -140,7 +140,7 @@ CASES = (
 
 
 def compare(case: Case) -> str:
-    """One row of the table."""
+    """Return one row of the table."""
     ours, listed, theirs = [], [], []
     for _ in range(REPEATS):
         start = time.process_time()
@@ -166,7 +166,7 @@ def compare(case: Case) -> str:
 def whole_matmul() -> str:
     """Return the space that ``autosched tune matmul`` searches, of all templates; too large to list.
 
-    Built once, as in a run of ``tune``: what its layouts have in common is evaluated once in a process.
+    It is built once, as in a run of ``tune``: a process evaluates layouts only once.
     """
     problem, target = Matmul(4096, 4096, 4096), device("h200")
     start = time.process_time()

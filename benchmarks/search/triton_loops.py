@@ -15,7 +15,7 @@ from measurements.compiler.disassembly import disassemble, main_loop, mix
 
 @triton.jit  # type: ignore[untyped-decorator]
 def gemm(a, b, bias, out, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """relu(a @ b + bias), of sizes that the tiles divide."""
+    """Compute relu(a @ b + bias) for sizes that are multiples of the tiles."""
     rows, columns = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN)
     steps = tl.arange(0, BK)
     left, right = a + rows[:, None] * K + steps[None, :], b + steps[:, None] * N + columns[None, :]
@@ -30,7 +30,7 @@ def gemm(a, b, bias, out, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.co
 
 @triton.jit  # type: ignore[untyped-decorator]
 def attention(q, k, v, out, S, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):  # type: ignore[no-untyped-def]
-    """softmax(q @ k^T / sqrt(D)) @ v of one head a program, without a mask."""
+    """Compute softmax(q @ k^T / sqrt(D)) @ v without a mask, one head per program."""
     head = tl.program_id(1).to(tl.int64) * S * D
     rows, lanes, keys = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, D), tl.arange(0, BN)
     query = tl.load(q + head + rows[:, None] * D + lanes[None, :])
@@ -53,7 +53,7 @@ def attention(q, k, v, out, S, D: tl.constexpr, BM: tl.constexpr, BN: tl.constex
 
 @dataclass(frozen=True)
 class Loop:
-    """``turn`` are the instructions of a turn, ``tensor`` those of them that multiply on tensor cores."""
+    """A main loop: ``turn`` instructions per iteration, of which ``tensor`` multiply on tensor cores."""
 
     turn: int
     tensor: int
@@ -71,7 +71,7 @@ def attention_loop(bm: int, bn: int, d: int, warps: int, stages: int, sm: int = 
 
 
 def _loop(kernel: Any, types: dict[str, str], sizes: dict[str, int], warps: int, stages: int, sm: int) -> Loop:
-    """Of a kernel whose pointers and sizes are multiples of 16, which Triton asks of arguments at run time."""
+    """Return the loop of a kernel whose pointers and sizes are multiples of 16, which Triton checks at run time."""
     names = [*types, *sizes]
     signature = types | dict.fromkeys(sizes, "constexpr")
     attributes = {(names.index(name),): [["tt.divisibility", 16]] for name in types}

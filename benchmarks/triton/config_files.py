@@ -59,7 +59,7 @@ _RIGHT, _WRONG, _BROKEN = ("sound",), ("wrong",), ("compile_error", "too_large")
 
 @dataclass(frozen=True)
 class Shipped:
-    """One entry of a file for a device with a row here."""
+    """One entry of a file for a device in our table."""
 
     format: Format
     name: FileName
@@ -67,7 +67,7 @@ class Shipped:
 
     @property
     def key(self) -> str:
-        """Return what is judged once, whatever GROUP_SIZE_M; "" of an entry that is none."""
+        """Return a key of entries that are verified once, which ignores GROUP_SIZE_M; "" for an invalid entry."""
         device = self.name.device
         if self.entry.fault or device is None:
             return ""
@@ -80,7 +80,7 @@ class Shipped:
 
     @property
     def group(self) -> tuple[str, str, str, str]:
-        """Format, kernel, device and type: a line of the page."""
+        """Return format, kernel, device and type, which identify a line of the page."""
         device = self.name.device
         kernel = "experts" if self.name.is_moe else "matmul in blocks"
         return (
@@ -92,7 +92,7 @@ class Shipped:
 
 
 def shipped(format: Format) -> list[Shipped]:
-    """All entries of the installed package, for devices with a row here. Raises NoConfigs."""
+    """Return all entries of the installed package for devices in our table. Raises NoConfigs."""
     spec = find_spec(format)
     roots = list(spec.submodule_search_locations or ()) if spec is not None else []
     folders = [folder for root in roots for part in _FOLDERS[format] if (folder := Path(root) / part).is_dir()]

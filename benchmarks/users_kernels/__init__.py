@@ -1,1 +1,1 @@
-"""Published kernels, written as their users would write them for autosched."""
+"""Published kernels as kernel files for autosched."""

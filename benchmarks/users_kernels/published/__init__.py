@@ -1,1 +1,1 @@
-"""Kernels of Kernel Tuner's examples, of its benchmark hub and of BAT, written anew as files of their users."""
+"""Kernels of Kernel Tuner's examples, its benchmark hub and BAT, rewritten as kernel files."""

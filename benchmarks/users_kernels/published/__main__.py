@@ -1,4 +1,4 @@
-"""Published kernels, written as their users would: ``python -m benchmarks.users_kernels.published``.
+"""Tune published kernels, written as kernel files: ``python -m benchmarks.users_kernels.published``.
 
 Each file is tuned by estimates for one device, with every new best verified in the emulator, and the best in full. What
 a file that is refused is told stands on the page, too.
@@ -22,12 +22,12 @@ FROM = {"kernel_tuner": "Kernel Tuner", "hub": "benchmark hub", "bat": "BAT"}
 
 
 def files() -> list[Path]:
-    """Every kernel file, by where it comes from."""
+    """Return the kernel files by their origin."""
     return [path for folder in FROM for path in sorted((HERE / folder).glob("*.toml"))]
 
 
 def tuned(path: Path, chip: str, trials: int, verification_seconds: float) -> TuneResult:
-    """Return what ``tune`` makes of a file. Raises ValueError where the kernel cannot be used."""
+    """Return the result of ``tune`` for a file. Raises ValueError if the kernel cannot be used."""
     with tempfile.TemporaryDirectory() as folder:
         return tune(
             KernelSpec.from_file(path).problem(),
@@ -53,7 +53,7 @@ def row(path: Path, result: TuneResult) -> str:
 
 
 def _verification(result: TuneResult) -> str:
-    """Return what was run to verify the best; why there is none."""
+    """Return the runs that verified the best, or the reason for having none."""
     if result.best is None or result.best.verification is None:
         return result.why_none
     return stored.summary(result.best.verification).partition("; emulator")[0]

@@ -1,4 +1,4 @@
-"""What the kernels of BAT compute, in numpy."""
+"""References of BAT's kernels in numpy."""
 
 import numpy as np
 

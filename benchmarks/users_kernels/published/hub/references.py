@@ -1,4 +1,4 @@
-"""What the kernels of the benchmark hub compute, in numpy."""
+"""References of the benchmark hub's kernels in numpy."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What the kernels of Kernel Tuner's examples compute, in numpy."""
+"""References of Kernel Tuner's example kernels in numpy."""
 
 import numpy as np
 

@@ -16,6 +16,7 @@ from search_spaces.programs.lowering.emit_loops import PipelinedLoops
 from search_spaces.programs.lowering.in_place import read_in_place
 from search_spaces.programs.lowering.packed_numbers import fours, stored_bytes, widened
 from search_spaces.programs.lowering.refs import Ref, argument_name, constant, register_type
+from search_spaces.programs.planning.splits import fetched_states
 from search_spaces.programs.planning.uniform import always
 
 
@@ -42,6 +43,8 @@ class Emitter(PipelinedLoops):
         match operation:
             case ir.Loop(body=(ir.FetchPart(), *_)) if self.split is None:
                 pass  # one block runs all iterations of the split loop
+            case ir.Set(state) if self.split is None and state in fetched_states(self.found):
+                pass  # there is no other part
             case ir.FetchPart():
                 self._fetch_part(operation)
             case ir.Loop():

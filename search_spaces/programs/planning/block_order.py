@@ -81,7 +81,7 @@ def ordered(order: str, index: IntArray, count: int) -> IntArray:
 
 
 @lru_cache(maxsize=2**12)
-def imbalance(found: Inference, order: str, raster: str, sm_count: int, resident: int) -> float:
+def imbalance(found: Inference, order: str, raster: str, sm_count: int, resident: int, parts: int = 1) -> float:
     """Return the time of the busiest SM relative to one with as many blocks of average length.
 
     Args:
@@ -90,12 +90,14 @@ def imbalance(found: Inference, order: str, raster: str, sm_count: int, resident
         raster: Order of the tiles.
         sm_count: SMs of the device.
         resident: Resident blocks per SM.
+        parts: Number of blocks that share the iterations of a tile equally. The first parts of all tiles come first.
     """
-    of, count = uneven(found), found.trace.block_count
+    of, count = uneven(found), found.trace.block_count * parts
     if of is None or count > MOST_SIMULATED or not of.mean:
         return 1.0
     coordinates = _coordinates(found.trace.blocks, raster)[of.axis]
-    lengths = np.array(of.turns)[ordered(order, coordinates, len(of.turns))]
+    turns = np.array(of.turns)[ordered(order, coordinates, len(of.turns))]
+    lengths = np.concatenate([(part + 1) * turns // parts - part * turns // parts for part in range(parts)])
     load = np.zeros(sm_count)
     first = lengths[: sm_count * resident]
     np.add.at(
@@ -103,7 +105,7 @@ def imbalance(found: Inference, order: str, raster: str, sm_count: int, resident
     )  # one per slot at the start; later blocks go to the SM that finishes first
     for length in lengths[first.size :]:
         load[load.argmin()] += length
-    return max(1.0, float(load.max()) / (-(-count // sm_count) * of.mean))
+    return max(1.0, float(load.max()) / (-(-count // sm_count) * of.mean / parts))
 
 
 def _coordinates(blocks: tuple[int, ...], raster: str) -> list[IntArray]:

@@ -12,6 +12,7 @@ from functools import cache
 from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.language import ir
 from search_spaces.programs.planning.memory import stage_names
+from search_spaces.programs.planning.splits import shared_loop
 from search_spaces.spaces.parameters import Value
 
 PARAMETER = "ping_pong"
@@ -52,7 +53,8 @@ def phases(found: Inference, number: int) -> tuple[int, int] | None:
 @cache
 def alternating(found: Inference) -> int | None:
     """Return the loop of a program in which two warpgroups may alternate, or None."""
-    if found.trace.shared or len(found.loops) != 1:
+    shared = shared_loop(found)
+    if found.trace.shared or len(found.loops) != (1 if shared is None else 2):  # the second one combines parts
         return None
     return next((number for number in stage_names(found) if phases(found, number) is not None), None)
 

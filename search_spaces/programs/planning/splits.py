@@ -87,6 +87,13 @@ def shared_loop(found: Inference) -> tuple[ir.Loop, ir.FetchPart] | None:
     return None if loop is None or fetch is None else (loop, fetch)
 
 
+@cache
+def fetched_states(found: Inference) -> frozenset[int]:
+    """Return the states that hold another part while the program combines the parts of a split loop."""
+    shared = shared_loop(found)
+    return frozenset(() if shared is None else shared[1].others)
+
+
 @dataclass(frozen=True)
 class Split:
     """A loop split between blocks: each of ``count`` blocks runs ``each`` of the ``turns`` iterations, the last fewer.

@@ -105,7 +105,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
     elif split is not None:
         parts = 4.0 * results * blocks  # written, then read; from L2 if they fit
         dram += parts if parts <= L2_SHARE * device.l2_bytes else 2 * parts
-    stretch = 1.0 if streamed else _stretch(found, config, device)
+    stretch = 1.0 if streamed else _stretch(found, config, device, 1 if split is None else split.count)
     work = work.times(stretch)
     return CostCounts(
         blocks=blocks,
@@ -141,7 +141,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
     )
 
 
-def _stretch(found: Inference, config: Config, device: Device) -> float:
+def _stretch(found: Inference, config: Config, device: Device, parts: int) -> float:
     """Return the factor by which blocks of different lengths, in their order, prolong the launch.
 
     Blocks that share a loop have equal parts of it.
@@ -151,7 +151,7 @@ def _stretch(found: Inference, config: Config, device: Device) -> float:
     threads, registers, shared_bytes = config.integers("threads", "registers", "shared_bytes")
     resident = occupancy(device, threads, min(registers, device.max_registers_per_thread), shared_bytes)
     raster = str(config.get("raster", "row"))
-    return imbalance(found, order_of(config), raster, device.sm_count, max(1, resident))
+    return imbalance(found, order_of(config), raster, device.sm_count, max(1, resident), parts)
 
 
 def _trips_to_combine(found: Inference, split: Split, config: Config) -> float:

@@ -73,6 +73,13 @@ def test_a_grid_of_millions_of_blocks_is_looked_at_in_some() -> None:
     assert of.turns[0] < of.turns[-1]
 
 
+def test_parts_balance_blocks() -> None:
+    found = choices(problem(sums_up_to_the_diagonal, m=800, n=800)).first  # 1 to 100 iterations
+    whole, shared = (imbalance(found, FORWARD, "row", 50, 1, parts) * 2 for parts in (1, 4))
+    assert whole == pytest.approx(150 / 50.5)  # an SM has the blocks of 50 and 100 iterations
+    assert 2.0 < shared < 0.85 * whole
+
+
 def test_the_imbalance_of_blocks_follows_from_their_order() -> None:
     made = load_program(f"{EXAMPLES / 'attention.py'}:causal_attention")
     found = choices(problem(made, h=16, g=16, s=1024, d=64)).first

@@ -180,7 +180,7 @@ def _of(values: Mapping[Any, Any], name: str) -> Any:
 
 
 def _sources(one: VerifiedLaunch, other: VerifiedLaunch) -> BatchSources:
-    """Return the values that differ between two launches, by the parameters of the first one."""
+    """Return the inputs and the grid in which two launches differ; inputs are named by parameters of the first."""
     others = dict(other.numbers.values())
     changed = {k: name for k, (name, data) in one.numbers.items() if others.get(name) != data}
     return BatchSources(changed, grid=one.grid != other.grid)

@@ -150,7 +150,10 @@ def _opened(options: TuneOptions, backend: backends.Backend) -> Iterator[Store]:
 
 @contextmanager
 def starting(runner: Runner) -> Iterator[None]:
-    """Start the process of a GPU while the search is set up. The search itself raises any errors again."""
+    """Start the GPU's process while the search is set up.
+
+    Errors are ignored here, since the search raises them again.
+    """
 
     def start() -> None:
         with suppress(Exception):

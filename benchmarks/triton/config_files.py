@@ -111,7 +111,7 @@ def shipped(format: Format) -> list[Shipped]:
 
 
 def judge_all(entries: Sequence[Shipped], journal: Path, known: Mapping[str, Any], workers: int, seconds: float) -> int:
-    """Judge what ``known`` lacks, each line as soon as it is there; return how many are left after ``seconds``."""
+    """Verify the entries missing in ``known`` for ``seconds``, writing each line at once; return the number left."""
     often = Counter(e.key for e in entries if e.key and e.key not in known)
     first = {e.key: e for e in reversed(entries)}
     jobs = {key: first[key] for key, _ in often.most_common()}

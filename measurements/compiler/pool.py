@@ -340,10 +340,10 @@ def _output(answer: Message) -> CompilerOutput:
     """Return the reply of a compile worker. Raises KeyError, TypeError, ValueError for malformed ones."""
     cubin, entry, seconds = answer["cubin"], answer["entry"], float(answer["seconds"])
     if not (seconds >= 0 and math.isfinite(seconds)):
-        raise ValueError("this is not a time")
+        raise ValueError("the compile worker's time is invalid")
     program = None if cubin is None else bytes(answer.blobs[cubin])
     if program == b"":
-        raise ValueError("this is not a program")
+        raise ValueError("the compile worker's cubin is empty")
     then = tuple(map(str, answer.get("then", ())))
     return CompilerOutput(program, str(entry), harmless(str(answer["log"])), seconds, then)
 

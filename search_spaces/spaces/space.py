@@ -190,7 +190,7 @@ class Space:
         )
 
     def _shared_out(self, strata: Sequence[Stratum]) -> tuple[Stratum, ...]:
-        """Return strata whose shares add up to one for each value of ``stratified_by``."""
+        """Return the strata with shares: for each value of ``stratified_by`` the shares of its strata add up to one."""
         if not self.covering:
             return tuple(strata)
         first = 0 if self.stratified_by is None else 1

@@ -147,7 +147,7 @@ def _parameter(option: Option) -> inspect.Parameter:
         help=option.help + (f": {metavar.replace('|', ', ')}" if len(metavar) > _METAVAR_WIDTH else "") + note,
         show_default=False,
     )
-    # the default is None and not the option's own, so that a command can tell "left out" from "given"
+    # the default is always None, so that a command can distinguish an omitted option from a given one
     return inspect.Parameter(
         _PREFIX + option.name,
         inspect.Parameter.KEYWORD_ONLY,

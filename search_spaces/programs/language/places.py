@@ -123,11 +123,11 @@ def _loop(loop: ir.Loop, offsets: Offsets) -> ir.Loop:
     _resolved(plain, moved, None)
     for window, condition in periodic.items():
         if window in moved or sum(window in _moves(c.body) for c in conditions) > 1:
-            raise ProgramError(f"{condition.source}: when: a window moves in it and elsewhere in the loop")
+            raise ProgramError(f"{condition.source}: when: a window is moved both in it and elsewhere in the loop")
     each: dict[int, tuple[int, int]] = {}
     for window, by in moved.items():
         if any(i.kind != "constant" for i in by):
-            raise ProgramError(f"{loop.source}: steps: a window moves in an inner loop by what is not a constant")
+            raise ProgramError(f"{loop.source}: steps: an inner loop moves a window by a step that is not constant")
         each[window] = by[0].number, by[1].number
     turn = Index("loop", loop.number)
     inside: Offsets = dict(offsets)

@@ -113,7 +113,10 @@ def mma_row(problem: Matvec) -> TensorIntrinsic:
 
 
 def tiling(problem: Matvec) -> Tiling:
-    """Return the tiles of the rows of each class, along k from the aligned address before each row."""
+    """Return the tiling of the rows of each class.
+
+    Along k, a row begins at the aligned address before its first element.
+    """
     classes = row_classes(problem)
     extents = (problem.m, -(-problem.n // classes), problem.k + most_shift(problem))
     return Tiling(extents, ("tile_m", "tile_n", "tile_k"), matrices=classes)

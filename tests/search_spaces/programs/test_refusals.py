@@ -296,7 +296,7 @@ def test_conditions_and_shared_tiles() -> None:
 
     assert "when: a window moves in it outside of a loop" in refused(moved_outside)
     assert "test_refusals.py:" in refused(moved_outside)
-    assert "when: a window moves in it and elsewhere in the loop" in refused(moved_twice)
+    assert "when: a window is moved both in it and elsewhere in the loop" in refused(moved_twice)
     assert "use at % n, with n a multiple of the step 8" in refused(at_any_time)
     assert "a value that a condition made is used behind it" in refused(used_behind)
     assert "the condition must be an index, such as at % 128" in refused(on_a_tile)

@@ -82,9 +82,7 @@ class Planted:
 
 _FULL = "tile::wait_phase(place.full(), place.parity);"
 _FENCE = "ptx::fence_async_proxy();"
-_READ = (
-    "  // no barrier keeps TMA's writes behind what this lane reads\n      ptx::warp_sync();  // all lanes have read\n"
-)
+_READ = "  // no barrier orders TMA's writes after this lane's reads\n      ptx::warp_sync();  // all lanes have read\n"
 _RELEASE = "if (lane == 0) ptx::mbarrier_arrive(place.empty());"
 PLANTED = (
     Planted("nobody waits for a stage", "plain", K.UNINITIALIZED_SHARED_READ, _FULL, ""),

@@ -4,7 +4,7 @@
 namespace autosched {
 
 // Tile `id` along the curve, as its number by rows. The division is that of Cerveny's generalised curve ("gilbert"): a long
-// rectangle is two, one behind the other; any other is three, a way out along half of one side, a way across, and a way
+// rectangle is two, one after the other; any other is three, a way out along half of one side, a way across, and a way
 // back along the other half. Pieces of at most 4 tiles across are walked line by line: a wave of blocks covers many such,
 // and each round that it saves takes some 100 cycles. Rounds: about log2(rows * columns) - 5.5.
 __device__ __forceinline__ int hilbert(int id, int rows, int columns) {

@@ -6,9 +6,9 @@
 
 namespace autosched {
 
-// Every thread of the block calls this behind its stores to global memory. True, for all of them, in the last of the
+// Every thread of the block calls this after its stores to global memory. True, for all of them, in the last of the
 // Blocks blocks that share `counter`, whose threads may then read (ld.global.cg) what the others stored. `counter` is
-// zero before the launch and after it; `flag` are 4 bytes of shared memory, which are free behind the block's loads.
+// zero before and after the launch; `flag` is 4 bytes of shared memory, which are free after the block's loads.
 // With Threads, only so many from thread First on call it, and named barrier 1 is theirs.
 template <int Blocks, int Threads = 0, int First = 0>
 __device__ __forceinline__ bool is_last_block(unsigned* counter, unsigned flag) {

@@ -75,7 +75,7 @@ __device__ __forceinline__ TileIndex raster(LaunchRaster launch, int id) {
   }
 }
 
-// The same where a launch says how many tiles there are.
+// The same if a launch passes the number of tiles.
 template <Raster Order, int Group>
 __device__ __forceinline__ TileIndex raster(int id, int tiles_m, int tiles_n) {
   if constexpr (Order == Raster::row) {

@@ -1,10 +1,10 @@
-// Vectors that begin anywhere in memory, put together from the two aligned ones that they lie in.
+// Unaligned vectors, assembled from the two aligned vectors that contain them.
 #pragma once
 #include <autosched/common/aligned_vector.cuh>
 
 namespace autosched {
 
-// The `Bytes` bytes that begin `shift` bytes behind the start of `first`; `second` follows it in memory. `shift` is less
+// The `Bytes` bytes that begin `shift` bytes after the start of `first`; `second` follows it in memory. `shift` is less
 // than Bytes, and a multiple of Unit, which is at least 2. Registers cannot be indexed: words move by powers of two
 // where a bit of `shift` says so, and one funnel shift (SHF of two registers) does the rest.
 template <int Unit, int Bytes>

@@ -61,7 +61,7 @@ struct ArgMaxState {
       index = value;
     }
   }
-  // An element behind all that this state has seen.
+  // An element after all elements of this state.
   __device__ __forceinline__ void follow(float x, unsigned at) {
     if (!(x <= max) && max == max) {
       max = x;

@@ -77,7 +77,7 @@ struct SharedLayout {
   }
 };
 
-// A tile of boxes as TMA writes them: Width elements of every line, behind them the next ones of every line, under the
+// A tile of boxes as TMA writes them: Width elements of every line, then the next ones of every line, under the
 // swizzle of that width. What lies further on is found as in SharedLayout.
 template <int Rows, int Cols, bool Transposed, int Width, class Swizzled>
 struct BoxedLayout {

@@ -1,4 +1,4 @@
-// Stream-K: the k-tiles of the last tiles of C are dealt out evenly to all workers, so that they end together.
+// Stream-K: the k-tiles of the last tiles of C are distributed evenly over all workers, so that they end together.
 // "Data-parallel + two-tile Stream-K": Osama, Merrill, Cecka, Garland and Owens, PPoPP 2023, section 5.2.
 #pragma once
 #include <autosched/common/numeric.cuh>
@@ -11,11 +11,11 @@ namespace autosched {
 // Distribution of Tiles tiles of KTiles k-tiles each to Workers that run at the same time: blocks or clusters.
 template <int Tiles, int Workers, int KTiles>
 struct StreamK {
-  // Tiles whose k is dealt out: those of the last whole wave, and of the partial one behind it. A worker gets the k-tiles
+  // Tiles whose k is distributed: those of the last whole wave, and of the partial wave after it. A worker gets the k-tiles
   // of at least one tile, so that at most two share a tile, and of less than two.
   static constexpr int dealt_tiles = Workers + Tiles % Workers;
 
-  // The first k-tile of those that are dealt to a worker, counted through all tiles whose k is dealt out.
+  // The first k-tile of a worker, counted through all tiles whose k is distributed.
   __device__ static __forceinline__ int first_dealt(int worker) {
     return int(static_cast<long long>(worker) * (dealt_tiles * KTiles) / Workers);
   }
@@ -31,13 +31,13 @@ struct StreamK {
   // The remaining work of a worker: first its share of the distributed tiles, then whole tiles.
   struct Walk {
     int tile, first, left;  // of the next part: its tile and first k-tile; and how many k-tiles come before a whole tile
-    int whole;              // the next of those tiles that are not dealt out
+    int whole;              // the next whole tile
 
     __device__ static __forceinline__ Walk of(int worker) {
       const int dealt = first_dealt(worker);
       return {dealt / KTiles, dealt % KTiles, first_dealt(worker + 1) - dealt, dealt_tiles + worker};
     }
-    // The next part; one of no k-tiles behind the last.
+    // The next part; after the last one, a part without k-tiles.
     __device__ __forceinline__ Part next() {
       const Part part{tile, first, left < KTiles - first ? left : KTiles - first};
       left -= part.count;

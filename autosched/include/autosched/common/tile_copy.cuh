@@ -17,7 +17,7 @@ namespace autosched {
 // MinorIsColumn: minor is the tile's column (a row-major array). StoreVector: elements that the layout keeps
 // together and aligned, at most Vector. Anywhere: tiles begin at any place, so that those of an array that they would
 // divide may reach beyond its end as well.
-// Pitched: a launch says how many elements lie from one line to the next, at least ArrayMinor.
+// Pitched: a launch passes the number of elements from one line to the next, at least ArrayMinor.
 template <class T_, class Layout, int TileMajor, int TileMinor, int ArrayMajor, int ArrayMinor, bool MinorIsColumn,
           int Threads, int Columns, int Vector, int StoreVector, bool Async, bool Anywhere = false, bool Pitched = false>
 struct TileCopy {
@@ -65,7 +65,7 @@ struct TileCopy {
     source += TileMinor;
   }
 
-  // Whole: the tile is known to lie in the array along major (1) or minor (2).
+  // Whole: the tile is known to be inside the array along major (1) or minor (2).
   template <int Whole = 0>
   __device__ __forceinline__ bool inside(int i, int j) const {
     constexpr bool major_fits = !Anywhere && ArrayMajor % TileMajor == 0, minor_fits = !Anywhere && ArrayMinor % TileMinor == 0;

@@ -29,7 +29,7 @@ struct Fma {
   __device__ static __forceinline__ int c_row(int lane, int run) { return lane / ThreadsN * ElementsM + run; }
   __device__ static __forceinline__ int c_col(int lane, int) { return lane % ThreadsN * ElementsN; }
 
-  // Operand gives: Layout, and `vector`, the elements along m (or n) that lie together in shared memory.
+  // Operand provides Layout, and `vector`, the number of contiguous elements along m (or n) in shared memory.
   template <class Operand>
   __device__ static __forceinline__ void load_a(FragmentA& a, unsigned tile, int row, int rows, int depth, int lane) {
     constexpr int vector = Operand::vector < ElementsM ? Operand::vector : ElementsM;

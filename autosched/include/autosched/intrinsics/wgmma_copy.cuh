@@ -7,11 +7,11 @@
 
 namespace autosched {
 
-// A tile of Operand (a WgmmaOperand) from matrices of Height lines of Width elements one behind the other, whose lines are
+// A tile of Operand (a WgmmaOperand) from consecutive matrices of Height lines of Width elements, whose lines are
 // aligned to Access bytes, by Threads threads. Outside of its matrix it is zero. Anywhere: tiles begin at any line.
 //
 // cp.async copies aligned pieces of 4, 8 or 16 bytes. Lines that are aligned to less (`shifts`) arrive from the word on that
-// their first element lies in, and are shifted into place by `finish`: the word behind each line of a box goes to `ends`.
+// their first element is in, and are shifted into place by `finish`: the word after each line of a box goes to `ends`.
 template <class T, class Operand, int Width, int Height, int Access, int Threads, bool Anywhere = false>
 struct WgmmaCopy {
   static_assert(Access == 1 || Access == 2 || Access == 4 || Access == 8 || Access == 16, "rule alignment: of cp.async");
@@ -68,7 +68,7 @@ struct WgmmaCopy {
         const char* source = from + pass * lines_of_pass * pitch - shifted;  // not read outside
         const int there_are = between(0, left, piece);
         if constexpr (piece == 16) {
-          ptx::cp_async_cg(to + at(pass), source, there_are);  // past L1, which nobody reads it from
+          ptx::cp_async_cg(to + at(pass), source, there_are);  // bypasses L1, from which it is not read
         } else {
           ptx::cp_async_ca<piece>(to + at(pass), source, there_are);
         }
@@ -85,7 +85,7 @@ struct WgmmaCopy {
     }
   }
 
-  // Begins to copy a tile from column x0 on, whose lines lie where `row_of` says, or outside of the matrix.
+  // Begins to copy a tile from column x0 on, whose lines are at the positions of `row_of`, or outside of the matrix.
   template <class RowOf>
   __device__ __forceinline__ void begin_rows(const T* matrix, unsigned to, int x0, const RowOf& row_of) const {
     static_assert(!shifts, "rule access: cp.async copies 4 bytes or more");

@@ -1,5 +1,5 @@
 // out = x, as one run of bytes. A block moves `rounds` rounds; in a round every thread moves `unroll` vectors, and
-// neighbouring threads neighbouring vectors. The few words behind the last whole vector are moved one by one.
+// neighbouring threads neighbouring vectors. The few words after the last whole vector are moved one by one.
 //
 // Through registers, or by cp.async through shared memory, `stages` rounds ahead. A thread reads back only what it
 // copied itself, so that no barrier is needed.
@@ -29,7 +29,7 @@ struct Copy {
   static_assert(async || C::stages == 1, "rule stages: only cp.async has rounds in flight");
   static_assert(C::blocks * round * C::rounds >= vectors, "the blocks must cover the array");
 
-  // The first vector of a round, for this thread; round r of a block lies behind its last one, or a grid further.
+  // The first vector of a round, for this thread; round r of a block follows its previous round, or is a grid further on.
   __device__ static __forceinline__ long long first_of(int r) {
     const long long index = grid_order ? static_cast<long long>(r) * C::blocks + int(blockIdx.x)
                                           : static_cast<long long>(blockIdx.x) * C::rounds + r;

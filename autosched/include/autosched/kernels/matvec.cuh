@@ -42,7 +42,7 @@ struct Matvec {
   static constexpr bool expanded = C::expand_dims == "yes";
   static constexpr bool x_shared = C::x_operand_source == "shared";
 
-  // Rows begin at multiples of `unit` elements; torn, all rows of w of a block equally far behind an aligned address.
+  // Rows begin at multiples of `unit` elements; if torn, all rows of w of a block have the same offset from alignment.
   static constexpr bool torn = C::k % C::access != 0;
   static constexpr int unit = torn ? C::k & -C::k : C::access;
 
@@ -66,7 +66,7 @@ struct Matvec {
   static_assert(C::tiles_of_split * C::split_k >= C::tiles_k && (C::split_k - 1) * C::tiles_of_split < C::tiles_k,
                 "rule split_k: every split needs a step of k, and together they have all of them");
 
-  // Shared memory: the block's rows of x over the k of its split, zero behind the end of k; then the sums of a tile,
+  // Shared memory: the block's rows of x over the k of its split, zero after the end of k; then the sums of a tile,
   // one for each subgroup along k.
   static constexpr int results = C::tile_m * C::tile_n;
   static constexpr bool through_shared = C::sums_bytes > 0;
@@ -108,7 +108,7 @@ struct Matvec {
       return part[2 * w / Access].word[2 * w % Access / 2];
     }
     // `at` is the address of the first part, which is element `k` of its row, or, Realigned, `shift` elements before it.
-    // Guarded: what lies before the row and behind the end of k is zero and not read.
+    // Guarded: elements before the row and after the end of k are zero and not read.
     template <LoadHint Hint, bool Guarded, bool Realigned>
     __device__ __forceinline__ void load_global(const T* at, int shift, int k) {
       static_assert(Access == C::access, "parts in global memory are those that lanes take turns at");
@@ -291,7 +291,7 @@ struct Matvec {
   static_assert(sizeof(Sums) == C::accumulators * sizeof(float),
                 "rule accumulators: a thread carries as many as the LoweringConfig says");
 
-  // Steps of the reduction from where this thread is, its element k: all of w is asked for before any of it is used.
+  // Steps of the reduction from this thread's position, its element k: all loads of w are issued before any is used.
   template <int Steps, bool Guarded>
   __device__ static __forceinline__ void multiply(Sums& sums, RowsOfX& x_rows, RowsOfW& w_rows, int k) {
     VectorOfW w[Steps][C::batches_k][C::rows_n];
@@ -357,12 +357,12 @@ struct Matvec {
     ptx::barrier_sync();
   }
 
-  // Rows behind the end repeat the last one, so that no load needs a check; they are never stored.
+  // Rows after the end repeat the last one, so that no load needs a check; they are never stored.
   __device__ static __forceinline__ long long row_of_x(int m) {
     return C::m % C::tile_m == 0 || m < C::m ? m : C::m - 1;
   }
   __device__ static __forceinline__ long long row_of_w(int n) {
-    // The last one of the same class: as far behind an aligned address.
+    // The last row of the same class, with the same offset from an aligned address.
     return whole_tiles_n || n < C::n ? n : C::n - 1 - (C::n - 1 - n % C::row_classes) % C::row_classes;
   }
 
@@ -450,13 +450,13 @@ struct Matvec {
 
     Sums sums;
     const int last = first + C::tiles_of_split < C::tiles_k ? first + C::tiles_of_split : C::tiles_k;
-    // Without a partial last one, nor one whose last vector of x lies in an aligned one behind the end of k.
+    // Without a partial last step, or one whose last vector of x is in an aligned vector past the end of k.
     constexpr int whole_steps = (torn ? C::k - (C::k < C::access ? C::k : C::access) : C::k) / C::tile_k;
     const int whole = last < whole_steps ? last : whole_steps;
     int step = first;
     // In step `s` this thread is at element `k_of_step(s)`.
     const auto k_of_step = [&](int s) { return s * C::tile_k - shift + thread_k; };
-    // Guarded steps, at the start of torn rows and at the end of all, are one piece of code between turns of the others.
+    // Guarded steps, at the start of torn rows and at the end of all rows, share code between iterations of the others.
     int until = torn && step == 0 ? 0 : whole;
 #pragma unroll 1
     while (true) {

@@ -1,4 +1,4 @@
-// Copies a matrix to one whose lines are a multiple of 16 bytes apart, as TMA needs. What lies between the end of a line
+// Copies a matrix to one whose lines are a multiple of 16 bytes apart, as TMA needs. The gap between the end of a line
 // and the start of the next is undefined.
 //
 // A thread writes 16 bytes at a time. They begin anywhere in the source, so it reads the five words that have them and

@@ -31,7 +31,7 @@ struct TwoPasses {
   using State = conditional<Pass == 0, First, Second>;
 };
 
-// `add` of an operator that says what one element does.
+// `add` of an operator that defines the contribution of one element.
 template <class Op>
 struct ByElement {
   template <int Pass, int Count, class State>

@@ -288,7 +288,7 @@ struct RowReduction {
     constexpr unsigned bytes = 4u * State<Pass>::words * C::split_k * C::parallel_tile;
     ptx::mbarrier_arrive_expect_tx(cluster_barrier(shared, Pass), bytes);
   }
-  // Makes the barriers, and announces them to the cluster. Whoever sends waits for the cluster before.
+  // Initialises the barriers and publishes them to the cluster. Senders must first wait for the cluster.
   __device__ __forceinline__ static void join_cluster(unsigned shared) {
     if (threadIdx.x == 0) {
 #pragma unroll
@@ -339,7 +339,7 @@ struct RowReduction {
   template <int Pass>
   __device__ __forceinline__ void combine_subgroups(State<Pass> (&states)[C::states], unsigned shared) const {
     constexpr int words = State<Pass>::words;
-    // Every pass has an area of its own: nobody waits until the states of the pass before have been read.
+    // Every pass has its own area, so that no thread waits until the previous pass's states have been read.
     const unsigned area =
         shared + C::combine_at + unsigned(Pass * State<0>::words * C::subgroups_k * C::parallel_tile * 4);
     const auto at = [&](int subgroup, int word, int j) {

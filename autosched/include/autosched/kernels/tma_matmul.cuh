@@ -91,7 +91,7 @@ struct TmaMatmul {
     }
     ptx::barrier_sync();
     Place place(shared, shared + unsigned(barriers_at));
-    // By a shuffle, behind which ptxas knows that all lanes have the same.
+    // By a shuffle, after which ptxas knows that the value is warp-uniform.
     if (int(ptx::shfl_idx(threadIdx.x / 32, 0)) == C::consumer_warps) {
       if (ptx::elect()) Work::for_each(order, [&](const Work& work) { produce(a, b, work, place); });
       return;
@@ -140,7 +140,7 @@ struct TmaMatmul {
   __device__ static __forceinline__ void multiply(Accumulators& acc, Scales scales, const Work& work, Place& place) {
     const int warp_m = work.warp_m(), warp_n = work.warp_n(), lane = work.lane();
     const auto release = [&] {
-      ptx::fence_async_proxy();  // no barrier keeps TMA's writes behind what this lane reads
+      ptx::fence_async_proxy();  // no barrier orders TMA's writes after this lane's reads
       ptx::warp_sync();  // all lanes have read
       if (lane == 0) ptx::mbarrier_arrive(place.empty());
       place.advance();

@@ -2,7 +2,7 @@
 //
 // With copy "cp.async", tile by tile to shared memory and back (TileCopy), `stages` tiles ahead.
 // With "ld.global" the same through registers: a thread loads a block of block_rows x vector_x elements and, where
-// block_rows > 1, turns it in registers, so that it can store whole pieces of out's rows.
+// block_rows > 1, transposes it in registers, so that it can store whole pieces of out's rows.
 // With layout "none" the turned blocks go straight to out: what a thread loads is what it stores (XeTile RFC, appendix
 // 2.3), and no shared memory is needed.
 //

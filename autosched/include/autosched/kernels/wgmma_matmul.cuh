@@ -12,7 +12,7 @@
 //
 // An operand that TMA does not copy (it cannot where lines are not a multiple of 16 bytes apart) is moved by all threads
 // that copy (access_a, access_b: the bytes that its lines are aligned to, 0 for TMA), and each arrives at the mbarrier of
-// a stage that is full, behind the proxy fence without which wgmma would not see what they have written.
+// a stage that is full, after the proxy fence that makes their writes visible to wgmma.
 //
 // Config: the parameters and attributes of search_spaces/templates/wgmma_matmul/space.py, and the problem: m, n, k,
 // batch, order_a, order_b, scale, has_bias, activation, transposed, access_a, access_b, stream_k_blocks, several_tiles and hilbert, and the types T (of A and B), Sum (of a

@@ -11,15 +11,15 @@ __device__ __forceinline__ unsigned address_in(unsigned address, int rank) {
 }
 
 // The barrier of all threads of all blocks of the cluster, lanes of a warp one by one. What a thread has done before it
-// arrives, those know who have waited; behind a relaxed arrival, only what a fence has published.
+// arrives is visible to blocks that have waited; after a relaxed arrival, only writes published by a fence are.
 __device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
 __device__ __forceinline__ void cluster_arrive_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
 }
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 
-// Writes a word to shared memory of a block of the cluster, and tells the mbarrier there that 4 bytes have come. Both
-// addresses are as address_in gives them. Whoever waits for the mbarrier's phase sees the word (PTX ISA 9.7.9.12).
+// Writes a word to shared memory of a block of the cluster, and counts 4 bytes at the mbarrier there. Both
+// addresses are results of address_in. A thread that waits for the mbarrier's phase sees the word (PTX ISA 9.7.9.12).
 __device__ __forceinline__ void st_async(unsigned address, unsigned word, unsigned barrier) {
   asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];" ::"r"(address),
                "r"(word), "r"(barrier)

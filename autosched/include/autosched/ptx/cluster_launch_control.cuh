@@ -1,11 +1,11 @@
-// Cluster launch control: PTX ISA 9.7.13.17. A cluster that runs takes over the place in the grid of one that has not begun.
+// Cluster launch control: PTX ISA 9.7.13.17. A running cluster takes over the grid index of one that has not started.
 #pragma once
 #include <autosched/common/aligned_vector.cuh>
 
 namespace autosched::ptx {
 
-// Asks for the place of a cluster that has not begun: the answer, 16 bytes, comes to shared memory at `answer`, counted by the
-// mbarrier at `barrier`; for a pair of blocks to those places in both. Not to be asked again once the answer was no.
+// Requests the index of a cluster that has not started: the response, 16 bytes, is written to shared memory at `answer` and
+// counted by the mbarrier at `barrier`, in both blocks of a pair. Must not be called again after a negative response.
 template <int Blocks>
 __device__ __forceinline__ void try_cancel(unsigned answer, unsigned barrier) {
   if constexpr (Blocks == 2) {

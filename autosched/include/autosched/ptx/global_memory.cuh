@@ -122,7 +122,7 @@ __device__ __forceinline__ void reduce_or(int* address, int value) {
 __device__ __forceinline__ void reduce_xor(int* address, int value) {
   asm volatile("red.global.xor.b32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
 }
-// Likewise, and what lay there comes back (atom.global).
+// Likewise, and returns the previous value (atom.global).
 __device__ __forceinline__ float fetch_add(float* address, float value) {
   float old;
   asm volatile("atom.global.add.f32 %0, [%1], %2;" : "=f"(old) : "l"(address), "f"(value) : "memory");

@@ -17,9 +17,9 @@ __device__ __forceinline__ void mbarrier_arrive(unsigned barrier) {
   asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// At a barrier of any block of the cluster; `barrier` as address_in gives it. Without .release.cluster, which ptxas turns
-// into a fence of the whole GPU: it orders no writes to other blocks, but says that multiplications and loads, which have
-// been waited for, have read what lies there. CUTLASS's ClusterBarrier arrives in this form, too.
+// Arrives at a barrier of any block of the cluster; `barrier` is a result of address_in. No .release.cluster, which ptxas turns
+// into a fence of the whole GPU: this orders no writes to other blocks, but signals that multiplications and loads that have
+// been waited for have read their operands. CUTLASS's ClusterBarrier also arrives in this form.
 __device__ __forceinline__ void mbarrier_arrive_in_cluster(unsigned barrier) {
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }

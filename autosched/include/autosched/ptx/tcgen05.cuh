@@ -4,7 +4,7 @@
 
 namespace autosched::ptx {
 
-// Allocates `columns`, a power of two from 32 on, and writes their address to shared memory. Waits while others have them.
+// Allocates `columns`, a power of two from 32 on, and writes their address to shared memory. Waits until they are free.
 template <int Blocks>
 __device__ __forceinline__ void tcgen05_alloc(unsigned shared, unsigned columns) {
   if constexpr (Blocks == 2) {
@@ -31,7 +31,7 @@ __device__ __forceinline__ void tcgen05_dealloc(unsigned address, unsigned colum
   }
 }
 
-// Around a synchronization with other threads whose tcgen05 instructions come before or behind it.
+// Around a synchronization with other threads that execute tcgen05 instructions before or after it.
 __device__ __forceinline__ void tcgen05_fence_before_sync() {
   asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
 }
@@ -150,7 +150,7 @@ struct Tcgen05Mma<Tcgen05Kind::i8, 2> {
   }
 };
 
-// Columns 0 to 15 behind `address` of this warp's 32 lanes, one lane to a thread. Valid behind tcgen05_wait_loads.
+// Columns 0 to 15 from `address` on, of this warp's 32 lanes, one lane per thread. Valid after tcgen05_wait_loads.
 __device__ __forceinline__ void tcgen05_load(unsigned (&x)[16], unsigned address) {
   asm volatile(
       "tcgen05.ld.sync.aligned.32x32b.x16.b32 {"
@@ -164,7 +164,7 @@ __device__ __forceinline__ void tcgen05_load(unsigned (&x)[16], unsigned address
       : "r"(address)
       : "memory");
 }
-// Columns 0 to 31 behind `address` of this warp's 32 lanes, one lane to a thread. Valid behind tcgen05_wait_loads.
+// Columns 0 to 31 from `address` on, of this warp's 32 lanes, one lane per thread. Valid after tcgen05_wait_loads.
 __device__ __forceinline__ void tcgen05_load(unsigned (&x)[32], unsigned address) {
   asm volatile(
       "tcgen05.ld.sync.aligned.32x32b.x32.b32 {"
@@ -184,7 +184,7 @@ __device__ __forceinline__ void tcgen05_load(unsigned (&x)[32], unsigned address
       : "r"(address)
       : "memory");
 }
-// 8, 16 or 64 columns behind `address` of 16 lanes, as mma.m16n8 has its sums: four registers for 8 columns. Valid behind
+// 8, 16 or 64 columns from `address` on, of 16 lanes, as mma.m16n8 has its sums: four registers for 8 columns. Valid after
 // tcgen05_wait_loads.
 __device__ __forceinline__ void tcgen05_load_fragments(unsigned (&x)[4], unsigned address) {
   asm volatile(

@@ -4,7 +4,7 @@
 
 namespace autosched::tile {
 
-// `to` becomes f of what lies there, which is returned: threads that were in between begin again.
+// Replaces `to` by f of its value, and returns the old value; retries if another thread has changed it meanwhile.
 template <class T, class F>
 __device__ __forceinline__ auto combine(T* to, const F& f) {
   using Bits = conditional<sizeof(T) == 2, unsigned short, unsigned>;

@@ -1,7 +1,7 @@
-// The ring of stages of boxes that a loop's staged loads go through: filled by all threads, or by a warp of its own.
+// The ring of stages of boxes for a loop's staged loads, filled by all threads or by a dedicated producer warp.
 //
-// A stage that TMA fills has an mbarrier that says that it is full; with a warp that fills, another one says that it is
-// empty. C: stages, stage_bytes, consumer_warps, and in_flight (iterations whose multiplications are unfinished after
+// A stage that TMA fills has a "full" mbarrier; with a producer warp it also has an "empty" one.
+// C: stages, stage_bytes, consumer_warps, and in_flight (iterations whose multiplications are unfinished after
 // `body`).
 #pragma once
 #include <autosched/ptx/barrier.cuh>
@@ -80,7 +80,7 @@ __device__ __forceinline__ void wait_phase(unsigned barrier, unsigned parity) {
   }
 }
 
-// Runs `body(stage address, turn)` for each of `steps`, with the loads of later steps on their way, by all threads.
+// Runs `body(stage address, iteration)` for each of `steps` by all threads, with the loads of later steps in flight.
 template <class C, class Loads, class Body>
 __device__ __forceinline__ void box_pipeline(Loads& loads, unsigned shared, unsigned barriers, int steps, int warp,
                                              const Body& body) {
@@ -167,7 +167,7 @@ __device__ __forceinline__ void box_consume(unsigned shared, unsigned barriers, 
   }
 }
 
-// Two warpgroups that take turns at the tensor cores, the first one first. Each waits for its turn as often as the other
+// Two warpgroups that alternate at the tensor cores, the first one first. Each waits for its turn as often as the other
 // one passes it: once before the loop and once in each of its iterations, of which both have the same number.
 constexpr int first_turn_barrier = 3, turn_threads = 256;
 __device__ __forceinline__ void wait_for_turn(int warpgroup) {

@@ -58,7 +58,7 @@ struct BoxOperand : L {
 };
 
 // acc += a @ b, or acc = a @ b: a warpgroup's FM fragments of 64 rows, a and b from shared memory. `group` is the
-// warpgroup's number. The multiplications are in flight behind it.
+// warpgroup's number. The multiplications are still in flight afterwards.
 template <class A, class B, int FM>
 __device__ __forceinline__ void multiply_boxes(float* acc, unsigned tile_a, unsigned tile_b, int group, bool accumulate) {
   constexpr int n = B::extent;

@@ -1,4 +1,4 @@
-// The operands of a tile program's products: where a tile lies in shared memory, and the fragments of a warp.
+// The operands of a tile program's products: a tile's position in shared memory, and the fragments of a warp.
 //
 // L: what is decided about one tile: T, Layout, row_major, rows and columns, array_major and array_minor (the array as it
 // lies in memory, contiguous along minor), threads, copy_async, anywhere (tiles begin at any place of the array),
@@ -29,7 +29,7 @@ constexpr bool is_pitched(decltype(L::pitched)*) {
   return L::pitched;
 }
 
-// A tile that lies in shared memory as it is stored. Threads convert what they read of it.
+// A tile in shared memory in its stored type. Threads convert the elements that they read.
 template <class L>
 struct StoredTile : L {
   using T = typename L::T;

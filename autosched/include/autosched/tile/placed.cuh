@@ -1,6 +1,6 @@
-// Operands whose tiles lie where a function of the iteration says, such as pages of a table. `Place` returns the matrix, or
+// Operands whose tile positions are a function of the iteration, such as pages of a table. `Place` returns the matrix, or
 // for TMA its number, and where the tile begins in it; it is called when the tile is copied, as numbers that it loads may
-// not exist behind the last iteration.
+// not exist after the last iteration.
 #pragma once
 #include <autosched/common/aligned_vector.cuh>
 #include <autosched/ptx/tensor_map/tensor_map.cuh>

@@ -23,7 +23,7 @@ struct Loads<First, Rest...> {
   static constexpr bool any_async = First::copy_async || Loads<Rest...>::any_async;
   typename First::Copy copy;
   Loads<Rest...> rest;
-  // Whole: of a turn that is not the last one, whose tiles lie in the arrays as First::whole says.
+  // Whole: for an iteration before the last one, whose tiles are inside the arrays according to First::whole.
   template <bool Whole>
   __host__ __device__ static constexpr int known() {
     if constexpr (Whole) {
@@ -58,7 +58,7 @@ struct Loading {
   static constexpr bool whole = Whole;
 };
 
-// Starts the loads of a ring's first `stages - 1` turns, or of the first one where there is a single stage.
+// Starts the loads of a ring's first `stages - 1` iterations, or of the first one if there is a single stage.
 template <class C, class Loads>
 __device__ __forceinline__ void start_ring(Loads& loads, unsigned shared, int steps) {
   constexpr int ahead = C::stages > 1 ? C::stages - 1 : 1;
@@ -75,7 +75,7 @@ __device__ __forceinline__ void start_ring(Loads& loads, unsigned shared, int st
   }
 }
 
-// Runs `body(stage address, turn)` for each of `steps`, with the loads of later steps on their way. One commit group, one wait
+// Runs `body(stage address, iteration)` for each of `steps`, with the loads of later steps in flight. One commit group, one wait
 // and one barrier a step; a single stage needs a second barrier before it is filled again. With another `last`, that runs
 // in the last turns, of which one is the last one, and those before load what lies in the arrays alone. Begun: the first
 // loads were started before, and `loads` are at those that follow.
@@ -96,7 +96,7 @@ __device__ __forceinline__ void pipeline(Loads& loads, unsigned shared, int step
     const bool more = whole || left > ahead;
     const unsigned tile = stage_at(stage);
     if constexpr (C::stages > 1) {
-      // Stage `fill` was read in the previous step; the barrier says that everybody is done with it.
+      // Stage `fill` was read in the previous step; all threads have finished reading it before the barrier.
       if (more) {
         loads.template start<whole>(stage_at(fill));
         loads.template load<whole>();
@@ -134,7 +134,7 @@ __device__ __forceinline__ void pipeline(Loads& loads, unsigned shared, int step
 
 // As `pipeline`, of turns that multiply fragments in Steps steps and do nothing else, with two buffers of fragments:
 // `read(stage address, step, buffer)` brings those of the next step while `multiply(buffer)` has this one's, also over the
-// barrier between two turns, so that the tensor cores have work behind it. Peeled: turns but the last ones load what lies
+// barrier between two iterations, so that the tensor cores have work after it. Peeled: turns but the last ones load what lies
 // in the arrays.
 template <class C, int Steps, bool Peeled, bool Begun = false, class Loads, class Read, class Multiply>
 __device__ __forceinline__ void fragment_pipeline(Loads& loads, unsigned shared, int steps, const Read& read,
@@ -159,14 +159,14 @@ __device__ __forceinline__ void fragment_pipeline(Loads& loads, unsigned shared,
       if (step + 1 < Steps) {
         read(tile, step + 1, (step + 1) % 2);
       } else {
-        // All fragments of this turn are in registers.
+        // All fragments of this iteration are in registers.
         stage = behind(stage);
         tile = stage_at(stage);
         landed();
         if (whole || left > 1) read(tile, 0, 0);
       }
       if (step == 0) {
-        // Stage `fill` was read in the turn before; the last barrier says that everybody is done with it.
+        // Stage `fill` was read in the previous iteration; all threads have finished reading it before the last barrier.
         if (whole || left > ahead) loads.template start<whole>(stage_at(fill));
         loads.advance();
         ptx::cp_async_commit_group();

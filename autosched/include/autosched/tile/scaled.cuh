@@ -23,7 +23,7 @@ __device__ __forceinline__ float scale_of(unsigned exponent) {
 }
 
 // acc += (a * scales) @ (b * scales) for FM x FN fragments of one step of k. A word has the scales of a line, one for each
-// block: scales_a[2 * i] and the word behind it those of this lane's two rows of fragment i, scales_b[j] those of its column.
+// block: scales_a[2 * i] and the next word are those of this lane's two rows of fragment i, scales_b[j] those of its column.
 template <class I, int FM, int FN, class Sum>
 __device__ __forceinline__ void multiply_scaled(Sum* acc, const typename I::FragmentA* a, const typename I::FragmentB* b,
                                                 const unsigned* scales_a, const unsigned* scales_b, int lane) {

@@ -1,4 +1,4 @@
-// Split-K: blocks that share the turns of a loop, of which the last one to come adds up the sums of all. With stream-K two
+// Split-K: blocks share the iterations of a loop, and the last block to finish adds up all sums. With stream-K two
 // share a tile, and the second one to be done adds the sums of the first.
 #pragma once
 #include <autosched/common/last_block.cuh>
@@ -9,7 +9,7 @@
 
 namespace autosched::tile {
 
-// This thread's N registers of a part to `part`, whose registers lie Threads apart.
+// Stores this thread's N registers of a part to `part`, in which a thread's registers are Threads apart.
 template <int N, int Threads, class X>
 __device__ __forceinline__ void put_part(float* part, const X* x, int thread) {
 #pragma unroll

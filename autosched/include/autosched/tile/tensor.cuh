@@ -50,7 +50,7 @@ __device__ __forceinline__ void read_fragments(Sum* acc, unsigned from) {
   ptx::tcgen05_wait_loads();
 #pragma unroll
   for (int r = 0; r < Registers; ++r) {
-    ptx::hold_register(x[r]);  // it is read behind the wait
+    ptx::hold_register(x[r]);  // it is read after the wait
     Sum read;
     if constexpr (is_same<Sum, float>) {
       read = ptx::float_of(x[r]);

@@ -40,7 +40,7 @@ __device__ __forceinline__ float sigmoid(float x) {
 }
 
 // sinf and cosf bring large angles back by long arithmetic, which a kernel has for each register: seconds of compiling.
-// Here it stands once, behind a call, for angles past `most_reduced`; others lose multiples of pi / 2 in three parts.
+// It is called out of line for angles past `most_reduced`; for others multiples of pi / 2 are subtracted in three parts.
 constexpr float most_reduced = 105615.0f;
 static __device__ __noinline__ float far_sine(float x) { return sinf(x); }
 static __device__ __noinline__ float far_cosine(float x) { return cosf(x); }
@@ -122,7 +122,7 @@ __device__ __forceinline__ unsigned packed(X a, X b, X c, X d) {
 // x as T has it: to nearest, ties to even, and the largest number in place of what is beyond. Of whole numbers as well.
 template <class T>
 __device__ __forceinline__ float narrowed(float x) {
-  constexpr bool wide = is_same<T, e4m3>;  // has a bit more behind the point, and one less in the exponent
+  constexpr bool wide = is_same<T, e4m3>;  // has one more mantissa bit, and one less in the exponent
   constexpr float largest = wide ? 448.0f : 57344.0f, least = wide ? 0.015625f : 6.10351562e-05f;
   constexpr float per_step = wide ? 512.0f : 65536.0f;  // of numbers below `least`
   constexpr int cut = wide ? 20 : 21;
@@ -139,7 +139,7 @@ __device__ __forceinline__ int saturated(int x) {
 }
 // Towards zero; the nearest int in place of what is beyond, and 0 of NaN.
 __device__ __forceinline__ int truncated(float x) { return __float2int_rz(x); }
-// A number that places depend on: of its range, and `low` where it lies outside of its array.
+// A number that positions depend on: clamped to its range, and `low` if it is outside of its array.
 __device__ __forceinline__ int load_scalar(const int* from, bool inside, int low, int high) {
   const int number = inside ? int(ptx::ld_global_nc<4>(from).word[0]) : low;
   return minimum(maximum(number, low), high);
@@ -162,7 +162,7 @@ __device__ __forceinline__ int philox(int counter, int seed, int word) {
   }
   return int(word < 2 ? (word ? w[1] : w[0]) : word == 2 ? w[2] : w[3]);
 }
-// A row number of a table of `count`, or at an address; `padding` where it lies outside of the table.
+// A row number of a table of `count`, or at an address; `padding` if it is outside of the table.
 __device__ __forceinline__ int load_row(const int* table, int place, int count, int padding) {
   return unsigned(place) < unsigned(count) ? int(ptx::ld_global_nc<4>(table + place).word[0]) : padding;
 }
@@ -176,7 +176,7 @@ __device__ __forceinline__ float nibble(int word, int column, int first, int cou
   const int step = column / 16 % count + first;
   return float(((word >> (4 * step + column % 2 * 16) & 15) - zero) * times);
 }
-// The same of an even column and the one behind it, as two T in a word: bits 4 * step and 4 * step + 16 on. A number of
+// The same for an even column and the next one, as two T in a word: bits 4 * step and 4 * step + 16 on. A number of
 // four bits beside the exponent of 1024 (f16) or 128 (bf16) is that number more than it, exactly, and so are differences.
 //
 // Times 16, f16 takes 4 instructions for the two pairs in the lower or upper bytes of the halves. Both bytes beside the

@@ -24,7 +24,7 @@ struct NoBlockScales {
   __device__ __forceinline__ Words take() { return {}; }
 };
 
-// A word is four scales of a line, one behind another along k. A register holds words of two fragments of A, or of four
+// A word is four consecutive scales of a line along k. A register holds words of two fragments of A, or of four
 // of B: lane l those of A's row l / 4 + 8 (l % 2) of fragment l % 4 / 2, and of B's column l / 4 of fragment l % 4.
 template <class C>
 struct BlockScales {

@@ -127,7 +127,7 @@ struct MatmulEpilogue {
     }
   }
 
-  // Each warp turns its results around in shared memory, a row of fragments at a time and already in the type of out:
+  // Each warp transposes its results in shared memory, a row of fragments at a time and already in the type of out:
   // they leave in vectors of up to 16 bytes, neighbouring lanes along a row of out. No warp waits for another.
   __device__ static __forceinline__ void store_turned(Accumulators& acc, unsigned shared, const EpilogueArgs<C>& ends, Out* out,
                                                       int m0, int n0, int warp_m, int warp_n, int lane) {

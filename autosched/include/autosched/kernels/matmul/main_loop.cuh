@@ -49,7 +49,7 @@ struct MatmulLoop {
   }
 
   // The main loop with two buffers of fragments: those of the next step are loaded while this one is multiplied, also
-  // over the barrier between two k-tiles, so that the tensor cores have work behind it.
+  // over the barrier between two k-tiles, so that the tensor cores have work after it.
   __device__ static __forceinline__ void pipelined_loop(Accumulators& acc, Loader& loader, Scales& scales, int tiles,
                                                         int warp_m, int warp_n, int lane) {
     constexpr int pending = C::stages - 2;
@@ -75,7 +75,7 @@ struct MatmulLoop {
           if (left > 1) held[0].load(tile, 0, warp_m, warp_n, lane);
         }
         if (step == 0) {
-          // Stage `fill` held the k-tile before this one; the last barrier says that everybody is done with it.
+          // Stage `fill` held the previous k-tile; all warps have finished reading it before the last barrier.
           if (left > ahead) loader.start(fill);
           loader.advance();
           Loader::commit();
@@ -99,7 +99,7 @@ struct MatmulLoop {
       const bool more = left > ahead;
       const unsigned tile = loader.shared + unsigned(stage * C::stage_bytes);
       if constexpr (C::stages > 1) {
-        // Stage `fill` was read in the previous step; the barrier above says that everybody is done with it.
+        // Stage `fill` was read in the previous step; all warps have finished reading it before the barrier above.
         if (more) {
           loader.start(fill);
           loader.load();

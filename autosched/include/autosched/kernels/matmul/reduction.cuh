@@ -1,4 +1,4 @@
-// Sums or maxima of the rows or the columns of C, beside C.
+// Sums or maxima of the rows or the columns of C, in addition to C.
 #pragma once
 #include <autosched/common/choice.cuh>
 #include <autosched/common/last_block.cuh>

@@ -5,7 +5,7 @@
 
 namespace autosched {
 
-// Thread 0 of each block tells of each part of a tile that its block computes: matrix, row and column of the first
+// Thread 0 of each block reports each part of a tile that its block computes: matrix, row and column of the first
 // element, first k-tile, and how many of these; at most Most parts, each of eight words, of which the first is 1. `walk`
 // is given what it calls for each part.
 template <int Most, class Walk>

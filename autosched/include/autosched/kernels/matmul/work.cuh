@@ -1,4 +1,4 @@
-// Which tile of C a block computes, and with stream-K which parts of which tiles, one behind another.
+// The tile of C that a block computes, and with stream-K the sequence of parts of tiles.
 #pragma once
 #include <autosched/common/choice.cuh>
 #include <autosched/common/numeric.cuh>
@@ -12,8 +12,8 @@ namespace autosched {
 template <class C>
 struct MatmulWork {
   using Deal = StreamK<C::blocks, C::launched_blocks, C::tiles_k>;
-  // With stream_k the part of a tile that the block computes is kept at the end of its shared memory, the next one, and
-  // what is left behind that: registers have no room for them beside the main loop.
+  // With stream_k the block's present part of a tile, the next part, and the remaining work are stored at the end of shared
+  // memory, because the main loop leaves no registers for them.
   static constexpr int now_at = C::shared_bytes - 48, next_at = C::shared_bytes - 32, left_at = C::shared_bytes - 16;
 
   int batch, split, first, count, thread;
@@ -55,7 +55,7 @@ struct MatmulWork {
   __device__ __forceinline__ int warp_n() const { return thread / 32 % C::subgroups_n; }
   __device__ __forceinline__ int lane() const { return thread % 32; }
 
-  // Everything that a block computes, one part behind another, by all threads that call it: each counts for itself.
+  // Iterates over the parts that a block computes; every calling thread keeps its own counters.
   template <class Body>
   __device__ static __forceinline__ void for_each(LaunchRaster order, const Body& body) {
     if constexpr (C::stream_k) {

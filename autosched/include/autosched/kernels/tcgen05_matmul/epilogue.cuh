@@ -119,7 +119,7 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
     for (int first = 0; first < C::tile_n; first += chunk) body(first);
   }
 
-  // A chunk from tensor memory; behind the last one of a tile the next tile may be multiplied.
+  // Loads a chunk from tensor memory; after the last one of a tile the next tile may be multiplied.
   __device__ static __forceinline__ void load(unsigned (&x)[chunk], unsigned from, int first, unsigned empty, int lane) {
     ptx::tcgen05_load(x, from + unsigned(first));
     ptx::tcgen05_wait_loads();

@@ -62,7 +62,7 @@ struct Tcgen05Multiplier : Tcgen05Plan<Config> {
     sums.advance();
   }
 
-  // To columns word by word: those of a, and behind them those of all columns of b.
+  // Copies scales to columns word by word: those of a, followed by those of all columns of b.
   __device__ static __forceinline__ void copy_scales(unsigned columns, unsigned shared) {
 #pragma unroll
     for (int word = 0; word < Plan::words; ++word, columns += Plan::word_columns) {

@@ -26,8 +26,8 @@ struct Tcgen05Plan {
   using A = WgmmaOperand<T, rows, C::tile_k, C::order_a == "row", C::swizzle_a>;
   using B = WgmmaOperand<T, C::tile_n / pair, C::tile_k, C::order_b == "col", C::swizzle_b>;
 
-  // Scales of blocks along k: words of four of a line, 128 lines of them 512 bytes behind the stage's operands. Each stage has
-  // columns of its own for them behind the sums, so that none is written before it has been multiplied by.
+  // Scales of blocks along k: words of four scales of a line, 512 bytes per 128 lines, after a stage's operands. Each stage has
+  // its own columns for them after the sums, so that none is overwritten before it has been used.
   static constexpr int scales = C::scales_of_step;  // of a line, for a multiplication; 0 without
   static constexpr int words = C::tile_k * int(sizeof(T)) / A::k_bytes * scales / 4;  // of a line of a stage
   static constexpr int lines_b = ceil_div(C::tile_n, 128);                            // times 128: lines of b's scales
@@ -76,7 +76,7 @@ struct Tcgen05Plan {
                 "rule tile_scheduler: a block of the grid for each tile, of which some take over others");
   static_assert(C::store_buffers == 0 || !C::transposed, "rule store_buffers: TMA stores rows of C");
 
-  // By a shuffle, behind which ptxas knows that all lanes have the same.
+  // By a shuffle, after which ptxas knows that the value is warp-uniform.
   __device__ static __forceinline__ int warp() { return int(ptx::shfl_idx(threadIdx.x / 32, 0)); }
   __device__ static __forceinline__ int rank() { return pair == 1 ? 0 : int(blockIdx.x) % 2; }
 
@@ -91,7 +91,7 @@ struct Tcgen05Plan {
     int batch, split, m0, n0;  // of this block's rows, and of the tile's columns
     int first, tiles;          // k-tiles: the first, and how many
     int output_tile;           // of this block's rows
-    int cut = 0;               // with stream_k, of a tile that two share: the worker that the k before the cut is dealt to
+    int cut = 0;               // with stream_k, for a tile shared by two workers: the worker of the k-tiles before the cut
 
     __device__ __forceinline__ Work(int id, LaunchRaster order) {
       constexpr int of_matrix = C::tiles_m * C::tiles_n;
@@ -176,7 +176,7 @@ struct Tcgen05Plan {
   };
   static constexpr int readers = pair * (1 + finishing_warps) + 1;
 
-  // The first block of a pair asks for both, a tile ahead; each expects the answer.
+  // The first block of a pair requests for both, a tile ahead; each waits for the response.
   __device__ static __forceinline__ void ask(const Answers& answer) {
     if (rank() == 0) wait(answer.empty(), answer.parity ^ 1u);
     ptx::mbarrier_arrive_expect_tx(answer.full(), 16);

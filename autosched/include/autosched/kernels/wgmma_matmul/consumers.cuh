@@ -33,7 +33,7 @@ struct WgmmaConsumers : WgmmaPlan<Config> {
       elsewhere = ptx::address_in(place.shared, MainLoop::peer(i < peers ? i : 0)) - place.shared;
     }
     if constexpr (C::ping_pong) {
-      if (group == 1) ptx::barrier_arrive(of_turns, consumer_threads);  // the first turn is that of the other one
+      if (group == 1) ptx::barrier_arrive(of_turns, consumer_threads);  // the other consumer goes first
     }
     for_each_work(order, [&](const Work& work, int turn, bool more) {
       if constexpr (C::ping_pong) {

@@ -67,7 +67,7 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
     }
   }
 
-  // The rank of the block that lane `i` of a warp tells that a stage is read: those along n, then the others along m.
+  // The rank of the block to which lane `i` of a warp signals that a stage is read: those along n, then others along m.
   // Without a branch, at which ptxas takes lanes to part for good.
   __device__ static __forceinline__ int peer(int i) {
     if constexpr (C::cluster_m == 1 || C::cluster_n == 1) return i;  // all of them
@@ -100,7 +100,7 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
 
   __device__ static __forceinline__ void main_loop(Accumulators& acc, Place& place, int tiles, int group,
                                                    unsigned elsewhere, bool more) {
-    // The first k-tile is a turn of its own: it overwrites the sums, and no stage before it is to be released.
+    // The first k-tile is a separate iteration: it overwrites the sums, and there is no previous stage to release.
     const auto turn = [&](bool first) {
       wait_together(place.full(), place.parity);
       multiply_tile(acc, place, group, first);
@@ -109,7 +109,7 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
       place.advance();
       if (C::in_flight == 0) release(place.empty_before(), elsewhere);
     };
-    // By a shuffle: a number of turns that lanes might not agree on would take what they count from uniform registers.
+    // By a shuffle: with an iteration count that may not be warp-uniform, the loop counters would leave uniform registers.
     const int turns = int(ptx::shfl_idx(unsigned(tiles), 0));
     turn(true);
 #pragma unroll 1

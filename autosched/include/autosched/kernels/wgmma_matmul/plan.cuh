@@ -44,7 +44,7 @@ struct WgmmaPlan {
   static constexpr int cluster = C::cluster_m * C::cluster_n;
   static constexpr int peers = C::cluster_m + C::cluster_n - 1;  // blocks that read what one copies, itself among them
   static constexpr int works = C::blocks / cluster;  // of a cluster: tiles of C, and of each the splits of k
-  static constexpr int workers = C::stream_k_blocks / cluster;  // of stream-K, which deals k-tiles out to them
+  static constexpr int workers = C::stream_k_blocks / cluster;  // of stream-K, which distributes k-tiles to them
   using Deal = StreamK<works, workers, C::tiles_k>;
   static constexpr int boxes_at = C::stages * C::stage_bytes;
   static constexpr int barriers_at = boxes_at + C::consumer_warpgroups * C::store_buffers * Box::bytes;
@@ -94,8 +94,8 @@ struct WgmmaPlan {
 
   using Accumulators = Sum[fragments][registers_n];
 
-  // Which warp of the block this is. By a shuffle, behind which ptxas knows that all lanes have the same: what follows from
-  // it lies in uniform registers, where wgmma's descriptors and TMA's operands belong.
+  // The warp's number in the block. By a shuffle, after which ptxas knows that it is warp-uniform: values derived from
+  // it are in uniform registers, as wgmma's descriptors and TMA's operands should be.
   __device__ static __forceinline__ int warp() { return int(ptx::shfl_idx(threadIdx.x / 32, 0)); }
 
   // Which block of its cluster this is: ranks go along m first.
@@ -107,7 +107,7 @@ struct WgmmaPlan {
   struct Work {
     int batch, split, m0, n0, first, tiles;  // k-tiles: the first, and how many
     int output_tile;
-    int cut = 0;  // with stream_k, of a tile that two share: the worker that the k before the cut is dealt to
+    int cut = 0;  // with stream_k, for a tile shared by two workers: the worker of the k-tiles before the cut
 
     // `id` counts what a cluster computes together.
     __device__ __forceinline__ Work(int id, LaunchRaster order) {
@@ -136,7 +136,7 @@ struct WgmmaPlan {
   struct Place {
     unsigned shared;
     unsigned start;        // of the stage, in units of 16 bytes: of its address, or as descriptors of wgmma have it
-    unsigned barrier = 0;  // its barriers, behind the first ones
+    unsigned barrier = 0;  // offset of its barriers from the first ones
     unsigned parity = 0;   // of the rounds done
 
     __device__ __forceinline__ explicit Place(unsigned shared) : shared(shared), start(shared >> 4) {}

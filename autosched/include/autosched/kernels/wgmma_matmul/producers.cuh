@@ -1,4 +1,4 @@
-// The copies of wgmma_matmul: tiles of A and B into a ring of stages, by one thread that asks TMA, or by all threads of
+// The copies of wgmma_matmul: tiles of A and B into a ring of stages, by one thread that issues TMA, or by all threads of
 // its warp or warpgroup.
 #pragma once
 #include <autosched/intrinsics/wgmma_copy.cuh>
@@ -20,7 +20,7 @@ struct WgmmaProducers : WgmmaPlan<Config> {
 
   static constexpr int most_lines = 256;  // of what TMA copies at a time
 
-  // The ranks of the blocks along n, as bits: 1, and every cluster_m-th behind it.
+  // The ranks of the blocks along n, as bits: 1, and every cluster_m-th after it.
   static constexpr unsigned blocks_along_n = ((1u << cluster) - 1) / ((1u << C::cluster_m) - 1);
 
   // One thread: fills every stage as soon as it is empty.
@@ -35,8 +35,8 @@ struct WgmmaProducers : WgmmaPlan<Config> {
     drain(place);
   }
 
-  // All threads that copy: one of them asks TMA for its operand, if any, and each begins to copy a part of the others. A
-  // stage is told to be full some k-tiles later, which are on their way meanwhile: as many as stages are left besides
+  // All threads that copy: one of them issues TMA for its operand, if any, and each begins to copy a part of the others. A
+  // stage is signalled as full some k-tiles later, whose copies are in flight meanwhile: as many as stages remain besides
   // those that consumers may hold.
   template <class FromA, class FromB>
   __device__ static __forceinline__ void produce_together(const FromA& a, const FromB& b, const ByLaunch& chosen, Place place,

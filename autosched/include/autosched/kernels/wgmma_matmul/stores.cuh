@@ -64,7 +64,7 @@ struct WgmmaStores : WgmmaPlan<Config> {
     }
   }
 
-  // To the registers of the first columns, which have been stored, the sums of those behind them.
+  // Moves the sums of the next columns to the registers of the first ones, which have been stored.
   template <int Stored>
   __device__ static __forceinline__ void move_down(Accumulators& acc) {
 #pragma unroll

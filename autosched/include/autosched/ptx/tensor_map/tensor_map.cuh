@@ -16,7 +16,7 @@ enum class Evict : unsigned long long {
   last = 0x14F0000000000000ull
 };
 
-// The box at (x, y, z), x along contiguous memory, to shared memory. What lies outside the tensor arrives as zeros, and
+// The box at (x, y, z), x along contiguous memory, to shared memory. Elements outside the tensor arrive as zeros, and
 // all bytes of the box count at `barrier`.
 __device__ __forceinline__ void load_box(unsigned shared, const TensorMap& map, int x, int y, int z, unsigned barrier,
                                          Evict evict) {
@@ -38,7 +38,7 @@ __device__ __forceinline__ void load_box_for(unsigned short blocks, unsigned sha
       : "memory");
 }
 
-// The box in shared memory to (x, y, z); what lies outside the tensor is left out.
+// Stores the box in shared memory to (x, y, z), without elements outside the tensor.
 __device__ __forceinline__ void store_box(const TensorMap& map, int x, int y, int z, unsigned shared) {
   asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(&map),
                "r"(x), "r"(y), "r"(z), "r"(shared)
@@ -55,7 +55,7 @@ __device__ __forceinline__ void wait_stores_read() {
 }
 
 // Makes what this thread has written to shared memory visible to copies and multiplications that follow, and what it has
-// read there read before they write: an H100 overtook such reads behind an arrival at an mbarrier.
+// read there read before they write: on an H100, writes overtook such reads after an arrival at an mbarrier.
 __device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // Has the map fetched before it is used.

@@ -4,7 +4,7 @@
 namespace autosched::ptx {
 
 // True for one lane of a warp, whose lanes must all ask: the same one each time. Unlike a comparison with threadIdx, it
-// tells ptxas that one thread goes on alone, so that it sends a TMA instruction without a loop over the lanes.
+// lets ptxas know that a single thread continues, so that it emits a TMA instruction without a loop over the lanes.
 __device__ __forceinline__ bool elect() {
   unsigned elected;
   asm volatile(

@@ -1,4 +1,4 @@
-// The accumulators of wgmma as operands of inline PTX, for every n, and where the other operands stand behind them.
+// The accumulators of wgmma as operands of inline PTX, for every n, and the positions of the operands after them.
 #pragma once
 
 // clang-format off

@@ -22,7 +22,7 @@ __device__ __forceinline__ void hold_register(float& x) { asm volatile("" : "+f"
 __device__ __forceinline__ void hold_register(int& x) { asm volatile("" : "+r"(x)); }
 __device__ __forceinline__ void hold_register(unsigned& x) { asm volatile("" : "+r"(x)); }
 
-// A copy for one multiplication of an a that more turns of a loop multiply. ptxas of CUDA 12.8 to 13.0 lets the a of another
+// A copy for one multiplication of an a that several iterations multiply. ptxas of CUDA 12.8 to 13.0 lets the a of another
 // product overwrite such registers; a move it would undo, but not a permutation of bytes.
 __device__ __forceinline__ unsigned copy_for_one(unsigned x) {
   unsigned copy;

@@ -5,10 +5,10 @@ namespace autosched {
 
 // Tile `id` along the curve, as its number by rows. The division is that of Cerveny's generalised curve ("gilbert"): a long
 // rectangle is two, one after the other; any other is three, a way out along half of one side, a way across, and a way
-// back along the other half. Pieces of at most 4 tiles across are walked line by line: a wave of blocks covers many such,
-// and each round that it saves takes some 100 cycles. Rounds: about log2(rows * columns) - 5.5.
+// back along the other half. Pieces of at most 4 tiles across are traversed line by line: a wave of blocks covers many of
+// them, and each round that this saves takes some 100 cycles. There are about log2(rows * columns) - 5.5 rounds.
 __device__ __forceinline__ int hilbert(int id, int rows, int columns) {
-  // The piece that holds the tile: where it begins, the steps along it, where it ends, and across, and its sides.
+  // The piece that contains the tile: its start, the steps along and across it, and its sides.
   const bool wide = columns >= rows;
   int at = 0, along = wide ? 1 : columns, across = wide ? columns : 1;
   int length = wide ? columns : rows, height = wide ? rows : columns;

@@ -47,7 +47,7 @@ struct MaxState {
   __device__ __forceinline__ void merge(const MaxState& other) { max = ptx::max_nan(max, other.max); }
 };
 
-// The largest value and where it stands; of equal ones, and of several NaN, the first.
+// The largest value and its index; the first one of equal values, or of several NaN.
 struct ArgMaxState {
   static constexpr int words = 2;
   float max = negative_infinity();

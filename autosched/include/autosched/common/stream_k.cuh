@@ -53,12 +53,12 @@ struct StreamK {
   };
 };
 
-// Two that have multiplied one tile, Threads threads each: the first of the two to be done leaves its sums in memory, and
-// the other one adds them to its own. Which is which does not show in the result, as a sum of two is the same either way.
+// Two workers that share a tile, Threads threads each: the first one to finish stores its sums in memory, and the other
+// adds them to its own. The result does not depend on which one is first, because the sum of two numbers is commutative.
 // No block waits for one that may not have started: the waiting block has seen that the other has finished multiplying.
 //
-// `counters` (two: tickets, and stored sums) are the pair's own, and zero before the launch and after it. `flag` are 4
-// bytes of shared memory, and `barrier` is a named barrier, of these threads, which call all functions together.
+// Each pair has two `counters` (tickets, and stored sums), which are zero before and after the launch. `flag` is 4 bytes of
+// shared memory, and `barrier` is a named barrier of these threads, which call all functions together.
 template <int Threads>
 struct SharedTile {
   unsigned* counters;

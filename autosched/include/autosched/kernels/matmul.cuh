@@ -5,10 +5,10 @@
 // Config: the parameters and attributes of search_spaces/templates/matmul/space.py, and what its lowering.py adds:
 //   problem    m, n, k, batch, order_a, order_b, scale, has_bias, activation, reduction,
 //              and the types T (of A and B) and Out
-//   Intrinsic  what multiplies fragments; of one with block scales also scale_order and scale_blocks (of a line)
-//   operands   LayoutA, LayoutB; with _a and _b: copy_store (elements that a copy stores at a time), and how the
-//              intrinsic reads the tile: access (vector, row, col, rows or trans), access_vector (its elements),
-//              leading_dimension (0 where it has none)
+//   Intrinsic  the instruction that multiplies fragments; with block scales also scale_order and scale_blocks (per line)
+//   operands   LayoutA, LayoutB; with _a and _b: copy_store (elements that a copy stores at a time), and the
+//              intrinsic's access to the tile: access (vector, row, col, rows or trans), access_vector (its elements),
+//              leading_dimension (0 if it has none)
 #pragma once
 #include <autosched/common/choice.cuh>
 #include <autosched/common/finish.cuh>
@@ -86,8 +86,8 @@ struct Matmul {
   static_assert(!C::early_copies || (C::stages > 1 && (!epilogue_shared || C::epilogue_bytes <= C::stage_bytes)),
                 "rule stages: early copies leave the last stage to results");
 
-  // With early copies the first k-tiles of the next part are on their way while the results of this one leave. Those
-  // and the exchange of sums have the last stage then, which is the only one that these copies leave free.
+  // With early copies the first k-tiles of the next part are copied while the present results are stored. Results and the
+  // exchange of sums then use the last stage, the only one that these copies leave free.
   static constexpr int leave_at = C::early_copies ? (C::stages - 1) * C::stage_bytes : 0;
 
   __device__ static __forceinline__ void run(const T* a, const T* b, const EpilogueArgs<C>& ends, Out* out, float* partials,

@@ -4,10 +4,10 @@
 // The schedule is a LoweringConfig (search_spaces/layouts/lowering_config.py) over (m, n, k): a block computes
 // tile_m x tile_n of out and walks k in steps of tile_k, its tiles along k. Along n and k,
 // coordinates are those of its NestedLayout: ((subgroup * batches + batch) * lanes + lane) * thread + element, the thread
-// being 1 along n. A sum has no order, so a thread's vector that is wider than a load is put together from parts, which
-// lanes take turns at: a warp's load is contiguous. Every thread has all the block's rows of m. Not expanded, each element of a thread's vector has an
-// accumulator of its own until the loop ends; expanded, the vector is added up inside the loop, by FMAs one after another
-// on one accumulator, or, for several m, by mma.sync, straight from the registers that were loaded.
+// being 1 along n. The order of a sum is free, so a thread's vector that is wider than a load is assembled from parts that
+// alternate between lanes: a warp's load is contiguous. Every thread has all the block's rows of m. Not expanded, each element of a thread's vector has an
+// its own accumulator until the loop ends; expanded, the vector is summed inside the loop, by successive FMAs
+// on one accumulator, or, for several m, by mma.sync, directly from the loaded registers.
 //
 // If k is not a multiple of a load's elements, rows may begin at unaligned addresses. Such torn rows are read by
 // aligned loads, starting with the one that contains the row's first element. Positions along k count from the start

@@ -10,14 +10,14 @@
 // Between two passes over a row it stays in registers, in shared memory, or is read again (row_staging "reload"; L2 has
 // it).
 //
-// With split > 1 several blocks reduce parts of the same rows, and the last of them to finish puts the parts together,
-// in the order of the parts, and does the rest. Or the kernel is launched a second time, and there each of the blocks
-// puts the parts together and normalizes its own. Or they are a cluster (finish "cluster"): each sends what it has
-// reduced to all others, waits for theirs at an mbarrier, and normalizes its own part, which may have stayed on chip.
+// With split > 1 several blocks reduce parts of the same rows, and the last of them to finish combines the parts,
+// in the order of the parts, and finishes the rows. Or the kernel is launched a second time, in which each of the blocks
+// combines the parts and normalizes its own part. Or they are a cluster (finish "cluster"): each sends its state
+// to all others, waits for theirs at an mbarrier, and normalizes its own part, which may have stayed on chip.
 //
-// Rows whose length no vector divides begin anywhere between two vectors. Peeled, such a row is walked in aligned
-// vectors from the one that its first element is in: places along the row then count from the start of that vector,
-// `shift` elements before the row, and elements of a vector that are not the row's are neither read nor written.
+// Rows whose length is not a multiple of the vector may begin between two aligned vectors. Peeled, such a row is read by
+// aligned vectors, starting with the one that contains its first element: positions along the row count from the start of
+// that vector, `shift` elements before the row, and elements of a vector outside the row are neither read nor written.
 //
 // Config: the parameters and attributes of search_spaces/templates/row_reduction/space.py, and T, Out, Op, length,
 // inner, parallel_extent, reduces_contiguous, normalizes, has_weight, has_bias, eps.

@@ -1,13 +1,13 @@
-// C = epilogue(A * B) on GPUs with tensor memory: one thread has TMA copy tiles of A and B into a ring of stages, one
-// thread multiplies them by tcgen05 onto tensor memory, and four warps take finished sums from there, a lane of 32 columns
-// at a time, and store them. Two mbarriers for each stage say that it is full, and that it has been multiplied; two for
-// each buffer of sums that it is complete, and that it has been read. In the folder tcgen05_matmul: the rings and the work
-// of a block (plan), the copies (producer), the multiplications (multiplier), and the stores (epilogue).
+// C = epilogue(A * B) on GPUs with tensor memory: one thread issues TMA copies of tiles of A and B into a ring of stages, one
+// thread multiplies them by tcgen05 into tensor memory, and four warps read finished sums from there, a lane of 32 columns
+// at a time, and store them. Each stage has an mbarrier for "full" and one for "multiplied"; each buffer of sums has one for
+// "complete" and one for "read". In the folder tcgen05_matmul: the rings and the work of a block (plan), the copies
+// (producer), the multiplications (multiplier), and the stores (epilogue).
 //
-// A tile of 256 rows is that of a pair of blocks: each has half of the rows of A and of C, and half of the columns of B, and
-// one thread of the first block multiplies for both. A block may compute several tiles one after another: those that it is
-// told from the start (with stream_k parts of the last ones), or those of blocks that have not begun (launch_control).
-// `transposed`: A, B and C are the transposes of the problem's b, a and out, so C lies in memory by columns, and the bias
+// A tile of 256 rows is computed by a pair of blocks: each has half of the rows of A and of C, and half of the columns of B,
+// and one thread of the first block multiplies for both. A block may compute several tiles in sequence: those assigned to
+// it at the start (with stream_k parts of the last ones), or those of blocks that have not started (launch_control).
+// `transposed`: A, B and C are the transposes of the problem's b, a and out, so C is column-major in memory, and the bias
 // belongs to its rows.
 //
 // Config: the parameters and attributes of search_spaces/templates/tcgen05_matmul/space.py, and the problem: m, n, k,

@@ -1,7 +1,7 @@
-// C = epilogue(A * B) by mma.sync: one block computes a tile of C, of one split of K. TMA fills a ring of stages, which one
-// warp asks for; the others multiply from it. A stage has an mbarrier that says that it is full, and one that it is empty, so
-// that no warp waits for another one that multiplies. With stream_k a block computes several tiles, and parts of the last
-// ones: stages of the next part are filled while the results of this one leave, which have memory of their own then.
+// C = epilogue(A * B) by mma.sync: one block computes a tile of C, for one split of K. A producer warp issues TMA copies into
+// a ring of stages, from which the other warps multiply. Each stage has a "full" and an "empty" mbarrier, so that the
+// multiplying warps do not wait for each other. With stream_k a block computes several tiles, and parts of the last ones:
+// stages of the next part are filled while the present results are stored, which then have their own memory.
 //
 // Config: the parameters and attributes of search_spaces/templates/tma_matmul/space.py, and what its lowering.py adds:
 //   problem    m, n, k, batch, order_a, order_b, scale, has_bias, activation, reduction (none),
@@ -32,7 +32,7 @@ namespace autosched {
 
 template <class Config>
 struct TmaMatmul {
-  // The threads that multiply, which are what the parts of `matmul` go by.
+  // Number of multiplying threads, which the shared parts of `matmul` use.
   struct C : Config {
     static constexpr int threads = Config::threads - 32, consumer_warps = threads / 32;
   };

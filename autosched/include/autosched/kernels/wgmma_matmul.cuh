@@ -1,18 +1,18 @@
-// C = epilogue(A * B) on Hopper: one warp, alone or of a warpgroup that gives its registers away, has TMA copy tiles of
-// A and B into a ring of stages, and `consumer_warpgroups` warpgroups multiply them by wgmma. Two mbarriers for each stage say that
-// it is full, and that every consumer is done with it. In the folder wgmma_matmul: the ring and the work of a block
-// (plan), the copies (producers), what consumers do for a tile (consumers), and of that the multiplications (main_loop),
-// the sums of blocks that share a tile (exchange), and the stores.
+// C = epilogue(A * B) on Hopper: a producer warp, alone or in a warpgroup that releases registers, issues TMA copies of tiles
+// of A and B into a ring of stages, and `consumer_warpgroups` warpgroups multiply them by wgmma. Each stage has a "full"
+// mbarrier, and an "empty" one at which every consumer arrives. In the folder wgmma_matmul: the ring and the work of a block
+// (plan), the copies (producers), a consumer's work for a tile (consumers), its multiplications (main_loop), the exchange
+// of sums between blocks that share a tile (exchange), and the stores.
 //
-// A block may compute several tiles of C one after another, while the copies go on: its consumers share the rows of each,
-// or take turns (ping_pong). With stream_k the k-tiles of the last tiles are dealt out evenly to all blocks, which begin
-// with them. The blocks of a cluster compute neighbouring tiles; each copies a share of what they have in common, for all
-// that need it. `transposed`: A, B and C are the transposes of the problem's b, a and out, so C lies in memory by columns,
-// and the bias belongs to its rows.
+// A block may compute several tiles of C in sequence without stopping the copies: its consumers share the rows of each,
+// or alternate (ping_pong). With stream_k the k-tiles of the last tiles are distributed evenly over all blocks, which start
+// with them. The blocks of a cluster compute neighbouring tiles; each multicasts a share of their common operands.
+// `transposed`: A, B and C are the transposes of the problem's b, a and out, so C is column-major in memory, and the bias
+// belongs to its rows.
 //
-// An operand that TMA does not copy (it cannot where lines are not a multiple of 16 bytes apart) is moved by all threads
-// that copy (access_a, access_b: the bytes that its lines are aligned to, 0 for TMA), and each arrives at the mbarrier of
-// a stage that is full, after the proxy fence that makes their writes visible to wgmma.
+// An operand that TMA cannot copy (its lines are not a multiple of 16 bytes apart) is copied by all producer threads
+// (access_a, access_b: the alignment of its lines in bytes, 0 for TMA). Each of them arrives at the stage's "full" mbarrier
+// after the proxy fence that makes its writes visible to wgmma.
 //
 // Config: the parameters and attributes of search_spaces/templates/wgmma_matmul/space.py, and the problem: m, n, k,
 // batch, order_a, order_b, scale, has_bias, activation, transposed, access_a, access_b, stream_k_blocks, several_tiles and hilbert, and the types T (of A and B), Sum (of a

@@ -1,7 +1,7 @@
 // Operands of a tile program's products that wgmma and tcgen05 read themselves: boxes in shared memory, filled by TMA or by
 // cp.async.
 //
-// L: what is decided about one operand: T, left (whether it is the a of its products), row_major (whether lines of memory
+// L: decisions about one operand: T, left (true if it is the a of its products), row_major (true if lines of memory
 // are rows of it), extent (of its tile, along m or n) and depth (along k), swizzle (bytes), array_major and array_minor (the
 // matrix as it lies in memory, contiguous along minor), threads (that copy), tma, anywhere (tiles begin at any line), access (bytes that lines are aligned to),
 // stage_bytes, advance (0: it stays, 1: along major, 2: along minor), groups (warpgroups along m) and fragments (of 64 rows,

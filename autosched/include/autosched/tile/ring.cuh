@@ -75,10 +75,10 @@ __device__ __forceinline__ void start_ring(Loads& loads, unsigned shared, int st
   }
 }
 
-// Runs `body(stage address, iteration)` for each of `steps`, with the loads of later steps in flight. One commit group, one wait
-// and one barrier a step; a single stage needs a second barrier before it is filled again. With another `last`, that runs
-// in the last turns, of which one is the last one, and those before load what lies in the arrays alone. Begun: the first
-// loads were started before, and `loads` are at those that follow.
+// Runs `body(stage address, iteration)` for each of `steps`, with the loads of later steps in flight. A step has one commit
+// group, one wait and one barrier; a single stage needs a second barrier before it is filled again. If `last` differs from
+// `body`, it runs in the last iterations, and the others only load tiles that are inside the arrays. Begun: the first loads
+// have been started, and `loads` is at the following ones.
 template <class C, bool Begun = false, class Loads, class Body, class Last>
 __device__ __forceinline__ void pipeline(Loads& loads, unsigned shared, int steps, const Body& body, const Last& last) {
   constexpr int ahead = C::stages > 1 ? C::stages - 1 : 1;
@@ -132,10 +132,10 @@ __device__ __forceinline__ void pipeline(Loads& loads, unsigned shared, int step
   pipeline<C, Begun>(loads, shared, steps, body, body);
 }
 
-// As `pipeline`, of turns that multiply fragments in Steps steps and do nothing else, with two buffers of fragments:
-// `read(stage address, step, buffer)` brings those of the next step while `multiply(buffer)` has this one's, also over the
-// barrier between two iterations, so that the tensor cores have work after it. Peeled: turns but the last ones load what lies
-// in the arrays.
+// Like `pipeline`, for iterations that only multiply fragments in Steps steps, with two buffers of fragments:
+// `read(stage address, step, buffer)` loads the next step's while `multiply(buffer)` uses this step's, also across the
+// barrier between two iterations, so that the tensor cores have work after it. Peeled: all but the last iterations only
+// load tiles that are inside the arrays.
 template <class C, int Steps, bool Peeled, bool Begun = false, class Loads, class Read, class Multiply>
 __device__ __forceinline__ void fragment_pipeline(Loads& loads, unsigned shared, int steps, const Read& read,
                                                   const Multiply& multiply) {

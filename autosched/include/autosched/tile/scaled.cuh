@@ -1,5 +1,5 @@
-// Products whose factors have scales for blocks of numbers along k (mxf8): of the instruction, or, where it has none, the
-// sums of each block times its scales.
+// Products whose factors have scales for blocks of numbers along k (mxf8). The instruction applies the scales if it can;
+// otherwise the sums of each block are multiplied by its scales.
 #pragma once
 #include <autosched/ptx/warp/shuffle.cuh>
 #include <autosched/tile/values.cuh>

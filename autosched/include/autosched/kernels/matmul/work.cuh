@@ -30,12 +30,12 @@ struct MatmulWork {
     first = split * C::tiles_of_split;
     count = C::tiles_k - first < C::tiles_of_split ? C::tiles_k - first : C::tiles_of_split;
   }
-  // That of a block without stream_k.
+  // Returns the work of a block without stream_k.
   __device__ static __forceinline__ MatmulWork alone(LaunchRaster order) {
     return MatmulWork(int(blockIdx.x), int(threadIdx.x), order);
   }
-  // With stream_k all is read anew where it is needed, the 0 in the index of the thread, too: of what the compiler
-  // knows to be the same for every tile, it keeps addresses in registers over all of them, and others are spilled.
+  // With stream_k everything is reloaded from shared memory when it is needed, including the zero in the thread's index.
+  // Otherwise the compiler keeps addresses of loop-invariant values in registers across all tiles, and spills others.
   __device__ static __forceinline__ MatmulWork now(unsigned shared, LaunchRaster order) {
     return kept_at(shared + unsigned(now_at), order);
   }

@@ -441,7 +441,7 @@ def _type(name: str, array: ArraySpec, of: Mapping[str, DType] = FLOAT_DTYPES) -
     kind = TYPES.get(array.type, "")
     if kind not in of:
         known = ", ".join(theirs for theirs, ours in TYPES.items() if ours in of)
-        raise ValueError(f"{name} holds {array.type}, which kernels do not compute with: use one of {known}")
+        raise ValueError(f"{name} has type {array.type}, which no kernel supports: use one of {known}")
     return kind
 
 
@@ -455,7 +455,7 @@ def _out_type(out: ArraySpec | None, dtype: str | None, usual: str) -> str:
         dtype = TYPES.get(dtype, dtype)
     given = None if out is None else TYPES.get(out.type, out.type)
     if given is not None and dtype is not None and given != dtype:
-        raise ValueError(f"out holds {given}, and dtype asks for {dtype}: leave one out")
+        raise ValueError(f"out has type {given}, but dtype is {dtype}: leave one out")
     return given or dtype or usual
 
 

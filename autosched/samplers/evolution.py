@@ -135,7 +135,7 @@ class EvolutionSampler(Sampler):
         return self._settings.guided if self._estimates.has_times else 0.0
 
     def _train(self) -> None:
-        """Train on the longest prefix of the trials whose number of ok ones is a step of the growing series."""
+        """Train on a prefix of the trials. Its number of successful trials grows in steps, to train less often."""
         ok = sum(1 for times in self._times.values() if times)
         size, step = 0, self._settings.warmup
         while step <= ok:

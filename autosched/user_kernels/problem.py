@@ -473,7 +473,7 @@ def _fitting(name: str, array: npt.NDArray[Any], dtype: DType, operand: Operand)
     if array.shape != operand.shape:
         raise KernelFileError(f"{name} has the shape {array.shape}, but {operand.name} is {operand.shape}")
     if array.dtype.kind not in "fiub":
-        raise KernelFileError(f"{name} holds {array.dtype}, no numbers")
+        raise KernelFileError(f"{name} holds {array.dtype}, which are not numbers")
     storage = np.dtype(dtype.storage)
     same_kind = (array.dtype.kind == "f") == dtype.is_float
     if array.dtype != storage and not (same_kind and array.dtype.itemsize <= storage.itemsize):

@@ -63,7 +63,8 @@ def call(
         at = f" at line {found['line']}" if found.get("line") else ""
         raise KernelFileError(f"{told} fails{at}: {one_line(str(found['error']))}")
     if "unknown" in found:
-        raise KernelFileError(f"{told} asks for {found['unknown']}: it can have {', '.join([*numbers, *arrays])}")
+        known = ", ".join([*numbers, *arrays])
+        raise KernelFileError(f"{told} has an unknown parameter {found['unknown']}: use {known}")
     return found["result"]
 
 

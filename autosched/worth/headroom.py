@@ -177,7 +177,7 @@ class Estimator:
         if choice is None:
             raise CannotEstimate(f"no time model knows {problem.operator}: give its measured seconds in the log")
         if not self._searches:
-            raise CannotEstimate("no recorded search says how right the time model is")
+            raise CannotEstimate("no recorded search shows the accuracy of the time model")
         return choice.seconds
 
     def _headroom(self, problem: Problem, today: Today, now: FloatArray, best: FloatArray) -> Headroom:

@@ -182,7 +182,7 @@ class Memory:
             if a.array not in operands or a.target not in operands:
                 raise ValueError(f"addresses: {a.array} and {a.target} must both be arrays of the launch")
             if not 0 <= a.at <= operands[a.array].bytes - _ADDRESS_BYTES:
-                raise ValueError(f"addresses: byte {a.at} of {a.array} is no place for an address")
+                raise ValueError(f"addresses: byte {a.at} of {a.array} cannot hold an address")
             if not 0 <= a.offset <= operands[a.target].bytes:
                 raise ValueError(f"addresses: byte {a.offset} is outside {a.target}")
 

@@ -50,7 +50,7 @@ def text_of(path: str | Path) -> tuple[str, bool]:
         try:
             content, whole = _unpacked(packed)
         except ValueError as error:
-            raise TableError(f"{path} is no recording: {error}") from None
+            raise TableError(f"invalid recording {path}: {error}") from None
     if len(content) > MOST_BYTES:
         raise TableError(f"{path} has more than {MOST_BYTES:,} bytes, unpacked: give a smaller recording")
     try:

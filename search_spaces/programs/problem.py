@@ -310,7 +310,7 @@ class ProgramProblem(Problem):
             EarlierReference: If it was recorded for another version of the program.
         """
         if data.get("computes") != computes(cls.program):
-            raise EarlierReference(f"this was recorded when the program {cls.program.name} was another one")
+            raise EarlierReference(f"recorded for another version of the program {cls.program.name}")
         return super().from_json({k: v for k, v in data.items() if k != "computes"})
 
 

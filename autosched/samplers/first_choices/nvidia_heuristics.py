@@ -39,7 +39,7 @@ GPUS: Mapping[str, str] = {
     **{"a100_pcie": "A100_PCIE_80GB", "a30": "A30_PCIE", "a40": "A40_PCIE", "a6000": "RTX_A6000"},
     **{"rtx6000ada": "RTX_6000_ADA", "h100_nvl": "H100_NVL"},
     **{"rtx5080": "RTX_5080", "rtx5090": "RTX_5090", "rtx_pro_6000": "RTX_PRO_6000"},
-}  # the library's names of our rows. It proposes tcgen05 for B200 and its kin, and times beyond the peak for H20
+}  # the library's names of devices. B200 and similar GPUs get tcgen05 proposals; its times for H20 exceed the peak
 
 # Types of a and b, accumulators and out, as nvMatmulHeuristics.h spells them. It has no 16-bit out for i8, and both
 # 8-bit floats have the same rate. f16_f16: f16 accumulators.

@@ -1,7 +1,7 @@
 """Tune published kernels, written as kernel files: ``python -m benchmarks.users_kernels.published``.
 
-Each file is tuned by estimates for one device, with every new best verified in the emulator, and the best in full. What
-a file that is refused is told stands on the page, too.
+Each file is tuned by estimates for one device, with every new best verified in the emulator, and the best in full. The
+page also has the error messages of rejected files.
 """
 
 from __future__ import annotations

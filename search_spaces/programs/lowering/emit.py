@@ -137,7 +137,7 @@ class Emitter(PipelinedLoops):
                 return self._scan(operation, spread)
             case ir.Map():
                 return self._map(operation, spread)
-        raise ir.ProgramError(f"{source}: {ir.spelled(operation)} is not compiled here")
+        raise ir.ProgramError(f"{source}: {ir.spelled(operation)} is not supported by the CUDA generator")
 
     def _map(self, operation: ir.Map, spread: Spread) -> Ref:
         result, source = operation.result, operation.source

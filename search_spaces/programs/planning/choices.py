@@ -108,7 +108,7 @@ def choices(problem: ProgramProblem) -> Choices:
     # Products form one class if their shapes are equal in every combination.
     shapes = [[(o.result.shape, o.result.map) for o, _ in t.walk() if isinstance(o, ir.Mma)] for t in traces.values()]
     if len({len(s) for s in shapes}) != 1:
-        raise ProgramError(f"{program.name}: the chosen sizes must not change which products there are")
+        raise ProgramError(f"{program.name}: the products must be the same for all chosen sizes")
     of_products = list(zip(*shapes, strict=True))
     classes = tuple(of_products.index(s) for s in of_products)
     inferences = {values: infer(trace, classes) for values, trace in traces.items()}
@@ -119,7 +119,7 @@ def choices(problem: ProgramProblem) -> Choices:
     if len({o.blocks for o, _ in found.first.trace.walk() if isinstance(o, ir.Mma)}) > 1:
         raise ProgramError(f"{program.name}: mma: all products of a program have scales of one format, or none")
     if any(_signature(i) != _signature(found.first) for i in inferences.values()):
-        raise ProgramError(f"{program.name}: the chosen sizes must not change which operations there are")
+        raise ProgramError(f"{program.name}: the operations must be the same for all chosen sizes")
     return found
 
 

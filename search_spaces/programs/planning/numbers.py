@@ -124,7 +124,7 @@ def _fragments(product: ProductNumbers, spread: Spread) -> Distribution:
         case _:
             fragment, groups, slow = row.c, (of_rows, of_columns), 0
     if fragment.layout is None:
-        raise ValueError(f"{row.name} takes operands from shared memory alone: who holds what of them is not specified")
+        raise ValueError(f"{row.name} reads operands only from shared memory: its fragments are not specified")
     return distribution.of_fragment(fragment.layout, fragment.register_order, spread.shape, groups, slow)
 
 

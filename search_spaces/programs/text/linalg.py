@@ -156,7 +156,7 @@ def read_reduction(text: str, file: str) -> LinalgReduction:
 
     found = _CONFIG.search(text)
     if found is None:
-        raise ProgramError(f"{file}: linalg.generic has no lowering_config that says how it is tiled")
+        raise ProgramError(f"{file}: linalg.generic has no lowering_config for its tiles")
     try:
         config = LoweringConfig.parse(f"#iree_gpu.lowering_config<{{{found.group(1)}}}>")
     except ValueError as error:

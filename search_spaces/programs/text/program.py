@@ -60,7 +60,7 @@ def parse(text: str, name: str = "", file: str = "text") -> Reading:
         given = {s: n for a in made for s, n in zip(a.sizes, a.full, strict=True)}
         if found.fixed and given != sizes:
             told = ", ".join(f"{n} = {v}" for n, v in sizes.items())
-            raise ProgramError(f"{file}: the text was printed for {told}, and holds for these sizes alone")
+            raise ProgramError(f"{file}: the text was printed for {told}, and is valid only for these sizes")
         Execution(found, p, {a.name: m for a, m in zip(arrays, made, strict=True)}, given).run()
 
     own = name or listing.name or "fragment"

@@ -174,7 +174,7 @@ def _buffers(text: str, file: str) -> Iterator[Buffer]:
         name, shape, element, rest = match.groups()
         if element not in _DTYPES:
             known = ", ".join(_DTYPES)
-            raise ProgramError(f'{file}:{_line(text, match.start())}: "{element}" is no type that is read: {known}')
+            raise ProgramError(f'{file}:{_line(text, match.start())}: unsupported type "{element}": use one of {known}')
         scope = _SCOPE.search(rest)
         extents = tuple(int(n) for n in shape.split(",") if n.strip())
         yield Buffer(name, extents, _DTYPES[element], scope.group(1) if scope is not None else "")

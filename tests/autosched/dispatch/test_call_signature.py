@@ -151,7 +151,7 @@ class TestMatmul:
             ({"block_scale_b": None}, r"nvf4 needs block_scale_b, bytes of the shape \(1, 24, 6\)"),
             ({"block_scale_b": scales}, r"block_scale_b must be 144 bytes, row: \(1, 24, 6\), not \(20, 6\) of uint8"),
             ({"block_format": "nvf5"}, "unknown block_format 'nvf5': use one of mxf8, mxf4, nvf4"),
-            ({"block_format": ""}, "a holds uint8, which kernels do not compute with"),
+            ({"block_format": ""}, "a has type uint8, which no kernel supports"),
         ):
             with pytest.raises(ValueError, match=message):
                 planned(a, b, **usual | changed)
@@ -185,10 +185,10 @@ class TestMatmul:
             (
                 of((4, 6), "uint16"),
                 of((6, 5)),
-                "a holds uint16, .*: use one of float16, float32, int8, bfloat16, float8_e4",
+                "a has type uint16, .*: use one of float16, float32, int8, bfloat16, float8_e4",
             ),
             (of((4, 6)), of((6, 5), "float32"), "a and b must have the same type, not f16 and f32"),
-            (of((4, 6), "float64"), of((6, 5), "float64"), "a holds float64"),
+            (of((4, 6), "float64"), of((6, 5), "float64"), "a has type float64"),
         ],
     )
     def test_what_does_not_fit(self, a: ArraySpec, b: ArraySpec, message: str) -> None:
@@ -201,7 +201,7 @@ class TestMatmul:
         [
             ({"out": of((5, 4))}, r"out must have the shape \(4, 5\), not \(5, 4\)"),
             ({"out": facts(np.zeros((5, 4), "f2").T)}, "out must be dense and C-contiguous"),
-            ({"out": of((4, 5), "float32"), "dtype": "f16"}, "out holds f32, and dtype asks for f16"),
+            ({"out": of((4, 5), "float32"), "dtype": "f16"}, "out has type f32, but dtype is f16"),
             ({"out": of((4, 5), "int8")}, "unknown type .i8.: use one of f16, bf16, f32, i32"),
             ({"dtype": "f64"}, "f64"),
             ({"activation": "tanh"}, "unknown activation 'tanh': use one of none, relu, gelu, silu"),

@@ -210,7 +210,7 @@ def test_integers_that_no_float_holds_must_be_equal(write: Write, tmp_path: Path
     [
         ("two", r"the reference reference\.py:two must give out, not out, more"),
         ("wrong_shape", r"reference\.py:wrong_shape gives out as \(1000,\), which must be \(8, 1000\)"),
-        ("wrong_name", r"reference\.py:wrong_name asks for weights: it can have width, height, factor, input"),
+        ("wrong_name", r"reference\.py:wrong_name has an unknown parameter weights: use width, height, factor, input"),
         ("fails", r"reference\.py:fails fails at line 18: RuntimeError: no luck$"),
         ("words", r"reference\.py:words gives no numbers for out"),
     ],

@@ -120,7 +120,7 @@ def test_a_number_is_no_address() -> None:
         (Memory(offsets={0: 65}), "byte 65 is outside x"),
         (Memory(defined={"y": np.ones(64, bool)}), "y is not an array of role inout"),
         (Memory(defined={"x": np.ones(16, bool)}), "x needs 64 flags"),
-        (Memory(addresses=(StoredAddress("x", 60, "x"),)), "byte 60 of x is no place"),
+        (Memory(addresses=(StoredAddress("x", 60, "x"),)), "byte 60 of x cannot hold an address"),
         (Memory(addresses=(StoredAddress("x", 0, "x", 65),)), "byte 65 is outside x"),
         (Memory(addresses=(StoredAddress("x", 0, "y"),)), "x and y must both be arrays"),
     ],

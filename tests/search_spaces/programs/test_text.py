@@ -158,7 +158,7 @@ def test_a_printed_program_holds_for_its_sizes() -> None:
     made = random_tiles(3)
     sizes = {n: 96 for n in made.sizes}
     reading = parse(text(made.trace(sizes, {})))
-    with pytest.raises(ProgramError, match="holds for these sizes alone"):
+    with pytest.raises(ProgramError, match="valid only for these sizes"):
         reading.program.trace({**sizes, "m": 97}, {})
 
 

@@ -65,7 +65,7 @@ def test_one_description_serves_all_layouts() -> None:
         ("with tir.block([96, 64]) as [i, j]\nC[i, j] += A[i, j] * B[j, i]", "text: tir.block: a product has"),
         (f"for i, j, k in tir.grid(1, 2, 3):\n{ONE}C[i, j] += A[i, k] * B[k, j]", "text:1: tir.grid(1, 2, 3)"),
         ("for i0 in tir.grid(...):\nA->A_shared", "text: tir.block: only products"),
-        (LOAD.replace("float16", "float64"), 'text:4: "float64"'),
+        (LOAD.replace("float16", "float64"), 'text:4: unsupported type "float64"'),
         (LOAD.replace("(16, 16)", "(16, 8)", 1), "text: A has 128 elements"),
         (LOAD.replace("(16, 16)", "(12, 12)"), "text: no wmma multiplies 12x12"),
         (LOAD.replace("= A[vii, vjj]", "= A[vii, vjj] * 2"), "text: a tensor intrinsic that is read copies"),

@@ -1,4 +1,4 @@
-// The multiplications of wgmma_matmul: what a consumer does with one stage after another.
+// The multiplications of wgmma_matmul: a consumer's loop over the stages.
 #pragma once
 #include <autosched/intrinsics/wgmma.cuh>
 #include <autosched/intrinsics/wgmma_fragment.cuh>

@@ -1,4 +1,4 @@
-"""What all tests share: the gpu marker, and the switch that accepts new golden files."""
+"""Configuration of all tests: the gpu marker, and the switch that accepts new golden files."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ PUBLISHED = {
     "and 131072 columns (Liger-Kernel#1422)",
     "cache append, 1 token, 32 heads of each": "6.92 us on an H100, without norm (vllm#52363)",
 }
-"""Of the best public kernel, measured by its authors; shapes and GPUs may differ as stated."""
+"""Times of the best public kernel, measured by its authors; shapes and GPUs may differ as stated."""
 
 
 def problems() -> dict[str, Problem]:

@@ -1,4 +1,4 @@
-"""The kernels under ``examples/``: their numbers in the emulator over sampled configurations, and that they compile."""
+"""The kernels under ``examples/`` compile, and are correct in the emulator for sampled configurations."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def example(name: str) -> UserKernel:
 
 
 def sampled(problem: KernelProblem, count: int) -> list[Schedule]:
-    """Return valid schedules: first each value of the short parameters, where it can be, then others."""
+    """Return valid schedules: first ones that cover each value of the short parameters, then others."""
     space = UserKernel.of(problem.file).template.space(problem, H200)
     drawn = space.sample(40 * count, 0)
     short = {p.name: p.values for p in problem.file.parameters if len(p.values) <= 6}
@@ -64,7 +64,7 @@ def kernel_of(problem: KernelProblem, schedule: Schedule) -> GeneratedKernel:
 
 
 def worst(problem: KernelProblem, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> float:
-    """Return the largest error over what the file tolerates; infinite for NaN."""
+    """Return the largest error relative to the file's tolerance; infinite for NaN."""
     tolerance, shares = problem.tolerance(inputs), []
     for name, expected in problem.reference(inputs).items():
         shares.append(np.max(np.abs(outputs[name].astype(np.float64) - expected) / tolerance[name]))
@@ -138,7 +138,7 @@ def test_it_is_tuned_from_the_command_line(name: str, tmp_path: Path, capsys: py
 def test_verify_judges_the_problems_that_the_file_lists(
     name: str, capsys: pytest.CaptureFixture[str], nightly: bool
 ) -> None:
-    """At full size, or cut down as the file says where that is too large to be emulated."""
+    """Verify at full size, or at the file's reduced size if that is too large to emulate."""
     sample = 2 if nightly else 1
     assert main(["verify", "--kernel", str(EXAMPLES / name / f"{name}.toml"), "--sample", str(sample)]) == 0
     assert capsys.readouterr().out.count(f"all {sample} pass") == len(example(name).problems)

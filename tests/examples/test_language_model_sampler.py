@@ -35,7 +35,7 @@ BEST = {"template": "toy", "x": 8, "y": 32, "letter": "b"}
 
 
 class Scripted:
-    """Gives one answer after the other, and keeps the prompts."""
+    """Returns scripted answers in order, and records the prompts."""
 
     def __init__(self, *answers: str | Exception) -> None:
         self.answers, self.prompts = list(answers), list[str]()
@@ -62,7 +62,7 @@ class TestLanguageModelSampler(SamplerContract):
 
 
 def started(ask: Scripted, space: Any = SPACE) -> Any:
-    """Return a sampler that has seen enough to ask."""
+    """Return a sampler with enough results to ask the model."""
     made = example.LanguageModelSampler(space, 1, ask)
     run(made, 1, example.FIRST)
     assert not ask.prompts

@@ -1,4 +1,4 @@
-"""The notebooks: their code runs from top to bottom, and finds what the text says."""
+"""The notebooks run from top to bottom, and their results agree with the text."""
 
 from __future__ import annotations
 

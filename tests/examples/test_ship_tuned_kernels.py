@@ -36,7 +36,7 @@ def example() -> Any:
 def test_what_is_shipped_is_emulated_and_right(
     example: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its commands in this process, which spares the time of starting three."""
+    """Runs its commands in this process, which saves starting three."""
     cpp_compiler()
     monkeypatch.setattr(example, "run", lambda python, dash, module, *arguments: main(arguments))
     path, problem, row, its = tmp_path / "best.db", example.PROBLEM, device("h200"), template("row_reduction")

@@ -1,4 +1,4 @@
-"""What hand-picked schedules compile to, as counts: code that becomes worse is seen without a GPU.
+"""Instruction counts of hand-picked schedules: worse machine code is detected without a GPU.
 
 Another release of NVRTC schedules a little differently, so counts may differ by a tenth. ``pytest
 tests/golden/test_sass.py --update-golden`` accepts what is compiled now; ``python -m benchmarks.cost_model.sass

@@ -1,4 +1,4 @@
-"""What the k-tile loop of tcgen05_matmul compiles to: multiplications one behind the other, sent by one thread."""
+"""Machine code of tcgen05_matmul's k-tile loop: consecutive multiplications, issued by one thread."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def chosen(size: int) -> tuple[SassInstruction, ...]:
 
 
 def between_wait_and_multiplications(body: tuple[SassInstruction, ...]) -> list[SassInstruction]:
-    """From the first wait for a barrier in memory, or the first multiplication, to the last multiplication."""
+    """Return the code from the first mbarrier wait, or the first multiplication, to the last multiplication."""
     at = [i.address for i in body if i.opcode.startswith(MULTIPLICATIONS)]
     first = min([i.address for i in body if i.opcode.startswith("SYNCS.PHASECHK") and i.address < at[0]] or at)
     return [i for i in body if first <= i.address <= at[-1]]
@@ -123,7 +123,10 @@ def assert_no_fence_of_the_gpu(body: tuple[SassInstruction, ...]) -> None:
 
 @pytest.mark.parametrize(("tiles_per_block", "barriers"), representative([(1, 1), (4, 2)], "4-"))
 def test_a_tile_that_is_staged_whole_needs_few_barriers(tiles_per_block: int, barriers: int) -> None:
-    """Four boxes of a consumer: one barrier before they are stored, and one after those of the tile before are read."""
+    """Four boxes of a consumer.
+
+    One barrier before they are stored, and one after the previous tile's boxes are read.
+    """
     changes = {"store_buffers": 4, "stream_k": 0, "stages": 3, "tiles_per_block": tiles_per_block, "cluster_m": 1}
     problem = Matmul(4096, 4096, 4096, a="bf16", epilogue="bias")
     schedule = Schedule.from_json("wgmma_matmul", DEALT | changes | {"raster": "row"})
@@ -177,7 +180,7 @@ def test_the_loop_of_a_good_schedule_is_short(which: int | str) -> None:
 
 @pytest.mark.parametrize("size", spread([4096, 8192], 1))
 def test_a_cluster_begins_without_a_fence_of_the_gpu(size: int) -> None:
-    """Its barrier at the start arrives relaxed, and the fence behind it is of the making of barriers alone."""
+    """Its first barrier arrives relaxed, and the fence after it only covers the initialisation of mbarriers."""
     body = chosen(size)
     start = [i for i in body if i.address < between_wait_and_multiplications(body)[0].address]
     assert any(i.opcode.startswith("UCGABAR_ARV") for i in start), "a first choice is of a cluster"
@@ -186,6 +189,6 @@ def test_a_cluster_begins_without_a_fence_of_the_gpu(size: int) -> None:
 
 @pytest.mark.parametrize("size", spread([4096, 8192], 1))
 def test_one_lane_sends_tma_instructions_without_a_loop_over_lanes(size: int) -> None:
-    """A copy that ptxas does not know to be of one lane is sent in a loop that elects one after another."""
+    """If ptxas does not know that a copy is issued by one lane, it emits a loop that elects one lane after another."""
     assert any(i.opcode.startswith("UTMALDG") for i in chosen(size))
     assert not any("BRA.U.ANY" in i.opcode for i in chosen(size))

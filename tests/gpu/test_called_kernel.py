@@ -39,7 +39,7 @@ def pool(tmp_path_factory):
 
 
 def compiled_kernel(pool: CompilePool, problem: Matmul, template: str = "matmul", split: bool = False) -> Any:
-    """Return the first kernel of a sample with such a template, which splits k, or does not."""
+    """Return the first kernel of a sample from this template, with or without split-k."""
     import cupy
 
     device = cuda_device()

@@ -63,7 +63,7 @@ def make_runner(pool):
 
 @pytest.fixture(scope="module")
 def runner(pool):
-    """One for many tests: a worker takes seconds to start, and torch seconds more to import."""
+    """Share a runner between tests: a worker takes seconds to start, and torch takes seconds to import."""
     shared = runner_of(pool)
     yield shared
     shared.close()
@@ -80,7 +80,7 @@ def torch_works() -> bool:
 
 
 def naive(problem: Matmul, before: str = "", after: str = "", shared: int = 0, name: str = "naive") -> Candidate:
-    """One thread per element of out, in f32; ``before`` and ``after`` are statements around it."""
+    """Return a kernel with one thread per element of out, in f32; ``before`` and ``after`` are statements around it."""
     p = problem
     a = "a[i * K + k]" if p.order_a == "row" else "a[k * M + i]"
     b = "b[k * N + j]" if p.order_b == "row" else "b[j * K + k]"
@@ -239,7 +239,7 @@ def test_the_fingerprint_names_the_gpu(runner):
 
 
 def test_no_reference_is_left_to_the_cpu_by_a_mistake_of_ours(runner):
-    """It may be where cupy lacks cuBLAS or headers; the CPU then takes seconds for it."""
+    """This is legitimate only if cupy lacks cuBLAS or headers; the CPU then takes seconds."""
     for epilogue in ("none", "gelu"):
         problem = Matmul(m=64, n=48, k=40, a="f32", b="f32", out="f32", precision="ieee", epilogue=epilogue)
         (result,) = runner.measure([naive(problem)])

@@ -1,4 +1,4 @@
-"""A GPU ends, byte for byte, as the emulator: a handful of its tests' launches, kept, assembled and launched."""
+"""A GPU gives the same bytes as the emulator, for a few recorded launches of the emulator's tests."""
 
 from __future__ import annotations
 

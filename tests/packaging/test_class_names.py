@@ -1,4 +1,4 @@
-"""A class name says which class it is: none is defined twice."""
+"""Class names are unique: none is defined twice."""
 
 from __future__ import annotations
 

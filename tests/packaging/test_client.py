@@ -1,4 +1,4 @@
-"""A client without a GPU stack asks databases and writes reports; what needs Linux says so in one line."""
+"""A client without a GPU stack queries databases and writes reports; features that need Linux give a one-line error."""
 
 from __future__ import annotations
 

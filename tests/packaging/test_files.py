@@ -1,4 +1,4 @@
-"""Files that only other machines run: what can be said of them here."""
+"""Static checks of files that only run on other machines."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ FOUND = [(1, 3), (2, 1), (2, 17), (3, 1), (4, 29), (5, 3)]
 
 
 def scanned(page: Path) -> list[tuple[int, int]]:
-    """Return line and column of what the rule reports of a page."""
+    """Return the line and column of the rule's reports for a page."""
     command = [sys.executable, "-m", "pymarkdown", "scan", str(page)]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1), done.stderr

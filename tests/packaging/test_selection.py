@@ -1,4 +1,4 @@
-"""Which tests a run selects: tests of the options in ``tests/conftest.py``."""
+"""Selection of tests by the options in ``tests/conftest.py``."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_name_of_no_case_is_an_error() -> None:
 def test_the_emulator_is_compiled_before_the_tests(
     folder: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], calls: bool
 ) -> None:
-    """With a compiler that only notes that it was called."""
+    """Uses a fake compiler that only records that it was called."""
     tools = folder / "tools"
     tools.mkdir()
     for name in ("g++", "clang++", "c++"):

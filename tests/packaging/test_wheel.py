@@ -1,4 +1,4 @@
-"""The wheel: it has all that is needed outside of the clone, and the same files give the same bytes."""
+"""The wheel contains everything that is needed outside of the clone, and its build is reproducible."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_building_it_compiles_the_emulator_where_that_works(works: bool, tmp_pat
 
 
 def test_an_editable_installation_compiles_it_too(tmp_path: Path) -> None:
-    """And finds the same one: it is known by its sources."""
+    """It finds the same library, which is identified by its sources."""
     compiler = install_fake_compiler(tmp_path / "bin")
     environment = {
         **os.environ,

@@ -121,7 +121,7 @@ class TestAppendices:
 
 
 class TestTheRfcsOwnInconsistencies:
-    """Where the RFC's maps break the RFC's own rules; docs/explanation/layouts.md lists them."""
+    """Maps of the RFC that break its own rules; docs/explanation/layouts.md lists them."""
 
     def test_the_divisibility_law_admits_a_sub_tile_larger_than_the_tile(self):
         layout, data, size = 2, 48, 32

@@ -1,4 +1,4 @@
-"""What the problems of all operators have in common."""
+"""Properties common to the problems of all operators."""
 
 import json
 from typing import Any

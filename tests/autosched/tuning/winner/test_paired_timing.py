@@ -359,7 +359,7 @@ def test_parameters_that_are_not_at_their_defaults_are_counted() -> None:
 
 
 class TestStore:
-    """How the database ranks re-measured schedules."""
+    """Ranking of re-measured schedules in the database."""
 
     def add(self, store: Store, x: int, seconds: float, rank: int | None = None, digest: str | None = None) -> None:
         timing = Timing(seconds, seconds, seconds, 9)

@@ -63,7 +63,7 @@ PIPELINE = """
 
 @dataclass(frozen=True)
 class Release:
-    """How consumers give the slot back: statements, and the arrivals that a phase of `empty` expects."""
+    """Release of the slot by consumers: statements, and the arrivals that a phase of `empty` expects."""
 
     statements: str
     arrivals: int

@@ -157,7 +157,7 @@ def test_a_turn_has_hardly_more_instructions_than_the_template(nightly: bool) ->
         ours = turn(template(p.program).kernel(p, filled(p, own, A100), A100))
         template_s = turn(MATMUL.kernel(hand, Schedule.from_json("matmul", theirs), A100))
         assert ours[0] == template_s[0]  # tensor
-        assert ours[1] <= template_s[1] and ours[2] <= 1.03 * template_s[2], (ours, template_s)
+        assert ours[1] <= template_s[1] and ours[2] <= 1.02 * template_s[2], (ours, template_s)
 
 
 def turn(kernel: GeneratedKernel) -> tuple[int, int, int]:

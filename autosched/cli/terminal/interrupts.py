@@ -85,6 +85,9 @@ def raised() -> Iterator[None]:
         else:
             hook(lost)
 
+    def unhandled(number: int) -> bool:
+        return first is None if number in taken else waiting and number == signal.SIGALRM
+
     for number in taken:
         signal.signal(number, stop)
     hook, sys.unraisablehook = sys.unraisablehook, swallowed
@@ -92,7 +95,7 @@ def raised() -> Iterator[None]:
         logging.lastResort.addFilter(_no_interrupt)
     before = signal.signal(signal.SIGALRM, again) if hasattr(signal, "SIGALRM") else None
     try:
-        with _repeated(lambda number: waiting if number not in taken else first is None):
+        with _repeated(unhandled):
             yield
         if waiting:  # the work ended before it was safe to raise
             raise KeyboardInterrupt

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from plain_gaussian_process import GaussianProcess
-from scipy.optimize import check_grad
 
 from cost_models.covariance import Grid, Hyperparameters, coordinates, covariance
 from cost_models.gaussian_process import (
@@ -71,6 +70,8 @@ def test_gradient_of_the_likelihood(offset: float) -> None:
     y = values(X) - values(X).mean()
     likelihood = _Likelihood(coordinates(X), y / y.std(), GaussianProcessSettings(offset=offset))
     for theta in (np.zeros(6), np.array([0.3, -0.5, 1.0, -1.0, 0.4, -3.0])):
+        from scipy.optimize import check_grad  # loads much of scipy
+
         error = check_grad(lambda t: likelihood(t)[0], lambda t: likelihood(t)[1], theta)
         assert error < 1e-3 * np.linalg.norm(likelihood(theta)[1])
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pymarkdown")
+pytestmark = pytest.mark.skipif(find_spec("pymarkdown") is None, reason="pymarkdown is not installed")
 
 REPOSITORY = Path(__file__).parents[2]
 PAGE = """# Garbage

@@ -44,6 +44,8 @@ needs_helion = pytest.mark.skipif(
     not all(map(find_spec, ("torch", "triton", "helion"))),
     reason="Helion is not installed: pip install 'autosched[helion]'",
 )
+needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'autosched[ray]'")
+needs_matplotlib = pytest.mark.skipif(find_spec("matplotlib") is None, reason="matplotlib is not installed")
 needs_torch = pytest.mark.skipif(
     find_spec("torch") is None, reason="torch is not installed: pip install 'autosched[torch]'"
 )

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import xml.etree.ElementTree as ET
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
 
 import pytest
-import xmlschema
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from junit_schema import junit_schema
 
 from autosched.regression import outputs
 from autosched.regression.outputs import summary
@@ -19,11 +17,6 @@ from autosched.regression.report import CheckFinding, CheckReport, EntryStatus
 from autosched.reporting import ci
 from autosched.verify.verdict import outcome_of
 from measurements.trials.timing_statistics import Ratio
-
-
-@cache
-def schema() -> xmlschema.XMLSchema:
-    return xmlschema.XMLSchema(Path(__file__).parent / "junit.xsd")
 
 
 def finding(verdict: EntryStatus, name: str = "", reason: str = "", ratio: Ratio | None = None) -> CheckFinding:
@@ -46,7 +39,7 @@ NONE = CheckReport("best.db", "static", ())
 
 def cases(report: CheckReport) -> dict[str, ET.Element]:
     document = ci.junit(summary(report))
-    schema().validate(document.decode())
+    junit_schema().validate(document.decode())
     return {case.attrib["name"]: case for case in ET.fromstring(document).iter("testcase")}
 
 
@@ -173,7 +166,7 @@ def test_hostile_names_and_reasons_stay_text() -> None:
 def test_any_text_gives_valid_documents(text: str, verdict: EntryStatus) -> None:
     report = CheckReport(text, "timed", (finding(verdict, text or "x", text),))
     text_of_xml = ci.junit(summary(report)).decode("utf-8", "strict")
-    schema().validate(text_of_xml)
+    junit_schema().validate(text_of_xml)
     assert all("\n" not in line for line in ci.workflow_commands(summary(report)))
     json.dumps(report.to_json(), allow_nan=False)
 

@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
+from needs import needs_matplotlib
 
 from autosched.reporting.pictures import draw_bank_map, draw_distribution
 from search_spaces.hardware.costs.bank_conflicts import banks, ldmatrix_wavefronts
@@ -13,7 +14,7 @@ from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.shared_layout import SharedLayout
 from search_spaces.layouts.wg_map import WgMap
 
-pytest.importorskip("matplotlib")
+pytestmark = needs_matplotlib
 
 EXAMPLE = NestedLayout((2, 1), (2, 4), (1, 1), (16, 4), (1, 4), (1, 0), (1, 16))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 import numpy as np
 import pytest
@@ -39,9 +40,13 @@ def custom_op_for_cuda(x: torch.Tensor) -> torch.Tensor:
     return twice(x)
 
 
-@torch.library.triton_op("autosched_tests::twice_by_triton", mutates_args={})
-def triton_op(x: torch.Tensor) -> torch.Tensor:
-    return twice(x)
+@cache  # defined by the first test that calls it: its decorator imports torch._dynamo, which takes over a second
+def triton_op():
+    @torch.library.triton_op("autosched_tests::twice_by_triton", mutates_args={})
+    def operator(x: torch.Tensor) -> torch.Tensor:
+        return twice(x)
+
+    return operator
 
 
 @torch.library.custom_op("autosched_tests::where", mutates_args=(), device_types="cpu")
@@ -82,7 +87,7 @@ def session():
         twice,
         custom_op,
         custom_op_for_cuda,
-        triton_op,
+        lambda x: triton_op()(x),
         lambda x: torch.ops.autosched_tests_library.twice(x),
         Twice.apply,
     ],

@@ -22,7 +22,6 @@ from search_spaces.spaces.schedule import Schedule
 
 H100 = device("h100")
 ASKED = Softmax(256, 1024)
-SCHEDULES = templates_for(ASKED, H100).space(ASKED, H100).sample(8, 0)
 
 
 @pytest.fixture
@@ -53,19 +52,20 @@ def _trial(
 
 
 def test_the_fastest_of_each_near_problem_the_nearest_first(store: Store, tmp_path: Path) -> None:
+    schedules = templates_for(ASKED, H100).space(ASKED, H100).sample(8, 0)
     for trial in (
-        _trial(Softmax(256, 8192), SCHEDULES[0], "h100", 1e-6),
-        _trial(Softmax(256, 2048), SCHEDULES[1], "h100", 2e-6),
-        _trial(Softmax(256, 2048), SCHEDULES[2], "h100", 1e-6),
-        _trial(Softmax(256, 2048), SCHEDULES[3], "h200", 1e-6),
-        _trial(Softmax(256, 2048), SCHEDULES[4], "a100", 1e-6),
-        _trial(Softmax(256, 512, dtype="bf16"), SCHEDULES[5], "h100", 1e-6),
-        _trial(Softmax(256, 512), SCHEDULES[6], "h100", 1e-6, Provenance.ESTIMATED),
+        _trial(Softmax(256, 8192), schedules[0], "h100", 1e-6),
+        _trial(Softmax(256, 2048), schedules[1], "h100", 2e-6),
+        _trial(Softmax(256, 2048), schedules[2], "h100", 1e-6),
+        _trial(Softmax(256, 2048), schedules[3], "h200", 1e-6),
+        _trial(Softmax(256, 2048), schedules[4], "a100", 1e-6),
+        _trial(Softmax(256, 512, dtype="bf16"), schedules[5], "h100", 1e-6),
+        _trial(Softmax(256, 512), schedules[6], "h100", 1e-6, Provenance.ESTIMATED),
     ):
         store.append(trial)
     found = near_winners(ASKED, H100, store, ShippedRecordings(tmp_path))
-    assert found[0] == SCHEDULES[2]
-    assert set(found) == {SCHEDULES[i] for i in (0, 2, 3)}
+    assert found[0] == schedules[2]
+    assert set(found) == {schedules[i] for i in (0, 2, 3)}
 
 
 def test_recordings_that_come_with_autosched_count(store: Store) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from needs import needs_matplotlib
 
-pytest.importorskip("matplotlib")
+pytestmark = needs_matplotlib
 
 DOCS = Path(__file__).parents[3] / "docs" / "explanation"
 PAGE = (DOCS / "layouts.md").read_text(encoding="utf-8")

@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("ray")
-
 from faults import FOLDER_VARIABLE, HERE, fault_kernel
+from needs import needs_ray
 from pretended_fleet import VARIABLE
 
 from measurements.compiler.pool import CompileCache
@@ -32,6 +30,7 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
 
 pytestmark = [
+    needs_ray,
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),

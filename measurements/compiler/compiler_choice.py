@@ -1,4 +1,4 @@
-"""The choice between NVRTC and nvcc, for sources of every origin: NVRTC first, nvcc where NVRTC cannot."""
+"""Choose the compiler of a CUDA source: NVRTC, or nvcc if only nvcc can compile it."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from search_spaces.launches.generated_kernel import CompileLimits
 from search_spaces.launches.headers import Headers, included
 
 _LOG = logging.getLogger(__name__)
-_OF_HOST = ("thrust/", "cub/device/")  # CUDA's own headers that may include headers of the host
+_OF_HOST = ("thrust/", "cub/device/")  # CUDA headers that may include host headers
 _ARCH = "compute_80"  # architecture for testing which compiler finds the headers
-# Errors in a source: nvcc reports "k.cu(3): error: ...", the host's compiler "k.cu:3:1: error: ...".
+# An error at a source line: "k.cu(3): error: ..." from nvcc, "k.cu:3:1: error: ..." from the host compiler.
 _ERROR_OF_SOURCE = re.compile(r"^\S.*?(?:\(\d+\)|:\d+:\d+): (?:fatal )?error", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class CompilerChoice:
-    """The compiler of a source, and what it made of it.
+    """The compiler chosen for a source, and its output.
 
     Attributes:
         by_nvcc: True for nvcc, False for NVRTC.
         output: The compiler's result, which may be a failure.
-        reason: Why NVRTC cannot compile the source; "" if it is the compiler.
+        reason: Why NVRTC cannot compile the source; "" if NVRTC was chosen.
     """
 
     by_nvcc: bool
@@ -42,15 +42,15 @@ class CompilerChoice:
 def choose_compiler(
     by_nvrtc: Callable[[], PtxOutput], by_nvcc: Callable[[], PtxOutput], *, host_code: bool = False
 ) -> CompilerChoice:
-    """Return the compiler of a source: NVRTC, or nvcc if NVRTC lacks a header that nvcc finds.
+    """Compile a source with NVRTC, or with nvcc if NVRTC fails and nvcc can read the source.
 
-    A source with host code, of which NVRTC compiles only the device part, may fail there for other reasons, and nvcc is
-    asked too. Without nvcc, or where nvcc lacks a header as well, NVRTC's failure stands, since it names the options by
-    which headers are found. Errors in a source that nvcc has read are nvcc's, as it compiles the whole.
+    nvcc is tried if NVRTC does not find a header, or if the source contains host code and NVRTC fails for any reason.
+    If nvcc is not installed or does not find a header either, NVRTC's failure is returned, because its message names
+    the options that add include folders. If nvcc reports errors in the source itself, nvcc's failure is returned.
 
     Args:
         by_nvrtc: Compiles the source with NVRTC.
-        by_nvcc: Compiles it with nvcc; only called where nvcc is installed.
+        by_nvcc: Compiles it with nvcc; only called if nvcc is installed.
         host_code: True if the source contains host code.
 
     Returns:
@@ -68,14 +68,14 @@ def choose_compiler(
 
 
 def may_lack_headers(source: str, headers: Headers) -> bool:
-    """Decide without a compiler if NVRTC may lack a header that a source includes.
+    """Return True if NVRTC may not find a header that a source includes. No compiler runs.
 
     Args:
         source: Text of the source.
-        headers: Texts that it is compiled with, stand-ins included.
+        headers: Header texts by include name, including the stand-ins.
 
     Returns:
-        False if ``headers`` or CUDA's folders have all, and none of CUDA's own is for the host.
+        False if all are in ``headers`` or in CUDA's folders, and no CUDA header may include host headers.
     """
     given = dict(headers.files)
     names = {name for text in (source, *given.values()) for name in included(text)} - given.keys()
@@ -85,15 +85,15 @@ def may_lack_headers(source: str, headers: Headers) -> bool:
 
 @lru_cache(maxsize=64)  # kernel files are read more than once
 def compiler_of_headers(source: str, headers: Headers, limits: CompileLimits) -> CompilerChoice:
-    """Choose the compiler of a source whose macros are not defined yet: the one that finds its headers.
+    """Choose the compiler that finds a source's headers, before the macros of a schedule are defined.
 
     Args:
         source: Text of the source.
-        headers: Texts by the names in the includes, stand-ins included.
+        headers: Header texts by include name, including the stand-ins.
         limits: Limits of a compilation.
 
     Returns:
-        The compiler. Without NVRTC it is NVRTC, as kernels are then refused by name.
+        The compiler; NVRTC if NVRTC is not installed, so that each kernel reports the missing NVRTC.
     """
 
     def compiled(headers: Headers, *options: str) -> PtxOutput:
@@ -106,16 +106,16 @@ def compiler_of_headers(source: str, headers: Headers, limits: CompileLimits) ->
 
 
 def headers_for_nvcc(headers: Headers) -> Headers:
-    """Return the headers without the stand-ins, whose originals nvcc has."""
+    """Return the headers without the stand-ins, because nvcc finds the original headers."""
     return Headers(tuple((name, text) for name, text in headers.files if STAND_INS.get(name) != text))
 
 
 def report_nvcc(name: str, choice: CompilerChoice) -> None:
-    """Log that nvcc compiles a source, if it does: one line, once a process, which commands print to stderr.
+    """Log, once per process, that nvcc compiles a source, and why. Commands print this line to stderr.
 
     Args:
-        name: The source, or the kernel.
-        choice: Its compiler.
+        name: Name of the source or of the kernel.
+        choice: Its compiler; nothing is logged for NVRTC.
     """
     if choice.by_nvcc:
         _log_once(one_line(f"nvcc compiles {name}, as {choice.reason}"))

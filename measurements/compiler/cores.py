@@ -11,8 +11,8 @@ def usable_cores() -> int:
 
 
 def cores_beside(gpus: int) -> int:
-    """Return the number of compilers next to a number of measuring GPUs.
+    """Return the number of compiler processes to run while GPUs measure.
 
-    Each GPU's worker keeps a core, and at least one compiler runs.
+    One core is reserved for the worker of each GPU; at least one compiler runs.
     """
     return max(1, usable_cores() - gpus)

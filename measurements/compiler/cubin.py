@@ -1,8 +1,8 @@
 """Digest and size of the instructions in a cubin, without its other contents.
 
-A cubin is a 64-bit little-endian ELF file (System V ABI, chapter 4) whose instructions are in sections named ``.text``
-and the name of a function (CUDA Binary Utilities, "CUDA Binary Formats"). Other sections hold compiler versions, so two
-cubins may differ and still be the same program.
+A cubin is a 64-bit little-endian ELF file (System V ABI, chapter 4) whose instructions are in one section per function,
+named ``.text.FUNCTION`` (CUDA Binary Utilities, "CUDA Binary Formats"). Other sections contain compiler versions, so
+different cubins may contain the same instructions.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Compiled kernels on disk, found by content: the same source, headers, options, arch and compiler give the same entry.
+"""Disk cache of compiled kernels, keyed by source, headers, options, architecture and compiler version.
 
 An entry is ``entries/KEY.json``, which names a ``cubins/SHA256.cubin``. Both are written to a temporary name and
-renamed, so readers in any process see whole files or none. An entry that fails its check is compiled
-again and overwritten. Nothing is ever evicted; the folder may be deleted whenever no tuning runs.
+renamed, so readers in any process see complete files or none. A damaged entry is compiled again and overwritten.
+Entries are never evicted; the folder may be deleted while no tuning runs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FORMAT = 3
 
 @dataclass(frozen=True)
 class CompiledStep:
-    """A function of a pipeline: its name in the cubin, and its resources."""
+    """One function of a pipeline: its name in the cubin, and its resources."""
 
     entry: str
     resources: Resources
@@ -37,9 +37,10 @@ class CompiledStep:
 class Compiled:
     """A cubin in the cache. ``digest`` is its SHA-256: kernels with equal digests and launches are the same program.
 
-    ``entry`` is the (mangled) name of the kernel's entry function in it. ``compile_seconds`` is the compile time, which
-    was spent earlier if ``cached``. ``toolchain`` names compiler and version. ``code`` identifies its instructions, if
-    known. ``steps`` are the functions of a pipeline, whose maximum is ``resources``; empty for a single launch.
+    ``entry`` is the (mangled) name of the kernel's entry function in it. ``compile_seconds`` is the compile time, of an
+    earlier compilation if ``cached``. ``toolchain`` is the compiler and its version. ``code`` is a digest of the
+    instructions, if known. ``steps`` are the functions of a pipeline, and ``resources`` their maximum; ``steps`` is
+    empty for a single launch.
     """
 
     path: Path
@@ -84,10 +85,10 @@ class CompileCache:
 
     @staticmethod
     def key(kernel: GeneratedKernel, arch: str, options: Sequence[str], toolchain: str) -> str:
-        """Return the identity of one compilation: equal keys give equal cubins.
+        """Return the cache key of one compilation: equal keys give equal cubins.
 
         Args:
-            kernel: Kernel, of which source, headers, options, entries and dynamic shared memory count.
+            kernel: Kernel; the key depends on its source, headers, options, entries and dynamic shared memory.
             arch: Architecture such as "sm_90a".
             options: Compiler options.
             toolchain: Version of the compiler.
@@ -155,13 +156,13 @@ class CompileCache:
             steps: Further kernels of a pipeline.
 
         Returns:
-            The entry, as a later process will read it.
+            The stored entry.
 
         Raises:
             OSError: For example a full disk.
             ValueError: The folder cannot be used, as in ``prepare``.
         """
-        if not self._cubins.is_dir():  # the one that ``prepare`` creates last
+        if not self._cubins.is_dir():  # ``prepare`` creates this folder last
             self.prepare()
         digest = hashlib.sha256(cubin).hexdigest()
         path = self._cubin_path(digest)

@@ -1,8 +1,8 @@
-"""Headers that CUDA sources include and NVRTC lacks, for sources of every origin.
+"""Replacements for headers that CUDA sources include and NVRTC does not provide.
 
 NVRTC has no C++ standard library. Device code needs little of it: integer types, limits and macros, which are defined
-here, and templates such as ``std::numeric_limits``, which libcu++ provides in ``cuda::std``. Host headers are empty.
-Device code only needs types of ``cuda.h``, mainly ``CUtensorMap``.
+here, and templates such as ``std::numeric_limits``, which libcu++ provides in ``cuda::std``. Host headers are empty. Of
+``cuda.h``, device code only needs types, mainly ``CUtensorMap``.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ _EMPTY = (
     "cuda_runtime_api.h", "cudaTypedefs.h", "cuda_profiler_api.h", "device_launch_parameters.h", "helper_cuda.h",
     "helper_functions.h", "helper_timer.h", "helper_string.h",
 )  # fmt: skip
-# Also for device code: their names in std are those of cuda::std.
+# Device code may use these too: ``std`` then contains the names of ``cuda::std``.
 _OF_LIBCUDACXX = (
     "limits", "type_traits", "utility", "tuple", "array", "bit", "concepts", "optional", "variant", "span", "ratio",
     "numbers", "complex",
@@ -112,7 +112,7 @@ STAND_INS: Mapping[str, str] = (
 
 
 def stand_ins(texts: Iterable[str], options: Iterable[str] = ()) -> dict[str, str]:
-    """Return the replacement headers, by include name, that these texts include.
+    """Return the replacement headers that these texts include, by include name.
 
     A file of that name in a folder of the compiler's options (``-IFOLDER``) is not replaced.
     """
@@ -124,7 +124,7 @@ def stand_ins(texts: Iterable[str], options: Iterable[str] = ()) -> dict[str, st
 
 @cache
 def package_folders() -> tuple[str, ...]:
-    """Return the header folders of Python packages: cupy's own (``cupy/complex.cuh``), with its CUB and libcu++."""
+    """Return the header folders of Python packages: cupy's (``cupy/complex.cuh``), which include CUB and libcu++."""
     found = importlib.util.find_spec("cupy")
     if found is None or not found.submodule_search_locations:
         return ()

@@ -1,7 +1,7 @@
-"""The machine code of a cubin as instructions, its loops, and the composition of its main loop.
+"""Disassemble a cubin: its instructions, its loops, and the instruction mix of its main loop.
 
-Disassembled by ``nvdisasm`` (CUDA Binary Utilities), of the wheel ``nvidia-cuda-nvdisasm`` or of a CUDA toolkit. No GPU
-is needed.
+This runs ``nvdisasm`` (CUDA Binary Utilities) from the wheel ``nvidia-cuda-nvdisasm`` or from a CUDA toolkit. No GPU is
+needed.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from measurements.files.cache_folder import LISTINGS, CacheUnusable, cache_root,
 from measurements.files.text import first_line, one_line
 from measurements.files.work_folders import temporary_folder
 
-_SECONDS = 60  # one of autosched's kernels takes 0.4
-_MOST_BYTES = 1 << 28  # of a listing
+_SECONDS = 60  # time limit of nvdisasm, which takes 0.4 s for one of autosched's kernels
+_MOST_BYTES = 1 << 28  # size limit of a listing
 INSTRUCTION_BYTES = 16  # from sm_70 on
 
-# Purpose of an instruction, by the first part of its opcode (CUDA Binary Utilities, "Instruction Set Reference").
+# Kind of an instruction by the first part of its opcode (CUDA Binary Utilities, "Instruction Set Reference").
 _KINDS: dict[str, tuple[str, ...]] = {
     "tensor": ("HMMA", "IMMA", "DMMA", "BMMA", "QMMA", "OMMA", "HGMMA", "IGMMA", "QGMMA", "BGMMA"),
     "float": (
@@ -47,7 +47,7 @@ _KINDS: dict[str, tuple[str, ...]] = {
                 "YIELD"),
 }  # fmt: skip
 _KIND_OF = {opcode: kind for kind, opcodes in _KINDS.items() for opcode in opcodes}
-INTEGER = "integer"  # addresses, counters, moves, bits, predicates: everything else
+INTEGER = "integer"  # all other instructions: addresses, counters, moves, bits, predicates
 KINDS = (*_KINDS, INTEGER)
 ARITHMETIC = ("tensor", "float")
 
@@ -57,7 +57,7 @@ class DisassemblerMissing(RuntimeError):
 
 
 class NotDisassembled(ValueError):
-    """nvdisasm cannot read a cubin, or it lacks the function. The message is one line."""
+    """nvdisasm cannot read a cubin, or the cubin does not contain the function. The message is one line."""
 
 
 Place = tuple[str, int]  # a file's name without its folder, and a line
@@ -65,7 +65,7 @@ Place = tuple[str, int]  # a file's name without its folder, and a line
 
 @dataclass(frozen=True)
 class SassInstruction:
-    """One instruction at ``address``, in bytes from the start of its function.
+    """One instruction. ``address`` is its offset in bytes from the start of its function.
 
     ``place`` is its source line if the cubin has line information (-lineinfo).
     """
@@ -91,7 +91,7 @@ class SassInstruction:
 
     @property
     def never(self) -> bool:
-        """True if it is predicated off for all threads, as in ptxas's padding."""
+        """True if it never executes: its predicate is false for all threads, as in the padding of ptxas."""
         return self.predicate == "@!PT"
 
     @property
@@ -106,10 +106,10 @@ class SassInstruction:
 
 @dataclass(frozen=True)
 class LoopMix:
-    """A loop of machine code: its ``instructions`` per iteration, their kinds, and the bytes that a lane loads.
+    """A loop of machine code: instructions and their kinds, and the bytes that a lane loads, per iteration.
 
-    ``after_barrier`` is the number of instructions from the last block-wide barrier of the iteration to the following
-    arithmetic, around the end of the loop; None without a barrier or without arithmetic.
+    ``after_barrier`` is the number of instructions from the last block-wide barrier of an iteration to the next
+    arithmetic instruction, which may be in the next iteration; None without a barrier or without arithmetic.
     """
 
     instructions: int
@@ -140,9 +140,9 @@ def nvdisasm() -> Path:
 
 
 def disassemble(cubin: bytes, entry: str) -> tuple[SassInstruction, ...]:
-    """Return the instructions of the function ``entry``, without those that never execute.
+    """Return the instructions of the function ``entry``, except those that never execute.
 
-    What nvdisasm writes is cached: it takes 0.4 s of CPU time to start.
+    The output of nvdisasm is cached, because starting it takes 0.4 s of CPU time.
 
     Raises DisassemblerMissing, and NotDisassembled for an invalid cubin or an unknown function.
     """
@@ -153,7 +153,7 @@ def disassemble(cubin: bytes, entry: str) -> tuple[SassInstruction, ...]:
         found = []
         place = ("", 0)
         for i, row in enumerate(body):
-            if "source-line" in row:  # and the next ones have the same
+            if "source-line" in row:  # the following instructions have the same source line
                 place = (files[row["source-file-id"]], row["source-line"])
             operands = row.get("operands", "")
             found.append(
@@ -169,7 +169,7 @@ def disassemble(cubin: bytes, entry: str) -> tuple[SassInstruction, ...]:
 
 
 def _listing(cubin: bytes) -> Any:
-    """Return the JSON document that nvdisasm writes about a cubin, from the cache if possible."""
+    """Return the JSON output of nvdisasm for a cubin, from the cache if possible."""
     program = nvdisasm()
     cached = _cached_listing(program, cubin)
     if cached is not None:
@@ -185,7 +185,7 @@ def _listing(cubin: bytes) -> Any:
 
 
 def _cached_listing(program: Path, cubin: bytes) -> Path | None:
-    """Return the cache file of a listing; None if there is no cache or no such program."""
+    """Return the path of a listing in the cache; None without a usable cache or without nvdisasm."""
     try:
         version = program.stat()
         folder = cache_root() / LISTINGS
@@ -211,7 +211,7 @@ def _run(program: Path, cubin: bytes) -> bytes:
 
 
 def loops(instructions: Sequence[SassInstruction]) -> list[tuple[SassInstruction, ...]]:
-    """Return the body of every loop, by its backward branch.
+    """Return the body of every loop; a backward branch marks a loop.
 
     A loop that only branches to itself (the end of a kernel) does not count.
     """
@@ -225,9 +225,10 @@ def loops(instructions: Sequence[SassInstruction]) -> list[tuple[SassInstruction
 
 
 def main_loop(instructions: Sequence[SassInstruction]) -> tuple[SassInstruction, ...]:
-    """Return the shortest loop with at least half of the largest work outside of inner loops.
+    """Return the main loop: the shortest one that does at least half as much work as the loop that does most.
 
-    Work is arithmetic, or memory accesses if a kernel has none. Without loops, all instructions are returned.
+    Work is the number of arithmetic instructions outside of inner loops, or of memory accesses if a kernel has no
+    arithmetic. Without loops, all instructions are returned.
     """
     bodies = loops(instructions)
 
@@ -249,7 +250,7 @@ def main_loop(instructions: Sequence[SassInstruction]) -> tuple[SassInstruction,
 
 
 def mix(body: Sequence[SassInstruction]) -> LoopMix:
-    """Return the composition of a loop."""
+    """Return the instruction mix of a loop."""
     kinds = Counter(i.kind for i in body)
     barriers = [at for at, i in enumerate(body) if i.opcode.startswith("BAR")]
     after: int | None = None

@@ -13,7 +13,9 @@ from measurements.workers.worker import Worker
 from search_spaces.launches.generated_kernel import CompileLimits
 
 NO_LIMITS = CompileLimits()
-MACHINE_CODE = 6.0  # times the seconds for PTX: a convolution of 6,000 unrolled instructions takes 11 CPU seconds
+# Time limit for compiling to machine code, relative to that for PTX: a convolution of 6,000 unrolled instructions takes
+# 11 CPU seconds.
+MACHINE_CODE = 6.0
 
 
 class CompilerLimitExceeded(Exception):
@@ -32,14 +34,14 @@ def request_within(
     usual_seconds: float,
     times: float = 1.0,
 ) -> Message:
-    """Return the reply of a compiler within its limits.
+    """Send a request to a compiler, kill it if it exceeds its limits, and return its reply.
 
     Args:
         limits: Limits of a user's kernel.
         worker: The compiler.
         request: Compile request.
         blobs: As in ``Worker.request``.
-        usual_seconds: CPU seconds if ``limits`` do not limit the time.
+        usual_seconds: Time limit in CPU seconds if ``limits`` has none.
         times: Factor for the seconds of ``limits``.
 
     Returns:

@@ -20,7 +20,7 @@ from measurements.files.work_folders import note_compiler, temporary_folder
 from search_spaces.launches.headers import Headers
 
 SECONDS = 300.0  # time limit of one compilation
-_NOT_OURS = (NVCC, "-default-device", "-minimal", "-dopt=on")  # options for NVRTC or autosched only
+_NOT_FOR_NVCC = (NVCC, "-default-device", "-minimal", "-dopt=on")  # options of NVRTC, or of autosched itself
 _SPELLED = {"-std=c++17": "-std=c++17", "--ptxas-options=-v": "-Xptxas=-v"}
 
 
@@ -79,7 +79,7 @@ def run_nvcc(command: Sequence[str], seconds: float, folder: Path | None = None)
         try:
             stdout, stderr = process.communicate(timeout=seconds)
         except BaseException:
-            with suppress(ProcessLookupError):  # all of them have ended
+            with suppress(ProcessLookupError):  # all processes of the group have ended
                 os.killpg(process.pid, signal.SIGKILL)
             raise
     return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
@@ -175,9 +175,9 @@ def _compiled(
 
 
 def _options_for_nvcc(options: Sequence[str]) -> list[str]:
-    """Return options as nvcc spells them. It runs in another folder, and accepts one standard of C++: the last."""
+    """Return options in nvcc's spelling, with absolute folders, and only the last of several C++ standards."""
     standards = [o for o in options if "-std=" in o]
-    spelled = [_SPELLED.get(o, o) for o in options if o not in _NOT_OURS and o not in standards[:-1]]
+    spelled = [_SPELLED.get(o, o) for o in options if o not in _NOT_FOR_NVCC and o not in standards[:-1]]
     return [f"-I{Path(o[2:]).absolute()}" if o.startswith("-I") and o[2:] else o for o in spelled]
 
 

@@ -20,10 +20,10 @@ from measurements.files.text import first_line
 from search_spaces.installed import metadata_folder
 from search_spaces.launches.headers import Headers, included
 
-PROGRAM_NAME = "kernel.cu"  # the same for every program: names in cubins and messages depend on it
+PROGRAM_NAME = "kernel.cu"  # fixed, because names in cubins and messages depend on it
 # -default-device: NVRTC 13.0 treats lambdas with auto parameters in a device function as host code.
 OPTIONS = ("-std=c++17", "--ptxas-options=-v", "-default-device")
-WHEEL = "nvidia-cuda-nvrtc"  # of CUDA 13; older versions have a suffix
+WHEEL = "nvidia-cuda-nvrtc"  # name for CUDA 13; names for older versions have a suffix
 NVCC = "--compiler=nvcc"  # option of a kernel that nvcc compiles instead (nvcc.py)
 PTX_OPTIONS = ("-std=c++17", "-lineinfo", "-default-device")
 
@@ -93,7 +93,7 @@ def compile_source(
 def _compiled(
     source: str, entries: Sequence[str], arch: str, headers: Headers, options: Sequence[str]
 ) -> Iterator[tuple[Any, str, float, str]]:
-    """Yield a compiled program, NVRTC's log, its seconds, and the error, "" on success."""
+    """Yield a compiled program, NVRTC's log, the compile time in seconds, and the error ("" on success)."""
     nvrtc = _nvrtc()
     arguments = [f"--gpu-architecture={arch}", *_own_headers(source, headers), *options]
     names, texts = [n.encode() for n, _ in headers.files], [t.encode() for _, t in headers.files]
@@ -112,7 +112,7 @@ def _compiled(
 
 
 def _own_headers(source: str, headers: Headers) -> tuple[str, ...]:
-    """Return options that let NVRTC find CUDA's own headers, if one that is not in ``headers`` is included."""
+    """Return the options with which NVRTC finds CUDA's headers; none if ``headers`` contains every included file."""
     given = dict(headers.files)
     names = {name for text in (source, *given.values()) for name in included(text)}
     return () if names <= given.keys() else tuple(f"-I{folder}" for folder in cuda_include_folders())
@@ -121,8 +121,8 @@ def _own_headers(source: str, headers: Headers) -> tuple[str, ...]:
 def cuda_include_folders() -> tuple[str, ...]:
     """Return the folders of CUDA's headers on this machine.
 
-    They are ``cuda_fp16.h`` of a toolkit or of the wheel nvidia-cuda-runtime, CUB and libcu++ of the former or of
-    nvidia-cuda-cccl, and cupy's.
+    They contain ``cuda_fp16.h`` from a toolkit or the wheel nvidia-cuda-runtime, CUB and libcu++ from the toolkit or
+    the wheel nvidia-cuda-cccl, and cupy's headers.
     """
     toolkits = [os.environ.get(name) for name in ("CUDA_PATH", "CUDA_HOME")]
     folders = [Path(toolkit) / "include" for toolkit in (*toolkits, "/usr/local/cuda") if toolkit]
@@ -137,8 +137,8 @@ def cuda_include_folders() -> tuple[str, ...]:
 class PtxOutput(NamedTuple):
     """Result of a compilation to PTX. ``text`` is None if it failed.
 
-    Files have the names of the includes, and the source that of PROGRAM_NAME. ``entry`` is the entry function's name in
-    the PTX.
+    In its line information, headers have their include names, and the source is PROGRAM_NAME. ``entry`` is the name of
+    the entry function in the PTX.
     """
 
     text: str | None
@@ -188,8 +188,8 @@ def compile_to_ptx(
 def toolchain_version() -> str:
     """Return the version, such as "nvrtc 13.0.88", which is part of a compilation's identity. Raises NvrtcMissing.
 
-    Most verifications find their programs in the cache. Loading NVRTC takes as long as a small verification, so a
-    wheel's version is read without loading it.
+    Most verifications find their compiled kernels in the cache, and loading NVRTC takes as long as a small
+    verification. So the version is read from the wheel's metadata, without loading NVRTC.
     """
     wheel = _wheel_version()
     return loaded_version() if wheel is None else f"nvrtc {wheel}"
@@ -197,8 +197,8 @@ def toolchain_version() -> str:
 
 @cache
 def loaded_version() -> str:
-    """Load NVRTC, which checks that it works, and return its version as ``toolchain_version``. Raises NvrtcMissing."""
-    from importlib import metadata  # a tenth of the time in which a compiler starts, which needs none
+    """Load NVRTC to check that it works, and return its version like ``toolchain_version``. Raises NvrtcMissing."""
+    from importlib import metadata  # a slow import that compiler processes do not need
 
     major, minor = _call(_nvrtc(), "nvrtcVersion")
     version = f"{major}.{minor}"
@@ -207,16 +207,16 @@ def loaded_version() -> str:
             about = metadata.metadata(wheel)
         except metadata.PackageNotFoundError:
             continue
-        # A wheel that was removed in part has none; where the library is that of a CUDA toolkit, it is another one.
+        # A partly removed wheel has no version. If the library belongs to a CUDA toolkit, the wheel's version differs.
         if "Version" in about and about["Version"].startswith(f"{version}."):
             return f"nvrtc {about['Version']}"
     return f"nvrtc {version}"
 
 
 def _wheel_version() -> str | None:
-    """Return the version of the wheel whose library the bindings will load, since cuda.pathfinder prefers wheels.
+    """Return the version of the NVRTC wheel if the bindings will load its library; cuda.pathfinder prefers wheels.
 
-    Returns None without such a wheel, or with bindings older than cuda.pathfinder.
+    Returns None without such a wheel, or if the bindings are too old to use cuda.pathfinder.
     """
     try:
         if importlib.util.find_spec("cuda.bindings") is None or importlib.util.find_spec("cuda.pathfinder") is None:

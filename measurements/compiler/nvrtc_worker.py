@@ -18,8 +18,9 @@ _decoded = lru_cache(maxsize=8)(Headers.decode)
 def handle(request: Message) -> Message:
     """Compile ``source`` for ``arch`` with ``options``, the functions ``entry`` and ``then``.
 
-    ``headers`` names a blob, and ``cubin`` in the reply another, null on failure. With ``ptx``, ``text`` is compiled
-    instead, from ``folder``. With only ``version`` the reply is the compiler's ``toolchain``.
+    ``headers`` is the name of the blob with the headers; ``cubin`` in the reply is the name of the blob with the cubin,
+    or null on failure. A request with ``ptx`` compiles ``text`` to PTX in ``folder``. A request with only ``version``
+    returns the compiler's ``toolchain``.
     """
     if "version" in request:
         return Message({"toolchain": nvrtc.loaded_version()})
@@ -39,13 +40,13 @@ def handle(request: Message) -> Message:
 def _compiler(request: Message) -> ModuleType:
     if nvrtc.NVCC not in request["options"]:
         return nvrtc
-    from measurements.compiler import nvcc  # imports process management, which other compilations need not wait for
+    from measurements.compiler import nvcc  # imported here: it imports process management, which NVRTC does not need
 
     return nvcc
 
 
 def _ptx(request: Message, headers: Headers) -> Message:
-    with suppress(OSError):  # a folder that is gone: nothing is found there
+    with suppress(OSError):  # if the folder was deleted, relative includes fail
         os.chdir(request["folder"])
     output = _compiler(request).compile_to_ptx(
         request["source"], request["entry"], request["arch"], headers, request["options"], request.get("then", ())

@@ -1,7 +1,6 @@
 """The NVRTC of another Python environment, to compare two compilers on one kernel.
 
-Its process runs that environment's Python with our own worker: it needs ``cuda.bindings`` and an NVRTC there, and no
-autosched.
+That environment's Python runs autosched's compile worker. It needs ``cuda.bindings`` and NVRTC, but not autosched.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from measurements.workers.worker import Worker
 
 COMPILER_MODULE = "measurements.compiler.nvrtc_worker"
 MEMORY_LIMIT = 8 << 30  # bytes of address space of one compiler process
-_SECONDS = 60.0  # to load NVRTC
+_SECONDS = 60.0  # time limit for loading NVRTC
 
 
 class NoOtherCompiler(ValueError):
-    """Another environment cannot compile. The message is one line with the remedy."""
+    """The other environment cannot compile. The message is one line with the remedy."""
 
 
 class OtherCompiler(NamedTuple):

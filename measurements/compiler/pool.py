@@ -1,4 +1,4 @@
-"""Compilation of kernels to cubins: NVRTC in worker processes with a time limit, behind a cache."""
+"""Compile kernels to cubins with NVRTC, in worker processes with a time limit and a shared cache."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class CompileFailure:
 
 
 class Compiler(Protocol):
-    """Provider of cubins for kernels, now or later."""
+    """Interface of objects that compile kernels asynchronously."""
 
     @property
     def toolchain(self) -> str:
@@ -73,10 +73,10 @@ class CompilePool:
         workers: Number of processes; None for one per usable core.
         time_limit: CPU seconds per kernel; a compiler that exceeds it is killed.
         options: Options of NVRTC.
-        compile_options: Options of the kernels, which determine ``toolchain``: one of them selects nvcc.
+        compile_options: Options of the kernels; if one of them selects nvcc, ``toolchain`` is the version of nvcc.
         worker_module: Module that the processes run.
         python_path: Additions to their ``sys.path``.
-        other: Another environment, whose NVRTC compiles; None for this one's.
+        other: Environment whose NVRTC compiles; None for this one.
 
     Raises:
         NvrtcMissing: There is no NVRTC here.
@@ -184,7 +184,7 @@ class CompilePool:
         key = CompileCache.key(kernel, arch, options, toolchain)
         with self._lock:
             compiling = self._compiling.setdefault(key, threading.Lock())
-        with compiling:  # kernels that share their code may be in flight together: one is compiled
+        with compiling:  # concurrent jobs may have the same source: it is compiled once
             return self.cache.load(key) or self._compile_new(kernel, arch, options, toolchain, key)
 
     def _compile_new(
@@ -293,7 +293,7 @@ def error_reason(log: str) -> str:
     return next((line.strip() for line in log.splitlines() if line.strip()), "the compiler gave no message")
 
 
-# Warp functions that CUDA 9 replaced by those with a mask, and that no GPU since Volta has.
+# Warp functions without a mask: CUDA 9 deprecated them, and GPUs since Volta do not support them.
 _WITHOUT_MASK = re.compile(r'identifier "(__(?:shfl(?:_up|_down|_xor)?|any|all|ballot))" is undefined')
 
 

@@ -1,4 +1,4 @@
-"""Cubins compiled by another machine, behind the interface of a compile pool; nothing is compiled."""
+"""Load cubins that another machine has compiled, with the interface of a compile pool."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class PreparedCubins:
 
     Args:
         folder: Folder of its ``CompileCache``.
-        toolchain: Toolchain of the pool that filled it.
+        toolchain: Compiler and version of the pool that filled it.
     """
 
     def __init__(self, folder: Path, toolchain: str) -> None:

@@ -1,6 +1,6 @@
-"""Compilation of CUDA C++ to PTX by NVRTC in a separate process with a time limit: a source may make it hang or crash.
+"""Compile CUDA C++ to PTX with NVRTC in a separate process with a time limit, as a source may make NVRTC hang or crash.
 
-One process serves successive compilations; concurrent threads use more. They end with this process.
+A compiler process is reused for later compilations; concurrent threads start more. They end with this process.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def compile_to_ptx(
         "arch": arch,
         "headers": headers.digest,
         "options": list(options),
-        "folder": os.getcwd(),  # folder to which options are relative
+        "folder": os.getcwd(),  # folders in options are relative to it
     }
     with _compilers.borrowed() as worker:
         answer = _answer(worker, request, headers, limits)

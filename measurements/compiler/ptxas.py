@@ -1,4 +1,4 @@
-"""Controls of ptxas: what the compiler must be for them, and how a control file reaches it."""
+"""Compiler controls of ptxas: the compiler versions that support them, and passing a control file to the compiler."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SINCE = (13, 3)  # CUDA version whose ptxas has --apply-controls
 
 
 def why_no_controls(toolchain: str) -> str:
-    """Return the reason why a compiler has no compiler controls, in one line with the remedy; "" if it has them.
+    """Return in one line why a compiler does not support compiler controls, and the remedy; "" if it supports them.
 
     Args:
         toolchain: Compiler and version, such as "nvrtc 13.5.37".
@@ -29,7 +29,7 @@ def why_no_controls(toolchain: str) -> str:
 def why_not_compiled(options: Sequence[str], toolchain: str) -> str:
     """Return the reason why a compiler cannot use these options, in one line; "" if it can.
 
-    A register cap and an optimisation level are known to every ptxas, so stored schedules with them still compile.
+    Every ptxas supports a register cap and an optimisation level, so stored schedules with these options still compile.
     """
     try:
         return "" if control_file_of(options) is None else why_no_controls(toolchain)
@@ -39,7 +39,7 @@ def why_not_compiled(options: Sequence[str], toolchain: str) -> str:
 
 @contextmanager
 def control_file_written(options: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield options for NVRTC or nvcc, with a temporary copy of the control file, if there is one."""
+    """Yield the options for NVRTC or nvcc. A control file is written to a temporary file that the options name."""
     file = control_file_of(options)
     if file is None:
         yield tuple(options)

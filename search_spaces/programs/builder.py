@@ -97,6 +97,12 @@ def InOut(sizes: str, dtype: str, *, unordered: bool = False) -> Argument:
     return replace(found, unordered=bool(unordered))
 
 
+def source_of(function: Callable[..., None]) -> ir.Source:
+    """Return the file and line of a program's function, or of its first decorator."""
+    code = function.__code__
+    return ir.Source(Path(code.co_filename).name, code.co_firstlineno)
+
+
 def wg_map(sg_layout: tuple[int, int] | list[int], sg_data: tuple[int, int] | list[int]) -> WgMap:
     """Return the RFC's ``#wg_map<sg_layout, sg_data>``. Raises ValueError as WgMap does."""
     return WgMap(tuple(sg_layout), tuple(sg_data))  # type: ignore[arg-type]
@@ -119,8 +125,14 @@ class Program:
     parameters: tuple[
         str, ...
     ] = ()  # names of arrays and scalars in the function's order; empty if there are only arrays
+    source: str = ""  # file and line, for messages
 
     __repr__ = short_repr
+
+    @property
+    def place(self) -> str:
+        """Where messages about the whole program point: its file and line, or else its name."""
+        return self.source or self.name
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -148,7 +160,7 @@ class Program:
         """
         builder, arrays = self._run(sizes, chosen)
         if builder.extent is None:
-            raise ProgramError(f"{self.name}: a program cuts its result into blocks: call p.blocks")
+            raise ProgramError(f"{self.place}: a program cuts its result into blocks: call p.blocks")
         operations = ir.without_unused_values(tuple(builder.scopes[0]))
         operations = pad_depths(operations, builder.unused_id)
         return ir.Trace(
@@ -159,6 +171,7 @@ class Program:
             operations,
             tuple(sorted(builder.chosen.items())),
             builder.dynamic,
+            self.place,
         )
 
     def _size(self, name: str, sizes: Mapping[str, Number]) -> Index | None:
@@ -174,7 +187,7 @@ class Program:
         value, (low, high) = sizes.get(name, scalar.default), scalar.limits
         if scalar.dtype == "i32":
             return Index("argument", number, tuple(constant(int(n)) for n in (value, low, high)))
-        source = ir.Source(Path(self.function.__code__.co_filename).name, self.function.__code__.co_firstlineno)
+        source = source_of(self.function)
         return builder.result((1, 1), F32, lambda v: ir.PassedScalar(v, name, float(value), source))
 
     def _run(self, sizes: Mapping[str, Number], chosen: Mapping[str, int]) -> tuple[Builder, tuple[ir.Array, ...]]:
@@ -198,7 +211,7 @@ class Program:
         except Exception as error:  # the user's code may raise anything
             raise located(error, self.function) from error
         if len(builder.scopes) != 1:
-            raise ProgramError(f"{self.name}: a loop over p.steps was left before its end: do not break out of it")
+            raise ProgramError(f"{self.place}: a loop over p.steps was left before its end: do not break out of it")
         return builder, arrays
 
 
@@ -241,7 +254,7 @@ def program(*, dynamic: str = "", **parameters: Argument | Scalar) -> Callable[[
 
     def made(function: Callable[..., None]) -> Program:
         if all(a.role == "input" for a in arguments.values()):
-            raise ProgramError(f"{function.__name__}: a program needs an Output")
+            raise ProgramError(f"{source_of(function)}: a program needs an Output")
         try:
             content = Path(function.__code__.co_filename).read_text("utf-8")
         except OSError:  # typed at an interactive prompt
@@ -257,6 +270,7 @@ def program(*, dynamic: str = "", **parameters: Argument | Scalar) -> Callable[[
             dynamic=(*sizes, *strides.values()),
             scalars=tuple(scalars.items()),
             parameters=tuple(parameters) if scalars else (),
+            source=str(source_of(function)),
         )
 
     return made

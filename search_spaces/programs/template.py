@@ -59,10 +59,11 @@ def _why_not(problem: ProgramProblem, device: Device) -> str | None:
         return None
     rows = [fragments(name) for name in found.ways(device)]
     reasons = [row.why_not(device) for row in rows]
+    place = found.first.products[0].source
     if not rows:
-        return f"no instruction of {device.name} multiplies {found.element.name}"
+        return f"{place}: mma: no instruction of {device.name} multiplies {found.element.name}"
     if None not in reasons:
-        return reasons[0]
+        return f"{place}: mma: {reasons[0]}"
     ways = [row for row, reason in zip(rows, reasons, strict=True) if reason is None]
     undealt = [why_not_dealt(inference, ways) for inference in found.inferences.values()]
     return None if None in undealt else undealt[0]

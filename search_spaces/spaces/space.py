@@ -72,6 +72,7 @@ class Space:
         covering: Further parameters whose combinations samples cover.
         constants: Integers that follow from the problem alone: attributes and rules see them as columns. Schedules do
             not include them, so that they mean the same for a problem of another size.
+        described: What messages call the space. Default: ``name``.
     """
 
     def __init__(
@@ -84,8 +85,10 @@ class Space:
         stratified_by: str | None = None,
         covering: Sequence[str] = (),
         constants: Mapping[str, int] | None = None,
+        described: str = "",
     ) -> None:
         self.name = name
+        self.described = described or name
         self.parameters = tuple(parameters)
         self.constraints = tuple(constraints)
         self.rules = rules = (*constraints, *pruning)
@@ -244,10 +247,10 @@ class Space:
     def _refuse_empty(self) -> None:
         if self.count():
             return
-        raise self._why_empty()
+        raise self.why_empty()
 
-    def _why_empty(self) -> EmptySpace:
-        """Return the error with the sampled or neighbouring schedule that breaks the fewest rules."""
+    def why_empty(self) -> EmptySpace:
+        """Return the error that says which rules the most nearly legal schedule breaks, for a space without any."""
         rng = np.random.default_rng(0)
         sizes = [len(p.values) for p in self.parameters]
         codes = np.stack([rng.integers(0, size, DRAWN) for size in sizes], axis=1)
@@ -266,7 +269,7 @@ class Space:
         needed = {rule.name for rule in self.constraints}  # pruning rules are less important reasons
         reasons = [violation for violation in broken if violation.rule in needed] or broken
         told = "; ".join(f"{violation.reason} ({violation.rule})" for violation in reasons)
-        return EmptySpace(f"no schedule of {self.name} is legal: {told}", tuple(v.rule for v in reasons))
+        return EmptySpace(f"no schedule of {self.described} is legal: {told}", tuple(v.rule for v in reasons))
 
     def _broken_rules(self, codes: IntArray) -> IntArray:
         """Return a number per row that is smaller if it breaks fewer rules, or later ones, which are more specific."""

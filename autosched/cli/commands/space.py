@@ -118,7 +118,7 @@ def space(  # noqa: D103  (its docstring is assigned below)
             _draw_program(problem, schedule, pictures)
         return status
     legal = {name: s.count() for name, s in spaces.items()}
-    rejects = {name: s.rejects() for name, s in spaces.items()}
+    rejects = {name: s.rejects() if legal[name] else [] for name, s in spaces.items()}  # slow, and no help if empty
     seconds = time.perf_counter() - started
     samples = usable.space(problem, where).sample(sample, seed) if sample else []
     if picture is not None:
@@ -217,6 +217,7 @@ def _space_json(whole: Space, legal: int, rejects: Sequence[Rejection]) -> dict[
     return {
         "raw": whole.raw_count,
         "legal": legal,
+        **({} if legal else {"why_empty": str(whole.why_empty())}),
         "parameters": [
             {"name": p.name, "kind": p.kind, "values": list(p.values), "doc": p.doc} for p in whole.parameters
         ],
@@ -241,6 +242,9 @@ def _show_space(console: Console, whole: Space, legal: int, rejects: Sequence[Re
     console.print()
     show(console, _parameter_table(whole.parameters))
     console.print()
+    if not legal:
+        console.print(str(whole.why_empty()), markup=False)
+        return
     valid = {rule.name for rule in whole.constraints}
     rules = formatting.table("rule", "kind", "refuses alone", "share", right=("refuses alone", "share"))
     for r in sorted(rejects, key=lambda r: -r.count):

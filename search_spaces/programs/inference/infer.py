@@ -9,6 +9,7 @@ wanted in another distribution than its own, a conversion is inserted, so infere
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from functools import lru_cache
 
 from search_spaces.layouts.wg_map import WgMap
@@ -227,7 +228,7 @@ def _product(found: Inference, operation: ir.Mma) -> int:
     known = list(dict.fromkeys(found.classes))
     number = known.index(found.classes[place])
     if number == len(found.products):
-        found.products.append(Product(number, operation.result.shape, given, ""))
+        found.products.append(Product(number, operation.result.shape, given, "", operation.source))
     found.product_of[operation.result.id] = number
     return number
 
@@ -243,7 +244,7 @@ def _result_map(operation: ir.Mma) -> ir.Given | None:
 def _name_products(found: Inference) -> None:
     """Give the groups of products their suffixes; the parameters of a single group have none."""
     if len(found.products) > 1:
-        found.products = [Product(p.number, p.shape, p.given, f"_{p.number + 1}") for p in found.products]
+        found.products = [replace(p, suffix=f"_{p.number + 1}") for p in found.products]
 
 
 def _anchored(found: Inference, shape: Shape, along: int) -> Spread:

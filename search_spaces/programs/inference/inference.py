@@ -134,6 +134,7 @@ class Product:
     shape: Shape
     given: ir.Given | None
     suffix: str
+    source: ir.Source  # position of the first of them
 
 
 @dataclass(frozen=True)

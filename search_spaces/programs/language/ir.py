@@ -403,6 +403,7 @@ class Trace:
     operations: tuple[Operation, ...]
     chosen: tuple[tuple[str, int], ...]
     dynamic: tuple[Index | None, ...] = ()  # the extents that each launch passes
+    place: str = ""  # file and line of the program, for messages
 
     @cached_property
     def blocks(self) -> tuple[int, ...]:

@@ -100,7 +100,7 @@ def choices(problem: ProgramProblem) -> Choices:
     program, sizes = problem.program, problem.values
     domains = program.domains(sizes)
     if math.prod(map(len, domains.values())) > MOST_CHOICES:
-        raise ProgramError(f"{program.name}: p.choose leaves more than {MOST_CHOICES} combinations of sizes open")
+        raise ProgramError(f"{program.place}: p.choose leaves more than {MOST_CHOICES} combinations of sizes open")
     traces = {
         values: program.trace(sizes, dict(zip(domains, values, strict=True)))
         for values in itertools.product(*domains.values())
@@ -108,18 +108,18 @@ def choices(problem: ProgramProblem) -> Choices:
     # Products form one class if their shapes are equal in every combination.
     shapes = [[(o.result.shape, o.result.map) for o, _ in t.walk() if isinstance(o, ir.Mma)] for t in traces.values()]
     if len({len(s) for s in shapes}) != 1:
-        raise ProgramError(f"{program.name}: the products must be the same for all chosen sizes")
+        raise ProgramError(f"{program.place}: the products must be the same for all chosen sizes")
     of_products = list(zip(*shapes, strict=True))
     classes = tuple(of_products.index(s) for s in of_products)
     inferences = {values: infer(trace, classes) for values, trace in traces.items()}
     found = Choices(domains, inferences)
     types = {o.a.dtype for o, _ in found.first.trace.walk() if isinstance(o, ir.Mma)}
     if len(types) > 1:
-        raise ProgramError(f"{program.name}: mma: all products of a program need one type")
+        raise ProgramError(f"{program.place}: mma: all products of a program need one type")
     if len({o.blocks for o, _ in found.first.trace.walk() if isinstance(o, ir.Mma)}) > 1:
-        raise ProgramError(f"{program.name}: mma: all products of a program have scales of one format, or none")
+        raise ProgramError(f"{program.place}: mma: all products of a program have scales of one format, or none")
     if any(_signature(i) != _signature(found.first) for i in inferences.values()):
-        raise ProgramError(f"{program.name}: the operations must be the same for all chosen sizes")
+        raise ProgramError(f"{program.place}: the operations must be the same for all chosen sizes")
     return found
 
 

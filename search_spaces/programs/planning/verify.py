@@ -147,7 +147,7 @@ def _check_outputs(found: Inference) -> None:
     written = {store.window.array.name for store in found.stores}
     for array in found.trace.arrays:
         if array.role != "input" and array.name not in written:
-            raise ProgramError(f"the output {array.name} is never stored")
+            raise ProgramError(f"{found.trace.place}: store: {array.name} is never stored")
 
 
 def _check_maps(found: Inference) -> None:

@@ -71,6 +71,7 @@ def space(problem: ProgramProblem, device: Device) -> Space:
         ),
         stratified_by="intrinsic" if products else "min_blocks",
         constants=constants(problem),
+        described=f"{problem.program.name} ({problem.program.place})",
     )
 
 
@@ -82,7 +83,10 @@ def _map_rules(found: Choices, product: Product) -> tuple[Rule, ...]:
             row = fragments(intrinsic)
             size = (row.m, row.n)[d]
             if tile % (groups * size):
-                return f"{groups} subgroups along {axis} do not get whole fragments of {size} of the tile's {tile}"
+                return (
+                    f"{groups} subgroups along {axis} do not get whole fragments of {size} of the {tile} "
+                    f"of the mma at {product.source}"
+                )
             return None
 
         name = ("subgroups_m", "subgroups_n")[d] + product.suffix
@@ -134,7 +138,10 @@ def _intrinsic_rule(device: Device, product: Product) -> Rule:
     def why_not(tile_k: int, intrinsic: str) -> str | None:
         row = fragments(intrinsic)
         if tile_k % row.k:
-            return f"tile_k is {tile_k}, which is not a multiple of the k of {intrinsic}"
+            return (
+                f"the mma at {product.source} has a depth of {tile_k}, not a multiple of {row.k} ({intrinsic}): "
+                "only operands that are loaded are padded with zeros"
+            )
         return row.why_not(device)
 
     return Rule.refusing(

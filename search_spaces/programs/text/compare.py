@@ -20,7 +20,7 @@ def same(one: Trace, other: Trace) -> bool:
 
 def normal(trace: Trace) -> Trace:
     """Return a trace with numbers in order of appearance and without lines."""
-    return dataclasses.replace(trace, operations=_Normal().many(trace.operations))
+    return dataclasses.replace(trace, operations=_Normal().many(trace.operations), place="")
 
 
 class _Normal:

@@ -42,10 +42,11 @@ def parse(text: str, name: str = "", file: str = "text") -> Reading:
     if is_linalg(text):
         reduction = read_reduction(text, file)
         program = reduction.program(name or ("matvec_listing" if reduction.n else "sums_listing"), f"{file}\0{text}")
+        program = replace(program, source=file)
         return Reading(None, program, dict(program.defaults), reduction.notes)
     if is_tir(text):
         made = read_tir(text, name, file)
-        program = replace(made.program, notes=made.notes)
+        program = replace(made.program, notes=made.notes, source=file)
         return Reading(None, program, dict(program.defaults), made.notes)
     listing = read(text, file)
     found = close(survey(listing))
@@ -64,7 +65,9 @@ def parse(text: str, name: str = "", file: str = "text") -> Reading:
         Execution(found, p, {a.name: m for a, m in zip(arrays, made, strict=True)}, given).run()
 
     own = name or listing.name or "fragment"
-    program = Program(own, function, arguments, f"{file}\0{text}", f"the listing {file}", tuple(sizes.items()))
+    program = Program(
+        own, function, arguments, f"{file}\0{text}", f"the listing {file}", tuple(sizes.items()), source=file
+    )
     if set(program.sizes) == set(sizes):
         program.domains(sizes)  # executes the text once, which completes its notes
     notes = tuple(dict.fromkeys((*listing.notes, *found.notes)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ import pytest
 
 from autosched.cli import main
 from autosched.programs.loading import problem
+from search_spaces.hardware.devices import device
 from search_spaces.programs.builder import InOut, Input, Output, Program, program
 from search_spaces.programs.language.ir import ProgramError
+from search_spaces.programs.template import template
 
 Mistake = Callable[[Any, Any, Any, Any, Any], Any]
 NUMBERS = {"m": 16, "n": 24, "e": 2}
@@ -96,6 +99,41 @@ def test_commands_end_with_exit_status_2(
     assert f"mistaken.py:6: {told}" in err and "Traceback" not in err
 
 
+@pytest.mark.parametrize(
+    ("body", "sizes"),
+    [
+        (["p.blocks(x.shape, (8, 8))"], NUMBERS),
+        (["p.zeros((8, 8))"], NUMBERS),
+        (["for _ in p.steps(16, 8):", "    break"], NUMBERS),
+        (["b = p.choose(b=tuple(range(9000)))", "p.blocks(x.shape, (8, 8))"], NUMBERS),
+    ],
+)
+def test_mistakes_of_a_whole_program_stand_at_its_first_line(body: list[str], sizes: dict[str, int]) -> None:
+    lines = [
+        "@program(x=Input('m n', 'f32'), out=Output('m e', 'f32'))",
+        "def whole(p, x, out):",
+        *("    " + line for line in body),
+    ]
+    found: dict[str, Any] = {"program": program, "Input": Input, "Output": Output}
+    exec(compile("\n".join(lines), "whole.py", "exec"), found)
+    with pytest.raises(ProgramError, match=r"^whole\.py:1: "):
+        p = problem(found["whole"], **sizes)
+        raise ProgramError(str(template(p.program).why_not(p, device("a100"))).removeprefix("whole: "))
+
+
+def test_products_without_an_instruction_stand_at_their_line() -> None:
+    @program(x=Input("m k", "bf16"), w=Input("k n", "bf16"), out=Output("m n", "f32"))
+    def multiplied(p: Any, x: Any, w: Any, out: Any) -> None:
+        i, j = p.blocks(out.shape, (32, 32))
+        p.store(
+            p.mma(p.load(p.window(x, (i, 0), (32, 32))), p.load(p.window(w, (0, j), (32, 32)))),
+            p.window(out, (i, j), (32, 32)),
+        )
+
+    reason = template(multiplied).why_not(problem(multiplied, m=32, n=32, k=32), device("t4"))
+    assert reason is not None and "test_mistakes.py:" in reason and "sm_75" in reason
+
+
 def test_a_program_without_schedules_says_numbers_and_ends_with_exit_status_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -111,4 +149,9 @@ def test_a_program_without_schedules_says_numbers_and_ends_with_exit_status_2(
     place = ["verify", "--program", str(path), "--size", "m=17", "--size", "n=37", "--device", "a100"]
     assert main(place) == 2
     err = capsys.readouterr().err
-    assert "registers" in err and "Traceback" not in err
+    assert "registers" in err and "wide.py:2" in err and "Traceback" not in err
+    assert main(["space", *place[1:]]) == 0
+    assert "registers" in capsys.readouterr().out
+    assert main(["space", *place[1:], "--json"]) == 0
+    (shown,) = json.loads(capsys.readouterr().out)["templates"]
+    assert shown["legal"] == 0 and "wide.py:2" in shown["why_empty"]

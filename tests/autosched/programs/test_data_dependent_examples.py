@@ -105,7 +105,7 @@ def test_the_interpreter_computes_what_numpy_does(name: str) -> None:
         assert np.all(np.abs(values - REFERENCES[name](loaded(p, seed))) <= bounds)
 
 
-@pytest.mark.parametrize(("name", "gpu"), spread(itertools.product(SIZES, ("a100", "h100")), 6))
+@pytest.mark.parametrize(("name", "gpu"), spread(itertools.product(SIZES, ("a100", "h100", "t4", "b200")), 6))
 def test_sampled_schedules(name: str, gpu: str, nightly: bool) -> None:
     p, target = made(name), device(gpu)
     own = template(p.program)
@@ -114,7 +114,10 @@ def test_sampled_schedules(name: str, gpu: str, nightly: bool) -> None:
         assert outcome(p, own.kernel(p, schedule, target)) == "ok", schedule
 
 
-@pytest.mark.parametrize("name", SIZES)
+OTHERS = ("argmax", "cumulative_sum", "dropout", "int4_matmul", "quantize_rows", "sliding_window")
+
+
+@pytest.mark.parametrize("name", [*SIZES, *OTHERS])
 def test_examples_are_short(name: str) -> None:
     lines = (EXAMPLES / f"{name}.py").read_text("utf-8").splitlines()
     assert sum(bool(line.strip()) for line in lines) < 40

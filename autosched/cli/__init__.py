@@ -38,8 +38,9 @@ def _command(out: streams.TerminalStream, err: streams.TerminalStream) -> int:
     interrupts.leave()
     out.flush()
     err.flush()
-    gc.disable()
-    gc.freeze()  # the end of the process frees all memory: Python need not look for garbage first (15 ms)
+    if "triton" not in sys.modules:  # its extension reports objects that the end of the process does not free
+        gc.disable()
+        gc.freeze()  # the end of the process frees all memory: Python need not look for garbage first (15 ms)
     if out.lost is None or status == ExitStatus.STOPPED:
         return status
     if isinstance(out.lost, BrokenPipeError):  # the reader went away (`autosched ... | head`), which is its right

@@ -12,6 +12,7 @@ import numpy as np
 from autosched.user_kernels import KernelFileError
 from autosched.user_kernels.expressions import Result
 from autosched.user_kernels.kernel_file import BLOCK, CLUSTER, GRID, SHARED, KernelArgument, KernelFile, PipelineStep
+from measurements.compiler.cuda_headers import STAND_INS
 from search_spaces.hardware.dtype_names import in_source
 from search_spaces.hardware.dtypes import DType
 from search_spaces.launches.generated_kernel import GeneratedKernel
@@ -21,7 +22,8 @@ from search_spaces.launches.operand import Operand, Role
 from search_spaces.launches.texture import LinearTexture
 from search_spaces.spaces.parameters import Value
 
-_SYSTEM = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<((?:cuda|mma|cooperative_groups)[\w./]*)>", re.MULTILINE)
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<([\w./]+)>", re.MULTILINE)
+_OF_CUDA = ("cuda", "mma", "cooperative_groups", "cub/", "cupy/")
 _ROLES: Mapping[str, Role] = {
     "input": "input",
     "constant": "input",
@@ -160,9 +162,11 @@ def source_of(file: KernelFile, values: Mapping[str, Result]) -> str:
             else:
                 lines.append(f"#define {name} {token(value)}")
     lines += [f"#define {d.name} {token(d.expression.value(values))}" for d in file.defines]
-    # Macros with short names would also be expanded in CUDA's own headers, which are therefore included first.
-    own = {name for name, _ in file.headers}
-    lines[:0] = [f"#include <{name}>" for name in dict.fromkeys(_SYSTEM.findall(source)) if name not in own]
+    # Macros with short names would also be expanded in headers of CUDA, which are therefore included first.
+    given = dict(file.headers)  # those of the user, and stand-ins for headers that NVRTC lacks
+    for name in reversed(dict.fromkeys(_INCLUDE.findall(source))):
+        if given[name] == STAND_INS.get(name) if name in given else name.startswith(_OF_CUDA):
+            lines.insert(0, f"#include <{name}>")
     return "".join(f"{line}\n" for line in (*lines, f'#line 1 "{file.source_name}"')) + source
 
 

@@ -12,6 +12,7 @@ from needs import needs_compiler, needs_nvrtc
 from autosched.tuning.result import Progress, Start
 from autosched.tuning.tune import tune
 from autosched.user_kernels import KernelFileError
+from autosched.user_kernels.entry import check_entry
 from autosched.user_kernels.signature import declared_parameters
 from autosched.user_kernels.user_kernel import KernelSpec
 from autosched.verify.schedules import verify_one
@@ -130,6 +131,14 @@ def test_a_parameter_called_like_one_of_the_kernels_is_told() -> None:
     with pytest.raises(KernelFileError, match="parameter n") as error:
         scale(tune_params={"block_size_x": [32], "n": [1, 2]})
     assert "\n" not in str(error.value)
+
+
+@needs_nvrtc
+def test_a_parameter_may_have_a_name_that_a_header_also_uses() -> None:
+    """The header, also one of CUDA's or a stand-in, is included before the macros."""
+    kernel = scale("#include <limits>\n" + SCALE, tune_params={"block_size_x": [32], "digits": [1]})
+    problem = kernel.problem()
+    check_entry(problem, kernel.template.space(problem, A100).sample(1, 0), A100)
 
 
 def test_a_single_equals_sign_suggests_two() -> None:

@@ -1,9 +1,9 @@
 """Emulation of launches: results, races, bounds, barriers and memory transactions.
 
 Start at ``emulator.py`` (``emulate``), which needs no GPU. ``ptx/`` translates PTX to bytecode, ``runtime/`` executes
-it (C++; its state is in ``runtime/machine/machine.hpp``), ``host/`` compiles the runtime, and ``findings.py`` lists
-the kinds of findings. ``executables/`` runs whole programs. This package only depends on launches, and must not
-import operators, kernel templates or tile programs.
+it (C++; its state is in ``runtime/machine/machine.hpp``), ``host/`` compiles the runtime, and ``findings.py`` lists the
+kinds of findings. ``executables/`` runs whole executables. Of ``search_spaces``, this package imports launches only,
+and no operators, kernel templates or tile programs.
 """
 
 from measurements.emulator.emulate_options import EmulateOptions

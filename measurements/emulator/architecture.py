@@ -12,16 +12,17 @@ from search_spaces.launches.tensor_map import TensorMap
 
 BLACKWELL_ARCH = "compute_100a"
 HOPPER_ARCH = "compute_90a"
-TURING = "sm_75"  # has separate kernels
+TURING = "sm_75"  # has kernel templates of its own
 ADA_ARCH = "compute_89"
 ORDINARY_ARCH = "compute_80"
 
-_OF_ARCH = "__CUDA_ARCH_"  # common prefix of all architecture macros
-# mma.sync with 8-bit floats.
+_OF_ARCH = "__CUDA_ARCH_"  # prefix of all architecture macros
+# Words of kernels that need sm_89: mma.sync with 8-bit floats.
 _ADA = re.compile(r"\bmma\.sync\.[\w.]+\.e[45]m[23]\b")
-# Instructions of sm_100a, those for tensor memory, and TMA of four rows.
+# Words of kernels that need sm_100a: tensor memory, and TMA copies of four rows.
 _BLACKWELL = ("tcgen05", "clusterlaunchcontrol", "gather4", "scatter4")
-# Instructions of sm_90 and sm_90a in inline PTX, and names that CUDA's headers declare only for them.
+# # Words of kernels that need sm_90 or sm_90a: instructions in inline PTX, and names that CUDA's headers declare for
+# them.
 _HOPPER = (
     *("wgmma", "setmaxnreg", "mbarrier", "mapa", "stmatrix", "griddepcontrol", "elect.sync", "cp.async.bulk"),
     *("barrier.cluster", "tensormap", "multimem", "__cluster_dims__"),
@@ -32,8 +33,8 @@ _HOPPER = (
 def ptx_arch(kernel: GeneratedKernel) -> str:
     """Return the architecture that the kernel is compiled for.
 
-    It is sm_75 for such a device, and the device's own if the source depends on it (``__CUDA_ARCH__``). Otherwise it is
-    the oldest that has the instructions of the source.
+    This is the device's architecture if it is sm_75 or if the source depends on it (``__CUDA_ARCH__``). Otherwise it is
+    the oldest architecture that has the instructions of the source.
     """
     if kernel.arch == TURING:
         return TURING.replace("sm_", "compute_")
@@ -65,7 +66,7 @@ def _names(text: str, words: tuple[str, ...]) -> bool:
 
 @lru_cache(maxsize=256)
 def source_arch(source: str, headers: Headers) -> str:
-    """Return the architecture of CUDA source: sm_90a or sm_89 if it or an included header uses their instructions."""
+    """Return the oldest architecture that has the instructions of a CUDA source and its included headers."""
     needed = {_arch_of(text) for text in _used(source, headers)}
     return next(arch for arch in (BLACKWELL_ARCH, HOPPER_ARCH, ADA_ARCH, ORDINARY_ARCH) if arch in needed)
 

@@ -1,8 +1,8 @@
 """Decide whether undefined values affect the result of a launch, by re-running it with poisoned memory.
 
-The launch runs again on the same memory, with other bits in place of undefined values and other results of comparisons
-with them. If it leaves the same memory each time, the values had no effect, like those that a sum adds and subtracts
-again.
+The launch runs again on the same memory, with other bits in place of undefined values, and with other results of
+comparisons with such values. If it leaves the same memory each time, the values have no effect: for example, a sum adds
+and later subtracts them.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ UNWRITTEN = frozenset(
     }
 )
 POISON_PATTERNS = range(1, 10)  # runtime/memory/poison.hpp
-HARMLESS = "nothing depends on it: memory ends the same whatever it holds"
-UNREAD = "memory that depends on it is not read"
+HARMLESS = "harmless: the launch leaves the same memory for any value"
+UNREAD = "harmless: nothing reads the memory that depends on it"
 
 
 def may_go_nowhere(done: Emulation) -> bool:
@@ -33,22 +33,22 @@ def may_go_nowhere(done: Emulation) -> bool:
 
 
 def time_limit_of(done: Emulation, time_limit: float) -> float:
-    """Return the limit in CPU seconds for a launch with other bits, which may loop if it decides on them."""
+    """Return the limit in CPU seconds for a run with poisoned memory, which may never end if a loop depends on it."""
     return min(time_limit, 1 + 10 * done.run_seconds)
 
 
 def without_harmless(
     done: Emulation, again: Callable[[int], Emulation], same: Callable[[Emulation, Emulation], bool]
 ) -> Emulation:
-    """Return the launch; if nothing depends on undefined values, their faults become notes.
+    """Return the launch, with its faults of undefined values as notes if the result does not depend on these values.
 
     Args:
         done: Result of the launch.
-        again: Runs the launch on the same memory with the poison pattern of a number.
-        same: True if two runs of it have left the same memory.
+        again: Runs the launch on the same memory with the poison pattern of the given number.
+        same: Returns True if two runs have left the same memory.
 
     Returns:
-        ``done``, or the same with other grades.
+        ``done``, or a copy with changed grades.
     """
     others = map(again, POISON_PATTERNS)
     if not may_go_nowhere(done) or not all(ends_as(done, other) and same(done, other) for other in others):
@@ -57,7 +57,7 @@ def without_harmless(
 
 
 def as_notes(done: Emulation, why: str) -> Emulation:
-    """Return the launch with its faults of undefined values as notes that say why."""
+    """Return the launch with its faults of undefined values as notes. ``why`` is appended to their messages."""
 
     def graded(finding: Finding) -> Finding:
         if not finding.is_fault or finding.kind not in UNWRITTEN:
@@ -68,9 +68,9 @@ def as_notes(done: Emulation, why: str) -> Emulation:
 
 
 def ends_as(done: Emulation, other: Emulation) -> bool:
-    """Return True if a launch with poison ends like the original one, with the same printed text and variables.
+    """Return True if a poisoned run ends like the original one, with the same printed text and variables.
 
-    It must have no other faults either.
+    It may only have faults of undefined values.
     """
     ended = other.status == "ok" or may_go_nowhere(other)
     return ended and other.printed == done.printed and other.variables == done.variables

@@ -17,13 +17,13 @@ class EmulateOptions:
 
     Attributes:
         time_limit: CPU seconds of all launches, without compilation.
-        check: True if to detect races and uninitialised reads; a launch runs faster without. Bounds, alignment,
-            deadlocks and counts are always checked.
+        check: If True, races and uninitialised reads are detected; without, a launch runs faster. Bounds, alignment and
+            deadlocks are always checked.
         order: Order of blocks and of threads.
-        perturb: True if approximate functions of PTX have the largest error that the PTX ISA allows.
-        calls: Number of back-to-back launches on the same memory; before each, outputs are poisoned with 0xFF again.
-        memory: Pointers into arrays, bytes without a value, and addresses stored in arrays.
-        count: True if executed instructions are counted.
+        perturb: If True, approximate instructions have the largest error that the PTX ISA allows.
+        calls: Number of back-to-back launches on the same memory; outputs are poisoned with 0xFF bytes before each.
+        memory: Further properties of the initial memory: pointers into arrays, undefined bytes, addresses in arrays.
+        count: If True, executed instructions are counted.
         blocks: Blocks of the grid to run, together with the rest of their clusters. Default: all.
 
     Raises:
@@ -45,7 +45,7 @@ class EmulateOptions:
 
     @classmethod
     def gathered(cls, options: EmulateOptions | None, keywords: Mapping[str, Any]) -> Self:
-        """Return options in which ``keywords`` override the fields they name.
+        """Return ``options`` with the fields in ``keywords`` replaced.
 
         Raises:
             TypeError: For an unknown field.

@@ -49,8 +49,8 @@ from search_spaces.launches.launch import Launch
 from search_spaces.launches.operand import Operand
 
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP)
-GRACE_SECONDS = 10.0  # for starting a runner and reading its report; it enforces the time limit itself
-BUSY = 20.0  # wall-clock seconds per CPU second of a launch that a busy machine may take
+GRACE_SECONDS = 10.0  # to start a runner and read its report, in addition to the launch's time limit
+BUSY = 20.0  # wall-clock seconds allowed per CPU second, as the machine may be busy
 
 
 _PROBE = """
@@ -97,11 +97,11 @@ def emulate(
         keywords: Fields of ``EmulateOptions`` by name, which override those of ``options``.
 
     Returns:
-        The outputs, findings and counts. A kernel that does not compile or does not terminate is a status.
+        The outputs, findings and counts. If the kernel does not compile or does not terminate, ``status`` says so.
 
     Raises:
-        HostFailure: If this machine is the problem: no NVRTC, no C++ compiler for the runner, a broken one, no memory,
-            a full disk.
+        HostFailure: If this machine is the cause: NVRTC is missing, the C++ compiler is missing or broken, or memory or
+            disk space runs out.
         ValueError: For inputs that do not fit, blocks outside of the grid, or a launch that no GPU supports.
         TypeError: For an unknown option.
     """
@@ -110,7 +110,7 @@ def emulate(
         if not kernel.then:
             return _launched(kernel, partial(compile_to_bytecode, kernel), inputs, settings)
         if settings.blocks is not None or settings.memory != PLAIN_MEMORY:
-            raise ValueError("blocks and memory are of one launch, not of a pipeline: leave them out")
+            raise ValueError("a pipeline has several launches: leave out the options blocks and memory")
         arrays = _check(kernel, inputs)
 
         def run(step: GeneratedKernel, given: Mapping[str, Array], memory: Memory) -> Emulation:
@@ -170,17 +170,15 @@ def _emulate(
 
 
 def _check_runner() -> None:
-    """Run a kernel that is known to be correct before a crash rejects a kernel.
+    """Run a kernel that is known to be correct, to find out if a crash is the kernel's fault or the runner's.
 
     Raises:
-        HostFailure: If it crashes too; then the runner is broken, and is compiled again next time.
+        HostFailure: If it fails too. The broken runner is deleted, and compiled again next time.
     """
     done = emulate_ptx(_PROBE, _PROBED, {}, time_limit=GRACE_SECONDS)
     if done.status != "ok" or done.outputs["out"].tolist() != list(range(64)):
         runner().unlink(missing_ok=True)
-        raise HostFailure(
-            f"the emulator fails for a kernel that is right ({done.reason or 'wrong numbers'}): try again"
-        )
+        raise HostFailure(f"the emulator fails for a correct kernel ({done.reason or 'wrong numbers'}): try again")
 
 
 def _check(kernel: Launch, inputs: Mapping[str, Array], memory: Memory = PLAIN_MEMORY) -> dict[str, Array]:
@@ -246,7 +244,7 @@ def run_launch(
 
 
 def _left_the_same(done: Emulation, other: Emulation) -> bool:
-    """Return True if two runs of a launch have left the same outputs, ignoring bytes without a value."""
+    """Return True if two runs of a launch have left the same outputs. Undefined bytes are ignored."""
 
     def same(name: str, array: Array) -> bool:
         differ = array.reshape(-1).view(np.uint8) != other.outputs[name].reshape(-1).view(np.uint8)
@@ -262,8 +260,8 @@ def run_job(compiled: CompiledBytecode, text: str, folder: Path, time_limit: flo
     Args:
         compiled: Bytecode of the kernel.
         text: The launch, in the format of runtime/main.cpp.
-        folder: Holds the operands in the file ``data``, which the runner rewrites.
-        time_limit: CPU seconds; the runner stops itself, and is killed well after.
+        folder: Folder with the operands in the file ``data``, which the runner rewrites.
+        time_limit: CPU seconds. The runner stops itself at the limit, and is killed if it does not.
 
     Returns:
         The emulation, without outputs.
@@ -296,7 +294,7 @@ def run_job(compiled: CompiledBytecode, text: str, folder: Path, time_limit: flo
     if code == 5:
         return _refused(compiled, said)
     events = RunnerReport(report.read_text(errors="replace"), read_places(compiled.path))
-    if events.end is None and not killed and -code not in _CRASHES:  # exit status 0 or 2: the report is truncated
+    if events.end is None and not killed and -code not in _CRASHES:  # with exit status 0 or 2, the report is truncated
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
         why = f": {last_line(said)}" if said.strip() else ""
         raise HostFailure(f"an emulated launch {how}{why}; make room in memory and on disk, and try again")

@@ -1,4 +1,4 @@
-"""Results of emulating a launch: findings, and memory transactions per source site."""
+"""Results of emulating a launch: findings, and memory transactions per source line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from search_spaces.short_repr import short_repr
 class FindingKind(StrEnum):
     """One kind of fault.
 
-    runtime/machine/report.hpp has the same names, except for ``crash``, ``timeout`` and those of the host.
+    runtime/machine/report.hpp has the same names, without ``crash``, ``timeout`` and the kinds of the host.
     """
 
     OUT_OF_BOUNDS_GLOBAL = "out_of_bounds_global"
@@ -33,19 +33,19 @@ class FindingKind(StrEnum):
     MISSING_LANES = "missing_lanes"  # a warp-wide instruction without the whole warp; ends the launch
     WRITE_TO_INPUT = "write_to_input"
     READ_ONLY_LOAD_OF_WRITTEN = "read_only_load_of_written"  # ld.global.nc of data that the same launch has written
-    LOST_WRITE = "lost_write"  # an output element written by two threads, with the first value never read
+    LOST_WRITE = "lost_write"  # two threads write an output element, and the first value is never read
     UNWRITTEN_OUTPUT = "unwritten_output"
-    WORKSPACE_NOT_ZERO = "workspace_not_zero"  # a zeroed workspace is zero again after a launch
+    WORKSPACE_NOT_ZERO = "workspace_not_zero"  # a zeroed workspace is not zero again after a launch
     INVALID_ARGUMENT = (
         "invalid_argument"  # argument of an instruction, such as a thread count that is not a multiple of 32
     )
     UNDEFINED_REGISTER = "undefined_register"  # read before it is written, on the path taken
     WRONG_STATE_SPACE = "wrong_state_space"  # for example, a pointer to shared memory is used for global memory
     OUT_OF_BOUNDS_LOCAL = "out_of_bounds_local"  # outside of a thread's own arrays, or of the parameters
-    TRAP = "trap"  # a trap, a failed assertion; ends the launch
+    TRAP = "trap"  # a trap or a failed assertion; ends the launch
     UNROUNDED_TF32 = "unrounded_tf32"  # an operand of a tf32 instruction is not a tf32 value
-    WGMMA_IN_FLIGHT = "wgmma_in_flight"  # accesses what an unfinished wgmma reads or writes
-    BULK_COPY_IN_FLIGHT = "bulk_copy_in_flight"  # changes what an unfinished bulk copy reads, or the block ends
+    WGMMA_IN_FLIGHT = "wgmma_in_flight"  # accesses data that an unfinished wgmma reads or writes
+    BULK_COPY_IN_FLIGHT = "bulk_copy_in_flight"  # overwrites the source of an unfinished bulk copy, or its block ends
     MISSING_WGMMA_FENCE = "missing_wgmma_fence"  # wgmma uses registers written since the last wgmma.fence
     MISSING_PROXY_FENCE = "missing_proxy_fence"  # between generic accesses and wgmma or a bulk copy
     MBARRIER_MISUSE = "mbarrier_misuse"  # too many arrivals, a lapped phase, use without or before initialisation
@@ -55,7 +55,7 @@ class FindingKind(StrEnum):
     UNSET_SYMBOL = "unset_symbol"  # reads a __constant__ or __device__ variable that is never set
     DEADLOCK = "deadlock"  # threads poll memory for a value that is never written; ends the launch
     LAUNCH_LIMIT = "launch_limit"  # needs more shared memory than a block can have
-    TCGEN05_IN_FLIGHT = "tcgen05_in_flight"  # accesses what an unfinished tcgen05 instruction reads or writes
+    TCGEN05_IN_FLIGHT = "tcgen05_in_flight"  # accesses data that an unfinished tcgen05 instruction reads or writes
     MISSING_TCGEN05_FENCE = "missing_tcgen05_fence"  # around a synchronization of two threads
     MISSING_TCGEN05_WAIT = "missing_tcgen05_wait"  # accesses registers of a tcgen05.ld before tcgen05.wait::ld
     TENSOR_MEMORY_MISUSE = "tensor_memory_misuse"  # not allocated, not freed, another warp's lanes, ...
@@ -77,7 +77,7 @@ class Finding:
         file: Relative to the include folder; empty, with ``line`` 0, if no line is known.
         instruction: Text of the instruction, if PTX was executed.
         callers: Lines into which the line is inlined, the nearest first.
-        grade: A note is a violation of the PTX ISA that is harmless on the GPUs that the kernel is for.
+        grade: A note violates the PTX ISA, but is harmless on the GPUs that the kernel is for.
         other: Line of the other access, for findings about two accesses; else "".
     """
 
@@ -95,7 +95,7 @@ class Finding:
 
     @property
     def is_fault(self) -> bool:
-        """True if it is a fault, and not a note."""
+        """True for a fault, False for a note."""
         return self.grade == "fault"
 
     def __str__(self) -> str:
@@ -108,7 +108,7 @@ class Finding:
 
 
 class SharedSite(NamedTuple):
-    """Shared-memory requests of one instruction at one place, over the whole launch.
+    """Shared-memory requests of one instruction at one source line, over the whole launch.
 
     A request is one instruction of one warp. 16-byte accesses are served in phases of 8 lanes, 8-byte accesses in
     phases of 16 lanes, others in one of 32; ldmatrix in phases of 8 rows of 16 bytes. A phase takes as many wavefronts
@@ -132,7 +132,7 @@ class SharedSite(NamedTuple):
 
 
 class GlobalSite(NamedTuple):
-    """Global-memory requests of one instruction at one place, over the whole launch; a sector is 32 aligned bytes.
+    """Global-memory requests of one instruction at one source line in the whole launch; a sector is 32 aligned bytes.
 
     If the launch is counted, loads of constant memory appear as ``ld.const``, and their sectors are the distinct
     addresses of the lanes of a request.
@@ -145,7 +145,7 @@ class GlobalSite(NamedTuple):
     bytes: int  # bytes per lane
     requests: int
     sectors: int
-    unique: int = 0  # sectors that the block had not requested before; this and ``fresh`` only if the launch is counted
+    unique: int = 0  # sectors that the block had not requested before; counted with the option ``count``, as ``fresh``
     fresh: int = 0  # sectors that no block had requested before
 
     @property
@@ -167,23 +167,23 @@ class ExecutedLine(NamedTuple):
     times: int
 
 
-# Kinds that compilers omit: those for which ptxas emits no instruction (Triton, CUTLASS's tutorials), and a fence after
-# mbarrier.init that the cluster's barrier, which releases and acquires, makes unnecessary.
+# # Fences and waits that compilers omit: some emit no machine code (Triton and CUTLASS's tutorials omit them), and the
+# fence after mbarrier.init is unnecessary if a cluster barrier follows, which releases and acquires.
 _LEFT_OUT = frozenset(
     {FindingKind.MISSING_TCGEN05_FENCE, FindingKind.MISSING_TCGEN05_WAIT, FindingKind.MISSING_MBARRIER_FENCE}
 )
 
 
 def of_compiled_code(emulation: Emulation) -> Emulation:
-    """Return the launch of PTX without source, where some missing fences and waits are the compiler's choice.
+    """Return the launch of compiler-generated PTX, with missing fences and waits that compilers omit as notes.
 
-    A missing tcgen05.fence or wait, or a missing fence of mbarriers, becomes a note.
+    These are tcgen05.fence, tcgen05.wait and the fence after mbarrier.init.
     """
     graded = [replace(f, grade="note") if f.kind in _LEFT_OUT else f for f in emulation.findings]
     return emulation.with_findings(graded) if graded else emulation
 
 
-# One missing barrier or fence causes findings of several kinds, at several lines.
+# A missing barrier or fence causes findings of several kinds, at several lines.
 _OF_ORDER = frozenset(
     {
         FindingKind.SHARED_RACE,
@@ -198,7 +198,8 @@ _OF_ORDER = frozenset(
 def by_cause(findings: Sequence[Finding]) -> list[list[Finding]]:
     """Return findings grouped by their likely cause, in the order of their first occurrence.
 
-    A group has one grade and kind at one line of several inlined copies, or races whose accesses share a line.
+    Findings of a group have the same grade. They have the same kind and line in different inlined copies, or they are
+    races with a common line.
     """
     causes: list[tuple[set[str], list[Finding]]] = []
     for finding in findings:
@@ -223,7 +224,7 @@ EmulationStatus = Literal["ok", "findings", "timeout", "crashed", "compile_error
 
 
 def status_of(findings: Sequence[Finding]) -> tuple[EmulationStatus, str]:
-    """Return the status of a launch that has ended, and its reason."""
+    """Return the status of a completed launch, and the reason for it."""
     faults = [f for f in findings if f.is_fault]
     if not faults:
         return "ok", ""
@@ -235,9 +236,9 @@ class WrittenElements(NamedTuple):
     """The elements of one output that some blocks wrote.
 
     Attributes:
-        places: Their positions in memory order, ascending.
+        places: Their positions in memory order, in ascending order.
         values: Their values, in the output's storage type.
-        blocks: The block that wrote each last.
+        blocks: For each element, the block that wrote it last.
     """
 
     places: npt.NDArray[np.int64]
@@ -250,33 +251,34 @@ class Emulation:
     """Result of one emulated launch.
 
     Attributes:
-        status: ok if the launch ended without a fault (``findings`` may hold notes), unsupported if the emulator lacks
-            something that the kernel needs, compile_timeout if NVRTC exceeded its time limit.
-        outputs: By name for ok and findings, in the operands' storage types and shapes; elements never written hold
-            bytes of 0xFF.
+        status: ok if the launch ended without a fault (``findings`` may contain notes), unsupported if the emulator
+            does not support a feature that the kernel needs, compile_timeout if NVRTC exceeded its time limit.
+        outputs: By name, for status ok and findings, in the operands' storage types and shapes. Elements that were
+            never written are bytes of 0xFF.
         reason: One sentence for every status except ok.
         log: Output of the compiler if it failed.
         printed: Output of the kernel (``printf``).
         compile_seconds: Wall-clock time on the host.
         run_seconds: Wall-clock time on the host.
         from_cache: True if the compiled object was in the cache.
-        defined: For arrays with flags (memory.Memory): for each byte, whether it holds a value now.
+        defined: For arrays with flags (memory.Memory): for each byte, whether it is defined now.
         written: Likewise, whether the launch has written the byte.
         used: Likewise, how the launch has used the byte (host_order.Use).
         suppressed: Expected findings, each with its reason (suppression.py).
-        executed: How often warps executed each PTX operation ("fma.rn.f32"), if the launch was counted; also for the
-            next three.
+        executed: How often warps executed each PTX operation ("fma.rn.f32"). This and the next three fields are only
+            set with the option ``count``.
         lines: The same by source line.
         chains: Number of warps, and the total cycles of their longest chains of dependent instructions.
         code: Number of distinct instructions that have machine code.
-        unknown: Ranges of a program's memory (address, bytes) that held no value before the launch and hold none now
+        unknown: Ranges (address, bytes) of an executable's memory that were undefined before the launch and still are
             (executables/executable_launch.py).
-        uses: Ranges of it that the launch has used: address, bytes, and how (host_order.Use).
-        variables: Digest of what it left in variables that are not the caller's arrays, if it uses undefined values
-            (effect.py).
+        uses: Ranges of an executable's memory that the launch has used: address, bytes, and kind of use
+            (host_order.Use).
+        variables: Digest of the final values of variables that are not the caller's arrays; set if the launch uses
+            undefined values (effect.py).
         elements: Written elements of each output by name, for a launch of some blocks only (sparse.py), which has no
             ``outputs``.
-        waited: True if a dependent launch has waited for earlier launches before it allowed later ones to begin.
+        waited: True if a dependent launch waited for earlier launches before it allowed later launches to start.
     """
 
     status: EmulationStatus
@@ -312,7 +314,7 @@ class Emulation:
         return self.status == "ok"
 
     def with_findings(self, findings: Sequence[Finding]) -> Emulation:
-        """Return this launch with other findings, which determine the status if it has ended."""
+        """Return this launch with other findings. They determine the status if the launch has ended."""
         ordered = tuple(sorted(findings, key=lambda f: not f.is_fault))
         if self.status not in ("ok", "findings"):
             return replace(self, findings=ordered)
@@ -371,7 +373,7 @@ MEANINGS: Mapping[FindingKind, str] = {
         "access to the destination of a `cp.async` or a bulk copy before this thread has waited for it"
     ),
     FindingKind.BARRIER_NOT_REACHED: (
-        "barrier that some threads never reach or go around. The finding states where they are, and ends the "
+        "barrier that some threads never reach. The finding states where they are, and ends the "
         "launch if no thread can make progress"
     ),
     FindingKind.MISSING_LANES: "warp-wide instruction that some lanes of its mask never reach",

@@ -1,8 +1,8 @@
 """Emulation of CUDA executables without a GPU.
 
-Its runtime library is replaced by one whose launches are emulated. Start at ``executable.py``, which starts the
-executable; ``session.py`` answers its requests, and ``library/`` is the replacement, in C++. ``executable_launch.py``
-makes the runs of a launch; the caller plans them. It must not import operators or templates.
+A replacement of the CUDA runtime library (``library/``, in C++) sends each launch to the emulator. Start at
+``executable.py``, which starts the executable; ``session.py`` answers its requests. ``executable_launch.py`` makes the
+runs of a launch, which the caller plans. This package must not import operators or kernel templates.
 """
 
 from measurements.emulator.executables.executable import run_executable

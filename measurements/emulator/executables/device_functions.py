@@ -1,4 +1,4 @@
-"""Functions of CUDA's device runtime that programs call without a definition, written in PTX."""
+"""PTX definitions of functions of CUDA's device runtime, which executables only declare."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ _DECLARED = re.compile(r"\.extern\s+\.func\s+cudaGraphSetConditional\b")
 
 
 def with_device_functions(texts: Sequence[str]) -> Sequence[str]:
-    """Return the PTX texts of a module, and definitions of the functions that they only declare."""
+    """Return the PTX texts of a module, followed by definitions of the device-runtime functions that they declare."""
     return (*texts, _SET_CONDITIONAL) if any(map(_DECLARED.search, texts)) else texts

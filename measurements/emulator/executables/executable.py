@@ -1,4 +1,4 @@
-"""Execution of a program whose launches are emulated."""
+"""Run an executable with emulated launches."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from measurements.emulator.host.build import runner
 from measurements.files.bounded import open_readable
 from measurements.files.work_folders import temporary_folder
 
-_DEPENDENT_SINCE = 90  # lowest compute capability with programmatic dependent launch
+_DEPENDENT_SINCE = 90  # lowest architecture with programmatic dependent launch
 _LAUNCH_WITH_ATTRIBUTES = b"LaunchKernelEx"
 
 
@@ -45,14 +45,15 @@ def run_executable(
     verify: LaunchVerifier,
     on_finding: Callable[[LaunchFinding | str], None],
 ) -> ExecutableResult:
-    """Run a program whose launches are emulated.
+    """Run an executable with emulated launches.
 
     Args:
         command: The program and its arguments.
         options: Device, and options of all launches.
-        verify: Called with each launch; makes its runs. The program continues with the memory of the last one.
-        on_finding: Called immediately with each finding, once for each kernel, kind and line, and with a sentence for
-            each feature that is not emulated.
+        verify: Called with each launch, to make its runs. The program continues with the memory that the last run
+            leaves.
+        on_finding: Called with each finding as soon as it is found, once per kernel, kind and line, and with a sentence
+            about each function that is not emulated.
 
     Returns:
         The program's exit status, and all findings.
@@ -124,7 +125,7 @@ def _executable_file(name: str) -> Path:
         raise ExecutableRefused(f"{name} cannot be run: {error}") from None
     if head != b"\x7fELF":
         raise ExecutableRefused(
-            f"{name} is not a program of this machine (an ELF file): 'autosched verify' takes sources"
+            f"{name} is not an executable (ELF file) for this machine; for a source file use 'autosched verify'"
         )
     return (
         path.absolute()

@@ -1,6 +1,6 @@
-"""One launch of a program: emulations from the same memory, one of which determines how the program continues.
+"""Emulate one launch of an executable several times from the same memory; the last run determines how it continues.
 
-The caller chooses the runs (``autosched.verify.executables`` has their plan); this module makes each.
+The caller chooses the runs (``autosched.verify.executables``).
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class LaunchState:
     Attributes:
         work: Folder of the runner's files.
         arena: Path of the file with the program's device memory.
-        may_overlap: True if the program may launch kernels that begin before others end.
+        may_overlap: True if kernels may start before earlier kernels of their stream end (dependent launches).
         heap_was_used: True after a launch of a kernel that uses the device's heap.
-        unfinished: By stream, memory that kernels write, and memory that they read, while a dependent launch may
-            overlap with them.
+        unfinished: For each stream, the memory that its last kernels write and the memory that they read, as long as a
+            dependent launch may overlap with them.
     """
 
     work: Path
@@ -58,7 +58,7 @@ class LaunchState:
 
 @dataclass(eq=False)
 class _Doubt:
-    """Faults that undefined values cause, and the memory that depends on these values."""
+    """Faults caused by undefined values, and the memory that depends on these values."""
 
     findings: list[KeyedFinding] = field(default_factory=list)
     memory: list[Stretch] = field(default_factory=list)
@@ -113,7 +113,7 @@ class ExecutableLaunch:
             ValueError: A run has committed.
         """
         if self._committed is not None:
-            raise ValueError("a launch has no further run after the one that the program continues with")
+            raise ValueError("the launch has committed: no further run is possible")
         settings = (order, launches, perturb)
         raw = self._emulate(*settings, time_limit, commit=commit)
         writes, state, launch, doubt = Writes.read(self._state.work / "data"), self._state, self._launch, _Doubt()
@@ -167,7 +167,7 @@ class ExecutableLaunch:
             ValueError: No run has committed.
         """
         if self._committed is None:
-            raise ValueError("one run of a launch must commit: the program continues with it")
+            raise ValueError("no run of the launch has committed, so the program cannot continue")
         done, doubt = self._committed
         known = {key for _, key in doubt.findings}
         for finding, key in (item for other in self._others for item in other.findings if item[1] not in known):

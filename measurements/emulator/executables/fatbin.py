@@ -60,7 +60,7 @@ def ptx_texts(image: bytes) -> list[dict[int, str]]:
         at = (end + 7) // 8 * 8
     if not containers and machine_code:
         raise FatBinaryError(
-            "holds machine code alone, and PTX is emulated: compile with -gencode arch=compute_90,code=compute_90"
+            "has machine code alone, but the emulator needs PTX: compile with -gencode arch=compute_90,code=compute_90"
         )
     if not containers:
         raise FatBinaryError("is neither a fat binary nor PTX")
@@ -83,5 +83,5 @@ def _library(name: str):  # type: ignore[no-untyped-def]
         return importlib.import_module(name)
     except ImportError:
         raise FatBinaryError(
-            f"holds PTX that is compressed: pip install {name.partition('.')[0]}, or compile with --no-compress"
+            f"has compressed PTX: pip install {name.partition('.')[0]}, or compile with --no-compress"
         ) from None

@@ -1,4 +1,4 @@
-"""Description of a program's launch, as the replacement of CUDA's libraries sends it and the runner reads it."""
+"""Description of an executable's launch: parsed from a message of ``library/``, and written for the runner."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _MOST_WATCHED = 256 * 2**20  # largest allocation, in bytes, in which undefined 
 
 @dataclass(eq=False)
 class LaunchDescription:
-    """One launch, as the program's replacement of CUDA's libraries describes it, and as the runner reads it."""
+    """One launch. ``read`` parses the message of the replacement library, and ``job`` writes the runner's input."""
 
     module: int = 0
     kernel: str = ""
     grid: tuple[int, ...] = ()
     block: tuple[int, ...] = ()
-    cluster: tuple[int, ...] = ()  # empty if the launch has none
+    cluster: tuple[int, ...] = ()  # empty without clusters
     shared: int = 0
     arguments: list[str] = field(default_factory=list)
     buffers: list[tuple[str, str, int, int, bool]] = field(default_factory=list)  # name, role, address, bytes, unset
@@ -35,9 +35,9 @@ class LaunchDescription:
     unknown: list[Stretch] = field(default_factory=list)  # memory without defined values
     cooperative: bool = False
     stream: int = 0
-    dependent: bool = False  # it may begin before its predecessor in the stream has ended
-    unfinished: tuple[Stretch, ...] = ()  # memory that unfinished predecessors write
-    unfinished_reads: tuple[Stretch, ...] = ()  # memory that they read but do not write
+    dependent: bool = False  # True if it may start before its predecessor in the stream has ended
+    unfinished: tuple[Stretch, ...] = ()  # memory that predecessors may still write
+    unfinished_reads: tuple[Stretch, ...] = ()  # memory that predecessors may still read, but not write
     timeline: int = LEGACY  # timeline of its stream in order.ExecutableOrder
     frames: tuple[int, ...] = ()  # call stack of the launch (order.CallSite)
     heap: tuple[int, int] = (8 << 20, 0)  # bytes that may be allocated, number of resets
@@ -84,7 +84,7 @@ class LaunchDescription:
         return it
 
     def is_on_device(self, stretch: Stretch) -> bool:
-        """Return True if bytes are in one allocation that the host cannot access directly."""
+        """Return True if the bytes are within one allocation that the host cannot access."""
         first, count = stretch
         return any(begin <= first and first + count <= begin + size for begin, size in self.on_device)
 

@@ -33,8 +33,8 @@ class _ModuleStatement:
 def link(texts: Sequence[str]) -> str:
     """Link several PTX texts into one module.
 
-    An ``.extern`` declaration refers to the definition in another text. Of several ``.weak`` definitions the first is
-    used. Local names are renamed if another text uses them. A single text is returned unchanged.
+    An ``.extern`` declaration refers to the definition in another text. The first of several ``.weak`` definitions is
+    used. Local names that also occur in another text are renamed. A single text is returned unchanged.
 
     Args:
         texts: PTX texts of separately compiled files.

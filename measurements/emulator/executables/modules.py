@@ -1,4 +1,4 @@
-"""Modules of a program: their PTX, variables and kernels, as the replacement of CUDA's libraries requests them."""
+"""Modules of an executable: their PTX, variables and kernels."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class PtxModule:
         return cls(text, parse(text))
 
     def variable_lines(self) -> list[str]:
-        """Return the global and constant variables, and the addresses in them, one per line (library/core.cpp)."""
+        """Return the global and constant variables, and the addresses in their initial values, one per line."""
         lines = []
         numbers = {name: FUNCTION_BASE + number for number, name in enumerate(self.module.functions)}
         for v in self.module.variables:
@@ -72,7 +72,7 @@ class PtxModule:
             }
             for k, address in functions.items():
                 data[k * 8 : k * 8 + 8] = address.to_bytes(8, "little")
-            # The host does not register virtual function tables, and objects of later launches also point to them.
+            # The host does not register virtual function tables, although objects that outlive a launch point to them.
             kind = "table" if functions else "variable"
             lines.append(f"{kind} {v.name} {v.bytes} {data.hex() if v.initial else '-'}")
             for k, initial in enumerate(v.initial):
@@ -94,7 +94,7 @@ class PtxModule:
 
         Returns:
             Maximum number of threads per block, bytes of static shared memory, bytes of local memory, 1 if it uses the
-            heap, compute capability it is compiled for, and the bytes of each parameter.
+            heap (else 0), the architecture that it is compiled for (90 for sm_90), and the bytes of each parameter.
 
         Raises:
             KernelCompileError: It cannot be emulated.
@@ -147,6 +147,6 @@ def _fitting(containers: Sequence[Mapping[int, str]], device: Device) -> list[st
     if not fitting:
         oldest = min(a for texts in containers for a in texts)
         raise FatBinaryError(
-            f"holds PTX for sm_{oldest} and newer, but the emulated device is {device.arch}: choose another --device"
+            f"has PTX for sm_{oldest} and newer, but the emulated device is {device.arch}: choose another --device"
         )
     return fitting

@@ -1,4 +1,4 @@
-"""Order of a program's streams and host, from the events that the replacement of CUDA's libraries reports."""
+"""Track the order of an executable's streams and host, and report unordered accesses to memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from measurements.emulator.host_order import HOST, LEGACY, Clock, HostAccess, Ho
 from measurements.files.demangle import demangled
 
 _KINDS_OF_HOST = (1, 2)  # library/core.hpp: pinned, managed
-# CUDA's own files, and files that nvcc generates, in which templates lose the lines of the program.
+# CUDA headers, and files that nvcc generates: calls in them are attributed to the calling line of the program.
 _HEADERS = ("cuda_runtime.h", "cuda_runtime_api.h", "/crt/", "cooperative_groups", ".cudafe1.")
 _MOST_RANGES = 4096  # maximum number of rows of a copy that are tracked one by one
 
@@ -30,7 +30,7 @@ class CallSite:
         what: The operation: "cudaMemcpyAsync", "kernel fill(int*)", "the host".
         frames: Addresses of calls in the program's file, innermost first.
         kernel: Demangled name of the kernel; "" for other operations.
-        node: For a node of a graph, the number of the graph's run and the frames where the program created the node.
+        node: For a graph node, the number of the graph launch, and the frames of the call that created the node.
     """
 
     what: str
@@ -76,7 +76,7 @@ class CallSites:
         return "", "", 0
 
     def called_at(self, frames: tuple[int, ...], kernel: str = "") -> str:
-        """Return the innermost call in the program's own code as text; "" if unknown."""
+        """Return text with the location of the innermost call in the program's own code; "" if unknown."""
         return ", ".join(_words(*self.place(frames, kernel)))
 
     def _places(self, frames: tuple[int, ...]) -> Iterator[tuple[str, str, int]]:
@@ -95,7 +95,7 @@ class CallSites:
 
 @dataclass(eq=False)
 class _Node:
-    """A node of a running graph, on a timeline that it may share with earlier and later nodes."""
+    """A node of a running graph. Successive nodes may share a timeline."""
 
     timeline: int
     run: int
@@ -104,16 +104,16 @@ class _Node:
 
 
 class _Graphs:
-    """Timelines of the nodes of running graphs: as many as there are nodes that may run concurrently."""
+    """Timelines of the nodes of running graphs. Nodes that may run concurrently have different timelines."""
 
     def __init__(self, order: HostOrder) -> None:
         self._order = order
-        self._free: dict[int, list[int]] = {}  # by the timeline of the stream, or of the graph's parent node
-        self._begun: dict[int, tuple[int, Clock]] = {}  # number and clock of each graph, by the same
-        self._last: dict[int, int] = {}  # by timeline: the last node
+        self._free: dict[int, list[int]] = {}  # by parent: timeline of the stream, or of the parent node
+        self._begun: dict[int, tuple[int, Clock]] = {}  # by parent: number and start of the graph launch
+        self._last: dict[int, int] = {}  # by timeline: number of its last node
         self._runs = 0
         self.nodes: dict[int, _Node] = {}
-        self.stream_of: dict[int, int] = {}  # by timeline of nodes
+        self.stream_of: dict[int, int] = {}  # by node timeline: timeline of the stream
 
     def begin(self, number: int, parent: int, after: Sequence[int], frames: tuple[int, ...]) -> int:
         """Begin a node, and return its timeline.
@@ -122,7 +122,7 @@ class _Graphs:
             number: Number of the node.
             parent: Timeline of the stream, or of the graph's parent node.
             after: Numbers of its predecessors.
-            frames: Frames where the program created it.
+            frames: Frames of the call that created it.
         """
         if parent not in self._begun:
             outer = self.nodes.get(self._last.get(parent, 0))  # the graph is a child of this node's graph
@@ -148,7 +148,7 @@ class _Graphs:
         self.nodes[number].after = self._order.clock(self.nodes[number].timeline)
 
     def join(self, parent: int, numbers: Sequence[int]) -> None:
-        """End a graph: later operations of its stream or parent come after all its nodes."""
+        """End a graph, so that later operations of its stream or parent happen after all its nodes."""
         nodes = [self.nodes.pop(n) for n in numbers]
         for node in nodes:
             if node.after is not None:
@@ -161,24 +161,24 @@ class _Graphs:
 
 
 class ExecutableOrder:
-    """Follows the streams of a program, and reports uses of memory that are not ordered.
+    """Tracks the streams of a program, and reports unordered accesses to memory.
 
     Args:
         program: Path of the executable.
-        found: Called with each finding, the kernel's name, and a key that is equal for the same two locations.
+        found: Called with each finding, the kernel's name, and a key that identifies the two source locations.
     """
 
     def __init__(self, program: Path, found: Callable[[Finding, str, tuple[object, ...]], None]) -> None:
         self.order = HostOrder()
         self.sites = CallSites(program)
         self._found = found
-        self._streams = {LEGACY: LEGACY}  # timelines by number: of streams, and of nodes of graphs that run
+        self._streams = {LEGACY: LEGACY}  # by number of a stream or a running graph node: its timeline
         self._graphs = _Graphs(self.order)
         self._events: dict[int, Clock] = {}
         self._blocks: dict[int, _Allocation] = {}
 
     def follow(self, lines: Iterable[str]) -> None:
-        """Process the program's operations since the last call, one per line."""
+        """Process the operations that the program submitted since the last call, one per line."""
         for line in lines:
             what, *rest = line.split(" ")
             match what:
@@ -265,14 +265,14 @@ class ExecutableOrder:
             frames: Frames of its ``CallSite``.
 
         Returns:
-            True if the access is no race, but other pending operations may still use the memory.
+            True if the access is not a race, but pending operations may still use the memory.
         """
         ranges = np.array([[address, address + 1]], np.int64)
         raced = self._judge(HOST, block, Use(use), ranges, CallSite("the host", frames))
         return not raced and bool(self.order.pending(block))
 
     def pending(self) -> Iterator[UsedStretch]:
-        """Yield the memory that the host can access and that operations use for which it has not waited."""
+        """Yield the host-accessible memory that operations use for which the host has not waited."""
         for block in self.order.pending_blocks():
             known = self._blocks.get(block)
             for access in self.order.pending(block) if known is not None and known.seen_by_host else ():
@@ -285,7 +285,7 @@ class ExecutableOrder:
             return False
         uses: tuple[CallSite, CallSite] = (race.earlier.by, race.later.by)
         in_graph = uses[0].node is not None and uses[1].node is not None and uses[0].node[0] == uses[1].node[0]
-        # All nodes of a graph are launched by the same call.
+        # One call launches all nodes of a graph, so the calls that created the nodes are shown instead.
         earlier, later = (
             self.sites.place(use.node[1] if in_graph and use.node is not None else use.frames, use.kernel)
             for use in uses
@@ -306,7 +306,9 @@ class ExecutableOrder:
         first, end = race.first - block, race.end - block
         which = f"byte {first}" if end - first == 1 else f"bytes {first} to {end - 1}"
         by_host = race.later.timeline == HOST
-        remedy = "the host has waited for neither stream, event nor device" if by_host else "no event orders the two"
+        remedy = (
+            "the host did not wait for the stream, an event or the device" if by_host else "no event orders the two"
+        )
         if in_graph:
             remedy = "no path along the graph's edges orders the two"
         return (
@@ -321,7 +323,7 @@ class ExecutableOrder:
         elif access.timeline != HOST:
             timeline = self._graphs.stream_of.get(access.timeline, access.timeline)
             numbers = [number for number, known in self._streams.items() if known == timeline]
-            stream = f" on stream {numbers[0] - LEGACY}" if numbers else " on a stream that is destroyed"
+            stream = f" on stream {numbers[0] - LEGACY}" if numbers else " on a destroyed stream"
         if access.by.node is not None:
             stream = f" in a graph{stream}"
         function, file, line = place

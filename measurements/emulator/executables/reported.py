@@ -1,4 +1,4 @@
-"""Findings of a program, each reported once and immediately."""
+"""Report each finding of a program once, as soon as it is known."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ class ReportedFindings:
 
     Attributes:
         result: Result that collects them.
-        on_finding: Called with each finding, and each sentence on a missing feature.
+        on_finding: Called with each finding, and with a sentence for each missing feature.
         suppressions: Expected findings.
         seen: Keys of the reported findings.
-        unread: Findings on undefined values that become faults if something reads the memory they are in.
+        unread: Findings about undefined values; they become faults when the program reads memory that depends on the
+            values.
     """
 
     result: ExecutableResult
@@ -51,18 +52,18 @@ class ReportedFindings:
             self.on_finding(sentence)
 
     def wait_for_reader(self, findings: Sequence[KeyedFinding]) -> None:
-        """Delay findings on undefined values until something reads the memory they are in."""
+        """Delay findings about undefined values until the program reads memory that depends on the values."""
         waiting = {key for _, key in self.unread}
         self.unread += [item for item in findings if item[1] not in waiting]
 
     def was_read(self) -> None:
-        """Report all delayed findings as faults: the program reads undefined values."""
+        """Report all delayed findings as faults, because the program reads memory that depends on undefined values."""
         for finding, key in self.unread:
             self.add(finding, (*key, "fault"))
         self.unread.clear()
 
     def was_never_read(self) -> None:
-        """Report all delayed findings as notes: the program has ended."""
+        """Report all delayed findings as notes, because the program ended without reading that memory."""
         for launch_finding, key in self.unread:
             assert launch_finding.finding is not None
             message = f"{launch_finding.message}; {UNREAD}"
@@ -70,7 +71,7 @@ class ReportedFindings:
             self.add(replace(launch_finding, message=message, finding=note), (*key, "note"))
 
     def has_failed(self) -> None:
-        """Report copies of undefined memory to the host as faults: the program ended with an error."""
+        """Report copies of undefined memory to the host as faults, because the program ended with an error."""
         for copied in [f for f in self.result.findings if not f.is_fault]:
             if copied.finding is None or copied.kind != str(FindingKind.UNINITIALIZED_HOST_READ):
                 continue

@@ -21,7 +21,7 @@ class ExecutableOptions:
     Attributes:
         device: GPU that the program detects.
         suppressions: Expected findings.
-        driver: True if the program opens libcuda when it runs, which its file does not show.
+        driver: True if the program opens libcuda at run time although it is not linked with it.
         undefined_memory: If True, device memory is undefined until it is written.
     """
 
@@ -33,9 +33,9 @@ class ExecutableOptions:
 
 @dataclass(frozen=True)
 class LaunchFinding:
-    """A finding of launch number ``launch`` (from 1) of ``kernel``, which the program calls at ``called_at``.
+    """A finding in launch number ``launch`` (from 1), of ``kernel``, which the program launches at ``called_at``.
 
-    Without these fields it is a misuse of the CUDA interface, or unordered work of the host.
+    Without these fields, it is a misuse of the CUDA interface, or an unordered access by the host.
     """
 
     kind: str
@@ -56,8 +56,8 @@ class LaunchFinding:
 class ExecutableResult:
     """Result of a program.
 
-    ``status`` is its exit status, negative for a signal. ``lacking`` are the functions that the replacement does not
-    support, in the order of first calls; they returned cudaErrorNotSupported.
+    ``status`` is its exit status, negative for a signal. ``lacking`` are the called functions that are not emulated, in
+    the order of their first calls; they returned cudaErrorNotSupported.
     """
 
     status: int = 0
@@ -69,7 +69,7 @@ class ExecutableResult:
 
     @property
     def ended(self) -> str:
-        """Reason of a failed end of the program, in one line; "" if its exit status is 0."""
+        """How the program failed, in one line; "" if its exit status is 0."""
         if self.status < 0:
             return f"the program was ended by {signal.Signals(-self.status).name}"
         return f"the program ended with status {self.status}" if self.status else ""

@@ -1,7 +1,8 @@
-"""Answers to a program whose launches are emulated; its replacement of libcudart sends the requests (library/core.cpp).
+"""Answer the requests of an executable with emulated launches, which its replacement libraries send (library/core.cpp).
 
 A message consists of two lengths, a text and bytes; an answer consists of a length and a text. Device memory is one
-file that the program and each launch map at the same addresses, so pointers are valid in both and nothing is copied.
+file. The program and the runner of each launch map it at the same address, so pointers are valid in both, and nothing
+is copied.
 """
 
 from __future__ import annotations
@@ -73,10 +74,10 @@ class ExecutableSession:
         self.answer_all(connection)
         self.report.was_never_read()
         if self.refused_cubin:
-            self.report.complain("a cubin is machine code alone, and PTX is emulated: have PTX beside it")
+            self.report.complain("a cubin is machine code alone, but the emulator needs PTX: load PTX")
 
     def end(self, status: int) -> None:
-        """Process the program's exit status: if it failed, its copies of undefined memory are faults."""
+        """Process the program's exit status. If it failed, its copies of undefined memory are reported as faults."""
         if status:
             self.report.has_failed()
 
@@ -123,7 +124,7 @@ class ExecutableSession:
             self.report.complain(f"{prefix}{error}")
             return str(_NO_IMAGE)
         self.modules[int(rest)] = loaded
-        self.refused_cubin = False  # this module replaces it
+        self.refused_cubin = False  # the program loaded this module instead of the cubin
         return "\n".join(["0", *loaded.variable_lines()])
 
     def kernel(self, rest: str, _: bytes) -> str:
@@ -167,11 +168,11 @@ class ExecutableSession:
         function, file, line = self.order.sites.place(frames_of(frames))
         at = where(function, file, line)
         if all_of_it == "1":
-            message = f"the host{at} copies {name}, which has {size} bytes, and nobody has written any of them"
+            message = f"the host{at} copies {name} ({size} bytes), of which no byte was written"
         else:
             message = (
-                f"the host{at} copies bytes {first} to {int(end) - 1} of {name}, which has {size}, and nobody has "
-                "written them; it gets bytes of 0xFF"
+                f"the host{at} copies bytes {first} to {int(end) - 1} of {name} ({size} bytes), which were never "
+                "written; it gets bytes of 0xFF"
             )
         grade: Grade = "fault" if all_of_it == "1" else "note"
         finding = Finding(FindingKind.UNINITIALIZED_HOST_READ, message, file, line, grade=grade)
@@ -193,7 +194,7 @@ class ExecutableSession:
         return _lines_of(self.order.pending())
 
     def launch(self, rest: str, _: bytes) -> str:
-        """Make the runs of a launch, and return an error, undefined memory, memory to watch, and printed output."""
+        """Make the runs of a launch. Return its error, undefined, doubtful and pending memory, and printed output."""
         result = self.report.result
         result.launches += 1
         described = LaunchDescription.read(rest)

@@ -1,4 +1,4 @@
-"""Writes of a launch to its copy of device memory, as the runner lists them (list_writes)."""
+"""Writes of a launch to its copy of device memory, in the runner's format (``list_writes``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compile the runner that executes bytecode, once for each version of its sources and each compiler."""
+"""Compile the runner, which executes bytecode, once per version of its sources and per compiler."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ COMPILE_SECONDS = 300.0
 CACHE_BYTES = 512 * 2**20
 CACHE_KEEP_SECONDS = 3600.0  # files younger than this are never pruned, as another process may be about to load them
 
-CACHE_NOTE_SECONDS = 600.0  # interval at which a file is marked as in use
-# A process that another thread starts may hold a file open that this thread has written, which then cannot be executed.
+CACHE_NOTE_SECONDS = 600.0  # minimum time between two updates of a file's time of last use
+# Time in seconds to retry starting a new program: a process that another thread forks may hold it open for writing.
 BUSY_SECONDS = 5.0
-FEW_PARTS = 1  # parts up to which precompiled headers do not pay; they save their own cost only from two parts on
+FEW_PARTS = 1  # precompiled headers only save time for more than this number of parts
 PRUNE_EVERY = 64  # bytecode files that a process adds between two scans of the cache
 
 _RUNNER = "runner-"
 _added = count()
 _IN_THIS_PROCESS = threading.Lock()
-# Loops are aligned, so that their speed does not depend on preceding code, which changed wgmma's time by a tenth.
-# Exceptions would end the runner anyway; without them it compiles in a tenth less time.
+# Aligned functions: otherwise the speed of loops depends on the code before them, which changed wgmma's time by 10%. No
+# exceptions: they would end the runner anyway, and it compiles 10% faster without them.
 RUNTIME_FLAGS = (
     "-std=c++20",
     "-O2",
@@ -88,14 +88,14 @@ def emulator_version() -> str:
 
 @contextmanager
 def one_at_a_time(path: Path) -> Iterator[None]:
-    """Admit one process and one thread at a time, so that slow compilations happen once."""
-    with path.open("a") as file:  # each opened file owns its lock, even within a process
+    """Lock ``path`` against other processes and threads, so that a slow compilation happens only once."""
+    with path.open("a") as file:  # the lock belongs to the open file, so it also excludes threads of this process
         lock(file)
         yield
 
 
 def check_ready(*, source: bool = True) -> None:
-    """Check that launches can be emulated here, as ``check_host`` does, and build the runner if it is missing.
+    """Check that this machine can emulate launches, as ``check_host`` does, and build the runner if it is missing.
 
     Callers with their own progress display call this first. Raises HostFailure.
     """
@@ -117,7 +117,7 @@ def _name_of(compiler: HostCompiler, flags: tuple[str, ...]) -> str:
 
 
 def sources_digest() -> str:
-    """Return the digest of the runner's sources at first use; a process keeps using that runner."""
+    """Return the digest of the runner's sources. It is computed once per process, which keeps using that runner."""
     return _digest_of(RUNTIME)
 
 
@@ -128,7 +128,7 @@ def _digest_of(folder: Path) -> str:
     def fail(error: OSError) -> None:
         raise error
 
-    # pathlib would take longer than reading and hashing the files, and every command waits for this.
+    # os.walk instead of pathlib, which takes longer than reading and hashing the files; every command waits for this.
     places = os.walk(folder, onerror=fail)
     files = (os.path.join(place, name) for place, _, names in places for name in names)
     for file in sorted(file for file in files if file.endswith(SUFFIXES)):
@@ -140,12 +140,12 @@ def _digest_of(folder: Path) -> str:
 
 
 def brings_runner() -> bool:
-    """Return True if this installation includes a compiled runner of its sources for this kind of machine."""
+    """Return True if this installation includes a compiled runner that matches its sources and this platform."""
     return prebuilt_runner(sources_digest()) is not None
 
 
 def _brought() -> Path | None:
-    """Return the cached copy of the installation's runner; None if it has none, or it does not run here."""
+    """Copy the installation's compiled runner to the cache and return its path; None without one that runs here."""
     file = prebuilt_runner(sources_digest())
     if file is None:
         return None
@@ -171,7 +171,7 @@ def _copied(file: Path, path: Path) -> bool:
 
 
 def runner(extra_flags: tuple[str, ...] = ()) -> Path:
-    """Return the program that runs launches: the installation's own, or built on first use. Raises HostFailure."""
+    """Return the path of the runner: the installation's compiled one, or one built at first use. Raises HostFailure."""
     brought = None if extra_flags else _brought()
     if brought is not None:
         return brought
@@ -206,14 +206,14 @@ def _build(path: Path, compiler: HostCompiler, flags: tuple[str, ...]) -> None:
                 seal(built)
                 _check_runs(built, compiler)
             except HostFailure:
-                for kept in objects.values():  # one of them may be damaged, so all are compiled again next time
+                for kept in objects.values():  # an object may be damaged: compile all of them again next time
                     kept.unlink(missing_ok=True)
                 raise
             put(built, path)
 
 
 def _kept(compiler: HostCompiler, part: RuntimePart, flags: tuple[str, ...]) -> Path:
-    """Return the path of a part's cached object; most of them stay valid when a file changes."""
+    """Return the path of a part's cached object. Its name is a digest of the sources that the part includes."""
     return cache_folder() / f"{part.name}-{_digest(compiler, flags, *part.contents(RUNTIME))}.o"
 
 
@@ -233,9 +233,9 @@ def _compile_parts(
 
 
 def _standard_headers(compiler: HostCompiler, flags: tuple[str, ...], folder: Path) -> tuple[str, ...]:
-    """Return g++ options by which all parts share precompiled standard headers.
+    """Precompile the standard headers, and return the g++ options that use them.
 
-    Returns () if that fails, which is harmless as every file includes what it uses.
+    Returns () if that fails; parts then compile the headers that they include.
     """
     if "clang" in compiler.identity:
         return ()
@@ -253,17 +253,17 @@ def _standard_headers(compiler: HostCompiler, flags: tuple[str, ...], folder: Pa
 def _compile_part(
     compiler: HostCompiler, part: RuntimePart, flags: tuple[str, ...], folder: Path, ready: tuple[str, ...], kept: Path
 ) -> None:
-    """Compile a part in ``folder`` and store its object in the cache. ``ready`` are further options."""
+    """Compile a part in ``folder`` and store its object in the cache. ``ready`` are options for precompiled headers."""
     made = folder / f"{part.name}.o"
     _compile_runtime(compiler, made, [*flags, *ready, "-I", str(RUNTIME), "-c", *FROM_STDIN], part.text)
     if _kept(compiler, part, flags) != kept:
-        raise HostFailure("the emulator's sources have changed while they were compiled: try again")
+        raise HostFailure("the emulator's sources changed during compilation: try again")
     seal(made)  # linkers ignore trailing bytes
     put(made, kept)
 
 
 def _link_runtime(compiler: HostCompiler, built: Path, flags: tuple[str, ...], parts: tuple[str, ...]) -> None:
-    """Link the runner with static libraries if they exist: loading shared ones takes a millisecond per launch."""
+    """Link the runner, statically if possible, because loading shared libraries takes a millisecond per launch."""
     with suppress(subprocess.TimeoutExpired):
         if flags == RUNTIME_FLAGS and compile_to(built, compiler, [*flags, STATIC, *parts], COMPILE_SECONDS) is None:
             return
@@ -278,12 +278,12 @@ def _compile_runtime(compiler: HostCompiler, built: Path, arguments: list[str], 
     if log is not None:
         raise HostFailure(
             f"{compiler.path} cannot compile the emulator ({main_complaint(log)}), which needs C++20 "
-            f"(g++ 11, clang++ 16 or newer) and room in {built.parent.parent}"
+            f"(g++ 11, clang++ 16 or newer) and free disk space in {built.parent.parent}"
         )
 
 
 def _check_runs(program: Path, compiler: HostCompiler) -> None:
-    """Check that a program runs, so that a broken one, or one in a noexec folder, does not stay in the cache.
+    """Check that a program runs, before it is cached: the compiler may be broken, or the folder mounted noexec.
 
     Raises:
         HostFailure: If it does not run.
@@ -292,7 +292,7 @@ def _check_runs(program: Path, compiler: HostCompiler) -> None:
     if said:
         raise HostFailure(
             f"programs compiled by {compiler.path} do not run ({main_complaint(said)}): repair it, or set "
-            "AUTOSCHED_CACHE_DIR to a folder whose programs may run"
+            "AUTOSCHED_CACHE_DIR to a folder that is not mounted noexec"
         )
 
 
@@ -322,22 +322,22 @@ def _digest(compiler: HostCompiler, flags: tuple[str, ...], *parts: str) -> str:
 
 
 def used(path: Path) -> None:
-    """Mark a cached file as in use, so that it is not pruned first."""
+    """Update the time of last use of a cached file, so that it is pruned later."""
     if time.time() - path.stat().st_mtime > CACHE_NOTE_SECONDS:
         os.utime(path)
 
 
 def prune_sometimes(folder: Path) -> None:
-    """Call ``prune`` for the first bytecode that this process adds, and then for one in PRUNE_EVERY.
+    """Call ``prune`` for the first bytecode file that this process adds, and then for every PRUNE_EVERY-th.
 
-    Pruning examines every file, and there are thousands.
+    Pruning is slow, as it examines thousands of files.
     """
     if next(_added) % PRUNE_EVERY == 0:
         prune(folder)
 
 
 def prune(folder: Path) -> None:
-    """Delete the bytecode, objects and runners used longest ago while their total size exceeds CACHE_BYTES."""
+    """Delete the least recently used bytecode, objects and runners while their total size exceeds CACHE_BYTES."""
     entries = []
     with os.scandir(folder) as files:
         for file in files:

@@ -1,4 +1,4 @@
-"""Requirements of the emulator on this machine, with their own exceptions, as they are not faults of a kernel."""
+"""The C++ compiler and other requirements of the emulator; exceptions for failures of this machine, not of a kernel."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from measurements.files.work_folders import note_compiler, temporary_folder
 FROM_STDIN = ("-x", "c++", "-")
 
 _running: dict[int, Path | None] = {}  # process groups of compilers, with their working folders
-_ended: set[Path] = set()  # folders in which compilers must no longer run
+_ended: set[Path] = set()  # folders whose compilers have been terminated
 _ANSWER_SECONDS = 60.0  # limit for a compiler to print its version, or to compile an almost empty file
 _PROBE = "#include <bit>\nint main() { return std::popcount(0u); }\n"
 _REPAIR = "repair it, or put another C++20 compiler (g++ 11, clang++ 16 or newer) before it on the PATH"
@@ -35,7 +35,7 @@ class HostFailure(RuntimeError):
 
 
 class HostCompilerMissing(HostFailure):
-    """Neither g++ nor clang++ is on the path."""
+    """Neither g++ nor clang++ is on the PATH."""
 
 
 class HostCompiler(NamedTuple):
@@ -67,10 +67,10 @@ def host_compiler() -> HostCompiler:
 
 
 def check_host(*, source: bool = True) -> HostCompiler:
-    """Check that launches can be emulated here, and return the compiler of the runner. Leaves no files behind.
+    """Check that this machine can emulate launches, and return the compiler of the runner. Leaves no files behind.
 
     Args:
-        source: True if CUDA source is emulated, which needs NVRTC, or else only PTX.
+        source: True to emulate CUDA source, which needs NVRTC; False for PTX only.
 
     Raises:
         HostFailure: If something is missing or broken.
@@ -101,7 +101,7 @@ def check_nvrtc() -> str:
     try:
         return ptx_toolchain()
     except NvrtcMissing as error:
-        raise HostFailure(f"the emulator executes the PTX that NVRTC makes of a kernel: {error}") from error
+        raise HostFailure(f"the emulator needs NVRTC to compile kernels to PTX: {error}") from error
 
 
 def probe(compiler: HostCompiler, folder: Path) -> None:
@@ -168,9 +168,9 @@ def last_line(text: str) -> str:
 
 
 def machine_sentence(error: OSError) -> str:
-    """Return the message for an error of the operating system."""
+    """Return the message for an OSError."""
     place = f" at {error.filename}" if error.filename else ""
-    return f"the emulator cannot work on this machine ({error.strerror or error}{place}): make room, or repair that"
+    return f"the emulator cannot work on this machine ({error.strerror or error}{place}): free disk space, or fix it"
 
 
 def emulator_folder() -> Path:
@@ -201,7 +201,8 @@ def _run(
 ) -> subprocess.CompletedProcess[str]:
     """Run a compiler with English messages, which ``first_error`` parses.
 
-    A compiler starts further processes, which end with it. ``scratch`` is for its temporary files.
+    The compiler runs in a process group of its own, so that its child processes can be killed with it. ``scratch`` is
+    the folder for its temporary files.
     """
     places = {} if scratch is None else {"TMPDIR": str(scratch)}
     try:
@@ -222,7 +223,7 @@ def _run(
     with process:
         _running[process.pid] = scratch
         try:
-            if scratch in _ended:  # ended while this process was being started
+            if scratch in _ended:  # terminated while this process was starting
                 _kill_group(process.pid)
             said, complained = process.communicate(text, seconds)
         except BaseException:
@@ -242,12 +243,12 @@ def end_compilers(folder: Path) -> None:
 
 
 def _kill_group(group: int) -> None:
-    with suppress(ProcessLookupError):  # all of them have ended in the meantime
+    with suppress(ProcessLookupError):  # all processes of the group have ended
         os.killpg(group, signal.SIGKILL)
 
 
 def cpu_flags() -> tuple[str, ...]:
-    """Return the options for this machine's CPU: without the FMA instruction, fmaf is a slow function."""
+    """Return the options for this machine's CPU. With the FMA instruction, fmaf is much faster."""
     if platform.machine() not in ("x86_64", "AMD64"):
         return ()
     try:

@@ -1,7 +1,7 @@
 """Translation units of the runner: each folder of the runtime is one.
 
-Most of the cost of a C++ file comes from the standard library and shared headers. A part reads and instantiates them
-once for all of its files, so names in unnamed namespaces must differ within a folder.
+Most of the compile time of a C++ file comes from the standard library and shared headers. A part compiles them once for
+all of its files, so names in unnamed namespaces must be unique within a folder.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class RuntimePart(NamedTuple):
         return "".join(f'#include "{file}"\n' for file in self.files)
 
     def contents(self, runtime: Path) -> list[str]:
-        """Return the texts of its files and of all headers of the runtime that they include, in a fixed order."""
+        """Return the texts of its files, and of all runtime headers that they include, in a fixed order."""
         texts: dict[str, str] = {}
         pending = list(self.files)
         while pending:
@@ -37,7 +37,7 @@ class RuntimePart(NamedTuple):
 
 
 def parts_of(runtime: Path) -> list[RuntimePart]:
-    """Return the parts of a runtime, those with most files first: they take longest to compile."""
+    """Return the parts of a runtime. Parts with the most files come first, because they take longest to compile."""
     folders: dict[str, list[str]] = {}
     for source in sorted(runtime.rglob("*.cpp")):
         file = source.relative_to(runtime)

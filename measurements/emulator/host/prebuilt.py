@@ -1,4 +1,4 @@
-"""The compiled runner of a platform wheel (``.ci/wheel``): it needs no C++ compiler and no build time."""
+"""Find the compiled runner in a platform wheel (``.ci/wheel``), with which no C++ compiler is needed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ FOLDER = Path(__file__).resolve().parents[1] / "prebuilt"  # only in platform wh
 
 
 def prebuilt_name(sources: str) -> str:
-    """Return the file name of the compiled runner of sources with this digest, for this kind of machine."""
+    """Return the file name of the compiled runner for sources with this digest and for this platform."""
     return "-".join(("runner", sys.platform, platform.machine(), *(f.removeprefix("-") for f in cpu_flags()), sources))
 
 
 def prebuilt_runner(sources: str) -> Path | None:
-    """Return the file of that runner; None if this installation has none, or a damaged one."""
+    """Return the path of that runner; None if it is missing or damaged."""
     try:
         path = FOLDER / prebuilt_name(sources)
         return path if intact(path) else None

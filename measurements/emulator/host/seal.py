@@ -1,4 +1,4 @@
-"""A digest at the end of a cached object, by which damaged files are recognised.
+"""Append a digest to cached files, to recognise damaged ones.
 
 Loaders of shared libraries and programs ignore trailing bytes.
 """
@@ -24,7 +24,7 @@ def unsealed(content: bytes) -> bytes:
 
 
 def seal(path: Path) -> None:
-    """Append the digest of the file to it."""
+    """Append its digest to a file."""
     mark = sealed(path.read_bytes())[-_SIZE:]
     with path.open("ab") as file:
         file.write(mark)

@@ -56,10 +56,10 @@ def _is_redrawn() -> bool:
 
 def _write(text: str) -> None:
     stream = sys.stderr
-    if stream is None:  # no console
+    if stream is None:  # a process without a console
         return
     try:
         stream.write(text)
         stream.flush()
-    except (OSError, ValueError):  # closed: the build continues
+    except (OSError, ValueError):  # stderr is closed: continue without progress
         pass

@@ -84,7 +84,7 @@ def test_a_crash_rejects_a_kernel_only_where_the_runner_is_right(
     done = emulate(kernel(), {})
     assert done.status == "crashed" and [str(f.kind) for f in done.findings] == ["crash"]
     crashes("true")
-    with pytest.raises(HostFailure, match="fails for a kernel that is right"):
+    with pytest.raises(HostFailure, match="fails for a correct kernel"):
         emulate(kernel(), {})
     assert not broken.exists(), "it is compiled again next time"
 

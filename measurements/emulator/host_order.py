@@ -1,12 +1,11 @@
 """Happens-before order of a program's host and its streams, as defined by CUDA's programming guide.
 
-Work of an emulated program runs immediately, in the order of its calls. This module decides whether anything other than
-that order separates two uses of memory. Each stream has a vector clock, and so has the host: one for all of its
-threads, as it is unknown how they wait for each other. Two uses of the same bytes, at least one of which writes, are a
-race unless a stream, an event or a wait of the host orders them.
+An emulated program runs its work immediately, in the order of the calls, so this module decides whether CUDA also
+guarantees that order. Two uses of the same bytes, at least one of them a write, are a race unless a stream, an event or
+a wait of the host orders them. Each stream has a vector clock. All threads of the host share one clock, because their
+synchronisation is unknown.
 
-``HostOrder`` is called by everything that reports a program's actions: the sessions of executables and of Triton
-programs.
+Sessions of executables and of Triton programs report the program's actions to ``HostOrder``.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Clock = dict[int, int]  # per timeline: number of its actions that happened before
+Clock = dict[int, int]  # by timeline: number of its actions that happened before
 Ranges = npt.NDArray[np.int64]  # rows of first byte and end, ascending and disjoint
 
 HOST = 0
@@ -44,7 +43,7 @@ class HostAccess:
         time: Time on that timeline's clock.
         use: Kind of access.
         ranges: Addresses.
-        by: The user of the memory, for messages.
+        by: What uses the memory, for messages.
     """
 
     timeline: int
@@ -59,7 +58,7 @@ class HostRace:
     """Two uses of the same bytes that are not ordered.
 
     Attributes:
-        earlier: The first one in the order of the program's calls.
+        earlier: The use that the program called first.
         later: The other one.
         first: The lowest address that both use.
         end: End of the contiguous common bytes from there on.
@@ -77,7 +76,7 @@ def one_range(first: int, end: int) -> Ranges:
 
 
 class HostOrder:
-    """Vector clocks of the host and its streams, and the uses of memory that the host has not waited for."""
+    """Vector clocks of the host and its streams, and pending uses of memory, for which the host has not waited."""
 
     def __init__(self) -> None:
         self._clocks: dict[int, Clock] = {HOST: {HOST: 0}, LEGACY: {LEGACY: 0}}
@@ -91,7 +90,7 @@ class HostOrder:
     # Streams --------------------------------------------------------------------------------------------------------
 
     def add_stream(self, *, blocking: bool) -> int:
-        """Return a new stream. A blocking one and the legacy default stream wait for each other."""
+        """Return a new stream. Blocking streams and the legacy default stream wait for each other."""
         stream, self._next = self._next, self._next + 1
         self._clocks[stream] = {stream: 0}
         if blocking:
@@ -99,7 +98,7 @@ class HostOrder:
         return stream
 
     def destroy_stream(self, stream: int) -> None:
-        """Forget a stream; its pending work still completes."""
+        """Remove a stream; its pending work still completes."""
         clock = self._clocks.pop(stream, None)
         if clock is None:
             return
@@ -109,7 +108,7 @@ class HostOrder:
             _join(self._destroyed_blocking, clock)
 
     def begin(self, stream: int) -> None:
-        """Add work to a stream, after everything that the host knows of."""
+        """Add work to a stream. It happens after everything for which the host has waited."""
         clock = self._clocks[stream]
         if stream in self._nodes:
             clock[stream] += 1
@@ -160,7 +159,7 @@ class HostOrder:
     # Waits of the host ----------------------------------------------------------------------------------------------
 
     def synchronize(self, stream: int) -> None:
-        """Make the host wait for a stream; with the legacy one also for blocking streams."""
+        """Make the host wait for a stream. Waiting for the legacy stream also waits for all blocking streams."""
         if stream == LEGACY:
             self.begin(stream)
         _join(self._clocks[HOST], self._clocks[stream])
@@ -183,14 +182,14 @@ class HostOrder:
         """Check a use of memory for a race, and remember it if a stream uses the memory.
 
         Args:
-            timeline: The user: a stream with work, or the host.
+            timeline: Stream or host that uses the memory.
             block: The allocation; uses of different allocations are disjoint.
             use: Kind of access.
             ranges: Addresses.
             by: The user of the memory, for messages.
 
         Returns:
-            The race with the first earlier use that is not ordered; None without one.
+            The race with the first unordered earlier use; None if all are ordered.
         """
         clock = self._clocks[timeline]
         access = HostAccess(timeline, clock[timeline], use, ranges, by)
@@ -198,7 +197,8 @@ class HostOrder:
         race = next(self._races(access, clock, earlier), None)
         if timeline != HOST:
             host = self._clocks[HOST]
-            # All later work comes after what the host knows of; a stream's later use replaces an equal earlier one.
+            # Uses that the host has waited for cannot race with later work. A stream's use replaces its earlier use of
+            # the same range.
             earlier = [a for a in earlier if not _before(a, host) and not _repeats(access, a)]
             self._uses[block] = [*earlier[-_MOST_USES + 1 :], access]
         return race
@@ -227,11 +227,11 @@ class HostOrder:
         return pending
 
     def inherit(self, block: int, accesses: list[HostAccess], ranges: Ranges) -> None:
-        """Record that an allocation reuses another one's memory: pending uses there use all of the new one.
+        """Record that an allocation reuses freed memory, whose pending uses then count as uses of the whole allocation.
 
         Args:
             block: The new allocation.
-            accesses: Result of ``forget`` for the old one.
+            accesses: Result of ``forget`` for the freed allocation.
             ranges: Bytes of the new one.
         """
         self._uses[block] = [HostAccess(a.timeline, a.time, a.use, ranges, a.by) for a in accesses]

@@ -1,4 +1,4 @@
-"""Initial memory of an emulated launch beyond whole arrays: pointers into them, and bytes without a value."""
+"""Initial memory of an emulated launch, except whole arrays: pointers into arrays, and undefined bytes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _ADDRESS_BYTES = 8
 class StoredAddress(NamedTuple):
     """Eight bytes inside an array that are the address of a byte of another array.
 
-    ``array`` and ``target`` are names of operands; ``at`` and ``offset`` are byte offsets. The host's bytes at this
-    position are restored after the launch, unless the kernel has overwritten them.
+    ``array`` and ``target`` are names of operands; ``at`` and ``offset`` are byte offsets. The address is only in place
+    during the launch; the original bytes are restored afterwards, unless the kernel has overwritten them.
     """
 
     array: str
@@ -32,7 +32,7 @@ class StoredAddress(NamedTuple):
 
 
 class Inside(NamedTuple):
-    """Eight bytes of an argument passed by value that are the address of a byte of the array ``target``.
+    """Eight bytes of an argument passed by value that contain the address of a byte of the array ``target``.
 
     ``position`` is that of the argument, ``at`` the byte offset in it.
     """
@@ -44,15 +44,16 @@ class Inside(NamedTuple):
 
 
 class TextureObject(NamedTuple):
-    """A texture or surface object: how an array that is stored texel by texel, row by row, is fetched.
+    """A texture or surface object that fetches from an array of texels in row-major order.
 
     Attributes:
         handle: Value that the kernel receives.
-        extent: Texels, the contiguous dimension first; the last one of a ``layered`` object is the number of layers.
+        extent: Texels per dimension, the contiguous one first; the last one of a ``layered`` object is the number of
+            layers.
         pitch: Bytes from row to row.
         slice: Bytes from plane to plane.
         kind: Type of a channel: "f", "i" or "u".
-        modes: wrap, clamp, mirror or border, for each dimension.
+        modes: Address mode of each dimension: wrap, clamp, mirror or border.
     """
 
     handle: int
@@ -104,13 +105,13 @@ def texture_object(texture: LinearTexture, handle: int) -> TextureObject:
 
 
 class Unfinished(NamedTuple):
-    """Bytes of an array that launches before a dependent one may still use.
+    """Bytes of an array that earlier launches may still use while a dependent launch runs.
 
     Attributes:
         array: Name of the array.
         first: First byte.
-        end: Byte after the last one; None: the whole array from ``first`` on.
-        only_read: True if they only read the bytes.
+        end: Byte after the last one; None for all bytes from ``first`` on.
+        only_read: True if earlier launches only read the bytes.
     """
 
     array: str
@@ -121,21 +122,21 @@ class Unfinished(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """Initial memory of a launch beyond whole arrays. ``check`` raises ValueError if it does not fit the launch.
+    """Initial memory of a launch, except whole arrays. ``check`` raises ValueError if it does not fit the launch.
 
     Args:
-        offsets: By position of a pointer or tensor map among the arguments, the byte offset in its array to which it
-            points.
-        defined: By name of an inout array, a flag for each byte: whether it holds a value. Reading other bytes before
-            they are written is a finding, as for an output. ``Emulation.defined`` and ``Emulation.written`` have the
-            flags after the launch.
+        offsets: For each pointer or tensor map, by its position among the arguments: the byte offset in its array to
+            which it points.
+        defined: For each inout array, by name: a flag per byte that is true if the byte is defined. Reading an
+            undefined byte before it is written is a finding, as for an output. ``Emulation.defined`` and
+            ``Emulation.written`` are the flags after the launch.
         addresses: Pointers stored in arrays.
         others: Arrays that are not arguments, to which ``addresses``, ``inside``, ``symbols`` and ``textures`` refer.
         inside: Pointers in arguments passed by value.
-        symbols: By name of a variable in the PTX, the array that is its memory.
+        symbols: For each variable of the PTX, by name: the array with its contents.
         textures: Texture and surface objects.
-        unfinished: For a dependent launch, what earlier launches may still write or read. Default: they may write all
-            arrays.
+        unfinished: For a dependent launch, the bytes that earlier launches may still write or read. Default: they may
+            write all arrays.
     """
 
     offsets: Mapping[int, int] = field(default_factory=dict)
@@ -155,7 +156,7 @@ class Memory:
         """Raise ValueError if this memory does not fit the launch."""
         operands = {o.name: o for o in self.operands(launch)}
         if len(operands) < len(self.operands(launch)):
-            raise ValueError("others: each array needs a name of its own")
+            raise ValueError("others: two arrays have the same name")
         for name in (
             *(i.target for i in self.inside),
             *self.symbols.values(),

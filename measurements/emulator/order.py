@@ -17,11 +17,11 @@ class Order:
     """Order of blocks and threads.
 
     Attributes:
-        blocks: ascending, descending, alternating (from both ends in turn), or random: one after another, except that a
-            block which waits lets others continue. ``interleaved``: up to 16 blocks at a time, from both ends,
-            alternate at each access of global memory.
-        seed: If not 0, warps and lanes run in a random order, some warps far ahead of others, and likewise their
-            atomics and interleaved blocks; the same seed gives the same order.
+        blocks: ascending, descending, alternating (from both ends in turn) or random: blocks run one after another, and
+            other blocks only continue while a block waits. interleaved: up to 16 blocks, from both ends, switch at each
+            access to global memory.
+        seed: If not 0, warps, lanes, their atomics and interleaved blocks run in a random order, some warps far ahead
+            of others. The same seed gives the same order.
         resident: Maximum number of running blocks (or clusters); a cooperative launch needs all.
     """
 
@@ -39,7 +39,7 @@ class Order:
         return self.blocks + (f", turns of seed {self.seed}" if self.seed else "")
 
     def of(self, count: int) -> npt.NDArray[np.int64]:
-        """Return the indices 0 to ``count`` - 1 in this order."""
+        """Return the block indices 0 to ``count`` - 1 in this order."""
         ascending = np.arange(count)
         match self.blocks:
             case "ascending":

@@ -1,7 +1,7 @@
-"""Run the launches of a pipeline one after another, each on the memory that the earlier ones have left.
+"""Run the launches of a pipeline one after another on the same memory.
 
-Arrays remember for each byte whether it has been given a value, so a read of bytes that no earlier launch wrote is
-found as within one launch.
+Between launches, arrays have a flag per byte that is true if the byte is defined. So a read of bytes that no earlier
+launch wrote is found, as within one launch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ENDED = ("ok", "findings")
 
 @dataclass
 class _Content:
-    """An array between two launches; ``defined`` and ``written`` have a flag for each of its bytes."""
+    """An array between two launches. ``defined`` and ``written`` have a flag for each of its bytes."""
 
     operand: Operand
     array: Array
@@ -38,14 +38,13 @@ def run_steps(kernel: GeneratedKernel, inputs: Mapping[str, Array], calls: int, 
     """Run all launches of ``kernel`` as one emulation.
 
     Args:
-        kernel: The first launch, with those that follow it.
+        kernel: The first launch, with the following launches.
         inputs: An array for each operand of role input or inout of the pipeline.
-        calls: Number of runs of the pipeline, each on the memory that the previous one has left; outputs are poisoned
-            again.
+        calls: Number of back-to-back runs of the pipeline on the same memory; outputs are poisoned before each.
         run: Executes one launch on arrays and memory.
 
     Returns:
-        Counts and findings of all launches; the first launch that does not end gives the status.
+        Counts and findings of all launches. The status is that of the first launch that does not end.
     """
     contents = {o.name: _initial(o, inputs) for o in kernel.operands if o.role != "input"}
     done: list[Emulation] = []
@@ -84,12 +83,12 @@ def _initial(operand: Operand, inputs: Mapping[str, Array]) -> _Content:
 
 
 def _alone(operand: Operand, kernel: GeneratedKernel) -> bool:
-    """Return True if only one launch uses an output; it is then an output of that launch, with all its checks."""
+    """Return True if only one launch uses an output, so that it can be checked as an output of that launch."""
     return operand.role == "output" and sum(operand in step.operands for step in kernel.steps) == 1
 
 
 def _in_place(step: GeneratedKernel, kernel: GeneratedKernel) -> GeneratedKernel:
-    """Return the launch with every array that outlives it as an inout array."""
+    """Return the launch with all arrays that other launches share as inout arrays."""
 
     def seen(operand: Operand) -> Operand:
         kept = operand.role == "input" or _alone(operand, kernel)
@@ -117,7 +116,7 @@ def _given(
 
 
 def _named(found: Emulation, step: GeneratedKernel) -> Emulation:
-    """Return the launch with its name in findings without a source line."""
+    """Return the launch, with its name added to findings without a source line."""
     findings = [f if f.file else replace(f, message=f"{step.name}: {f.message}") for f in found.findings]
     return replace(found, findings=tuple(findings))
 
@@ -135,18 +134,18 @@ def _at_the_end(contents: Mapping[str, _Content]) -> list[Finding]:
             )
             found.append(Finding(FindingKind.UNWRITTEN_OUTPUT, message, "", 0))
         if content.operand.role == "workspace" and content.operand.zeroed and content.array.view(np.uint8).any():
-            message = f"{name} must be zero again after the last launch, and is not"
+            message = f"{name} is not zero after the last launch"
             found.append(Finding(FindingKind.WORKSPACE_NOT_ZERO, message, "", 0))
     return found
 
 
 def _joined(lines: Sequence[ExecutedLine]) -> tuple[ExecutedLine, ...]:
-    """Return the lines of several launches with their total executions."""
+    """Return the executed lines of several launches, with their executions summed."""
     found: dict[tuple[str, int, str], ExecutedLine] = {}
     for line in lines:
         key = (line.file, line.line, line.operation)
         before = found.get(key, line._replace(times=0))
-        most = max(before.instructions, line.instructions)  # the same instructions if a kernel is launched again
+        most = max(before.instructions, line.instructions)  # max, because relaunches of a kernel share instructions
         found[key] = before._replace(instructions=most, times=before.times + line.times)
     return tuple(found.values())
 

@@ -1,4 +1,4 @@
-"""Files between Python and the runner: the job, the data, and the report."""
+"""Files exchanged with the runner: the job, the data, and the report."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ ALIGNMENT = 256  # bytes; alignment of buffers in the data file, as of pointers 
 _KINDS = (("UINT",), ("INT",), ("FLOAT16",), ("BFLOAT16",), ("FLOAT32", "TFLOAT32"), ("FLOAT64",))
 
 _Site = TypeVar("_Site", SharedSite, GlobalSite)
-_COUNTS = frozenset({"requests", "wavefronts", "ideal", "sectors", "unique", "fresh"})  # fields of sites
+_COUNTS = frozenset({"requests", "wavefronts", "ideal", "sectors", "unique", "fresh"})  # counters of a site
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings(EmulateOptions):
-    """Options of a launch, and of how the runner creates its memory.
+    """Options of a launch and of its memory.
 
     Attributes:
-        poison: Number of the poison pattern for bytes that were never written (effect.py).
+        poison: Number of the poison pattern for undefined bytes (effect.py).
         contents: Generator of each input in the runner, if buffers are sparse (sparse.py).
-        inputs: File with some of the inputs; None if the data file has all.
+        inputs: File with some of the inputs; None if the data file contains all.
     """
 
     poison: int = 0
@@ -66,7 +66,7 @@ def offsets_of(operands: tuple[Operand, ...]) -> dict[str, int]:
 
 
 def job_text(kernel: Launch, settings: RunSettings) -> str:
-    """Return a launch and its settings as the lines that runtime/main.cpp reads."""
+    """Return the job: a launch and its settings as the lines that runtime/main.cpp reads."""
     memory, order, contents = settings.memory, settings.order, settings.contents
     operands = memory.operands(kernel)
     offsets = offsets_of(operands)
@@ -79,7 +79,7 @@ def job_text(kernel: Launch, settings: RunSettings) -> str:
         f"launches {kernel.launches}",
         f"calls {settings.calls}",
         f"block {numbers(kernel.block)}",
-        *([f"cluster {numbers(kernel.cluster)}"] if kernel.cluster != (1, 1, 1) else []),  # else the kernel's own
+        *([f"cluster {numbers(kernel.cluster)}"] if kernel.cluster != (1, 1, 1) else []),  # default: the kernel's own
         f"dynamic_shared_bytes {kernel.dynamic_shared_bytes}",
         f"cooperative {int(kernel.cooperative)}",
         f"dependent {int(kernel.dependent)}",
@@ -170,7 +170,7 @@ def write_data(path: Path, kernel: Launch, arrays: Mapping[str, Array], memory: 
         path: The file.
         kernel: Provides the operands.
         arrays: The inputs, by name.
-        memory: May replace operands, and add flags after them.
+        memory: May replace operands, and adds flags after the arrays.
     """
     operands = memory.operands(kernel)
     offsets = offsets_of(operands)
@@ -201,7 +201,7 @@ def read_outputs(path: Path, operands: tuple[Operand, ...]) -> dict[str, Array]:
 def read_flags(
     path: Path, kernel: Launch, memory: Memory
 ) -> tuple[dict[str, Flags], dict[str, Flags], dict[str, npt.NDArray[np.uint8]]]:
-    """Return for each byte whether it holds a value now, whether the launch has written it, and how it has used it."""
+    """Return for each byte whether it is defined now, whether the launch has written it, and how it has used it."""
     defined, written, used = {}, {}, {}
     for name, at in _flags_at(kernel, memory).items():
         flags = np.fromfile(path, dtype=np.uint8, count=memory.defined[name].size, offset=at)
@@ -223,7 +223,7 @@ def _operation(shown: str) -> str:
 class RunnerReport:
     """The runner's report: JSON lines, the last of which may be truncated by a kill.
 
-    Sites are numbers of instructions, and come with their source lines.
+    A site is an instruction; the report has its number and its source line.
     """
 
     def __init__(self, text: str, places: SitePositions) -> None:
@@ -244,7 +244,7 @@ class RunnerReport:
         self.variables = 0
         self.waited = False
         complete = text.rpartition("\n")[0]
-        for event in json.loads(f"[{complete.replace(chr(10), ',')}]"):  # parsed at once, as there may be thousands
+        for event in json.loads(f"[{complete.replace(chr(10), ',')}]"):  # one parse instead of thousands
             match event.pop("event"):
                 case "finding":
                     kind = FindingKind(event["kind"])
@@ -301,7 +301,7 @@ class RunnerReport:
         self.printed, self.unknown, self.uses = "".join(printed), tuple(unknown), tuple(uses)
 
     def status(self, killed: bool, code: int, time_limit: float) -> tuple[EmulationStatus, str]:
-        """Return the status and its reason; a crash and a timeout become findings too."""
+        """Return the status and its reason, and add a finding for a crash or a timeout."""
         end = self.end or {"status": "timeout" if killed else "crashed", "file": "", "line": 0, "message": ""}
         if end["status"] == "crashed":
             message = end["message"] or f"the launch was ended by signal {-code}"
@@ -328,7 +328,7 @@ def _summed(sites: list[_Site]) -> Iterator[_Site]:
 
 
 def _merged(findings: list[Finding]) -> list[Finding]:
-    """Return findings with those of one kind at one line merged: unrolled loops have many instructions there."""
+    """Merge findings of the same kind at the same line, since unrolled loops have many instructions there."""
     merged: dict[tuple[object, ...], Finding] = {}
     for f in findings:
         key = (f.kind, f.file, f.line, f.grade)

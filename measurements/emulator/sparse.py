@@ -1,8 +1,8 @@
 """Emulate some blocks of a launch that is too large to be emulated as a whole.
 
-Arrays are reserved in full, so that every address is the same as on a device, but only touched pages occupy memory.
-Inputs depend only on the seed and an element's index: the runner generates an element when it is read, and
-``generated`` computes the same for the reference. The elements that the blocks wrote are returned with their positions.
+Arrays are reserved in full, so that every address is the same as on a device, but only touched pages occupy memory. An
+input element is a function of the seed and its index: the runner generates it when it is read, and ``generated``
+computes the same value for the reference. The elements that the blocks wrote are returned with their positions.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CONTENT = {name: name for name in ("f16", "bf16", "f32", "e4m3", "e5m2")} | {
 
 
 def generated(dtype: DType, seed: int, places: Indices) -> Array:
-    """Return the elements of an input at ``places``, stored as ``dtype``: integers from 1 to 3 of either sign, or bits.
+    """Return the elements of an input at ``places``, stored as ``dtype``: integers 1 to 3 of either sign, or booleans.
 
     They depend only on ``seed`` and position, as in runtime/memory/global/buffers.cpp: the integer hash lowbias32
     (Wellons, "Prospecting for Hash Functions").
@@ -81,7 +81,7 @@ def _hashed(x: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
 
 @lru_cache(maxsize=8)
 def _signed_integers(dtype: DType) -> Array:
-    """Return the elements for each combination of 16 bits and a sign bit above them."""
+    """Return a table of the element for each 17-bit value: a sign bit above 16 random bits."""
     size = (1 + (3 * np.arange(2**16) >> 16)).astype(np.float64)
     return dtype.store(np.concatenate((size, -size)))
 
@@ -92,7 +92,7 @@ def can_generate(kernel: GeneratedKernel) -> bool:
 
 
 def seeds_of(kernel: GeneratedKernel, seed: int) -> dict[str, int]:
-    """Return the seed of each input; every array has different numbers."""
+    """Return a different seed for each input."""
     names = [o.name for o in kernel.operands if o.role == "input"]
     return {name: 1 + seed * len(names) + i for i, name in enumerate(names)}
 
@@ -117,8 +117,8 @@ def emulate_blocks(
         order: Order of blocks and threads.
         time_limit: CPU seconds of the launch.
         inputs: A file with the inputs; None to generate them.
-        check: Needed to know which blocks wrote what.
-        count: True if executed instructions are counted.
+        check: If True, races are detected, and ``elements`` are recorded.
+        count: If True, executed instructions are counted.
 
     Returns:
         The emulation, whose ``elements`` are the written elements, if the launch ended.
@@ -174,7 +174,7 @@ def emulate_ptx_blocks(
         HostFailure: If this machine is the problem.
     """
     if memory.defined:
-        raise ValueError("some blocks alone are emulated on memory whose bytes all hold values")
+        raise ValueError("emulating a part of the grid does not support undefined bytes in memory: leave out the flags")
     memory.check(launch)
     compile_it = partial(ptx_to_bytecode, text, launch.entry)
     settings = RunSettings(
@@ -198,7 +198,7 @@ def _emulate_blocks(
 ) -> Emulation:
     grid = math.prod(launch.grid)
     if not blocks or min(blocks) < 0 or max(blocks) >= grid or len(set(blocks)) < len(blocks):
-        raise ValueError(f"blocks must be different ones of the {grid} of the grid")
+        raise ValueError(f"blocks must be distinct numbers from 0 to {grid - 1}")
     settings = replace(settings, blocks=[int(blocks[i]) for i in settings.order.of(len(blocks))])
     with machine_failures(), temporary_folder() as folder:
         try:
@@ -225,7 +225,7 @@ def _emulate_blocks(
 
 
 def _left_the_same(written: Mapping[str, WrittenElements], other: Mapping[str, WrittenElements]) -> bool:
-    """Return True if two runs of some blocks have written the same elements."""
+    """Return True if two partial runs have written the same elements."""
 
     def same(a: WrittenElements, b: WrittenElements) -> bool:
         return np.array_equal(a.places, b.places) and a.values.tobytes() == b.values.tobytes()

@@ -1,4 +1,4 @@
-"""Expected findings: identified by kind, file and line, each with the reason why it needs no fix."""
+"""Suppress expected findings by kind, file and line, each with the reason why it needs no fix."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Suppression(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Suppression:
-        """Parse text such as ``global_race:bfs.cu:31:all threads store true``. Raises ValueError for another form."""
+        """Parse text such as ``global_race:bfs.cu:31:all threads store true``. Raises ValueError for invalid text."""
         kind, file, line, reason = (*(part.strip() for part in text.split(":", 3)), "", "", "", "")[:4]
         if not file or not reason or not (line == "*" or line.isdigit()):
             raise ValueError(f"{text!r} suppresses nothing: {_FORM}")

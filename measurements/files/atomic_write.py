@@ -10,8 +10,8 @@ from pathlib import Path
 def publish(path: Path, content: bytes) -> None:
     """Write ``content`` to ``path`` atomically, replacing an existing file.
 
-    The temporary file has an unpredictable name, because in a shared folder somebody may have created a link under a
-    predictable one. Raises OSError that names ``path``, with nothing changed.
+    The temporary file has an unpredictable name, because in a shared folder another user may have created a link with a
+    predictable name. Raises OSError that names ``path``, with nothing changed.
     """
     temporary = path.with_name(f".new-{secrets.token_hex(8)}")
     try:

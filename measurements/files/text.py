@@ -1,4 +1,4 @@
-"""Sanitising of text from compilers, drivers, workers and libraries for messages and logs."""
+"""Make third-party text (of compilers, drivers, workers and libraries) safe for messages and logs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def harmless(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Return ``text``, the name of a device, version or tool, after checking that it can be printed.
+    """Return ``text`` (the name of a device, version or tool) after checking that it can be printed.
 
     Raises ValueError for control characters, such as escape sequences, zero bytes and marks of writing direction.
     """

@@ -1,4 +1,4 @@
-"""Interface of every backend: it returns one measurement for each candidate, in order of completion."""
+"""Interface of all backends, which return one measurement per candidate in order of completion."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Entrant:
-    """One entrant of a comparison: its time in each round, or the reason why it has none. ``label`` names it.
+    """One entrant of a comparison, with its time in each round, or the reason why it was not timed.
 
-    ``error`` is the largest ratio of an error to its tolerance. ``clock_mhz`` is the GPU's clock after the last round.
-    ``version`` is that of the vendor's library, "" for all others.
+    ``label`` is its name. ``error`` is the largest ratio of an error to its tolerance. ``clock_mhz`` is the GPU's clock
+    after the last round. ``version`` is that of the vendor's library, "" for all others.
     """
 
     label: str
@@ -52,8 +52,8 @@ class Runner(Protocol):
     candidate (a compile error, hang, crash or wrong result) is a status of its own measurement and does not affect
     others. The result of a candidate does not depend on its position in the sequence, with one exception: a candidate
     that is far slower than its predecessors is timed fewer times. Leaving the iteration early cancels pending
-    candidates, and ``close`` from another thread ends it. The iteration only raises RunnerStopped, and errors of this
-    machine such as a full disk.
+    candidates, and ``close`` from another thread ends the iteration. It only raises RunnerStopped and errors of this
+    machine, such as a full disk.
     """
 
     @property
@@ -68,7 +68,7 @@ class Runner(Protocol):
         """Return one line on the backend, its device, and the meaning of its times."""
 
     def fingerprint(self) -> dict[str, str]:
-        """Return everything that affects times, except the kernel: device, driver, toolchain, model.
+        """Return everything except the kernel that affects times: device, driver, toolchain, model.
 
         It is stored with every trial.
         """

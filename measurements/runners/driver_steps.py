@@ -1,4 +1,4 @@
-"""Launches in the form of the driver's API (handles, sizes and bytes of parameters), for callers without cupy."""
+"""Convert launches to arguments of the driver API (handles, sizes and parameter bytes), for callers without cupy."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class DriverParameter:
     """One parameter of a kernel.
 
     Attributes:
-        kind: The address of an array, a tensor map over one, or a value that is the same in every call.
+        kind: Address of an array, a tensor map over an array, or a value that is the same in every call.
         array: Position of the array; 0 for a value.
-        content: The 128 bytes of a tensor map, or those of a value; empty for an address.
-        encoded_address: Address in the tensor map, else 0.
+        content: The 128 bytes of a tensor map, or the bytes of a value; empty for an address.
+        encoded_address: Address in the tensor map; 0 for other kinds.
     """
 
     kind: Literal["address", "tensor_map", "value"]
@@ -69,7 +69,7 @@ def driver_steps(
         fixed: Number of arrays, at the end, that are the same in every call.
 
     Returns:
-        A step for each function, in order; None if the launch needs more, such as a texture or constant memory.
+        A step per function, in order; None if the launch needs features such as textures or constant memory.
     """
     if loaded.launch.symbols:
         return None

@@ -1,4 +1,4 @@
-"""Backend without a GPU: it compiles candidates for the named device, and a model predicts their times."""
+"""Backend without a GPU: compile candidates for a device, and predict their times with a model."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class EstimateRunner(PoolRunner):
             return Measurement(
                 Status.UNRANKED,
                 self.provenance,
-                "it compiles, but the model does not know its cost, so no time can be estimated",
+                "it compiles, but the model cannot estimate its time",
                 resources=compiled.resources,
                 compile_seconds=compiled.compile_seconds,
                 code=compiled.code,

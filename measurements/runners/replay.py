@@ -1,4 +1,4 @@
-"""Backend without a GPU: it returns earlier measurements of candidates."""
+"""Backend without a GPU: return recorded measurements of candidates."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from search_spaces.spaces.schedule import Schedule
 class ReplayRunner:
     """Runner that returns the newest trial in ``recording`` of a candidate's problem and schedule.
 
-    A schedule that was never recorded gets the status UNRECORDED. To spend no trials on these, search a
-    ``RecordedSpace`` of ``schedules``. Nothing is compiled or timed. ``why`` is the reason why nothing is measured, for
-    ``describe``.
+    A schedule that was not recorded gets the status UNRECORDED; to avoid such trials, search a ``RecordedSpace`` of
+    ``schedules``. Nothing is compiled or timed. ``why`` is the reason why nothing is measured, for ``describe``.
     """
 
     name = "replay"
@@ -40,9 +39,10 @@ class ReplayRunner:
         recording, newest = self._recording, self._recording.trials[-1]
         because = f": {self._why}" if self._why else ""
         return (
-            f"backend replay{because}; times are REPLAYED, as {newest.runner_info.name or recording.device} "
-            f"gave them on {newest.created:%Y-%m-%d} with autosched {recording.autosched_version}; "
-            f"{len(self._newest)} schedules are recorded, and no other is tried"
+            f"backend replay{because}; times are REPLAYED from measurements "
+            f"on {newest.runner_info.name or recording.device} of {newest.created:%Y-%m-%d} "
+            f"with autosched {recording.autosched_version}; "
+            f"only the {len(self._newest)} recorded schedules are tried"
         )
 
     def fingerprint(self) -> dict[str, str]:
@@ -93,8 +93,8 @@ class TableReplayRunner:
     def describe(self) -> str:
         """Return one line on the table: its origin and number of schedules."""
         return (
-            f"backend replay; times are REPLAYED from {self._origin}; {len(self._measurements)} schedules are "
-            "recorded, and no other is tried"
+            f"backend replay; times are REPLAYED from {self._origin}; "
+            f"only the {len(self._measurements)} recorded schedules are tried"
         )
 
     def fingerprint(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Encoding of tensor maps on the GPU, without the driver: a kernel of one thread writes the 128 bytes.
+"""Encode tensor maps on the GPU instead of with the driver: a kernel of one thread writes the 128 bytes.
 
 Unlike the maps of ``cuTensorMapEncodeTiled``, these have no L2 promotion, which ``tensormap.replace`` cannot set
 (PTX ISA 9.7.9.28). Needs NVRTC and an sm_90.
@@ -50,7 +50,7 @@ def headers() -> Headers:
 def fields_of(tensor_map: TensorMap, address: int) -> Array:
     """Return the kernel's parameters for the map of a tensor at ``address``, as one element of FIELDS.
 
-    Raises ValueError for maps that only the driver encodes.
+    Raises ValueError for maps that only the driver can encode.
     """
     if tensor_map.interleave != "NONE" or tensor_map.im2col is not None or max(tensor_map.sizes) >= 2**32:
         raise ValueError(f"{tensor_map.name}: only the driver encodes interleaved or im2col maps, or sizes of 2^32")

@@ -103,7 +103,7 @@ def insert(connection: Connection, row: Mapping[str, Any]) -> int | None:
     Ids of an entry are in the order of commits: the entry is locked before the trial gets its id.
     """
     t, key = TRIALS.c, {name: row[name] for name in _KEY}
-    # A wrong result on any device counts.
+    # A wrong result on any device excludes the kernel from all entries.
     if row["status"] == Status.WRONG_RESULT.value and _has_worked(connection, row):
         same_problem = ENTRIES.c.problem_digest == row["problem_digest"]
         connection.execute(sa.select(ENTRIES.c.device).where(same_problem).order_by(*_ORDER).with_for_update()).all()

@@ -15,10 +15,10 @@ class EarlierProblem(StoreError):
 
 
 class UnknownOperator(StoreError):
-    """The operator of a stored problem is not registered in this process: it is a user's, or another package's."""
+    """The operator of a stored problem is not registered in this process. A user or another package defines it."""
 
     def __init__(self, database: str, operator: str) -> None:
         super().__init__(
             f"{database} has problems of an unknown operator, {operator!r:.60}: give its kernel file "
-            "(--kernel FILE) or its tile program (--program FILE), or install the package that has it"
+            "(--kernel FILE) or its tile program (--program FILE), or install the package that defines it"
         )

@@ -134,7 +134,7 @@ def _judged(
         return MergeOutcome.SAME, ""
     if source.provenance is not Provenance.MEASURED:
         if source.fingerprint != target.fingerprint:
-            return MergeOutcome.UNCLEAR, "their times are of different models, recordings or tools"
+            return MergeOutcome.UNCLEAR, "their times come from different models, recordings or tools"
         better = (source.seconds or 0) < (target.seconds or 0)
         return (MergeOutcome.REPLACED if better else MergeOutcome.KEPT), f"{source.provenance} by the same means"
     order = _paired([*target_trials, *source_trials], source, target)

@@ -193,8 +193,9 @@ def refuse_other(connection: Connection, name: str) -> None:
     strange = _strange(connection)
     if strange:
         raise StoreError(
-            f"the database {name} holds what autosched never makes ({one_line(', '.join(strange[:3]))}), which could "
-            "change what is stored: do not use it, or copy its trials by autosched export from a machine you trust"
+            f"the database {name} has objects that autosched never creates ({one_line(', '.join(strange[:3]))}), "
+            "which could change stored trials: do not use it, or copy its trials with autosched export on a machine "
+            "that you trust"
         )
 
 

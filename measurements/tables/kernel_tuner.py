@@ -1,7 +1,7 @@
 """Kernel Tuner's files: caches (every configuration that a run tried) and results in the FAIR "T4" format.
 
-A cache is appended to while a run goes on, so a run that was killed leaves a file without its end; such a file is read
-up to its last whole configuration. Times are milliseconds in both.
+A killed run leaves a truncated cache, which is read up to its last complete configuration. Times are in milliseconds in
+both formats.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from measurements.trials.recording import MOST_BYTES, refuse_bomb
 _CHUNK = 1 << 20  # bytes
 _GZIP = b"\x1f\x8b"
 _HEAD = 1 << 10
-_NO_TIME = 1e19  # older caches write 1e20 for a failure
-_FAILURES = {  # status by a part (lower case) of the text that replaces a failed configuration's time
+_NO_TIME = 1e19  # larger times mean a failure: older caches write 1e20
+_FAILURES = {  # status by a lower-case part of the error text that replaces the time of a failed configuration
     "compil": Status.COMPILE_ERROR,
     "timeout": Status.TIMEOUT,
     "correctness": Status.WRONG_RESULT,
@@ -35,13 +35,13 @@ _FAILURES = {  # status by a part (lower case) of the text that replaces a faile
 
 
 def text_of(path: str | Path) -> tuple[str, bool]:
-    """Return the text of a file, gzip or not, and whether all of it was there.
+    """Return the text of a plain or gzip file, and whether it is complete.
 
-    Raises TableError, also for more than MOST_BYTES of it, and OSError.
+    Raises OSError, and TableError for a file that is not text or unpacks to more than MOST_BYTES.
     """
     with open(path, "rb") as file:
         head = file.peek()[:_HEAD]
-        if head[:2] != _GZIP and not head.lstrip().startswith(b"{"):  # not worth reading, and a device has no end
+        if head[:2] != _GZIP and not head.lstrip().startswith(b"{"):  # stop now: a device file has no end
             return head.decode(errors="replace"), True
         packed = file.read(MOST_BYTES + 1)
     whole = True
@@ -87,9 +87,9 @@ def read_cache(path: str | Path, text: str) -> Table:
     rows = []
     for place, entry in cache.items():
         if not isinstance(entry, dict) or any(key not in entry for key in keys):
-            raise TableError(f"{path}: the configuration {place!r} does not give every parameter a value")
+            raise TableError(f"{path}: the configuration {place!r} has no value for some parameter")
         rows.append(Row(kernel, _configuration(path, {key: entry[key] for key in keys}), _cached(entry)))
-    notes = (f"{path} is cut short: {len(rows)} whole configurations were read",) if cut else ()
+    notes = (f"{path} is truncated: {len(rows)} complete configurations were read",) if cut else ()
     return _table(path, _named(document, "device_name", "unknown device"), rows, notes)
 
 
@@ -129,13 +129,13 @@ def to_t4(
     """Return measured configurations as a T4 document.
 
     Args:
-        rows: Each with its configuration by name, its measurement, and the moment it was made (ISO 8601).
+        rows: For each, the configuration by parameter name, the measurement, and its date and time (ISO 8601).
         metadata: Metadata of the document; ``read_t4`` reads ``kernel``, ``device`` and ``provenance``.
         metrics: Metrics of each row, by name; None for none.
-        objectives: Names of what was made small.
+        objectives: Names of the minimised measurements.
 
     Raises:
-        ValueError: Not as many metrics as rows.
+        ValueError: The numbers of rows and metrics differ.
     """
     return {
         "schema_version": "1.0.0",
@@ -147,7 +147,7 @@ def to_t4(
 
 
 def _document(text: str) -> tuple[dict[str, Any], bool]:
-    """Return the JSON object of a cache, and whether its end had to be added. Empty for what is no such object."""
+    """Return the JSON object of a cache (empty for other text), and whether it was truncated."""
     candidates = [text, text.rstrip().rstrip(",") + "}}"]
     end = text.rfind("}")
     while end > 0 and len(candidates) < 6:
@@ -185,7 +185,7 @@ def _measured(time: Any, times: Any, reason: str, unit: float) -> Measurement:
     seconds = float(time) * unit
     timing = Timing(seconds, seconds, seconds, 1)
     raw = [t * unit for t in times if _is_time(t)] if isinstance(times, list) else []
-    if raw:  # the file says which statistic was optimised, usually a mean
+    if raw:  # the optimised statistic is in the file, usually a mean
         raw.sort()
         timing = Timing(seconds, raw[len(raw) // 4], raw[3 * len(raw) // 4], len(raw))
     return Measurement(Status.OK, Provenance.REPLAYED, timing=timing)
@@ -199,10 +199,10 @@ _UNITS = {"s": 1.0, "seconds": 1.0, "ms": 1e-3, "milliseconds": 1e-3, "us": 1e-6
 
 
 def _result(result: Mapping[str, Any]) -> Measurement:
-    """Return the measurement named "time", or where there is none the objective.
+    """Return the measurement named "time"; without one, the objective.
 
     Raises:
-        ValueError: It is not a time.
+        ValueError: The objective is not a time.
     """
     wanted, given = result.get("objectives"), result.get("measurements")
     objective = wanted[0] if isinstance(wanted, list) and wanted else "time"
@@ -211,7 +211,7 @@ def _result(result: Mapping[str, Any]) -> Measurement:
     invalidity = result.get("invalidity", "correct")
     unit = str(found.get("unit") or ("ms" if found.get("name", "time") == "time" else "no unit"))
     if unit not in _UNITS and invalidity == "correct":
-        raise ValueError(f"has no time, but {found.get('name')} in {unit}: give a file with times")
+        raise ValueError(f"has {found.get('name')} in {unit} instead of a time: give a file with times")
     times = result.get("times")
     runtimes = times.get("runtimes") if isinstance(times, dict) else None
     value = found.get("value") if invalidity == "correct" else None
@@ -258,7 +258,7 @@ def _as_result(
 
 
 def _other_measurements(measured: Measurement) -> list[tuple[str, float, str]]:
-    """Return further results of a configuration: its resources, and the power if it was measured."""
+    """Return further results of a configuration: its resources, and its power if measured."""
     found: list[tuple[str, float, str]] = []
     if measured.resources is not None:
         r = measured.resources
@@ -274,5 +274,5 @@ def _other_measurements(measured: Measurement) -> list[tuple[str, float, str]]:
 def _table(path: str | Path, device: str, rows: Sequence[Row], notes: Sequence[str]) -> Table:
     try:
         return table_of(device, rows, notes)
-    except ValueError as error:  # of a table, or of a parameter
+    except ValueError as error:  # invalid for a table or a parameter
         raise TableError(f"{path}: {error}") from None

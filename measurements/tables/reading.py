@@ -1,4 +1,4 @@
-"""Any file of measurements as a table: a cache of Kernel Tuner, a T4 file, a recording or a database of autosched."""
+"""Read any file of measurements as a table: a Kernel Tuner cache, a T4 file, a recording or a database of autosched."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from measurements.trials.vendor_library import is_library
 
 
 def read_table(path: str | Path) -> Table:
-    """Return the table of a file, gzip or not.
+    """Return the table of a plain or gzip file.
 
-    A file that is cut short is read as far as it goes, where its format allows it.
+    A truncated file is read up to its last complete configuration, if the format allows it.
 
-    Raises TableError, in one line, for a file that is none of these, or holds no time; and for one that is not there.
+    Raises TableError for a missing file, another format, or a file without times.
     """
     path = Path(path)
     if path.is_fifo():  # it is read more than once
@@ -42,7 +42,7 @@ def read_table(path: str | Path) -> Table:
         return read_t4(path, text)
     table = read_cache(path, text)
     if not whole and not table.notes:
-        raise TableError(f"{path} is damaged: it is not a whole gzip file")
+        raise TableError(f"{path} is damaged: it is not a complete gzip file")
     return table
 
 
@@ -52,19 +52,19 @@ def _is_t4(text: str) -> bool:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        return '"cache"' not in text  # a cache that is cut short holds one
+        return '"cache"' not in text  # a truncated cache contains this key
     return isinstance(document, dict) and "results" in document and "cache" not in document
 
 
 def _database(path: Path) -> Table:
-    from measurements.store.store import Store, StoreError  # with sqlalchemy, which the other formats do without
+    from measurements.store.store import Store, StoreError  # imports sqlalchemy, which the other formats do not need
 
     try:
         with Store.open(path, create=False) as store:
             held = store.problems()
             if len(held) != 1:
                 raise TableError(
-                    f"{path} holds the trials of {len(held)} problems, devices and provenances: give a database of one"
+                    f"{path} has trials of {len(held)} problems, devices or provenances: give a database with only one"
                 )
             trials = store.trials()
     except StoreError as error:
@@ -79,7 +79,7 @@ def _recording(path: Path) -> Table:
         raise TableError(str(error)) from None
     origins = {(r.problem_key, r.device) for r in recordings}
     if len(origins) > 1:
-        raise TableError(f"{path} holds recordings of {len(origins)} problems or devices: give them one by one")
+        raise TableError(f"{path} has recordings of {len(origins)} problems or devices: give them in separate files")
     return _of_trials(path, [trial for recording in recordings for trial in recording.trials])
 
 

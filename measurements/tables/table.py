@@ -1,4 +1,4 @@
-"""A table: configurations of one kernel on one device, and what came of each when it was measured."""
+"""A table of measured configurations of one kernel on one device."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TableError(ValueError):
 
 @dataclass(frozen=True)
 class Row:
-    """One configuration of a kernel, as its file spells it, and its result."""
+    """One configuration of a kernel, in the spelling of its file, and its result."""
 
     kernel: str
     configuration: Mapping[str, Given]
@@ -33,9 +33,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Recorded measurements: ``measurements`` holds every recorded schedule once, in the order of the file.
+    """Recorded measurements.
 
-    ``notes`` tell people which parts of the file were left out.
+    ``measurements`` has every recorded schedule once, in the order of the file. ``notes`` are messages about parts of
+    the file that were left out.
 
     Raises:
         TableError: Nothing was recorded, or no recorded schedule has a time.
@@ -49,9 +50,9 @@ class Table:
 
     def __post_init__(self) -> None:
         if not self.measurements:
-            raise TableError("no configuration is recorded here")
+            raise TableError("the file has no configurations")
         if not any(m.ok for m in self.measurements.values()):
-            raise TableError(f"all {len(self.measurements)} recorded configurations failed: there is nothing to find")
+            raise TableError(f"all {len(self.measurements)} recorded configurations failed: give a file with times")
 
     @cached_property
     def best_seconds(self) -> float:
@@ -61,7 +62,7 @@ class Table:
     def space(self, rules: Sequence[Rule] = ()) -> UnionSpace:
         """Return the recorded configurations that satisfy ``rules``, as a space to search.
 
-        Raises EmptySpace for none.
+        Raises EmptySpace if there are none.
         """
         kernels = self.parameters.items()
         return UnionSpace(
@@ -70,12 +71,12 @@ class Table:
         )
 
     def configuration(self, schedule: Schedule) -> dict[str, Given]:
-        """Return a recorded schedule as a file spells it, with its floats as numbers."""
+        """Return the configuration of a recorded schedule in the spelling of the file, with floats as numbers."""
         floats = {p.name for p in self.parameters[schedule.template] if is_float(p)}
         return {name: float(value) if name in floats else value for name, value in schedule.items}
 
     def only(self, kept: Sequence[Schedule], note: str) -> Table:
-        """Return the same table with these of its schedules. Raises TableError as the constructor does."""
+        """Return the table with only these schedules. Raises TableError as the constructor."""
         wanted = set(kept)
         measurements = {s: m for s, m in self.measurements.items() if s in wanted}
         return Table(self.kernel, self.device, self.parameters, measurements, (*self.notes, note))
@@ -84,10 +85,10 @@ class Table:
 def table_of(device: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> Table:
     """Return the table of ``rows``.
 
-    The parameters of each kernel are those of its first row, their values those that occur: a number is ordinal, any
-    other value categorical. Of a configuration that is there twice the last row counts.
+    The parameters of each kernel are those of its first row. Their domains are the values that occur: numbers are
+    ordinal, other values categorical. If a configuration occurs twice, its last row is used.
 
-    Raises TableError for rows of one kernel with different parameters, and as ``Table`` does.
+    Raises TableError as ``Table``, and if rows of one kernel have different parameters.
     """
     kernels: dict[str, list[Row]] = {}
     for row in rows:
@@ -107,7 +108,7 @@ def _parameters(kernel: str, rows: Sequence[Row]) -> tuple[Parameter, ...]:
     for row in rows:
         if row.configuration.keys() != rows[0].configuration.keys():
             other = sorted(set(names) ^ set(row.configuration))
-            raise TableError(f"the configurations of {kernel} differ in their parameters: some lack {', '.join(other)}")
+            raise TableError(f"configurations of {kernel} have different parameters: some have no {', '.join(other)}")
     return tuple(_parameter(name, [row.configuration[name] for row in rows]) for name in names)
 
 
@@ -119,7 +120,9 @@ def _parameter(name: str, given: Sequence[Given]) -> Parameter:
         try:
             return Parameter(name, tuple(repr(v) for v in sorted({float(v) for v in values})))
         except OverflowError:
-            raise TableError(f"parameter {name} has an integer that no float can hold: use smaller numbers") from None
+            raise TableError(
+                f"parameter {name} has an integer beyond the range of float: use smaller numbers"
+            ) from None
     return Parameter(name, tuple(dict.fromkeys(str(v) for v in values)), kind="categorical")
 
 
@@ -130,5 +133,5 @@ def _value(given: Given, parameter: Parameter) -> Value:
 
 
 def is_float(parameter: Parameter) -> bool:
-    """Return True if the values of a table's parameter are floats as text, because parameters have no float values."""
+    """Return True if a parameter's values are floats written as text, because parameters cannot have float values."""
     return parameter.is_text and parameter.kind == "ordinal"

@@ -1,6 +1,7 @@
-"""Checks every element against the reference, within the problem's own bound.
+"""Compare every output element with the reference, within the problem's tolerance.
 
-NaN must be NaN, an infinity that infinity, and what rounds to infinity in the output's type may be one.
+Where the reference is NaN or infinite, the output must be the same. A value that rounds to infinity in the output's
+type may be infinite.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def check(
     """Compare stored ``outputs`` with the reference of ``problem`` within its tolerance.
 
     Args:
-        problem: Judges outputs itself, or provides reference and tolerance.
+        problem: Checks the outputs itself, or provides reference and tolerance.
         inputs: Arrays named and shaped as its operands.
         outputs: Arrays named and shaped as its operands, in storage types.
         reference: Expected outputs; None to compute them.
@@ -50,7 +51,7 @@ def check(
         signed_zeros: If True, -0 is wrong where the reference is +0.
 
     Returns:
-        True if all elements are right, the worst error over its tolerance, and one line on the first wrong element.
+        True if all elements are correct, the worst error over its tolerance, and one line on the first wrong element.
 
     Raises:
         ValueError: An output that is missing or has another shape or storage type.
@@ -89,7 +90,7 @@ def check(
 
 
 def _changed(name: str, found: Array, before: Array, kept: BoolArray) -> str:
-    """Return which element of ``kept`` has other bits than before, "" for none: NaN and zeros have several."""
+    """Return a message on the first element of ``kept`` whose bits changed; "" for none."""
     bits = np.dtype(f"u{found.dtype.itemsize}")
     one, other = (np.ascontiguousarray(a).reshape(found.shape).view(bits) for a in (found, before))
     wrong = (one != other) & kept
@@ -123,7 +124,7 @@ def compare(
         signed_zeros: If True, -0 is wrong where the reference is +0.
 
     Returns:
-        The result, as of ``check``.
+        The result, as from ``check``.
     """
     shape = found.shape
     flat = np.ascontiguousarray(found).reshape(-1)
@@ -168,7 +169,7 @@ def compare(
 
 
 def _apart(one: Array, other: Array) -> FloatArray:
-    """Return the distances of 64-bit integers: their difference in 64-bit arithmetic, then rounded."""
+    """Return the distances of 64-bit integers as floats. The difference is computed exactly, and then rounded."""
     high, low = np.maximum(one, other), np.minimum(one, other)
     return (high.view(np.uint64) - low.view(np.uint64)).astype(np.float64)
 
@@ -214,7 +215,7 @@ def error_text(
 
 
 def told_apart(one: float | int, other: float | int) -> tuple[str, str]:
-    """Return two numbers as texts: integers exactly, others with six digits, or with enough to distinguish them."""
+    """Return two numbers as texts: integers exactly, floats with six digits, or with as many as distinguish them."""
     for digits in range(6, 18):
         texts = [str(v) if isinstance(v, int) else f"{v:.{digits}g}" for v in (one, other)]
         if texts[0] != texts[1]:

@@ -33,15 +33,15 @@ class ProblemFacts:
             printable(text)
         numbers = (self.flops, self.min_bytes, *self.metrics.values())
         if not all(isinstance(n, (int, float)) and math.isfinite(n) for n in numbers):
-            raise ValueError("what a problem costs, and its metrics, are finite numbers")
+            raise ValueError("flops, min_bytes and metrics of a problem must be finite numbers")
         if self.flops < 0 or self.min_bytes <= 0 or len(self.metrics) > _MOST_METRICS:
-            raise ValueError("a problem moves some bytes, calculates no less than nothing, and has few metrics")
+            raise ValueError("a problem needs min_bytes > 0, flops >= 0 and few metrics")
 
     @classmethod
     def of(cls, problem: Problem, config: Mapping[str, int | str], seconds: float | None) -> Self | None:
         """Return the facts of a problem for a schedule's values.
 
-        None if the problem's JSON is sufficient, or if facts are not finite.
+        Return None if the problem's JSON is sufficient, or if a fact is not finite.
         """
         name = problem.described
         if not name:

@@ -1,4 +1,4 @@
-"""Is a tuned kernel faster than the default by more than the noise?"""
+"""Decide whether a tuned kernel is faster than the default by more than the noise."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from measurements.trials.near_ties import ERRORS
 from measurements.trials.timing_statistics import error_of_median
 
 Word = Literal["default", "tuned", "noise"]
-TIE = 0.01  # closer than this counts as equally fast
-SAME = (1.0, (1.0, 1.0))  # ratio and interval of two that are one
+TIE = 0.01  # relative difference below which two times count as equal
+SAME = (1.0, (1.0, 1.0))  # ratio and interval if both are the same schedule
 
 RatioInterval = tuple[float, tuple[float, float]]
 
 
 def word_of(ratio: float | None, interval: tuple[float, float] | None) -> Word:
-    """Return "tuned" where the gain is beyond the noise, "default" where there is none, "noise" in between.
+    """Return "tuned" if the gain exceeds the noise, "default" if there is no gain, otherwise "noise".
 
     Args:
-        ratio: The default's time over the tuned one's; None where the default cannot be used.
+        ratio: Time of the default over that of the tuned kernel; None if the default cannot be used.
         interval: Confidence interval of the ratio; None if there is no ratio.
     """
     if ratio is None or interval is None:
@@ -31,12 +31,13 @@ def word_of(ratio: float | None, interval: tuple[float, float] | None) -> Word:
 
 
 def ratio_of_medians(default: Timing, tuned: Timing, estimate_noise: float) -> RatioInterval:
-    """Return the ratio of two times, and what it may be: (1, (1, 1)) where the default is as fast or faster.
+    """Return the ratio of two times and its interval; (1, (1, 1)) if the default is at least as fast.
 
     Args:
         default: Time of the default.
-        tuned: Time of the best that was found.
-        estimate_noise: Noise of times without repeats, a fraction; that of others follows from their quartiles.
+        tuned: Time of the best schedule.
+        estimate_noise: Relative noise of times without repeats. The noise of other times is computed from their
+            quartiles.
     """
     ratio = default.median / tuned.median
     if ratio <= 1:
@@ -44,7 +45,7 @@ def ratio_of_medians(default: Timing, tuned: Timing, estimate_noise: float) -> R
     if default.count and tuned.count:
         noise = ERRORS * math.hypot(error_of_median(default), error_of_median(tuned))
         if min(default.count, tuned.count) < 2:
-            noise = math.log(ratio)  # one time says nothing of its noise
+            noise = math.log(ratio)  # the noise of a single time is unknown
     else:
         noise = math.log1p(estimate_noise)
     return ratio, (ratio * math.exp(-noise), ratio * math.exp(noise))

@@ -21,7 +21,7 @@ class Status(StrEnum):
     UNVERIFIED = "unverified"  # without a GPU: its emulation was inconclusive, for example because it did not finish
     CRASHED = "crashed"
     UNRANKED = "unranked"  # without a GPU: compiled, but its time cannot be estimated
-    UNRECORDED = "unrecorded"  # replay: the recording does not hold this schedule
+    UNRECORDED = "unrecorded"  # replay: the recording does not contain this schedule
 
 
 class Provenance(StrEnum):
@@ -46,7 +46,7 @@ class Timing:
         """Return the statistics of repeated timings; at least one."""
         if len(seconds) == 1:
             return cls(seconds[0], seconds[0], seconds[0], 1)
-        import statistics  # imports decimal and fractions, which programs that only call kernels do not need
+        import statistics  # imported here: it imports decimal and fractions, which calls of kernels do not need
 
         p25, median, p75 = statistics.quantiles(seconds, n=4, method="inclusive")
         return cls(median, p25, p75, len(seconds))
@@ -80,7 +80,7 @@ class MachineCode:
 
 @dataclass(frozen=True)
 class Measurement:
-    """``timing`` is set exactly if ``status`` is ok; ``reason`` is why it is missing, or unusual.
+    """``timing`` is set if and only if ``status`` is ok. ``reason`` explains why it is missing or unusual.
 
     ``error`` is the largest error over its tolerance, or None. ``clock_mhz`` is the clock of the GPU's multiprocessors
     just after the last repeat, None if unknown. ``watts`` is the GPU's mean power during repeated launches of the

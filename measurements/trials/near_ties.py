@@ -1,12 +1,11 @@
-"""Selection of the winner among programs that were timed in turns, where near ties are the rule.
+"""Select the winner among kernels that were timed in turns, and whose times are often nearly equal.
 
-The simplest of those within ``tie`` of the fastest wins, because the fastest of nearly equal programs is random, but
-the simplest is not. Randomness remains at the edge of the tie, where a simple program is included or not, so further
-rounds go there.
+The simplest kernel within ``tie`` of the fastest wins: which of nearly equal kernels is fastest is random, but which is
+simplest is not. Kernels whose distance is close to ``tie`` remain uncertain, so further rounds time these.
 
-The distance of two programs is the trimmed mean of the log-ratios of their rounds, with Yuen's error estimate (K. K.
-Yuen, Biometrika 61, 1974). It is as robust to outliers as a median. If a GPU alternates between two clocks it converges
-like a mean, while medians and signed ranks jump from one clock to the other.
+The distance of two kernels is the trimmed mean of the log-ratios of their times per round, with Yuen's error estimate
+(K. K. Yuen, Biometrika 61, 1974). It is as robust to outliers as a median. If a GPU alternates between two clocks it
+converges like a mean, while medians and signed ranks jump from one clock to the other.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from measurements.trials.timing_statistics import log_ratios
 from search_spaces.arrays import FloatArray
 
 TRIM = 0.1  # fraction that is trimmed at either end
-ERRORS = 3.0  # standard errors to either side: rounds are added based on them, so 2 would err too often
+ERRORS = 3.0  # standard errors to either side; 2 would err too often, because rounds are added until a decision
 FEWEST = 6  # minimum rounds for a decision
-REFERENCES = 4  # number of potential winners that stay in the timing, because the edge is measured from the fastest
+REFERENCES = 4  # number of fastest kernels timed in all rounds, as distances are measured from the fastest
 
 
 @dataclass(frozen=True)
 class Behind:
-    """Logarithm of one program's time over that of the fastest, and its interval of ERRORS."""
+    """Logarithm of one kernel's time over that of the fastest, and its interval of ERRORS standard errors."""
 
     centre: float
     low: float
@@ -49,9 +48,9 @@ class Behind:
 class WinnerChoice:
     """Result of the selection. ``winner``, ``fastest`` and the tie set ``tied`` are positions.
 
-    ``behind`` compares every entrant with the fastest. ``undecided`` are those that would win if they belong to the tie
-    set, which is open, and those that may be faster than it; ``clear`` is true if there are none. ``contenders`` are
-    the entrants that further rounds need.
+    ``behind`` is the distance of every entrant from the fastest. ``undecided`` are the entrants that would win if they
+    belong to the tie set, which is uncertain, and those that may be faster than the fastest. ``clear`` is true if there
+    are none. ``contenders`` are the entrants that further rounds need.
     """
 
     winner: int
@@ -70,10 +69,10 @@ class WinnerChoice:
 def choose(
     times: Sequence[Sequence[float]], complexity: Sequence[float], tie: float = 0.01, incumbent: int | None = None
 ) -> WinnerChoice:
-    """Return the winner of entrants timed in turns: the incumbent, else the simplest, of those as fast as the fastest.
+    """Return the winner of entrants timed in turns: among those in the tie, the incumbent, else the simplest.
 
-    The incumbent stays until it is significantly slower by more than twice ``tie``. Otherwise one near the edge would
-    win and lose from run to run.
+    The incumbent stays the winner until it is significantly slower by more than twice ``tie``. Otherwise the winner
+    would change randomly from run to run.
 
     Args:
         times: ``times[i]`` are the times of entrant i, one per round, positive.
@@ -90,7 +89,7 @@ def choose(
     if not times or len(times) != len(complexity):
         raise ValueError(f"every entrant needs times and a complexity, got {len(times)} and {len(complexity)}")
     if incumbent is not None and not 0 <= incumbent < len(times):
-        raise ValueError(f"the incumbent must be an entrant, there is none at position {incumbent}")
+        raise ValueError(f"the incumbent {incumbent} is not the position of an entrant")
     fastest = _fastest(times)
     behind = tuple(Behind.of(t, times[fastest]) for t in times)
     edge, places = math.log1p(tie), range(len(times))
@@ -120,16 +119,16 @@ def choose(
 
 
 def plausible(times: Sequence[Sequence[float]], tie: float = 0.01) -> list[int]:
-    """Return the entrants that a few rounds leave as possible winners: those that may be within ``tie`` of the fastest.
+    """Return the entrants that may be within ``tie`` of the fastest, after a few rounds.
 
-    So few times of one entrant do not show its noise. Therefore noise is estimated from all entrants together.
+    A few times of one entrant are too few to estimate its noise, so noise is estimated from all entrants together.
 
     Args:
         times: ``times[i]`` are the times of entrant i, one per round, positive.
         tie: Largest relative time difference that counts as a tie.
 
     Returns:
-        Their positions; all positions of fewer than two rounds or entrants.
+        Their positions; all positions if there are fewer than two rounds or entrants.
 
     Raises:
         ValueError: Lists of different lengths, or times that are not positive.
@@ -149,9 +148,9 @@ def plausible(times: Sequence[Sequence[float]], tie: float = 0.01) -> list[int]:
 
 
 def _fastest(times: Sequence[Sequence[float]]) -> int:
-    """Return the fastest relative to the median entrant of each round, so that effects on whole rounds cancel."""
+    """Return the fastest entrant. Times are relative to each round's median, so effects on whole rounds cancel."""
     if any(len(t) != len(times[0]) for t in times):
-        raise ValueError(f"entrants need as many times as each other, not {', '.join(str(len(t)) for t in times)}")
+        raise ValueError(f"all entrants need the same number of times, not {', '.join(str(len(t)) for t in times)}")
     behind = np.stack([log_ratios(t, [1.0] * len(t)) for t in times])
     behind -= np.median(behind, axis=0)
     return min(range(len(times)), key=lambda i: trimmed_mean(behind[i]))

@@ -54,7 +54,7 @@ class Policy:
         return cls(found[1], found[2], None if found[3] is None else int(found[3]))
 
 
-DEFAULT = str(Policy())  # also of measured trials that predate policies, except with a warm L2
+DEFAULT = str(Policy())  # also for measured trials older than policies, unless with a warm L2
 NONE = ""  # policy of times not measured here: estimates, and replays of other tools' times
 
 

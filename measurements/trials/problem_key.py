@@ -1,4 +1,4 @@
-"""The reader of ``Problem.key()``, the text by which trials, summaries and logs name a problem."""
+"""Parse ``Problem.key()``, the text that identifies a problem in trials, summaries and logs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from search_spaces.operators.problem import Problem
 
 def problem_of(key: str) -> Problem:
     """Return the problem of a key. Raises ValueError for an operator or a form that this version does not know."""
-    from search_spaces.catalogue import problem_from_json  # imports every operator, which readers of fields do not need
+    from search_spaces.catalogue import (
+        problem_from_json,
+    )  # imports every operator
 
     return problem_from_json(json.loads(key))
 
 
 def fields_of(key: str) -> dict[str, Any]:
-    """Return the fields of a problem, including its operator, even if this version does not know it.
+    """Return the fields of a problem, including its operator, even if this version does not know the operator.
 
     They are empty for invalid JSON.
     """

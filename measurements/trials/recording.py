@@ -1,8 +1,8 @@
 """Recordings: files of trials measured on a GPU, for replay and training without one.
 
-A file is gzip over lines of JSON. A recording is one header line, with device, toolchain and number of its trials, and
-one line per trial (``Trial.to_json``). A file may hold several recordings one after the other, so files can be joined
-with ``cat``. Those that come with autosched are found below ``recorded/<device>/``, one file per problem:
+A file is gzip-compressed JSON lines. A recording is a header line with the device, the toolchain and the number of
+trials, followed by one line per trial (``Trial.to_json``). A file may contain several recordings, so files can be
+joined with ``cat``. Recordings that are installed with autosched are in ``recorded/<device>/``, one file per problem:
 
     python -m measurements.trials.recording FILE...        put the recordings of FILE there
 """
@@ -38,11 +38,11 @@ from search_spaces.operators.problem import Problem
 FORMAT = 2
 RECORDED = Path(__file__).resolve().parent / "recorded"
 SUFFIX = ".jsonl.gz"
-MOST_BYTES = 2**29  # of an unpacked file, some 400,000 trials
+MOST_BYTES = 2**29  # limit of an unpacked file: about 400,000 trials
 _LONGEST_LINE = 2**20
 _SMALL = 2**24  # bytes that may be unpacked from any file
 _MOST_GROWTH = 200  # compression limit; recordings expand 10 to 30 times
-_HEAD = 2**12  # bytes at the beginning of a file, by which it is recognised
+_HEAD = 2**12  # bytes at the beginning of a file that identify its format
 
 _EMPTY = "it is empty"
 _NO_HEADER = "it does not begin with the header of a recording"
@@ -58,7 +58,7 @@ class RecordingError(ValueError):
 
 @dataclass(frozen=True)
 class Recording:
-    """Measured trials of one problem on one GPU with one toolchain, in the order they were made.
+    """Measured trials of one problem on one GPU with one toolchain, in chronological order.
 
     ``fingerprint`` is the JSON text of everything that times may depend on (device, driver, toolchain); ``spaces`` are
     the versions of the spaces that proposed the schedules, by kernel template. Raises RecordingError, a ValueError,
@@ -73,12 +73,16 @@ class Recording:
         first = _origin(self.trials[0])
         for trial in self.trials:
             if trial.provenance is not Provenance.MEASURED or trial.status is Status.UNRECORDED:
-                raise RecordingError(f"a recording holds measured trials, not {trial.provenance} {trial.status} ones")
+                raise RecordingError(
+                    f"a recording only has measured trials, not {trial.provenance} {trial.status} ones"
+                )
             for name, value in _origin(trial).items():
                 if value != first[name]:
-                    raise RecordingError(f"the trials of a recording must have one {name}: record them apart")
+                    raise RecordingError(f"all trials of a recording must have the same {name}: record them separately")
             if trial.space_version != self.spaces[trial.schedule.template]:
-                raise RecordingError("the trials of a template must have one space_version: record them apart")
+                raise RecordingError(
+                    "all trials of a template must have the same space_version: record them separately"
+                )
 
     @classmethod
     def of(cls, trials: Iterable[Trial]) -> tuple[Self, ...]:
@@ -171,8 +175,8 @@ def read(path: str | os.PathLike[str]) -> tuple[Recording, ...]:
         raise RecordingError(f"{path} is a pipe: give a file")
     if _is_kernel_tuners(path):
         raise RecordingError(
-            f"{path} is a cache of Kernel Tuner, whose kernels cannot be learned from: give a recording of autosched, "
-            "or search it with autosched replay"
+            f"{path} is a Kernel Tuner cache, from which models cannot learn: give a recording of autosched, "
+            "or search the cache with autosched replay"
         )
     with _refusing(path), gzip.open(path) as file:
         return tuple(_parsed(_read_lines(file)))
@@ -184,7 +188,7 @@ def _refusing(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
-        raise RecordingError(f"{path} is not a whole gzip file of text: {error}") from error
+        raise RecordingError(f"{path} is not a complete gzip file of text: {error}") from error
     except (ValueError, RecursionError) as error:
         raise RecordingError(f"{path} is not a recording: {error}") from error
 
@@ -275,7 +279,7 @@ def installed(folder: str | os.PathLike[str] | None = None) -> dict[str, int]:
 
 
 def install(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None) -> tuple[Path, ...]:
-    """Put the recordings of a file where ``find`` looks, without replacing any. Returns the files written.
+    """Copy the recordings of a file to ``folder`` (RECORDED), without replacing any. Returns the written files.
 
     Raises RecordingError and OSError.
     """
@@ -289,7 +293,7 @@ def install(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None 
 
 
 def place(problem_key: str, device: str, folder: str | os.PathLike[str] | None = None) -> Path:
-    """Return the file below ``folder`` (RECORDED) for a problem.
+    """Return the path below ``folder`` (RECORDED) for a problem.
 
     Raises:
         RecordingError: ``device`` is not a folder name.
@@ -328,14 +332,14 @@ def _parsed(lines: Iterator[str]) -> Iterator[Recording]:
         if not _is_header(header):
             raise ValueError(_NO_HEADER)
         if header["recording"] != FORMAT:
-            raise ValueError(f"its format is {header['recording']}, and this autosched reads {FORMAT}: upgrade it")
+            raise ValueError(f"its format is {header['recording']}, but this autosched reads {FORMAT}: upgrade it")
         count = header["trials"]
         if type(count) is not int or count < 0:
-            raise ValueError("its header does not say how many trials follow")
-        # Each is read before the next is unpacked: of lines that are no trials there may be any number.
+            raise ValueError("its header has no valid number of trials")
+        # Each line is parsed before the next is unpacked, because a malicious file may have any number of lines.
         trials = tuple(Trial.from_json(json.loads(line)) for line in islice(lines, min(count, sys.maxsize)))
         if len(trials) < count:
-            raise ValueError(f"it is cut short: it should hold {count} trials")
+            raise ValueError(f"it is truncated: it should contain {count} trials")
         recording = Recording(trials)
         said = {name: canonical_json(header[name]) for name in ("problem", "fingerprint")}
         for name, value in _origin(recording.trials[0]).items():
@@ -358,10 +362,10 @@ def _is_header(line: Any) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Install files; prints what was written."""
+    """Install files, and print the paths of the written ones."""
     parser = argparse.ArgumentParser(prog="python -m measurements.trials.recording", description="Install recordings.")
     parser.add_argument("files", nargs="+", metavar="FILE", help=f"recordings ({SUFFIX})")
-    parser.add_argument("--folder", default=str(RECORDED), help="where to put them (default: where tune looks)")
+    parser.add_argument("--folder", default=str(RECORDED), help="target folder (default: the one that autosched reads)")
     given = parser.parse_args(arguments)
     try:
         for file in given.files:

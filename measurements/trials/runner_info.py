@@ -1,4 +1,4 @@
-"""The reader of ``Trial.fingerprint``: what a runner said of the machine and the way in which it timed."""
+"""Parse ``Trial.fingerprint``: a runner's description of the machine and of the timing."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _FIELDS = ("name", "sm_count", "cuda", "cache", "launch", "clocks", "model", "de
 
 @dataclass(frozen=True)
 class RunnerInfo:
-    """The fields of a fingerprint; a field that the runner did not state is "".
+    """Fields of a fingerprint; missing fields are "".
 
     Attributes:
-        name: the device's name for people, such as "NVIDIA H200".
-        arch: the architecture, such as "sm_90a".
-        sm_count: how many SMs the device has, in digits.
-        cuda: the version of the CUDA runtime.
-        cache: "cold" where operands came from memory, "warm" where they came from the L2.
-        launch: "graph" where no host is in the times, "eager" where one is.
-        clocks: "free", or what they were locked to, such as "1410 MHz".
-        model: the model that estimated the time.
-        derived: where the device's row comes from, if it is not one of the tables.
-        kernel: where the code of a library's Triton kernel comes from.
+        name: Full name of the device, such as "NVIDIA H200".
+        arch: Architecture, such as "sm_90a".
+        sm_count: Number of SMs, as text.
+        cuda: Version of the CUDA runtime.
+        cache: "cold" if operands came from memory, "warm" if they came from the L2 cache.
+        launch: "graph" if times exclude the host, "eager" if they include it.
+        clocks: "free", or the locked clock, such as "1410 MHz".
+        model: Model that estimated the time.
+        derived: Origin of the device's row, if it is not in the tables.
+        kernel: Origin of a library's Triton kernel.
     """
 
     name: str = ""
@@ -43,7 +43,7 @@ class RunnerInfo:
 
     @classmethod
     def of(cls, fingerprint: str) -> RunnerInfo:
-        """Read the JSON text of a fingerprint. Raises ValueError for text that is not JSON object."""
+        """Read the JSON text of a fingerprint. Raises ValueError for text that is not a JSON object."""
         return _read(fingerprint)
 
     @property
@@ -60,7 +60,7 @@ class RunnerInfo:
 
 
 def stated_of(fingerprint: str) -> dict[str, str]:
-    """Return everything that a fingerprint states, fields of other versions included.
+    """Return all fields of a fingerprint, including those of other versions.
 
     Raises ValueError as ``RunnerInfo.of``.
     """

@@ -1,7 +1,7 @@
-"""Recordings that come with autosched, used where the user's database has no trial.
+"""Recordings that are installed with autosched, used if the user's database has no trial of a problem.
 
-Each was measured on one GPU and serves that GPU only. The files are those of ``--backend replay``. Each is read once
-per process, at the first look-up.
+A recording is only used for the GPU that it was measured on. The files are those of ``--backend replay``. Each is read
+once per process, at the first look-up.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def fastest(recorded: Recording) -> Trial | None:
     ]
     compared = [trial for trial in usable if trial.rank is not None]
     if compared:
-        return min(reversed(compared), key=lambda trial: trial.rank or 0)  # the newest comparison at a tie
+        return min(reversed(compared), key=lambda trial: trial.rank or 0)  # newest comparison first
     return min(usable, key=lambda trial: trial.seconds or 0.0, default=None)
 
 

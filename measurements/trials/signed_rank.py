@@ -1,10 +1,10 @@
 """Wilcoxon's signed-rank statistic of paired differences: an interval for their centre, and a p-value.
 
-It assumes that differences scatter symmetrically about their centre, which the log-ratio of two times taken in turns
-does, since either may be the noisy one. Against normal noise it needs 1.05 times as many pairs as a mean would, where
-the sign test needs 1.57 times as many, and one outlier moves it as little as a median. Distribution and interval are
-exact up to EXACT pairs, and those of the normal distribution that it tends to from there on: Hollander, Wolfe, Chicken,
-"Nonparametric Statistical Methods", 3rd edition, sections 3.1 and 3.3.
+The test assumes that differences are symmetric about their centre. Log-ratios of two times taken in turns are, because
+noise affects both alike. For normal noise it needs 1.05 times as many pairs as a mean (the sign test 1.57 times), and
+it is as robust to outliers as a median. Distribution and interval are exact up to EXACT pairs; for more pairs the
+normal approximation is used (Hollander, Wolfe, Chicken, "Nonparametric Statistical Methods", 3rd edition, sections 3.1
+and 3.3).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from search_spaces.arrays import FloatArray
 
-EXACT = 400  # pairs: beyond, the exact distribution takes seconds, and differs from the normal one by less than 0.1%
+EXACT = 400  # pairs; for more, the exact distribution takes seconds and differs from the normal one by less than 0.1%
 
 
 def interval(differences: FloatArray, confidence: float) -> tuple[float, float] | None:
@@ -36,7 +36,7 @@ def interval(differences: FloatArray, confidence: float) -> tuple[float, float] 
 
 
 def p_value(differences: FloatArray, centre: float) -> float:
-    """Return the probability of differences at least as large if their true centre is at most ``centre``."""
+    """Return the probability of differences at least as large as these if their true centre is at most ``centre``."""
     above = int(np.count_nonzero(_walsh(differences) > centre))
     below = len(differences) * (len(differences) + 1) // 2 - above
     n = len(differences)  # P(W >= above) = P(W <= below), as W is symmetric
@@ -44,7 +44,7 @@ def p_value(differences: FloatArray, centre: float) -> float:
 
 
 def _rank(n: int, probability: float) -> int:
-    """Return the number of w with P(W <= w) <= probability."""
+    """Return the number of values w with P(W <= w) <= ``probability``."""
     if n > EXACT:
         return max(math.floor(_normal(n).inv_cdf(probability) + 0.5), 0)
     return int(np.searchsorted(_cumulative(n), probability, side="right"))
@@ -68,7 +68,7 @@ def _pairs(n: int) -> tuple[np.ndarray[tuple[int], np.dtype[np.intp]], np.ndarra
 
 @lru_cache(maxsize=64)
 def _cumulative(n: int) -> FloatArray:
-    """P(W <= w) for w = 0 .. n (n + 1) / 2: each rank is counted or not with equal probability."""
+    """Return P(W <= w) for w = 0 .. n (n + 1) / 2, where W contains each rank with probability 1/2."""
     weights = np.ones(1)
     for rank in range(1, n + 1):
         longer = np.zeros(len(weights) + rank)

@@ -1,6 +1,6 @@
-"""Statistics of times: noise, when to stop, which of two is faster. Times are seconds; a ratio under 1 is faster.
+"""Statistics of times in seconds: noise, stopping rules, and comparisons.
 
-Medians and quartiles throughout: a GPU's times have a floor and a long tail. Nothing here draws random numbers.
+All use medians and quartiles, because GPU times have a long tail towards slow ones. Nothing is random.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MEDIAN_EFFICIENCY = 1.2533  # sqrt(pi / 2): standard error of a median over tha
 
 
 def relative_noise(seconds: Sequence[float]) -> float:
-    """Return standard deviation over median, the deviation taken from the quartiles so that outliers do not count.
+    """Return standard deviation over median. The deviation is computed from the quartiles, to be robust to outliers.
 
     Infinite for fewer than two values.
     """
@@ -34,22 +34,22 @@ def relative_noise(seconds: Sequence[float]) -> float:
 
 
 def median_error(seconds: Sequence[float]) -> float:
-    """Relative standard error of the median of ``seconds``."""
+    """Return the relative standard error of the median of ``seconds``."""
     return _MEDIAN_EFFICIENCY * relative_noise(seconds) / math.sqrt(max(len(seconds), 1))
 
 
 def error_of_median(timing: Timing) -> float:
-    """Return the same of a stored median, by the quartiles beside it; 0 for an estimate."""
+    """Return the relative standard error of a stored median, computed from its quartiles; 0 for an estimate."""
     spread = (timing.p75 - timing.p25) / _IQR_OF_NORMAL / timing.median
     return _MEDIAN_EFFICIENCY * spread / math.sqrt(max(timing.count, 1))
 
 
 @dataclass(frozen=True)
 class StopRule:
-    """Repeat until the relative standard error of the median is at most ``target``, or a limit is met.
+    """Repeat until the relative standard error of the median is at most ``target``, or a limit is reached.
 
-    At least ``min_repeats`` are taken, unless ``max_seconds`` of measuring have passed after the first, or a candidate
-    is hopeless: after ``hopeless_repeats`` even the fastest takes more than ``hopeless_factor`` times the best so far.
+    There are at least ``min_repeats``, unless measuring takes more than ``max_seconds``, or a candidate is hopeless:
+    after ``hopeless_repeats``, its fastest repeat takes more than ``hopeless_factor`` times the best median so far.
     """
 
     target: float = 0.003
@@ -83,7 +83,7 @@ class StopRule:
     def hopeless(self, seconds: Sequence[float], best: float | None) -> bool:
         """Return True if more repeats would be wasted; ``best`` is the median of the fastest candidate so far.
 
-        The fastest repeat decides: noise makes a kernel slower, hardly ever faster.
+        The fastest repeat is compared, because noise makes a kernel slower, hardly ever faster.
         """
         if best is None or len(seconds) < self.hopeless_repeats:
             return False
@@ -91,9 +91,9 @@ class StopRule:
 
 
 def unslowed(seconds: Sequence[float], slowed: Sequence[bool]) -> list[float]:
-    """Return the ``seconds`` that were not ``slowed`` by something other than the kernel.
+    """Return the ``seconds`` of repeats that were not ``slowed`` by something other than the kernel.
 
-    If that would drop all of them, all are returned.
+    If all were slowed, all are returned.
     """
     at_speed = [t for t, slow in zip(seconds, slowed, strict=True) if not slow]
     return at_speed or list(seconds)
@@ -101,7 +101,7 @@ def unslowed(seconds: Sequence[float], slowed: Sequence[bool]) -> list[float]:
 
 @dataclass(frozen=True)
 class Ratio:
-    """Median of candidate time over baseline time, with a confidence interval; ``pairs`` is how many were compared."""
+    """Median of candidate time over baseline time, with a confidence interval; ``pairs`` is the number of pairs."""
 
     median: float
     low: float
@@ -110,11 +110,11 @@ class Ratio:
 
     @classmethod
     def paired(cls, candidate: Sequence[float], baseline: Sequence[float], confidence: float = 0.95) -> Self:
-        """Return the ratio of times taken in pairs, one of each per round.
+        """Return the ratio of paired times, one pair per round.
 
-        The interval is that of the signed ranks of the log-ratios. Below 6 pairs no interval of 95% exists, and it is
-        (0, infinity). Raises ValueError for unequal or empty lists, for times that are not positive, and for a
-        confidence outside (0, 1).
+        The interval is computed from the signed ranks of the log-ratios. Below 6 pairs there is no interval of 95%, and
+        (0, infinity) is returned. Raises ValueError for unequal or empty lists, for times that are not positive, and
+        for a confidence outside (0, 1).
         """
         if not 0 < confidence < 1:
             raise ValueError(f"confidence must be between 0 and 1, not {confidence}")
@@ -122,13 +122,13 @@ class Ratio:
         found, median = signed_rank.interval(ratios, confidence), float(np.median(ratios))
         if found is None:
             return cls(math.exp(median), 0.0, math.inf, len(ratios))
-        # the centre of skewed ratios need not be their median, which belongs into the interval all the same
+        # the centre of skewed ratios may differ from their median; the interval is extended to contain the median
         low, high = min(found[0], median), max(found[1], median)
         return cls(math.exp(median), math.exp(low), math.exp(high), len(ratios))
 
 
 def log_ratios(candidate: Sequence[float], baseline: Sequence[float]) -> FloatArray:
-    """Return the logarithm of candidate over baseline, round by round.
+    """Return the logarithm of candidate over baseline for each round.
 
     Raises ValueError for unequal or empty lists and for times that are not positive.
     """
@@ -150,9 +150,9 @@ class SpeedChange(StrEnum):
 
 
 def verdict(ratio: Ratio, tie: float = 0.01) -> SpeedChange:
-    """Return the verdict of ``ratio``; times that differ by less than ``tie`` count as equal.
+    """Compare the two times of ``ratio``; times that differ by less than ``tie`` count as equal.
 
-    Every claim holds over the whole interval.
+    A result other than UNCERTAIN holds for the whole confidence interval.
     """
     if ratio.high < 1 - tie:
         return SpeedChange.FASTER
@@ -166,7 +166,7 @@ def verdict(ratio: Ratio, tie: float = 0.01) -> SpeedChange:
 def interleaved(entrants: int, rounds: int) -> list[list[int]]:
     """Return the order of the entrants in each round: rotated, and reversed in every other round.
 
-    So each entrant takes each place. The first of a round runs at another clock and temperature than the last.
+    So each entrant has each position equally often, because clock and temperature change during a round.
     """
     orders = []
     for r in range(rounds):

@@ -1,6 +1,6 @@
-"""The one rule for tolerances, wherever somebody gives one: a finite number from 0 up.
+"""Validate tolerances: a tolerance is a finite number of at least 0.
 
-An infinite tolerance would accept every result, and NaN none: neither compares anything.
+An infinite tolerance would accept every result, and NaN would accept none.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class ToleranceError(ValueError):
-    """A tolerance that compares nothing. The message is one line."""
+    """An invalid tolerance. The message is one line."""
 
 
 def checked_tolerance(value: Any, name: str, *, most: float = math.inf) -> float:
@@ -19,11 +19,11 @@ def checked_tolerance(value: Any, name: str, *, most: float = math.inf) -> float
 
     Args:
         value: The tolerance.
-        name: Its name where it was given, for the message.
-        most: It must be smaller.
+        name: Name of the option or argument, for the message.
+        most: Exclusive upper limit.
 
     Raises:
-        ToleranceError: It is not a finite number from 0 up, or not below ``most``.
+        ToleranceError: It is not a finite number of at least 0, or not below ``most``.
     """
     try:
         number = math.nan if isinstance(value, (bool, str)) else float(value)
@@ -31,12 +31,12 @@ def checked_tolerance(value: Any, name: str, *, most: float = math.inf) -> float
         number = math.nan
     if not 0 <= number < most:
         limit = "" if math.isinf(most) else f" and below {most:g}"
-        raise ToleranceError(f"invalid {name} {str(value)[:60]}: a tolerance is a finite number from 0 up{limit}")
+        raise ToleranceError(f"invalid {name} {str(value)[:60]}: give a finite number of at least 0{limit}")
     return number
 
 
 def check_tolerances(given: Sequence[Any] | None) -> None:
-    """Raise ToleranceError unless ``given`` is None, or a relative and an absolute tolerance."""
+    """Raise ToleranceError unless ``given`` is None or a pair of a relative and an absolute tolerance."""
     if given is None:
         return
     if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != 2:

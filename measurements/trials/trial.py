@@ -1,6 +1,6 @@
-"""A row of the trial store: a trial of a schedule of a problem on a device, with the evidence to judge it later.
+"""A trial: one schedule of a problem on a device, with its measurement, versions and verification.
 
-It is plain text and numbers, so that a trial of an operator that this version does not know can still be listed.
+Its fields are text and numbers, so trials of operators that this version does not know can still be listed.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from search_spaces.spaces.schedule import Schedule
 
 _NAMES = ("device", "template_version", "space_version", "toolchain", "driver", "autosched_version", "sampler")
 _Kinds = type | tuple[type, ...]
-CONTROLS = ("library", "copy")  # the vendor's library where it computes the problem, else a plain copy
+CONTROLS = ("library", "copy")  # the vendor's library if it computes the problem, otherwise a plain copy
 
 
 @dataclass(frozen=True)
 class Budget:
     """Limits of the run that made a trial: number of trials, and seconds of search (None: no limit).
 
-    The winner of 16 trials is weaker evidence than one of 4,096. Raises ValueError for an invalid budget.
+    They show how thorough the search was. Raises ValueError for an invalid budget.
     """
 
     trials: int
@@ -54,12 +54,12 @@ class Budget:
 
 @dataclass(frozen=True)
 class Control:
-    """The time of a program that no schedule changes, measured alternately with the trial's own.
+    """The time of a program that does not depend on schedules, measured alternately with the trial's kernel.
 
     ``name`` is "library", the vendor's library of that ``version``, or "copy", a plain copy of the operands' bytes.
 
     Raises:
-        ValueError: The name is another one, or the time is not a time.
+        ValueError: The name or the time is invalid.
     """
 
     name: str
@@ -98,17 +98,18 @@ class Trial:
     """One tried schedule, with its device, versions and result.
 
     ``sampler`` is the name of its source, a sampler or nvMatmulHeuristics. ``problem_key`` is ``Problem.key()``,
-    canonical JSON. ``template_version`` is that of the schedule's kernel template, "" in trials that predate templates.
-    ``device`` is the name that look-ups compare exactly, ``fingerprint`` JSON text of everything known about the
-    device. ``kernel_digest`` is None if no source could be generated. ``toolchain`` and ``driver`` name versions, such
-    as "NVRTC 13.0" and "580.65"; "" means there is none. ``created`` is in UTC. ``rank`` is the rank in a paired
-    re-measurement, 1 for the winner; None without one. ``budget`` is that of the run. ``verification`` is the canonical
-    JSON text of an object that describes the kernel's verification; None in trials that predate them. ``control`` is
-    the kernel timed next to the winner of a re-measurement, to distinguish a changed machine from a changed kernel.
-    ``facts`` are those of a problem in a user's file. ``id`` is the row, None before it is stored.
+    canonical JSON. ``template_version`` is the version of the schedule's kernel template, "" in trials older than
+    templates. ``device`` is its name in look-ups, which compare it exactly; ``fingerprint`` is JSON text with
+    everything known about the device. ``kernel_digest`` is None if no source could be generated. ``toolchain`` and
+    ``driver`` name versions, such as "NVRTC 13.0" and "580.65"; "" means there is none. ``created`` is in UTC. ``rank``
+    is the rank in a paired re-measurement, 1 for the winner; None without one. ``budget`` is that of the run.
+    ``verification`` is the canonical JSON text of an object that describes the kernel's verification; None in trials
+    older than this field. ``control`` is the kernel timed next to the winner of a re-measurement, to distinguish a
+    changed machine from a changed kernel. ``facts`` describe a problem of a user's file. ``id`` is the row, None before
+    it is stored.
 
     Raises ValueError for a name that cannot be printed, for a time that is not a positive finite number, and for a
-    ``created`` without a time zone. An error that is NaN is stored as infinity: worse than every tolerance.
+    ``created`` without a time zone. An error of NaN is stored as infinity.
     """
 
     problem_key: str
@@ -135,7 +136,7 @@ class Trial:
     __repr__ = short_repr
 
     def __str__(self) -> str:
-        """Return the time, where it comes from, and the schedule, in one line."""
+        """Return time, provenance and schedule in one line."""
         time = self.status.value if self.seconds is None else f"{self.seconds * 1e6:.4g} us ({self.provenance.value})"
         return f"{time} by {self.schedule.key()}"
 
@@ -164,12 +165,12 @@ class Trial:
 
     @property
     def problem(self) -> Problem:
-        """The problem itself. Raises ValueError for an operator or a form that this version does not know."""
+        """The problem. Raises ValueError for an operator or a format that this version does not know."""
         return problem_of(self.problem_key)
 
     @property
     def operator(self) -> str:
-        """The name of the problem's operator, "" where the form is of another version."""
+        """Name of the problem's operator; "" if the problem has the format of another version."""
         return operator_of(self.problem_key)
 
     @property
@@ -179,7 +180,7 @@ class Trial:
 
     @property
     def policy(self) -> str:
-        """Timing policy as a text of ``Policy``, which restricts comparisons. NONE for times that were not measured.
+        """Timing policy as a text of ``Policy``; NONE for times that were not measured.
 
         Raises ValueError for a fingerprint without a valid policy.
         """
@@ -192,7 +193,7 @@ class Trial:
 
     @property
     def provenance(self) -> Provenance:
-        """Kind of the time."""
+        """Provenance of the time."""
         return self.measurement.provenance
 
     @property
@@ -202,11 +203,11 @@ class Trial:
 
     @property
     def seconds(self) -> float | None:
-        """The median time; None where the trial failed."""
+        """Median time in seconds; None if the trial failed."""
         return None if self.measurement.timing is None else self.measurement.timing.median
 
     def to_json(self) -> dict[str, Any]:
-        """Everything as JSON values; an infinite error is the string "inf", as JSON has no such number."""
+        """Return all fields as JSON values; an infinite error is the string "inf", because JSON has no infinity."""
         m = self.measurement
         return {
             "id": self.id,
@@ -243,7 +244,7 @@ class Trial:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the trial whose ``to_json()`` was ``data``.
+        """Return the trial with the given result of ``to_json``.
 
         ``code``, ``budget``, ``verification``, ``control``, ``watts`` and ``facts`` may be missing.
 
@@ -303,7 +304,7 @@ _MAYBE_NUMBER = (int, float, type(None))
 _TIMING: Mapping[str, _Kinds] = {"median": _NUMBER, "p25": _NUMBER, "p75": _NUMBER, "count": int}
 _RESOURCES: Mapping[str, _Kinds] = {field.name: int for field in dataclasses.fields(Resources)}
 _CODE: Mapping[str, _Kinds] = {"cubin_digest": str, "sass_digest": str, "sass_bytes": int}
-_MAY_BE_MISSING = ("code", "budget", "verification", "control", "watts", "facts")  # in recordings that predate them
+_MAY_BE_MISSING = ("code", "budget", "verification", "control", "watts", "facts")  # in older recordings
 _KINDS: Mapping[str, _Kinds] = {
     **dict.fromkeys(("problem", "schedule", "fingerprint"), dict),
     **dict.fromkeys(("template", "template_version", "device", "space_version", "provenance", "status"), str),
@@ -319,7 +320,7 @@ _KINDS: Mapping[str, _Kinds] = {
 
 
 def _check(data: Mapping[str, Any], kinds: Mapping[str, _Kinds]) -> None:
-    """Raise KeyError, TypeError, OverflowError, and ValueError for values that databases cannot hold."""
+    """Raise KeyError, TypeError, OverflowError or ValueError for values that databases cannot store."""
     for name, kind in kinds.items():
         value = data[name]
         if not isinstance(value, kind) or isinstance(value, bool):
@@ -350,10 +351,10 @@ def refuse_deep(value: Any) -> None:
 
 
 def canonical_json(value: Any) -> str:
-    """Return the one JSON text of a value that equal values share, as ``Problem.key()`` has it.
+    """Return the canonical JSON text of a value, as in ``Problem.key()``: equal values give equal texts.
 
     Raises:
-        ValueError: The value is nested more deeply than any of ours.
+        ValueError: The value is nested more than ``MOST_LEVELS`` deep.
     """
     refuse_deep(value)
     return json.dumps(value, sort_keys=True, separators=(",", ":"))

@@ -1,14 +1,14 @@
-"""The vendor's library as an answer: how a trial says that no kernel of ours is as fast as it.
+"""Trials that represent a call of the vendor's library, stored if no generated kernel is as fast.
 
-Such a trial has the schedule of this file, no kernel, and the library's version as its toolchain. It takes part in
-rankings like every other, and is served by a call of the library.
+Such a trial has the schedule of this module, no kernel, and the library's version as its toolchain. It is ranked like
+any other trial; a call of the problem then calls the library.
 """
 
 from __future__ import annotations
 
 from search_spaces.spaces.schedule import Schedule
 
-LIBRARY = "library"  # in place of a kernel template's name
+LIBRARY = "library"  # used instead of the name of a kernel template
 LIBRARY_SCHEDULE = Schedule(LIBRARY, (("call", "cublasGemmStridedBatchedEx"),))
 
 

@@ -1,7 +1,7 @@
-"""CUDA kernels that check results on the GPU itself: wrong numbers, changed inputs, writes after the end of an array.
+"""CUDA kernels that check results on the GPU: wrong numbers, changed inputs, writes after the end of an array.
 
-They need no headers, and no array library that compiles kernels at run time. They also serve as known-good kernels that
-check the GPU after a failure.
+They need no headers and no array library that compiles kernels at run time. As known-good kernels, they also check the
+GPU after a failure.
 """
 
 from __future__ import annotations

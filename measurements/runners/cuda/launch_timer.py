@@ -1,4 +1,4 @@
-"""Timing of launches on one stream of a warm GPU, as CUDA graphs queued after other work to exclude the host."""
+"""Time launches on one stream of a warm GPU. CUDA graphs, queued behind other work, exclude the host from the times."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ MAX_GRAPH = 4096  # launches in one graph
 _GRAPH_SECONDS = 2e-3  # a replay is much longer than the resolution of events (half a microsecond) and its host time
 # Launches of the graph that estimates the time of one: a single launch on an idle GPU would wait for the host.
 _ESTIMATED = 32
-_CERTAIN_SECONDS = 100e-6  # duration of a launch in the warm-up above which waits for the host are negligible
+_CERTAIN_SECONDS = 100e-6  # waits for the host are negligible for longer launches
 _REPLAYS = 4  # timed replays after an untimed one
 _BATCH_SECONDS = 10e-3
 _MAX_BATCH = 20
 _HELD_CALLS, _HELD_GROUPS = 50, 5  # launches queued while the stream is held: a stream holds about 1000
 _WARM_UP_SECONDS, _MOST_PAIRS = 5e-3, 100  # duration and pairs of launches between two reads of the clock
 _SPIN_UP_SECONDS = 0.1
-_IDLE_CLOCK = 0.6  # fraction of the highest clock; a lower clock has not risen yet, since power limits keep it above
+_IDLE_CLOCK = 0.6  # fraction of the highest clock below which a clock is still rising; power limits keep it above
 _POWER_SECONDS, _SETTLE_SECONDS = 1.0, 0.2
-_MOST_QUEUED = 200  # launches, during which the host reads the power
+_MOST_QUEUED = 200  # maximum launches queued at a time while the power is measured
 _NOT_READY = 600  # cudaErrorNotReady
 
 Work = Callable[[], None]
@@ -161,8 +161,8 @@ class LaunchTimer:
     def _warmed_up(self, launch: Work, limit: float, before: Work | None = None) -> float:
         """Launch until the GPU is warm: for a minimum time, and while its clock, if known, is rising or low.
 
-        The first warm-up takes as long as a clock may take to rise, because NVML repeats the idle clock before. Returns
-        the seconds of the fastest launch, or of queueing one if that is longer.
+        The first warm-up lasts as long as the clock may take to rise, because NVML reports the idle clock until then.
+        Returns the seconds of the fastest launch, or of queueing a launch if that takes longer.
         """
         began, clock, fastest = self.host.perf_counter(), None, math.inf
         while True:

@@ -17,7 +17,7 @@ from measurements.runners.cuda.launch_timer import LaunchTimer, Work
 _FIRST_LAUNCHES = 3
 _GROUP_SECONDS = 0.3e-3  # duration of consecutive launches of one kernel, far above the half microsecond of events
 _MOST_IN_GROUP = 50  # a held stream holds about 1000 launches, and a pipeline launches several kernels
-_HELD_BELOW = 20e-6  # seconds; longer launches are queued faster than the GPU runs them
+_HELD_BELOW = 20e-6  # seconds; the stream is held for shorter launches, which the host queues too slowly
 _LEAD_SECONDS = 0.5e-3  # duration of launches that keep the GPU busy while the first timed ones are queued
 _MOST_IN_LEAD = 50
 _EVENT_SECONDS = 0.5e-6  # resolution of events
@@ -32,11 +32,10 @@ class RaceRule:
         seconds: Wall time after which no further round begins.
         min_rounds: Rounds (A B B A) that are always timed.
         max_rounds: Rounds after which a race ends.
-        lost_factor: After ``min_rounds``, a challenger whose every ratio is above this one has lost, and is not timed
-            further.
+        lost_factor: After ``min_rounds``, a challenger is not timed further if all its ratios exceed this factor.
 
     Raises:
-        ValueError: A factor below 1, or no round.
+        ValueError: A factor is below 1, or there are no rounds.
     """
 
     out_factor: float = 1.15
@@ -57,7 +56,7 @@ class RaceRule:
 class Raced:
     """Result of a race: the challenger's time over the incumbent's, one ratio per pair of neighbouring times.
 
-    ``out`` is true if the first launches decided.
+    ``out`` is true if the challenger was rejected after its first three launches.
     """
 
     ratios: tuple[float, ...]
@@ -78,7 +77,7 @@ def race(
     Args:
         timer: Timer of the stream of both kernels.
         incumbent: Queues the fastest kernel so far on copy i of the operands.
-        challenger: Queues the other one.
+        challenger: Queues the candidate.
         incumbent_seconds: Approximate time of the incumbent in seconds.
         copies: Number of copies of the operands. Both kernels share one rotation, so neither finds the other's data in
             the L2 cache.

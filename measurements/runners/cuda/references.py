@@ -1,4 +1,4 @@
-"""Inputs and float64 references of measurements, computed for workers that cannot compute them."""
+"""Compute inputs and float64 references for workers that cannot compute them."""
 
 from __future__ import annotations
 

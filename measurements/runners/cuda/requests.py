@@ -40,8 +40,8 @@ class Health:
 class Prepare:
     """Copy a problem's inputs into rotating buffers, and get float64 references and tolerances.
 
-    Inputs, reference and tolerance are each sent as bytes if ``arrays`` lists them (part, operand, digest). Otherwise
-    the worker computes them from the ``problem``, if it knows the operator. Reply: the number of ``copies``; or the
+    The worker computes inputs, reference and tolerance from the ``problem`` if it knows the operator. Otherwise they
+    are sent as bytes, which ``arrays`` lists (part, operand, digest). Reply: the number of ``copies``; or the
     ``missing`` parts and ``why``.
     """
 
@@ -91,7 +91,7 @@ class Measure:
     launch_limit: float  # seconds of one launch
     graph_below: float  # seconds: shorter launches are timed in a CUDA graph
     power: bool = False  # also the mean watts over a second of launches, null if NVML does not report it
-    incumbent: Incumbent | None = None  # times the kernel in pairs with it; None to time it alone
+    incumbent: Incumbent | None = None  # kernel to time in pairs with; None to time the kernel alone
 
 
 @dataclass(frozen=True)

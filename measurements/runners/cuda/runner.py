@@ -1,4 +1,4 @@
-"""Backend on real GPUs: compilers fill a queue, and one worker process per GPU verifies and times kernels.
+"""Measure on GPUs: compilers fill a queue, and one worker process per GPU verifies and times kernels.
 
 This process does not use CUDA itself, so failures of a GPU do not affect it.
 """
@@ -68,7 +68,7 @@ class CudaOptions:
         graph_below: Launches of fewer seconds are timed in a CUDA graph (ten times as many seconds in comparisons).
         seed: Seed of the inputs.
         power: If True, also measure the GPU's power, which takes one more second per candidate.
-        race: Decides when there are enough pairs with the fastest candidate so far; None times each candidate alone.
+        race: Rule for timing in pairs with the fastest candidate so far; None times each candidate alone.
     """
 
     rule: StopRule = field(default_factory=StopRule)
@@ -432,7 +432,7 @@ class CudaRunner(PoolRunner):
         said = self.options.policy.clock_mhz
         if said is not None and clock is not None and abs(float(clock) / said - 1.0) > _CLOCK_TOLERANCE:
             raise RunnerStopped(
-                f"the GPU runs at {float(clock):g} MHz, and not at {said}: lock it (nvidia-smi -lgc {said}), "
+                f"the GPU runs at {float(clock):g} MHz, not at {said}: lock it (nvidia-smi -lgc {said}), "
                 "or leave --clocks out"
             )
 

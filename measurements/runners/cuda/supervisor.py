@@ -24,7 +24,7 @@ Answer = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class TimeLimits:
-    """Time limits in seconds: for acquiring and checking the GPU, for preparing a problem's data, for one candidate.
+    """Time limits in seconds for acquiring and checking the GPU, for preparing a problem's data, and for one candidate.
 
     ``retry_pauses`` are the seconds between attempts to acquire a GPU that does not respond.
     """

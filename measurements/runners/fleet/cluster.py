@@ -1,4 +1,4 @@
-"""The GPUs and compilers of a Ray cluster: discovered, leased, and replaced when they are lost.
+"""Discover and lease the GPUs and compilers of a Ray cluster, and replace those that are lost.
 
 Each GPU is leased by one actor. Actors report their kind of GPU, and those of one kind share a dispatcher. Ray itself
 serialises data between processes, and nothing of it is stored.

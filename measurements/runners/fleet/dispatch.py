@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Protocol
 
 IN_FLIGHT = 2  # jobs of a member: one running, one waiting
-MOST_LOSSES = 4  # members that may be lost with a job, which may be the cause
+MOST_LOSSES = 4  # a job fails after the loss of so many members that ran it, as it may be the cause
 STRAGGLING = 4.0  # multiple of the median duration after which an idle member also gets the job
 LEAST_STRAGGLING = 5.0  # seconds: shorter jobs are not duplicated
 _REMEMBERED = 64  # durations

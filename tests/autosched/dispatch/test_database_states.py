@@ -198,9 +198,11 @@ STATES = {
     "a strange version": State(with_schema("x"), "x.db"),
     "a trigger": State(
         lambda: changed(Path("x.db"), "CREATE TRIGGER t AFTER INSERT ON trials BEGIN DELETE FROM trials; END"),
-        "holds what autosched never makes",
+        "has objects that autosched never creates",
     ),
-    "a view": State(lambda: changed(Path("x.db"), "CREATE VIEW v AS SELECT 1"), "holds what autosched never makes"),
+    "a view": State(
+        lambda: changed(Path("x.db"), "CREATE VIEW v AS SELECT 1"), "has objects that autosched never creates"
+    ),
     "no server": State(lambda: "postgresql+psycopg://a:secret@/x?host=/nonexistent", "cannot be"),
     "no dialect": State(lambda: "oracel://a:secret@b/x", "oracel"),
     "no URL": State(lambda: "://", "URL"),

@@ -60,7 +60,7 @@ def change(path: Path, *statements: str, values: tuple[object, ...] = ()) -> Non
 def test_what_runs_by_itself_is_refused_and_left_alone(database: Path, statement: str, create: bool) -> None:
     change(database, statement)
     before = database.read_bytes()
-    with pytest.raises(StoreError, match="holds what autosched never makes"):
+    with pytest.raises(StoreError, match="has objects that autosched never creates"):
         Store.open(database, create=create)
     assert database.read_bytes() == before
 
@@ -70,7 +70,7 @@ def test_a_trigger_in_the_log_next_to_it_is_refused_too(database: Path) -> None:
         raw.execute("PRAGMA journal_mode = WAL")
         raw.execute("CREATE TRIGGER t AFTER INSERT ON trials BEGIN DELETE FROM trials; END")
         raw.commit()
-        with pytest.raises(StoreError, match=r"never makes .trigger t"):
+        with pytest.raises(StoreError, match=r"never creates .trigger t"):
             Store.open(database)
 
 

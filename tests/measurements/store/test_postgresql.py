@@ -91,7 +91,7 @@ def test_what_runs_by_itself_is_refused(url: str, statement: str) -> None:
     with engine.begin() as connection:
         connection.exec_driver_sql(statement)
     engine.dispose()
-    with pytest.raises(StoreError, match="holds what autosched never makes"):
+    with pytest.raises(StoreError, match="has objects that autosched never creates"):
         Store.open(url, create=False)
 
 

@@ -84,7 +84,7 @@ def test_trials_are_grouped_by_origin_and_only_measured_ones_are_recorded() -> N
     newer = trial(5, driver="581", fingerprint='{"device":"h200","driver":"581"}')
     found = Recording.of([trial(1), newer, trial(2), trial(4, measurement=estimated)])
     assert [r.trials for r in found] == [(trial(1), trial(2)), (newer,)]
-    with pytest.raises(RecordingError, match="one fingerprint"):
+    with pytest.raises(RecordingError, match="same fingerprint"):
         Recording((trial(1), newer))
     with pytest.raises(RecordingError, match="measured"):
         Recording((trial(4, measurement=estimated),))
@@ -117,7 +117,7 @@ def damaged(text: str) -> list[tuple[str, str]]:
     worse = json.loads(header)
     return [
         ("", "empty"),
-        ("\n".join([header, *lines[:2]]), "cut short"),
+        ("\n".join([header, *lines[:2]]), "truncated"),
         ("\n".join(lines), "does not begin with the header"),
         ("[1]", "does not begin with the header"),
         ("\n".join([json.dumps(worse | {"recording": 99}), *lines]), "format is 99"),
@@ -125,10 +125,10 @@ def damaged(text: str) -> list[tuple[str, str]]:
         ("\n".join([header, *lines[:2], lines[2].replace('"ok"', '"great"')]), "great"),
         ("\n".join([header, *lines[:2], "{}"]), "not the JSON of a trial"),
         *(
-            ("\n".join([json.dumps(worse | {"trials": number}), *lines]), "how many trials")
+            ("\n".join([json.dumps(worse | {"trials": number}), *lines]), "number of trials")
             for number in (None, "3", 2.5, 3.0, True, -1)
         ),
-        ("\n".join([json.dumps(worse | {"trials": 10**18}), *lines]), "cut short"),
+        ("\n".join([json.dumps(worse | {"trials": 10**18}), *lines]), "truncated"),
         ("\n".join([json.dumps(worse | {"fingerprint": []}), *lines]), "does not begin with the header"),
         ("not json", "not a recording"),
         ("[" * 100_000, "not a recording"),
@@ -180,7 +180,7 @@ def test_damage_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         assert "\n" not in str(caught.value)
     for raw in (packed[:-20], b"plain text", gzip.compress(b"\xff\xfe")):
         path.write_bytes(raw)
-        with pytest.raises(RecordingError, match="not a whole gzip file"):
+        with pytest.raises(RecordingError, match="not a complete gzip file"):
             recording.read(path)
     assert recording.main([str(path)]) == 2
     assert capsys.readouterr().err.startswith("recording: ")
@@ -205,6 +205,6 @@ class TestReplay:
     def test_it_says_where_its_times_are_from(self) -> None:
         line = ReplayRunner(WHOLE, why="no GPU answers").describe()
         assert line.startswith(
-            "backend replay: no GPU answers; times are REPLAYED, as NVIDIA H200 gave them on 2026-03"
+            "backend replay: no GPU answers; times are REPLAYED from measurements on NVIDIA H200 of 2026-03"
         )
         assert "recorded" in ReplayRunner(WHOLE).fingerprint()

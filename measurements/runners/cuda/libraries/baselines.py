@@ -23,10 +23,10 @@ Arrays = Mapping[str, Any]
 Entry = Callable[[Any, Any, Arrays], Any]  # (module, problem, arrays)
 Call = Callable[[int], None]
 
-# In addition to the library; torch and Triton need not be installed. "cublaslt" uses the fastest algorithm of cuBLASLt,
-# and "library" the one that the library chooses itself.
+# Baselines besides "library"; torch and Triton need not be installed. "cublaslt" uses the fastest of cuBLASLt's
+# algorithms, and "library" the algorithm that the library chooses.
 OTHERS = ("cublaslt", "torch", "triton", "cupy", "copy")
-# Allowed error of a library's results in tolerances: libraries round intermediate values that candidates must not.
+# Allowed error of a library's results, in tolerances: libraries may round intermediate values, candidates must not.
 TOLERANCES = 100.0
 
 _COPY_ALIGNMENT = 256  # bytes
@@ -186,7 +186,7 @@ def _torch_matvec(torch: Any, p: Any, t: Arrays) -> None:
 def _torch_reduce(torch: Any, p: Any, t: Arrays) -> Any:
     x, out = _lines(p, t)
     if p.kind == "argmax":
-        return torch.argmax(x, 1)  # index of the first maximum, as ours; its 64 bits do not fit into out
+        return torch.argmax(x, 1)  # first maximum, as in our kernels; its 64-bit indices do not fit into out
     if p.kind == "sumsq":
         # One pass over x and a second one over the size of out. x * x would write an intermediate array to memory.
         torch.square(torch.linalg.vector_norm(x, dim=1, dtype=torch.float32), out=out)
@@ -238,7 +238,7 @@ def _triton_matvec(kernels: Any, p: Any, t: Arrays) -> None:
 _TRITON: dict[str, Entry] = {"matmul": _triton_matmul, "matvec": _triton_matvec}
 
 
-# ---- cupy, whose own kernels need CUDA's headers ----
+# ---- cupy, which compiles kernels with CUDA's headers ----
 
 
 def _cupy_call(cp: Any, stream: Any, problem: Problem, copies: Sequence[Arrays]) -> Call:
@@ -258,7 +258,7 @@ def _cupy_call(cp: Any, stream: Any, problem: Problem, copies: Sequence[Arrays])
 def _cupy_reduce(cp: Any, p: Any, t: Arrays) -> None:
     reduce = {"sum": cp.sum, "mean": cp.mean, "max": cp.amax}.get(p.kind)
     if reduce is None:
-        raise Unable(f"no single call of cupy computes this {p.kind}")
+        raise Unable(f"cupy has no single function for this {p.kind}")
     x, out = _lines(p, t)
     reduce(x, axis=1, out=out)
 
@@ -305,7 +305,7 @@ def _plain_product(name: str, problem: Any) -> None:
     if getattr(problem, "epilogue", "none") != "none":
         raise Unable(f"{name} has no epilogue to compare with")
     if getattr(problem, "reduction", "none") != "none":
-        raise Unable(f"{name} has no reduction of a product to compare with")
+        raise Unable(f"{name} cannot reduce a product in the same kernel")
 
 
 def _turned(array: Any, order: str) -> Any:

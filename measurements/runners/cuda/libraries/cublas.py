@@ -1,7 +1,7 @@
 """cuBLAS through its C interface, which handles every float type, independently of the array library.
 
-cupy's own matmul has no bf16 in most versions, and converts stacks of f16 matrices to f32 first, which would not be a
-fair baseline. Names and numbers are those of NVIDIA's cuBLAS documentation (cublasGemmStridedBatchedEx).
+cupy's own matmul has no bf16 in most versions, and converts stacks of f16 matrices to f32 first, which would be an
+unfair baseline. Names and numbers are those of NVIDIA's cuBLAS documentation (cublasGemmStridedBatchedEx).
 """
 
 from __future__ import annotations

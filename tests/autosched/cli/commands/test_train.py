@@ -159,7 +159,7 @@ def test_repeated_times_count_once(tmp_path: Path) -> None:
         (["--db", "best.db", "--out", "m.json", "--explain", "--picture", "no/m.svg"], "no/m.svg cannot be written"),
         (["--db", "no.db", "--out", "m.json"], "no.db"),
         (["--db", "junk", "--out", "m.json"], "junk"),
-        (["--recording", "junk", "--out", "m.json"], "junk is not a whole gzip file"),
+        (["--recording", "junk", "--out", "m.json"], "junk is not a complete gzip file"),
         (["--recording", "none", "--out", "m.json"], "none cannot be read"),
         (["--update", "junk", "--out", "m.json"], "the cost model junk cannot be used"),
         (["--update", "none", "--out", "m.json"], "none cannot be read (No such file or directory)"),

@@ -106,7 +106,7 @@ def test_a_damaged_recording_is_one_line_that_names_it_and_says_what_to_do(
     path.write_bytes(path.read_bytes()[:300])
     with pytest.raises(BackendError, match="replace or delete that file, or use --backend estimate") as caught:
         tune(PROBLEM, trials=4, database=tmp_path / "a.db", device="h200", backend=backend)
-    assert str(caught.value).startswith(f"{path} is not a whole gzip file of text: ")
+    assert str(caught.value).startswith(f"{path} is not a complete gzip file of text: ")
     assert not (tmp_path / "a.db").exists()
 
 

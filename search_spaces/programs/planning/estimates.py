@@ -13,7 +13,7 @@ from search_spaces.programs.inference.inference import Inference, Spread
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import move, subgroup_lanes
 from search_spaces.programs.planning.memory import across_bytes
-from search_spaces.programs.planning.numbers import Numbers, numbers
+from search_spaces.programs.planning.numbers import Numbers, anchor_numbers, numbers, product_numbers, warps_of
 from search_spaces.programs.planning.opaque import WARP_BYTES, is_staged, read_behind
 from search_spaces.programs.planning.scans import scan_bytes
 from search_spaces.programs.planning.splits import fetched_states, shared_loop
@@ -46,28 +46,41 @@ def may_exchange(found: Iterable[Inference]) -> bool:
     )
 
 
+def products_fit(found: Inference, values: Mapping[str, Value]) -> bool:
+    """Return True if whole fragments of every product go to all warps; ``values`` needs no anchors' lanes or widths."""
+    warps = warps_of(found, values)
+    for p in product_numbers(found, values):
+        row = fragments(p.intrinsic)
+        if p.groups[0] * p.groups[1] != warps:
+            return False
+        for d, size in ((0, row.m), (1, row.n)):
+            if p.data[d] == 0 or p.data[d] % size or p.shape[d] % p.data[d]:
+                return False
+            round_ = p.data[d] * p.groups[d]  # of all subgroups; a tile has whole rounds, or less than one
+            if p.shape[d] % round_ and round_ % p.shape[d]:
+                return False
+    return not (found.products and any(k % fragments(str(values["intrinsic"])).k for k in found.depths))
+
+
+def anchor_fits(found: Inference, number: int, warps: int, values: Mapping[str, Value]) -> bool:
+    """Return True if lanes and warps divide the lines of an anchor, which ``number`` counts from one."""
+    anchor = found.anchors[number - 1]
+    line = anchor.shape[anchor.along]
+    if line % (int(values[f"lanes_{number}"]) * int(values[f"width_{number}"])):
+        return False
+    a = anchor_numbers(found, number, warps, values)
+    return line % (a.columns * a.across * a.vector) == 0 and warps % a.across == 0
+
+
 def fitting(found: Inference, values: Mapping[str, Value]) -> Numbers | None:
     """Return the distributions of a schedule; None if they do not fit the tiles, in which case rules refuse it."""
     try:
-        made = numbers(found, values)
-        for p in made.products:
-            row = fragments(p.intrinsic)
-            for d, size in ((0, row.m), (1, row.n)):
-                if p.data[d] == 0 or p.data[d] % size or p.shape[d] % p.data[d]:
-                    return None
-                round_ = p.data[d] * p.groups[d]  # of all subgroups; a tile has whole rounds, or less than one
-                if p.shape[d] % round_ and round_ % p.shape[d]:
-                    return None
-            if p.groups[0] * p.groups[1] != made.warps:
-                return None
-        for a in made.anchors:
-            if a.shape[a.along] % (a.columns * a.across * a.vector) or made.warps % a.across:
-                return None
-        if found.products and any(k % fragments(str(values["intrinsic"])).k for k in found.depths):
-            return None
+        warps, anchors = warps_of(found, values), range(1, len(found.anchors) + 1)
+        if products_fit(found, values) and all(anchor_fits(found, number, warps, values) for number in anchors):
+            return numbers(found, values)
     except ValueError:
-        return None
-    return made
+        pass
+    return None
 
 
 @dataclass(frozen=True)

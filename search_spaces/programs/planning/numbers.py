@@ -141,33 +141,44 @@ def warps_across(pieces: int, lines: int, columns: int, warps: int) -> int:
     return max(1, gcd(pieces, warps // gcd(lines // lane_lines, warps)))
 
 
-def numbers(found: Inference, values: Mapping[str, Value]) -> Numbers:
-    """Return the distributions for the ``values`` of a schedule, by parameter name."""
-
-    def whole(name: str) -> int:
-        value = values[name]
-        assert isinstance(value, int), name
-        return value
-
-    products, warps = [], 0
-    boxed = bool(found.products) and is_boxed(str(values["intrinsic"]))
+def product_numbers(found: Inference, values: Mapping[str, Value]) -> tuple[ProductNumbers, ...]:
+    """Return the groups of products in numbers, which depend on the instruction and the subgroups."""
+    if not found.products:
+        return ()
+    intrinsic = str(values["intrinsic"])
+    boxed, listed = is_boxed(intrinsic), []
     for p in found.products:
         if isinstance(p.given, WgMap):
             groups, data = p.given.sg_layout, p.given.sg_data
         else:
-            groups = whole(f"subgroups_m{p.suffix}"), whole(f"subgroups_n{p.suffix}")
-            rows = rows_of(str(values["intrinsic"])) // WARPS if boxed else p.shape[0] // groups[0]
+            groups = int(values[f"subgroups_m{p.suffix}"]), int(values[f"subgroups_n{p.suffix}"])
+            rows = rows_of(intrinsic) // WARPS if boxed else p.shape[0] // groups[0]
             data = rows, p.shape[1] // groups[1]
-        text = values["intrinsic"]
-        assert isinstance(text, str)
-        products.append(ProductNumbers(p.shape, groups, data, text))
-        warps = groups[0] * groups[1]
-    if not products:
-        warps = whole("warps")
-    anchors = []
-    for number, a in enumerate(found.anchors, 1):
-        columns, width = whole(f"lanes_{number}"), whole(f"width_{number}")
-        line, lines = a.shape[a.along], a.shape[1 - a.along]
-        across = warps_across(line // (columns * width), lines, columns, warps)
-        anchors.append(AnchorNumbers(a.shape, a.along, columns, across, width))
-    return Numbers(warps, tuple(products), tuple(anchors), tuple(found.given.items()))
+        listed.append(ProductNumbers(p.shape, groups, data, intrinsic))
+    return tuple(listed)
+
+
+def warps_of(found: Inference, values: Mapping[str, Value]) -> int:
+    """Return the warps that share the tiles: those of the last product's map."""
+    if not found.products:
+        return int(values["warps"])
+    p = found.products[-1]
+    if isinstance(p.given, WgMap):
+        return p.given.subgroups
+    return int(values[f"subgroups_m{p.suffix}"]) * int(values[f"subgroups_n{p.suffix}"])
+
+
+def anchor_numbers(found: Inference, number: int, warps: int, values: Mapping[str, Value]) -> AnchorNumbers:
+    """Return an anchor (``number`` counts from one) in numbers."""
+    anchor = found.anchors[number - 1]
+    columns, width = int(values[f"lanes_{number}"]), int(values[f"width_{number}"])
+    line, lines = anchor.shape[anchor.along], anchor.shape[1 - anchor.along]
+    across = warps_across(line // (columns * width), lines, columns, warps)
+    return AnchorNumbers(anchor.shape, anchor.along, columns, across, width)
+
+
+def numbers(found: Inference, values: Mapping[str, Value]) -> Numbers:
+    """Return the distributions for the ``values`` of a schedule, by parameter name."""
+    warps = warps_of(found, values)
+    anchors = tuple(anchor_numbers(found, number, warps, values) for number in range(1, len(found.anchors) + 1))
+    return Numbers(warps, product_numbers(found, values), anchors, tuple(found.given.items()))

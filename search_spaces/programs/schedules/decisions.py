@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from search_spaces.arrays import IntArray
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.fragments import WARP
 from search_spaces.layouts.shared_layout import sampled_layouts
@@ -25,10 +24,11 @@ from search_spaces.programs.planning.ways import SUBGROUPS, is_boxed
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.boxes import filling, threads, workers
 from search_spaces.programs.schedules.fragments import fragment_buffers
+from search_spaces.programs.schedules.needs import each_needs
 from search_spaces.programs.schedules.shared_memory import added, shared_memory
 from search_spaces.programs.schedules.sizes import anchor_count, derived_sizes, is_turnable, lane_counts
 from search_spaces.programs.schedules.streams import is_splittable, stream_attributes, stream_k
-from search_spaces.spaces.columns import ceil_div
+from search_spaces.spaces.columns import Column, ceil_div
 from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Parameter, Value, categorical, ordinal
 from search_spaces.spaces.rules import Attribute
@@ -185,19 +185,19 @@ def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]
         listed.append(_peelable(found, place, name))
     shaping = shaping_names(problem, device)
 
-    def needs(read: Callable[[estimates.Needs], int]) -> Callable[..., object]:
-        return each(lambda **values: read(estimates.needs(found.inference(values), values)))
+    registers = each_needs(found, lambda _, needs: needs.registers)
+    step_registers = each_needs(found, lambda _, needs: needs.fragments)
 
-    def live(fragment_buffers: int = 1, **values: Value) -> int:
-        found_needs = estimates.needs(found.inference(values), values)
-        return found_needs.registers + (fragment_buffers - 1) * found_needs.fragments
+    def live(fragment_buffers: IntArray | int = 1, **values: Column) -> IntArray:
+        total: IntArray = registers(**values) + (fragment_buffers - 1) * step_registers(**values)
+        return total
 
     buffers = {p.name: p.name for p in fragment_buffers(found)}
     doc = "registers of values, a lower estimate"
-    listed.append(Attribute("live_registers", each(live), doc, names={**shaping, **buffers}))
+    listed.append(Attribute("live_registers", live, doc, names={**shaping, **buffers}))
     if buffers:
         doc = "registers of the fragments of a step"
-        listed.append(Attribute(STEP_REGISTERS, needs(lambda n: n.fragments), doc, names=shaping))
+        listed.append(Attribute(STEP_REGISTERS, step_registers, doc, names=shaping))
     copying = {f"registers_{i}": f"staging_{s.name}" for i, s in enumerate(operands)}
     if operands and all(
         s.loop is not None for s in operands

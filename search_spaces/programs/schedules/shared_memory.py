@@ -12,9 +12,11 @@ from search_spaces.hardware.devices import Device
 from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.planning import estimates
 from search_spaces.programs.planning.choices import Choices, choices, unique_operands
+from search_spaces.programs.planning.estimates import Needs
 from search_spaces.programs.planning.memory import barrier_bytes, shared_tile_bytes, stage_names
 from search_spaces.programs.planning.scratch import flag_bytes, scratch_bytes, store_places, sum_places
 from search_spaces.programs.problem import ProgramProblem
+from search_spaces.programs.schedules.needs import each_needs
 from search_spaces.programs.schedules.streams import early_copies, is_splittable
 from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Parameter, Value
@@ -96,13 +98,11 @@ def _scratch(
     def at(inference: Inference) -> int | None:
         return None if number is None else list(inference.loops)[number]
 
-    def exchanged(**values: Value) -> int:
-        inference = found.inference(values)
-        return sum(bit[shape] for shape in estimates.needs(inference, values).tiles.get(at(inference), ()))
+    def exchanged(inference: Inference, needs: Needs) -> int:
+        return sum(bit[shape] for shape in needs.tiles.get(at(inference), ()))
 
-    def joined(**values: Value) -> int:
-        inference = found.inference(values)
-        return max(estimates.needs(inference, values).joined.get(at(inference), {}).values(), default=0)
+    def joined(inference: Inference, needs: Needs) -> int:
+        return max(needs.joined.get(at(inference), {}).values(), default=0)
 
     flag = flag_bytes(found.first) if loop is None else 0
 
@@ -116,10 +116,10 @@ def _scratch(
     doc = f"shared bytes of reductions across warps {where}"
     listed = [
         Attribute(
-            names["exchanged"], each(exchanged), f"which tiles are exchanged {where}, a bit for each shape",
-            names=shaping,
+            names["exchanged"], each_needs(found, exchanged),
+            f"which tiles are exchanged {where}, a bit for each shape", names=shaping,
         ),
-        Attribute(names["joined"], each(joined), doc, names=shaping),
+        Attribute(names["joined"], each_needs(found, joined), doc, names=shaping),
     ]  # fmt: skip
     sums = _times(found.first, loop)
     if sums:
@@ -150,7 +150,7 @@ def _sum_bytes(found: Choices, shaping: Mapping[str, str]) -> list[Attribute]:
     """Return the bytes that each carried sum needs where it is combined."""
 
     def size(number: int) -> Callable[..., object]:
-        return each(lambda **values: estimates.needs(found.inference(values), values).sums.get(number, 0))
+        return each_needs(found, lambda _, needs: needs.sums.get(number, 0))
 
     return [
         Attribute(f"bytes_{estimates.sum_name(i)}", size(i), "shared bytes of a sum across warps", names=shaping)

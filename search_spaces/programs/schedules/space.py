@@ -7,9 +7,10 @@ from functools import lru_cache
 import numpy as np
 
 from search_spaces.hardware.devices import Device
-from search_spaces.programs.inference.inference import Product
+from search_spaces.programs.inference.inference import Inference, Product
 from search_spaces.programs.planning import estimates
 from search_spaces.programs.planning.choices import Choices, choices
+from search_spaces.programs.planning.estimates import Needs
 from search_spaces.programs.planning.ways import fragments
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.box_pruning import box_pruning
@@ -22,13 +23,12 @@ from search_spaces.programs.schedules.decisions import (
     staged_operands,
 )
 from search_spaces.programs.schedules.fragments import fragment_pruning, fragment_rules
+from search_spaces.programs.schedules.needs import each_needs
 from search_spaces.programs.schedules.opaque import opaque_pruning, opaque_rules
 from search_spaces.programs.schedules.operands import operand_pruning, split_pruning, split_rules, staged_rules
 from search_spaces.programs.schedules.sizes import anchor_count
 from search_spaces.programs.schedules.streams import stream_pruning, stream_rules
 from search_spaces.programs.schedules.tile_pruning import tile_pruning
-from search_spaces.spaces.each import each
-from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.device_choices import offered
@@ -166,15 +166,14 @@ def _blocked_rules(number: int) -> tuple[Rule, ...]:
 def _plan_rule(problem: ProgramProblem, device: Device) -> Rule:
     found = choices(problem)
 
-    def why_not(**values: Value) -> str | None:
-        inference = found.inference(values)
-        needs = estimates.needs(inference, values)
-        if needs.why_not is None and needs.registers > MOST_REGISTERS:
-            return f"a thread has more than {MOST_REGISTERS} elements, over which its code is unrolled"
-        return needs.why_not
-
-    def allows(**values: Value) -> bool:
-        return why_not(**values) is None
+    def allows(_: Inference, needs: Needs) -> bool:
+        return needs.why_not is None and needs.registers <= MOST_REGISTERS
 
     reason = "groups of a reduction are split over subgroups, or a thread has too many elements"
-    return Rule("plan", each(allows), reason, "distributions fit the operations", names=shaping_names(problem, device))
+    return Rule(
+        "plan",
+        each_needs(found, allows),
+        reason,
+        "distributions fit the operations",
+        names=shaping_names(problem, device),
+    )

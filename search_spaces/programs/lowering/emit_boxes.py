@@ -103,8 +103,8 @@ class Boxes(TensorMemory):
         places = [line for n in ring for line in place_lines(self, n)]
         for n in reversed(ring):
             made = f"{{{self._box_copy(n)}, {made}}}"
-        name, stages = f"Ring_{loop.number}", self.stages[loop.number]
-        consumers, in_flight = 1 if self.commits_stages else self.numbers.warps, self.values.get("in_flight", 0)
+        name, stages, in_flight = f"Ring_{loop.number}", self.stages[loop.number], self.values.get("in_flight", 0)
+        consumers = 1 if self.commits_stages else self.numbers.warps
         self.structs_add(
             f"struct {name} {{\n  static constexpr int stages = {stages}, stage_bytes = {sum(n.bytes for n in ring)}, "
             f"consumer_warps = {consumers}, in_flight = {in_flight};\n}};\n"
@@ -127,6 +127,8 @@ class Boxes(TensorMemory):
         arguments = f"[&](unsigned stage, {self.turn_parameter(loop)}) {{"
         if self.sums_stay:
             self._before_tensor_loop(loop)
+        elif in_flight:
+            self._hold_states(loop)  # each must be written before the first fence, of which the compiler is unaware
         if self.producing:
             self.producer += [
                 *self.share_lines(loop, self.count_of(loop)),
@@ -160,18 +162,19 @@ class Boxes(TensorMemory):
         if self.columns:
             self._tensor_turns(loop, list(self._products_of(loop)))
             return
-        calls, states = list[tuple[str, ir.Source]](), dict[int, None]()
-        for operation, state in self._products_of(loop):
-            calls.append(self._box_call(operation, self.states[state]))
-            states[state] = None
+        calls = [self._box_call(operation, self.states[state]) for operation, state in self._products_of(loop)]
         self.code.add("ptx::wgmma_fence();")
         for line, source in calls:
             self.code.add(line, source)
         self.code.add("ptx::wgmma_commit_group();")
         self._leave("});")
-        for state in states:
-            self._hold(self.states[state], self.of(self.found.states[state]).registers, loop.source)
+        self._hold_states(loop)
         self.code.flush()
+
+    def _hold_states(self, loop: ir.Loop) -> None:
+        """Hold the accumulators of a loop that only accumulates products."""
+        for state in dict.fromkeys(o.state for o in loop.body if isinstance(o, ir.Set)):
+            self._hold(self.states[state], self.of(self.found.states[state]).registers, loop.source)
 
     def _products_of(self, loop: ir.Loop) -> Iterator[tuple[ir.Mma, int]]:
         """Yield the products of an accumulating loop with the state that each adds to; operands are emitted before."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from measurements.emulator.ptx.bytecode import NotExecutable, translate
@@ -50,6 +52,15 @@ def test_what_no_gpu_has_room_for_is_refused(text: str, token: str, monkeypatch:
         parse(text)
     message = str(error.value)
     assert token in message and "\n" not in message and len(message) < 300
+
+
+def test_a_long_statement_takes_little_memory() -> None:
+    text = kernel("", f".global .b8 table[20000] = {{{', '.join(['1'] * 20_000)}}};")
+    tracemalloc.start()
+    parse(text)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 30 * len(text)
 
 
 def test_all_static_shared_memory_together_is_bounded() -> None:

@@ -62,12 +62,16 @@ def coordinates(X: npt.ArrayLike) -> Columns:
 def squared_distances(a: Columns, b: Columns) -> Iterator[Columns]:
     """Yield for each parameter the squared distances between the columns of ``a`` [d, n] and ``b`` [d, m], [n, m]."""
     for left, right in zip(a, b, strict=True):
-        apart = np.abs(left[:, None] - right[None, :])
-        differs = apart > 0
-        np.minimum(apart, 1, out=apart)
-        apart += np.float32(STEP) * differs
-        apart *= apart
-        yield apart
+        yield _squared(np.abs(left[:, None] - right[None, :]))
+
+
+def _squared(apart: Columns) -> Columns:
+    """Compute in place the squared distances of values whose coordinates differ by ``apart``."""
+    differs = apart > 0
+    np.minimum(apart, 1, out=apart)
+    apart += np.float32(STEP) * differs
+    apart *= apart
+    return apart
 
 
 def covariance(a: Columns, b: Columns, given: Hyperparameters) -> Columns:
@@ -115,6 +119,10 @@ class Grid:
 
 def _scaled_squares(a: Columns, b: Columns, lengths: tuple[float, ...] | list[float]) -> Columns:
     """Return 5 times the squared distances in units of the length scales, [n, m]."""
+    if a.shape[1] == 1:  # all parameters at once
+        scales = np.array([5.0 / length**2 for length in lengths], dtype=np.float32)
+        one: Columns = scales[None, :] @ _squared(np.abs(b - a))
+        return one
     squares = np.zeros((a.shape[1], b.shape[1]), dtype=np.float32)
     for length, square in zip(lengths, squared_distances(a, b), strict=True):
         square *= np.float32(5.0 / length**2)

@@ -339,7 +339,7 @@ def _batch(
             if here:
                 raise ValueError(f"the kernel template {template.name} has no cost counts: measure it")
             continue
-        own = template.space(problem, device).configs([schedules[i] for i in here])
+        own = template.space(problem, device).configs([schedules[i] for i in here]) if here else ()
         configs[template.name] = dict(zip(here, own, strict=True))
         for i, config in configs[template.name].items():
             counted[i] = counts(problem, config, device)

@@ -19,7 +19,7 @@ import scipy
 from cost_models.covariance import Grid, Hyperparameters, covariance, squared_distances
 from search_spaces.arrays import FloatArray, IntArray
 
-_JITTER = 1e-8
+JITTER = 1e-8  # added to the noise, against rounding errors
 _BOUNDS = {"length": (-4.0, 5.0), "variance": (-4.0, 4.0), "noise": (-12.0, 1.0)}  # bounds of the logarithms
 
 
@@ -114,7 +114,7 @@ class IncrementalPosterior:
         self.hyperparameters = given
         count = places.shape[1]
         self._observed = np.zeros((len(places), 0), dtype=np.float32)
-        self._factor = np.zeros((0, 0))
+        self._factor = np.zeros((0, 0), order="F")  # Fortran order, which LAPACK reads without a copy
         self._solved = np.zeros((0, count), dtype=np.float32)  # factor^-1 covariance(observed, places)
         self._explained = np.zeros(count, dtype=np.float32)
         self._n = 0
@@ -135,43 +135,49 @@ class IncrementalPosterior:
         """Coordinates of the positions, float32 [d, n]."""
         return self._places
 
+    @property
+    def solved(self) -> npt.NDArray[np.float32]:
+        """Inverse of the lower Cholesky factor of the observations, times their covariance with every point."""
+        return self._solved[: self._n]
+
     def observe(self, columns: npt.NDArray[np.float32]) -> None:
         """Append observations at the columns [d, k], in this order."""
         k, n = columns.shape[1], self._n
         if not k:
             return
         self._reserve(n + k)
+        factor = np.zeros((n + k, n + k), order="F")
         own = covariance(columns, columns, self.hyperparameters).astype(np.float64)
         before = covariance(self._observed[:, :n], columns, self.hyperparameters).astype(np.float64)
-        mixed = scipy.linalg.solve_triangular(self._factor[:n, :n], before, lower=True) if n else before
+        mixed = _solve(self._factor, before)
         corner = _cholesky(own - mixed.T @ mixed, self.hyperparameters.noise)
-        self._factor[n : n + k, :n] = mixed.T
-        self._factor[n : n + k, n : n + k] = corner
+        factor[:n, :n] = self._factor
+        factor[n:, :n] = mixed.T
+        factor[n:, n:] = corner
         self._observed[:, n : n + k] = columns
         self._solved[n : n + k] = self._rows(columns, mixed, corner)
         self._explained += (self._solved[n : n + k] ** 2).sum(axis=0)
-        self._n += k
+        self._factor, self._n = factor, n + k
 
     def replace(self, positions: IntArray, places: npt.NDArray[np.float32]) -> None:
         """Replace the points at these positions of the pool by the columns [d, k]."""
         n, self._grid = self._n, None
         self._places[:, positions] = places
         between = covariance(self._observed[:, :n], places, self.hyperparameters).astype(np.float64)
-        solved = scipy.linalg.solve_triangular(self._factor[:n, :n], between, lower=True) if n else between
+        solved = _solve(self._factor, between)
         self._solved[:n, positions] = solved
         self._explained[positions] = (solved**2).sum(axis=0)
 
     def predict(self, values: FloatArray, trend: Trend | None = None) -> Prediction:
         """Return the prediction at every point, given the observed ``values`` [count]; NaN for pending ones."""
-        n, factor = self._n, self._factor[: self._n, : self._n]
-        variance = self.variance
+        n, variance = self._n, self.variance
         if trend is None:
-            weights = scipy.linalg.solve_triangular(factor, self.impute_pending(values), lower=True).astype(np.float32)
+            weights = _solve(self._factor, self.impute_pending(values)).astype(np.float32)
             mean = (weights @ self._solved[:n]).astype(np.float64)
         else:
             slope, precision = self._slope(values, trend)
             rest = self.impute_pending(values - slope * trend.observed)
-            weights = scipy.linalg.solve_triangular(factor, np.stack([rest, trend.observed], axis=1), lower=True)
+            weights = _solve(self._factor, np.stack([rest, trend.observed], axis=1))
             parts = (weights.T.astype(np.float32) @ self._solved[:n]).astype(np.float64)
             mean = slope * trend.places + parts[0]
             variance = variance + (trend.places - parts[1]) ** 2 / precision
@@ -182,8 +188,7 @@ class IncrementalPosterior:
         slope = 0.0 if trend is None else self._slope(values, trend)[0]
         line = np.zeros(self._n) if trend is None else slope * trend.observed
         rest = self.impute_pending(values - line)
-        factor = self._factor[: self._n, : self._n]
-        noise = self.hyperparameters.noise * scipy.linalg.lapack.dpotrs(factor, rest, lower=1)[0]
+        noise = self.hyperparameters.noise * scipy.linalg.lapack.dpotrs(self._factor, rest, lower=1)[0]
         fitted: FloatArray = line + rest - noise
         return fitted
 
@@ -205,7 +210,7 @@ class IncrementalPosterior:
     def _whitened(self, values: FloatArray, trend: Trend) -> tuple[FloatArray, FloatArray]:
         """Return the estimates and the values at known observations, both multiplied by factor^-1."""
         known = ~np.isnan(values)
-        factor = self._factor[: self._n, : self._n]
+        factor = self._factor
         if not known.any():
             return np.zeros(0), np.zeros(0)
         both = np.stack([trend.observed[known], values[known]], axis=1)
@@ -213,14 +218,12 @@ class IncrementalPosterior:
             # Observations before the first unknown one keep their factor; those after it get another corner.
             first = int(known.argmin())
             after = first + np.flatnonzero(known[first:])
-            leading = both[:first]
-            if first:
-                leading = scipy.linalg.solve_triangular(factor[:first, :first], leading, lower=True)
+            leading = _solve(factor[:first, :first], both[:first])
             rest = both[first:] - factor[after, :first] @ leading
             corner = _cholesky(factor[after, first:] @ factor[after, first:].T, 0.0)
-            both = np.concatenate([leading, scipy.linalg.solve_triangular(corner, rest, lower=True)])
+            both = np.concatenate([leading, _solve(corner, rest)])
         else:
-            both = scipy.linalg.solve_triangular(factor, both, lower=True)
+            both = _solve(factor, both)
         return both[:, 0], both[:, 1]
 
     def impute_pending(self, values: FloatArray) -> FloatArray:
@@ -232,11 +235,11 @@ class IncrementalPosterior:
         if unknown.all():
             return np.zeros(n)
         whole = np.where(unknown, 0.0, values)
-        half = scipy.linalg.solve_triangular(self._factor[:n, :n], whole, lower=True)
+        half = _solve(self._factor, whole)
         # Columns of the inverse factor are zero before their own row: rows before the first unknown are left out.
         first = int(unknown.argmax())
         units = np.eye(n - first)[:, unknown[first:]]
-        inverse = scipy.linalg.solve_triangular(self._factor[first:n, first:n], units, lower=True)
+        inverse = _solve(self._factor[first:, first:], units)
         # with the precision P = inverse of the covariance: P_uu E[y_u] = -P_uk y_k
         whole[unknown] = np.linalg.solve(inverse.T @ inverse, -(inverse.T @ half[first:]))
         return whole
@@ -255,17 +258,15 @@ class IncrementalPosterior:
         return solved
 
     def _reserve(self, n: int) -> None:
-        room = len(self._factor)
+        room = len(self._solved)
         if n <= room:
             return
         room = max(n, 2 * room, 32)
-        factor = np.zeros((room, room))
-        factor[: self._n, : self._n] = self._factor[: self._n, : self._n]
         solved = np.zeros((room, self._places.shape[1]), dtype=np.float32)
         solved[: self._n] = self._solved[: self._n]
         observed = np.zeros((len(self._places), room), dtype=np.float32)
         observed[:, : self._n] = self._observed[:, : self._n]
-        self._factor, self._solved, self._observed = factor, solved, observed
+        self._solved, self._observed = solved, observed
 
 
 def hyperparameters(
@@ -353,8 +354,16 @@ def _telling(values: FloatArray, most: int) -> IntArray:
     return np.sort(np.concatenate([order[:half], even])).astype(np.int64)
 
 
+def _solve(factor: FloatArray, right: FloatArray) -> FloatArray:
+    """Return ``factor``^-1 ``right`` for a lower triangular factor; one in Fortran order is not copied."""
+    if not len(factor):
+        return right
+    found: FloatArray = scipy.linalg.lapack.dtrtrs(factor, right, lower=1)[0].reshape(right.shape)
+    return found
+
+
 def _with_noise(matrix: FloatArray, noise: float) -> FloatArray:
-    matrix[np.diag_indices(len(matrix))] += noise + _JITTER
+    matrix[np.diag_indices(len(matrix))] += noise + JITTER
     return matrix
 
 

@@ -76,6 +76,7 @@ class SwizzledBoxes:
         return Access("boxes", layout.line_axis, NO_SWIZZLE_BYTES // element_bytes)
 
 
+@lru_cache(maxsize=1024)
 def box_layout(shape: tuple[int, int], transposed: bool, swizzle: Swizzle, element_bytes: int) -> SharedLayout:
     """Return the layout that TMA gives a box of ``shape``.
 

@@ -14,6 +14,7 @@ from cost_models.gaussian_process import (
     _Likelihood,
     hyperparameters,
 )
+from cost_models.pending_variance import PendingVariance
 from search_spaces.arrays import FloatArray
 
 
@@ -117,6 +118,17 @@ class TestGrowing:
         whole = GaussianProcess(given=self.given).fit(X, y / y.std()).predict(new)
         assert predicted.mean == pytest.approx(whole.mean, abs=1e-3)
         assert predicted.deviation == pytest.approx(whole.deviation, abs=1e-3)
+
+    def test_pending_points_reduce_the_variance_as_observations_do(self) -> None:
+        new = coordinates(rows(30, seed=3))
+        grown = IncrementalPosterior(new, self.given)
+        grown.observe(coordinates(rows(20)))
+        before, positions = grown.variance, np.arange(3, 25)
+        pending = PendingVariance(grown, positions, 3)
+        for i in (4, 0, 9):
+            pending.observe(i)
+        grown.observe(new[:, positions[[4, 0, 9]]])
+        assert pending.reduction == pytest.approx((before - grown.variance)[positions], abs=1e-4)
 
     def test_an_unknown_value_changes_the_deviation_alone(self) -> None:
         X, new = rows(20), rows(30, seed=3)

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy
 
-from cost_models.covariance import Columns
 from cost_models.gaussian_process import IncrementalPosterior, Prediction
-from search_spaces.arrays import BoolArray, FloatArray
+from search_spaces.arrays import BoolArray, FloatArray, IntArray
 
 LEAST_GAIN, MOST_GAIN, RESOLUTION = 0.05, 8.0, 0.01  # in standard deviations of the values
 
@@ -93,13 +92,19 @@ class AcquisitionState:
         worth[seen] = -math.inf
         return worth
 
-    def observing(self, columns: Columns) -> AcquisitionState:
-        """Return the state after observing the predicted mean at a point, which changes no predicted mean."""
-        before = self.model.variance
-        self.model.observe(columns)
-        variance = self.predicted.deviation**2 - (before - self.model.variance)
-        predicted = Prediction(self.predicted.mean, np.sqrt(np.maximum(variance, 1e-12)))
-        return replace(self, predicted=predicted)
+    def at(self, positions: IntArray) -> AcquisitionState:
+        """Return the acquisition function over some positions of the pool."""
+        predicted = Prediction(self.predicted.mean[positions], self.predicted.deviation[positions])
+        return replace(self, predicted=predicted, probable=self.probable[positions])
+
+    def reduced(self, reduction: FloatArray) -> AcquisitionState:
+        """Return the state with a smaller variance: observing predicted means changes no predicted mean.
+
+        Args:
+            reduction: Decrease of the variance at each position.
+        """
+        deviation = np.sqrt(np.maximum(self.predicted.deviation**2 - reduction, 1e-12))
+        return replace(self, predicted=Prediction(self.predicted.mean, deviation))
 
     def gain(self, position: int) -> float:
         """Return the expected improvement at one position, without a margin, as a fraction of the best value."""

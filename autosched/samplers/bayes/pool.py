@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from cost_models.covariance import Columns, Grid
-from search_spaces.arrays import BoolArray, IntArray
+from search_spaces.arrays import BoolArray, FloatArray, IntArray
 from search_spaces.spaces.schedule import Schedule
 
 
@@ -52,6 +52,18 @@ class Pool:
     def missing(self, schedules: Iterable[Schedule]) -> list[Schedule]:
         """Return the distinct schedules that are not in the pool."""
         return [s for s in dict.fromkeys(schedules) if s not in self._position]
+
+    def promising(self, worth: FloatArray, compiled: BoolArray, most: int) -> IntArray:
+        """Return the positions among which a batch is chosen.
+
+        Args:
+            worth: Acquisition at each position.
+            compiled: True if the module of each schedule is compiled.
+            most: Number of positions with the largest acquisition; half as many of compiled modules are added.
+        """
+        order = np.argsort(-worth, kind="stable")
+        found: IntArray = np.union1d(order[:most], order[compiled[order]][: most // 2]).astype(np.int64)
+        return found
 
     def put(self, positions: IntArray, schedules: Sequence[Schedule]) -> Columns:
         """Replace the schedules at ``positions`` by new ones; return their coordinates, [d, k]."""

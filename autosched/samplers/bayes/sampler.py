@@ -41,6 +41,7 @@ from cost_models import feasibility, gaussian_process
 from cost_models.covariance import Columns, Grid, Hyperparameters, coordinates
 from cost_models.estimates import Estimates
 from cost_models.gaussian_process import IncrementalPosterior, Scale, Trend
+from cost_models.pending_variance import PendingVariance
 from measurements.trials.measurement import Measurement
 from search_spaces.arrays import FloatArray, IntArray
 from search_spaces.spaces.schedule import Schedule
@@ -177,23 +178,31 @@ class BayesSampler(Sampler):
         """
         self._num_batches += 1
         batches, compiled, free = self._settings.batches, self._modules.are_fast(pool.modules), 0
+        positions: IntArray = np.arange(len(pool.seen), dtype=np.int64)
+        variance = None
+        if n > 1:
+            positions = pool.promising(state.worth(pool.seen, 0.0), compiled, batches.promising)
+            variance = PendingVariance(state.model, positions, n)
+        state, seen, compiled = state.at(positions), pool.seen[positions], compiled[positions]
         chosen: list[Schedule] = []
         while len(chosen) < n:
-            if len(chosen) % batches.share and bool((compiled & ~pool.seen).any()):
-                worth = np.where(compiled, state.worth(pool.seen, 0.0), -math.inf)
+            now = state if variance is None else state.reduced(variance.reduction)
+            if len(chosen) % batches.share and bool((compiled & ~seen).any()):
+                worth = np.where(compiled, now.worth(seen, 0.0), -math.inf)
             else:
-                worth = state.worth(pool.seen, batches.margins[free % len(batches.margins)])
+                worth = now.worth(seen, batches.margins[free % len(batches.margins)])
                 free += 1
             best = int(worth.argmax())
             if worth[best] == -math.inf:  # the whole pool is seen, but perhaps not the whole space
                 return chosen or self._taken(next(iter(self._unseen.draw(1)), None))
             if not chosen:
-                self._gain = state.gain(best)
-            self._guided_to[pool.schedules[best]] = guided
-            chosen += self._taken(pool.schedules[best])
-            if len(chosen) < n:
-                self._note_observed(chosen[-1:])
-                state = state.observing(pool.places[:, best : best + 1])
+                self._gain = now.gain(best)
+            seen[best] = True
+            schedule = pool.schedules[int(positions[best])]
+            self._guided_to[schedule] = guided
+            chosen += self._taken(schedule)
+            if variance is not None:
+                variance.observe(best)
         return chosen
 
     def _taken(self, proposal: Schedule | None) -> list[Schedule]:
@@ -220,12 +229,11 @@ class BayesSampler(Sampler):
         if self._pool is None:
             whole = self._space.count() <= self._settings.candidates.whole
             size = self._settings.candidates.whole if whole else self._settings.candidates.living
-            schedules = self._space.sample(size, self._seed)
+            considered = [] if whole else self._considered[: size // 2]
+            random = self._space.sample(size - len(considered), self._seed)
+            schedules = list(dict.fromkeys([*considered, *random]))
             if self._estimates is not None:
-                self._guesses = Guesses(self._estimates, schedules)
-                if not whole:
-                    kept = self._considered[: size // 2]
-                    schedules = list(dict.fromkeys([*kept, *schedules]))[:size]
+                self._guesses = Guesses(self._estimates, random)
                 self._of_pool = self._guesses.values(schedules)
             self._pool = Pool(schedules, whole, self._places, self._modules.number)
             self._pool.see(self._times)
@@ -255,7 +263,7 @@ class BayesSampler(Sampler):
             self._models = {name: IncrementalPosterior(pool.places, found, grid) for name, found in given.items()}
             self._observed, self._observed_guesses, new = [], [], self._remembered()
         self._note_observed(new)
-        for model in self._models.values():  # one of them also contains the imputed proposals of the last batch
+        for model in self._models.values():
             if model.count < len(self._observed):
                 model.observe(self._places(self._observed[model.count :]))
 

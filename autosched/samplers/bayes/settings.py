@@ -75,6 +75,8 @@ class Batches:
         margins: Margins of the expected improvement of consecutive free proposals, cyclically, as fractions of
             ``GuessTrust.margin``: in a large batch, some proposals may exploit known results.
         swept: Number of modules whose schedules enter the pool at a time.
+        promising: Number of schedules of the pool with the largest acquisition, among which a batch is chosen, in
+            addition to half as many of compiled modules.
     """
 
     size: int = 16
@@ -82,6 +84,7 @@ class Batches:
     near: float = 1.06
     margins: tuple[float, ...] = (1.0, 0.3, 0.1)
     swept: int = 2
+    promising: int = 256
 
 
 @dataclass(frozen=True)

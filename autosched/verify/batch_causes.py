@@ -1,6 +1,6 @@
 """Source lines at which the order of sums of compiled code may depend on the batch.
 
-Two kinds are found in PTX: floating-point atomics, which add in the order in which blocks run, and branches whose
+It finds two kinds in PTX: floating-point atomics, which add in the order in which blocks run, and branches whose
 condition depends on a parameter that the batch changes, or on the number of blocks.
 """
 
@@ -28,16 +28,28 @@ from measurements.emulator.ptx.syntax import (
 )
 
 _FLOATS = frozenset(("f16", "f16x2", "bf16", "bf16x2", "f32", "f64"))
-_STORES = ("st", "red", "bra", "brx", "ret", "exit", "bar", "barrier", "membar", "fence", "cp")  # no destination
+_STORES = (
+    "st",
+    "red",
+    "bra",
+    "brx",
+    "ret",
+    "exit",
+    "bar",
+    "barrier",
+    "membar",
+    "fence",
+    "cp",
+)  # opcodes without a destination register
 
 
 class BatchSources(NamedTuple):
     """Values that differ between two launches.
 
     Attributes:
-        parameters: Parameters of the kernel: position and name.
+        parameters: Names of the kernel parameters that differ, by position.
         grid: True if the number of blocks differs.
-        position: True if the rows are computed by other blocks.
+        position: True if a row may be computed by a different block.
     """
 
     parameters: Mapping[int, str]
@@ -46,7 +58,7 @@ class BatchSources(NamedTuple):
 
 
 def atomic_sums(ptx: str, kernel: str = "") -> list[Cause]:
-    """Return the lines of floating-point atomic additions of a kernel and of the functions beside it, each once."""
+    """Return the lines of floating-point atomic additions in a kernel and its device functions, each once."""
     module = parse(ptx)
     found = []
     for function in module.functions.values():
@@ -65,7 +77,7 @@ def _kernel(module: Module, name: str) -> Function:
 
 
 def batch_branches(ptx: str, kernel: str, sources: BatchSources) -> list[Cause]:
-    """Return the lines of branches that depend on the batch, each once: loops first, whose iterations add.
+    """Return the lines of branches that depend on the batch, each once. Loops come first, since they often accumulate.
 
     Args:
         ptx: Text of the module.

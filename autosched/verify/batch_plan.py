@@ -1,4 +1,4 @@
-"""The one plan of named runs that shows that a row has the same bits in every batch.
+"""Plan of the runs that show that a row has the same bits in every batch.
 
 A subject is launched on the same rows in batches of several sizes, at other positions, twice on the same memory, and
 with blocks in other orders. Every run must give each row the bits of the first one.
@@ -23,7 +23,7 @@ from measurements.emulator import ASCENDING, Order
 from search_spaces.arrays import Array
 
 FIRST = "first launch"
-WINDOWS = 8  # batches of one size
+WINDOWS = 8  # maximum number of batches of one size
 
 
 class Launched(NamedTuple):
@@ -31,7 +31,7 @@ class Launched(NamedTuple):
 
     Attributes:
         run: Its run, whose status is that of the emulation.
-        outputs: Arrays that it left, by name.
+        outputs: Output arrays, by name.
     """
 
     run: Run
@@ -53,11 +53,11 @@ class BatchSubject(Protocol):
         """Return the reason why a batch cannot be launched, in one line; "" if it can."""
 
     def launch(self, name: str, places: Sequence[int], order: Order, launches: int) -> Launched:
-        """Launch a batch that has these rows of the first one, in this order.
+        """Launch a batch of some rows of the first batch.
 
         Args:
             name: Name of the run.
-            places: Rows of the first batch.
+            places: Indices of these rows in the first batch, in the order of the new one.
             order: Order of blocks and threads.
             launches: Number of back-to-back launches on the same memory.
         """
@@ -68,7 +68,7 @@ class BatchPlan:
     """Plan of the runs.
 
     Attributes:
-        sizes: Numbers of rows of further batches, which hold the first rows of the first batch, or repeat them.
+        sizes: Numbers of rows of further batches. Batches larger than the first one repeat its rows.
         shifts: Numbers of rows by which rows are moved to other positions, cyclically.
         orders: Further orders of blocks and threads.
     """
@@ -85,8 +85,8 @@ class BatchPlan:
             rows: Rows of the first batch.
             full: If True, more sizes, positions and orders.
             seed: Seed of the orders.
-            least: Smallest batch.
-            most: Largest batch. Default: twice the first one and a few more.
+            least: Minimum number of rows of a batch.
+            most: Maximum number of rows of a batch. Default: a few more than twice ``rows``.
         """
         most = 2 * rows + 3 if most is None else most
         sizes = [1, rows // 2 + 1, most]
@@ -114,7 +114,7 @@ class BatchPlan:
                 launched = subject.launch(name, places, order, launches)
                 if launched.run.status != "ok":
                     break
-                shared = len(places) == rows.size  # a result of all rows together is another one for other rows
+                shared = len(places) == rows.size  # a sum over all rows changes with the set of rows
                 wanted = {n: a for n, a in rows.take(kept, places).items() if shared or rows.axes[n] is not None}
                 reason = rows.difference(launched.outputs, wanted)
                 if reason:
@@ -140,6 +140,6 @@ class BatchPlan:
 
 
 def _windows(size: int, rows: int) -> list[list[int]]:
-    """Return batches of ``size`` that have other rows of the first batch each: one row alone may agree by chance."""
+    """Return several batches of ``size`` with different rows of the first batch: one row may agree by chance."""
     count = max(1, min(WINDOWS, rows // size))
     return [[(start * rows // count + i) % rows for i in range(size)] for start in range(count)]

@@ -13,7 +13,7 @@ from search_spaces.operators.problem import Problem
 
 
 class NoBatch(ValueError):
-    """A problem has no size along which rows are batched, or its rows cannot be told apart in its arrays."""
+    """A problem has no batch size, or its rows cannot be located in its arrays."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class BatchRows:
 
     @classmethod
     def of(cls, problem: Problem) -> BatchRows:
-        """Find the rows by the shapes of a problem with one row more, or one less.
+        """Find the axes of the rows by comparing shapes with those of a problem with one row more, or one less.
 
         Raises:
-            NoBatch: There are no rows, or an array has another number of them.
+            NoBatch: The problem has no batch size, or an array has a different number of rows.
         """
         if not problem.batch_sizes:
             raise NoBatch(f"{problem.operator} has no size along which rows are batched")
@@ -61,9 +61,9 @@ class BatchRows:
         return array if axis is None else np.ascontiguousarray(np.take(array, rows, axis=axis))
 
     def difference(self, outputs: Mapping[str, Array], expected: Mapping[str, Array]) -> str:
-        """Return one line on the first bit in which outputs differ from those expected; "" if none does.
+        """Describe the first element of the outputs whose bits differ from those expected; "" if there is none.
 
-        NaN equals NaN. Both hold the same rows in the same order.
+        NaN equals NaN. Both arguments have the same rows in the same order.
         """
         for name, wanted in expected.items():
             found = outputs[name]
@@ -84,7 +84,7 @@ class BatchRows:
 
 
 def _neighbour(problem: Problem, size: int) -> Problem:
-    """Return the problem with one row more, or one less if it has as many as it can have."""
+    """Return the problem with one row more, or one less if it already has the maximum."""
     try:
         return problem.of_batch(size + 1)
     except ValueError:

@@ -2,8 +2,9 @@
 
 The blocks run at the true size, on the problem's own inputs. Their outputs are compared with the reference.
 
-Sources that fix their sizes need no smaller problem for this. It requires a reference function and independent blocks:
-if blocks add to the same element atomically, or wait for each other, the launch is emulated whole.
+This also works for sources with fixed sizes, for which there is no smaller problem. It requires a reference function
+and independent blocks: if blocks add to the same element atomically, or wait for each other, the launch is emulated
+whole.
 """
 
 from __future__ import annotations
@@ -36,13 +37,16 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.input_cases import RANDOM
 
 WHOLE_SECONDS = 10.0  # CPU seconds up to which a launch is emulated whole
-MOST_BYTES = 2**31  # of the inputs, which are stored in one file
-_SMALL_BYTES, _SMALL_THREADS = 2**22, 2**17  # launches below these sizes are emulated whole without a trial
-_SECONDS = {"quick": 4.0, "full": 20.0}  # CPU seconds of the blocks of one run
-_MOST, _FEWEST = 48, 4  # blocks of one run
-_SEARCH_SECONDS = {"quick": 10.0, "full": 60.0}  # CPU seconds to search for the block that writes most
-_SEARCH_ELEMENTS, _SEARCH_BLOCKS = 2**24, 2**22  # sizes of launches that can be searched completely
-_WITH_OTHERS = ("atom", "red")  # instructions by which blocks cooperate
+MOST_BYTES = 2**31  # maximum size of the inputs, which are stored in one file
+_SMALL_BYTES, _SMALL_THREADS = 2**22, 2**17  # smaller launches are emulated whole without timing a block first
+_SECONDS = {"quick": 4.0, "full": 20.0}  # CPU seconds for the blocks of one run
+_MOST, _FEWEST = 48, 4  # maximum and minimum number of blocks in a run
+_SEARCH_SECONDS = {"quick": 10.0, "full": 60.0}  # CPU seconds to search for blocks that write more elements
+_SEARCH_ELEMENTS, _SEARCH_BLOCKS = (
+    2**24,
+    2**22,
+)  # elements of a batch of the search, and blocks of a launch that can be searched
+_WITH_OTHERS = ("atom", "red")  # atomics, by which blocks depend on each other
 _ENDS = (FindingKind.DEADLOCK, FindingKind.BARRIER_NOT_REACHED)
 
 
@@ -80,14 +84,14 @@ def blocks_alone(problem: KernelProblem, kernel: GeneratedKernel, settings: Veri
 
 @dataclass
 class BlocksAlone:
-    """Runs of some blocks: those at the edges in every order, others differ per order.
+    """Runs of some blocks, one run for each order. Every run includes the blocks at the edges; the others vary.
 
     Attributes:
         problem: Problem that the kernel computes.
         kernel: The launch.
         settings: Depth, seed and limits.
         most: Number of blocks of a run.
-        conclusive: True while the runs are meaningful without the other blocks.
+        conclusive: False once a run has shown that blocks cannot be verified without the others.
     """
 
     problem: KernelProblem
@@ -126,12 +130,12 @@ def _inputs(problem: KernelProblem, seed: int) -> InputsFile:
 
 
 def _expected(problem: KernelProblem, seed: int) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-    """Return reference and tolerance."""
+    """Return the reference and the tolerance of each output."""
     with _ONE_AT_A_TIME:
         return _made_reference(problem, seed)
 
 
-# Cached: all candidates have the same inputs, and several are verified in parallel.
+# Several candidates with the same inputs are verified in parallel: compute the cached values below only once.
 _ONE_AT_A_TIME = threading.Lock()
 
 
@@ -168,10 +172,12 @@ class ReferenceOfBlocks:
         elements = emulation.elements
         writers = {block for written in elements.values() for block in np.unique(written.blocks).tolist()}
         if not writers.issuperset(self.blocks):
-            return Comparison(None, "nobody knows whether a block that wrote nothing had to", status=UNVERIFIED)
+            return Comparison(None, "a block wrote nothing, which may be correct or a fault", status=UNVERIFIED)
         wrong = _missing_of_all(self.problem, self.kernel, elements, self.blocks, self.settings)
         if wrong is None:
-            return Comparison(None, "no time to look for the blocks that write most", status=UNVERIFIED)
+            return Comparison(
+                None, "no time to find out whether the blocks together write the whole output", status=UNVERIFIED
+            )
         worst, error = 0.0, 0.0
         for output in (o for o in self.kernel.operands if o.role in ("output", "inout")):
             written = elements[output.name]
@@ -196,7 +202,7 @@ def _most_written(kernel: GeneratedKernel, written: Mapping[str, WrittenElements
 
 
 def _missing(kernel: GeneratedKernel, most: Mapping[str, int]) -> str:
-    """Return a reason if a grid whose blocks write at most ``most`` elements each cannot write an output, or ""."""
+    """Return a reason if blocks that write at most ``most`` elements each cannot cover an output, or ""."""
     grid = math.prod(kernel.grid)
     for output in (o for o in kernel.operands if o.name in most):
         if most[output.name] * grid < output.size:
@@ -214,9 +220,9 @@ def _missing_of_all(
     blocks: Sequence[int],
     settings: VerifySettings,
 ) -> str | None:
-    """Return ``_missing`` for all blocks, of which ``blocks`` have ``written``; None if there is no time for it.
+    """Return the reason of ``_missing`` for the whole grid; None if there is no time to find it.
 
-    Blocks may have unequal shares, and few may write most. Further blocks run until one writes enough, or none is left.
+    Blocks may write different numbers of elements. Other blocks run until one writes enough, or all blocks have run.
     """
     most, grid = _most_written(kernel, written), math.prod(kernel.grid)
     if not _missing(kernel, most):

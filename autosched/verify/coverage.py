@@ -12,7 +12,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 class RoleCoverage(NamedTuple):
     """Runs of one role.
 
-    ``runs`` are their names; if there are none, ``absent`` is the reason. ``left_out`` names elements that they did not
+    ``runs`` are their names; if there are none, ``absent`` is the reason. ``left_out`` names outputs that they did not
     compare.
     """
 
@@ -56,7 +56,7 @@ class Coverage(NamedTuple):
             for item in data
         )
         if tuple(role.role for role in roles) != ROLES:
-            raise ValueError(f"coverage is of the roles {', '.join(ROLES)}")
+            raise ValueError(f"coverage needs exactly the roles {', '.join(ROLES)}")
         return cls(roles)
 
 

@@ -12,6 +12,6 @@ EMULATED_BYTES = 4 * 2**20  # limit of the operands
 
 
 def fewer_blocks(kernel: GeneratedKernel) -> GeneratedKernel:
-    """Return ``kernel`` as launched on a GPU that runs two thirds of its clusters at once, if its grid may shrink."""
+    """Return ``kernel`` with two thirds of its clusters if its grid may shrink, as on a smaller GPU."""
     clusters = kernel.grid[0] // kernel.cluster[0]
     return replace(kernel, grid=kernel.grid_of(max(1, 2 * clusters // 3)))

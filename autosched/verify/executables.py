@@ -1,4 +1,4 @@
-"""Verification of a whole CUDA executable: the plan of its launches, and the verdict on it."""
+"""Verification of a whole CUDA executable: it plans the runs of each launch and returns one verdict."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def run_planned(
     Args:
         program: The executable and its arguments.
         device: GPU that the executable detects.
-        plan: The runs of each launch. The program continues with the memory of the first one; the others run before it,
+        plan: The runs of each launch. The program continues with the memory of the first run; the others run before it,
             on a copy. All blocks run (``blocks`` and ``best_effort`` are ignored).
         on_finding: Called immediately with each finding, and each message on a feature that is not emulated.
-        driver: True if the executable opens libcuda itself.
+        driver: True if the executable loads libcuda itself.
         undefined_memory: If True, device memory is undefined until it is written.
 
     Returns:
@@ -55,7 +55,7 @@ def run_planned(
 
 
 def _runs_of(launch: ExecutableLaunch, plan: LaunchPlan) -> Iterator[PlannedRun]:
-    """Yield the runs of a launch: the first one of the plan comes last, as it changes the program's memory."""
+    """Yield the runs of a launch. The first one of the plan is made last, because it changes the program's memory."""
     first, *others = plan.runs
     for item in (*others, first):
         yield PlannedRun(item.name, partial(_run, launch, item, plan.time_limit, commit=item is first))
@@ -69,7 +69,7 @@ def _run(launch: ExecutableLaunch, item: LaunchRun, time_limit: float, *, commit
 def verdict_of_executable(result: ExecutableResult) -> Verdict:
     """Return the verdict on an executable.
 
-    Faults come first, then features that are not emulated, then its exit status.
+    A fault takes precedence over a feature that is not emulated, and both over the exit status.
     """
     findings = tuple(f.finding for f in result.findings if f.finding is not None)
     emulation = Emulation("ok", {}, (), (), (), run_seconds=result.emulated_seconds).with_findings(findings)

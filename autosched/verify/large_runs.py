@@ -1,4 +1,4 @@
-"""Runs at sizes that a few tiles cannot represent: the true size, many tiles, far addresses, long loops."""
+"""Runs at sizes that a few tiles cannot represent: the true size, many tiles, high addresses, long loops."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _QUICK_FLOPS = 2.0**29  # limit for the fewest blocks at the true size in a quic
 _MOST_FLOPS = 2.0**33  # limit for the fewest blocks at any size, close to the time limit of a launch
 _FAR_FLOPS = 2.0**30  # limit for some blocks at far sizes
 _QUICK_LARGE_FLOPS = 2.0**25  # limit for far sizes and many tiles in a quick verification
-_WINDOW_FLOPS = 2.0**29  # limit for blocks that finish results of an additional output
-_ADDRESSABLE = 2**42  # bytes of arrays; the emulator reserves some more for each
+_WINDOW_FLOPS = 2.0**29  # limit for blocks that together complete whole rows or columns of an additional output
+_ADDRESSABLE = 2**42  # bytes of all arrays; the emulator reserves more around each
 _WHOLE_FLOPS, _WHOLE_BYTES = 16 * EMULATED_FLOPS, 16 * EMULATED_BYTES  # limits of a stress size that is run whole
 
 
@@ -64,13 +64,13 @@ def large_runs(
     device: Device,
     settings: VerifySettings,
 ) -> Iterator[PlannedRun]:
-    """Yield runs at sizes that extend the cut."""
+    """Yield runs at stress sizes; if the problem has none, skipped runs with the reason."""
     named = False
     for run in stress_runs(template, small, schedule, device, settings):
         named = True
         yield run
     if not named:
-        why = f"{problem.operator} does not say how its sizes may grow"
+        why = f"{problem.operator} has no stress sizes"
         yield from (PlannedRun(role, None, role, why) for role in ("many tiles", "far"))
 
 
@@ -84,8 +84,8 @@ def cheap_large_runs(
 ) -> Iterator[PlannedRun]:
     """Yield runs at large sizes that compute very little.
 
-    These are a few blocks at far sizes, and many tiles that finish results together, which few blocks of the true size
-    do not do. All other sizes are left to full verifications.
+    These are a few blocks at high addresses, and many tiles whose blocks combine results, which a few blocks at the
+    true size do not cover. Full verifications run all other sizes.
     """
     if kernel.chained:
         return
@@ -103,18 +103,18 @@ def true_size_run(
     device: Device,
     settings: VerifySettings,
 ) -> PlannedRun:
-    """Return the run of some blocks of the problem at its requested size, or of all if it is small enough.
+    """Return the run of some blocks of the problem at its requested size.
 
     Args:
         template: Generates the kernel.
         problem: Requested problem.
-        small: Problem that is emulated whole; if it is ``problem``, the first run covers this one.
+        small: Problem that is emulated whole; if it equals ``problem``, the first run already has this size.
         schedule: Schedule to verify.
         device: The GPU.
         settings: Depth and limits; a quick verification runs a share of the blocks of a full one.
 
     Returns:
-        The run, or why it is skipped.
+        The run; if it is skipped, with the reason.
     """
     if small == problem:
         return PlannedRun("true size, emulated whole", None, "true size", run_by_first=True)
@@ -126,7 +126,7 @@ def true_size_run(
         and settings.depth == "quick"
         and sampled_flops(large, kernel, settings.seed, QUICK_SHARE) > _QUICK_FLOPS
     ):
-        why = "each block computes too much of it for a quick verification"
+        why = "each block computes too much for a quick verification"
     name = "true size" if large == problem else f"true size, k of {large.to_json()['k']}"
     walked = template.walk is not None and not why_no_walk(kernel)
     make = None if why else partial(run_sampled, large, kernel, settings, walked)
@@ -155,14 +155,14 @@ def at_true_size(
         ValueError: The schedule is invalid for ``problem``.
     """
     whole = template.kernel(problem, schedule, device)
-    flops = sampled_flops(problem, whole, seed, share)  # a transpose has none
+    flops = sampled_flops(problem, whole, seed, share)  # 0 for kernels that only move data
     most = share * (_LARGE_FLOPS / 2 if whole.chained or whole.grid_may_shrink else _LARGE_FLOPS)
-    if whole.window > 1 and share == 1.0:  # whole rows or columns of out, regardless of length
+    if whole.window > 1 and share == 1.0:  # blocks of whole rows or columns run together, regardless of their length
         groups = math.prod(whole.grid) // whole.cooperating[0]
         flops, most = max(flops, problem.flops * 2 * whole.window / groups), _WINDOW_FLOPS
     if flops > most:
         shorter = with_short_k(problem, schedule, most / flops)
-        with suppress(ValueError):  # the schedule is invalid for that k
+        with suppress(ValueError):  # raised if the schedule is invalid for that k
             return shorter, template.kernel(shorter, schedule, device)
     return problem, whole
 
@@ -185,8 +185,8 @@ def stress_runs(
         schedule: Schedule to verify.
         device: The GPU.
         settings: Depth, seed and limits.
-        of_cases: Only sizes for inputs of a certain case.
-        roles: Only sizes that may have one of these; None for all.
+        of_cases: If True, only sizes that require inputs of a certain case.
+        roles: Only sizes with one of these roles; None for all.
 
     Yields:
         Runs; a run is skipped if ``schedule`` is invalid at that size, or arrays are too large.
@@ -221,7 +221,7 @@ def stress_runs(
             why = why_not_sampled(sampled, kernel, share)
             flops = sampled_flops(sampled, kernel, settings.seed, share)
             if not why and flops > _MOST_FLOPS:
-                why = f"each block computes too much of it: {flops / 1e9:.0f} GFLOP for the fewest blocks"
+                why = f"each block computes too much: {flops / 1e9:.0f} GFLOP for the fewest blocks"
             sample = None if why else partial(run_sampled, sampled, kernel, settings)
             yield PlannedRun(size.name, sample, size.role, why, flops=flops)
 
@@ -229,7 +229,7 @@ def stress_runs(
 def _affordable(
     template: KernelTemplate, size: StressSize, kernel: GeneratedKernel, schedule: Schedule, device: Device, seed: int
 ) -> tuple[Problem, GeneratedKernel]:
-    """Return ``size`` with the shortest k if the sampled blocks, which compute many tiles each, would take too long."""
+    """Return the problem and kernel of ``size``, with a shorter k if its sampled blocks would take too long."""
     flops = sampled_flops(size.problem, kernel, seed)
     if size.role != "far" or flops <= _FAR_FLOPS:
         return size.problem, kernel

@@ -26,9 +26,9 @@ class LaunchUnderTest:
             of them, or the seed that generates them (``measurements.emulator.sparse``).
         launch: Grid, block and operands of PTX; None for a generated kernel, which has its own.
         memory: Addresses of the arrays of a PTX launch, and which of their bytes are defined.
-        blocks: The only blocks that run; None for all. For a generated kernel this requires ``inputs`` that are not
-            arrays.
-        read: Transforms an emulation to the author's view, for example without a compiler's own barriers.
+        blocks: The only blocks that run; None for all. For a generated kernel this requires ``inputs`` as a file or a
+            seed.
+        read: Post-processes an emulation, for example to drop findings on barriers that the compiler added.
     """
 
     code: GeneratedKernel | str
@@ -51,7 +51,7 @@ class LaunchUnderTest:
             count: If True, executed PTX instructions are counted.
 
         Returns:
-            The emulation; if ``inputs`` are not arrays it has ``elements`` in place of outputs.
+            The emulation; if ``inputs`` is a file or a seed, it has ``elements`` instead of outputs.
 
         Raises:
             HostFailure: This machine cannot run the emulator.
@@ -59,7 +59,7 @@ class LaunchUnderTest:
         """
         if not isinstance(self.inputs, Mapping):
             if launches > 1 or perturb:
-                raise ValueError("some blocks alone are launched once, with exact functions")
+                raise ValueError("a launch of some blocks cannot be repeated or perturbed")
             return self.read(self._blocks(self.inputs, order, time_limit, count=count))
         if isinstance(self.code, GeneratedKernel):
             done = emulate(self.code, self.inputs, time_limit=time_limit, order=order, perturb=perturb, calls=launches)
@@ -78,7 +78,7 @@ class LaunchUnderTest:
             return emulate_blocks(
                 self.code, self.blocks, seed=seed, inputs=file, order=order, time_limit=time_limit, count=count
             )
-        assert self.launch is not None and file is not None, "PTX needs a launch, and a file of its arrays"
+        assert self.launch is not None and file is not None, "some blocks of PTX need a launch, and inputs in a file"
         return emulate_ptx_blocks(
             self.code, self.launch, self.blocks, file, order=order, time_limit=time_limit, count=count,
             memory=self.memory,

@@ -1,4 +1,4 @@
-"""Counts of a launch from emulating some of its blocks, at full size and on the real inputs: no loop is shortened."""
+"""Count the work of a launch by emulating some of its blocks at full size and on the real inputs."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import KernelTemplate
 
 SECONDS = 10.0  # CPU seconds for the first block
-SOON = 0.15  # seconds; if the first block is faster, others run, too
+SOON = 0.15  # seconds; if the first block takes less, two more blocks run
 LEAST_SHARE = 0.02  # share of the grid below which blocks are ignored
-MOST_BYTES = 2**31  # of the inputs, which are stored in one file
+MOST_BYTES = 2**31  # maximum size of the inputs, which are stored in one file
 _LINE_SECTORS = 4
 _LOADS, _STORES, _ATOMICS = ("ld", "cp.async", "wmma.load"), ("st", "wmma.store"), ("atom", "red")
 
@@ -74,7 +74,7 @@ def counted(
                 return None
             lines = tuple((r.share / r.blocks, r.emulation.lines) for r in runs)
             found.append(CountedLaunch(averaged(step, runs, float(_least_bytes(step))), lines))
-    except (HostFailure, OSError):  # no compiler for the emulator, or no space for the inputs
+    except (HostFailure, OSError):  # no compiler for the emulator, or no disk space for the inputs
         return None
     return tuple(found)
 
@@ -127,9 +127,9 @@ class CountedRun:
 
 
 def sampled_runs(grid: Sequence[int], run: Callable[[Sequence[int]], Emulation]) -> list[CountedRun] | None:
-    """Return runs of blocks that together represent the grid; None if one does not end.
+    """Return runs of blocks that together represent the grid; None if a run does not end.
 
-    ``run`` counts executed instructions, without a time limit of its own.
+    ``run`` emulates the given blocks and counts executed instructions.
     """
     runs: list[CountedRun] = []
     parts = _parts(grid)
@@ -152,7 +152,8 @@ def sampled_runs(grid: Sequence[int], run: Callable[[Sequence[int]], Emulation])
 def _parts(grid: Sequence[int]) -> list[tuple[float, int]]:
     """Return blocks that represent parts of the grid, with the share of each, the largest first.
 
-    They are one inside, and the last ones along each axis, which may have less work, if their share matters.
+    They are an inner block, and the last block along each axis, which may have less work. Parts below ``LEAST_SHARE``
+    are ignored.
     """
     axes = [[((n - 1) / n, (n - 1) // 2), (1 / n, n - 1)] if n > 1 else [(1.0, 0)] for n in grid]
     found = []
@@ -168,7 +169,7 @@ def _ended(done: Emulation) -> bool:
 
 
 def averaged(launch: Launch, runs: Sequence[CountedRun], dram_bytes: float) -> LaunchCounts:
-    """Return the average work of a block of the launch. ``dram_bytes`` is the minimum that the launch moves."""
+    """Return the average work of a block of the launch. ``dram_bytes`` is the launch's minimum DRAM traffic."""
     executed: dict[str, float] = {}
     for r in runs:
         for operation, times in r.emulation.executed:

@@ -1,8 +1,8 @@
 """Device limits of a launch, checked with independent tables and the instructions of its PTX.
 
-The rules of a space keep schedules within a device's limits. This check does not use them, so that a wrong rule or a
-wrong launch is detected before anything is emulated. Limits: CUDA C++ Programming Guide 13.0, "Technical Specifications
-per Compute Capability". Architectures of instructions: PTX ISA, "Target ISA Notes".
+The rules of a schedule space already respect a device's limits. This check does not use them, so it detects a wrong
+rule or a wrong launch before emulation. Limits: CUDA C++ Programming Guide 13.0, "Technical Specifications per Compute
+Capability". Architectures of instructions: PTX ISA, "Target ISA Notes".
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ LIMITS = {
     )
 }
 
-# Prefixes of instructions, and the compute capabilities that support them: from one on, or some targets.
+# Prefixes of instructions, and what supports them: a minimum compute capability, or certain targets.
 _INSTRUCTIONS: tuple[tuple[str, int | tuple[str, ...]], ...] = (
     (r"wgmma\.", ("sm_90a",)),
     (r"setmaxnreg\.", 90),
@@ -105,7 +105,7 @@ def why_not_cooperative(launch: Launch, device: Device, ptx: str) -> str:
     blocks = occupancy(device, launch.threads, 0, static + launch.dynamic_shared_bytes) * device.sm_count
     if launch.blocks <= blocks:
         return ""
-    return f"{device.name} runs {blocks} of these blocks at a time, and the cooperative launch has {launch.blocks}"
+    return f"the cooperative launch has {launch.blocks} blocks, but {device.name} runs only {blocks} of them at a time"
 
 
 def _launch(kernel: GeneratedKernel, device: Device, limits: Limits, static: int, blocks: int) -> str:
@@ -113,7 +113,7 @@ def _launch(kernel: GeneratedKernel, device: Device, limits: Limits, static: int
     cluster = math.prod(kernel.cluster)
     if shared > limits.shared_of_block:
         return (
-            f"{device.name} refuses the launch: a block asks for {shared} bytes of shared memory, and may have "
+            f"{device.name} refuses the launch: a block needs {shared} bytes of shared memory, but the limit is "
             f"{limits.shared_of_block}"
         )
     if blocks * (shared + reserved) > limits.shared_of_sm:
@@ -123,33 +123,39 @@ def _launch(kernel: GeneratedKernel, device: Device, limits: Limits, static: int
             f"SM has {limits.shared_of_sm}"
         )
     if kernel.threads > MOST_THREADS or blocks * kernel.threads > limits.threads_of_sm:
-        return f"{device.name} refuses {max(blocks, 1)} blocks of {kernel.threads} threads on an SM"
+        return f"{device.name} cannot run {max(blocks, 1)} blocks of {kernel.threads} threads on an SM"
     if blocks > limits.blocks_of_sm:
-        return f"{device.name} holds {limits.blocks_of_sm} blocks on an SM, not {blocks}"
+        return f"{device.name} runs at most {limits.blocks_of_sm} blocks on an SM, not {blocks}"
     if math.prod(kernel.grid) > MOST_BLOCKS:
         return f"a grid has at most {MOST_BLOCKS} blocks, not {math.prod(kernel.grid)}"
     if cluster > 1 and device.sm < 90:
-        return f"{device.name} has no clusters, and the launch is of clusters of {cluster} blocks"
+        return f"the launch has clusters of {cluster} blocks, which {device.name} does not support"
     if kernel.dependent and device.sm < 90:
-        return f"{device.name} has no programmatic dependent launch, and the launch is dependent"
+        return f"{device.name} does not support programmatic dependent launches"
     if kernel.cooperative and kernel.blocks > (
         fitting := occupancy(device, kernel.threads, 0, shared) * device.sm_count
     ):
-        return f"{device.name} runs {fitting} of these blocks at a time, and the cooperative launch has {kernel.blocks}"
+        return (
+            f"the cooperative launch has {kernel.blocks} blocks, but {device.name} runs only {fitting} of them at a "
+            "time"
+        )
     if cluster > MOST_PORTABLE_CLUSTER:
-        return f"a cluster has {cluster} blocks, and every device with clusters takes {MOST_PORTABLE_CLUSTER} at most"
+        return f"a cluster has {cluster} blocks, more than the portable maximum of {MOST_PORTABLE_CLUSTER}"
     return ""
 
 
 def _instructions(device: Device, instructions: tuple[str, ...]) -> str:
     lacking = [(pattern, needs) for pattern, needs in _COMPILED if not _has(device, needs)]
-    # The first of each operation, without the predicate that guards it.
+    # Keep the first instruction of each opcode, without its guard predicate.
     plain = (i.partition(" ")[2].lstrip() if i.startswith("@") else i for i in reversed(instructions))
     for instruction in reversed({i.partition(" ")[0]: i for i in plain}.values()):
         for pattern, needs in lacking:
             if pattern.match(instruction):
                 since = f"sm_{needs} and later" if isinstance(needs, int) else ", ".join(needs)
-                return f"{device.name} ({device.arch}) lacks an instruction, which is for {since}: {instruction}"
+                return (
+                    f"{device.name} ({device.arch}) does not support this instruction, which needs {since}: "
+                    f"{instruction}"
+                )
     return ""
 
 

@@ -35,15 +35,16 @@ class LaunchPlan:
 
     Attributes:
         orders: One run for each. A program continues with the result of the first one.
-        second_launch: If True, another run launches twice, to detect state that a launch does not restore.
+        second_launch: If True, another run launches twice on the same memory, to detect state that a launch does not
+            reset.
         perturb: If True, approximate instructions of another run have the largest error that the PTX ISA allows.
         time_limit: CPU seconds of one launch.
-        blocks: Number of blocks that run of a larger launch: the first, the last and some in between, with the blocks
-            that these wait for. Outputs of other blocks count as written, with zeros. None: all blocks run.
+        blocks: Number of blocks that run: the first, the last and some in between, and also the blocks that these wait
+            for. Outputs of other blocks count as written, with zeros. None: all blocks run.
         launches: Number of back-to-back launches of each run.
         perturb_all: If True, approximate instructions have this error in every run.
         suppressions: Expected findings, which do not affect the verdict.
-        best_effort: If True, other runs are skipped if the first one takes more than half of its time limit.
+        best_effort: If True, the other runs are skipped if the first one takes more than half of its time limit.
     """
 
     orders: tuple[Order, ...] = (ASCENDING,)

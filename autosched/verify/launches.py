@@ -23,7 +23,7 @@ def ended(emulation: Emulation) -> bool:
 def launch_runs(
     launch: LaunchUnderTest, plan: LaunchPlan, oracle: Oracle = NOTHING_EXPECTED, *, count: bool = False
 ) -> Iterator[PlannedRun]:
-    """Yield the runs of a plan; none after a first one that did not end.
+    """Yield the runs of a plan. If the first run does not end, it is the only one.
 
     Args:
         launch: Launch under test.
@@ -86,8 +86,8 @@ def compared(item: LaunchRun, done: Emulation, oracle: Oracle, blocks: int | Non
 def verdict_of(runs: Sequence[Run], plan: LaunchPlan) -> Verdict:
     """Return the verdict on a launch.
 
-    Faults and notes of all runs count, once per grade, kind and line. The status is that of a wrong result, else of a
-    fault, else of the first run that did not end.
+    It has the faults and notes of all runs, once per grade, kind and line. A wrong result determines the status, else a
+    fault, else the first run that did not end.
 
     Args:
         runs: The completed runs, at least one.
@@ -137,7 +137,7 @@ def verdict_of_program(
     Args:
         launches: The verdicts on its launches.
         output: Comparison of its output with an oracle; None without an oracle.
-        between: Findings between launches.
+        between: Findings that concern memory between launches.
 
     Returns:
         The verdict. Its status is that of a fault, else of the first launch that is not ok, else of the output.
@@ -217,7 +217,7 @@ def _differing(runs: Sequence[Run]) -> tuple[str, ...]:
 
 
 def _accumulating(runs: Sequence[Run]) -> tuple[str, ...]:
-    """Return the arrays that a second launch on the same memory leaves with different bits."""
+    """Return the arrays whose bits differ after a second launch on the same memory."""
     once = runs[0].emulation
     twice = next((run.emulation for run in runs if run.name == TWICE), None)
     if twice is None or once.status != "ok" or twice.status != "ok":

@@ -1,8 +1,9 @@
 """Instruction counts of a launch in machine code, with execution counts from a run of its PTX.
 
-Machine code is not executed here. Its basic blocks execute as often as their source lines: a line has as many loads,
-stores and floating-point instructions in machine code as in PTX, multiplied if ptxas has unrolled a loop. This includes
-instructions that PTX lacks: ptxas's code for divisions, f64, addresses and predicates, and spills.
+Machine code is not executed here. Its basic blocks are assumed to execute as often as their source lines: a line has as
+many loads, stores and floating-point instructions in machine code as in PTX, multiplied if ptxas has unrolled a loop.
+The counts include instructions that only machine code has: ptxas's code for divisions, f64, addresses, predicates and
+spills.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _PIPES: dict[Pipe, tuple[str, ...]] = {
         *("ATOM", "ATOMG", "ATOMS", "RED", "REDG", "TEX", "TLD", "TLD4", "TXD", "SULD", "SUST", "SURED", "SUATOM"),
     ),
     "constant": ("LDC",),
-    # Including moves: ptxas assigns them to the less busy pipe.
+    # Moves are included: ptxas assigns them to the less busy pipe.
     "control": (
         *("BRA", "BRX", "JMP", "CALL", "RET", "EXIT", "BSSY", "BSYNC", "BREAK", "BMOV", "NANOSLEEP", "YIELD", "BAR"),
         *("DEPBAR", "LDGDEPBAR", "WARPSYNC", "WARPGROUP", "SYNCS", "MEMBAR", "ERRBAR", "CCTL", "FENCE", "VOTE"),
@@ -55,9 +56,9 @@ _PIPES: dict[Pipe, tuple[str, ...]] = {
 _CONVERSIONS = ("I2F", "F2I", "F2F", "FRND")
 _PIPE_OF = {opcode: pipe for pipe, opcodes in _PIPES.items() for opcode in opcodes}
 _JUMPS = ("BRA", "BRX", "JMP", "CALL", "RET", "EXIT", "BREAK", "BSYNC")
-# Counts that machine code improves: divisions and f64, indices, comparisons and conversions. f32 additions and
-# multiplications, sectors and bank conflicts are the same in PTX. Register moves, which PTX lacks, differ between
-# compilers and worsen the ranking of pnpoly.
+# Pipes whose counts are better in machine code: divisions and f64, indices, comparisons and conversions. f32 additions
+# and multiplications, sectors and bank conflicts are the same in PTX. Register moves, which PTX does not have, differ
+# between compilers and worsen the predicted ranking of the benchmark kernel pnpoly.
 _OF_MACHINE_CODE: tuple[Pipe, ...] = ("imad", "alu", "special", "f64")
 # PTX operations that are one instruction of a pipe.
 _OPERATIONS: dict[Pipe, str] = {
@@ -65,7 +66,7 @@ _OPERATIONS: dict[Pipe, str] = {
     "control": "bra",
 }  # fmt: skip
 
-# Instructions that a line has equally often in machine code and in PTX.
+# Instructions that a source line has equally often in machine code and in PTX.
 _KEPT = {
     "LDG": "load", "LD": "load", "STG": "store", "ST": "store", "LDS": "load.shared", "STS": "store.shared",
     "FADD": "f32", "FMUL": "f32", "FFMA": "f32", "DADD": "f64", "DMUL": "f64", "DFMA": "f64",
@@ -101,7 +102,7 @@ def in_program(launches: Sequence[CountedLaunch], program: Compiled) -> list[Lau
 
 
 def counted_in() -> Literal["machine code", "PTX"]:
-    """Return the kind of code whose instructions are counted here if the two can be matched."""
+    """Return the kind of code that is counted here. A launch whose machine code does not match is counted in PTX."""
     return "machine code" if why_ptx() is None else "PTX"
 
 
@@ -140,7 +141,7 @@ def in_machine_code(launch: CountedLaunch, code: Sequence[SassInstruction]) -> L
     for opcode, times in executed.items():
         pipes[pipe_of(opcode)] += times
     local = sum(times * _words(opcode) for opcode, times in executed.items() if opcode.startswith(("LDL", "STL")))
-    # ptxas keeps some local arrays of the source in registers, so spills cannot be distinguished then.
+    # If the source has local arrays, their accesses cannot be distinguished from spills.
     has_arrays = any(_is_local(operation) for operation, _ in launch.counts.executed)
     return replace(with_pipes(launch.counts, pipes), spilled_words=None if has_arrays else local)
 
@@ -200,15 +201,18 @@ def basic_blocks(code: Sequence[SassInstruction]) -> list[tuple[SassInstruction,
 
 
 def _without_functions(code: Sequence[SassInstruction]) -> list[SassInstruction]:
-    """Drop called functions: they handle rare operands (of a division), since functions of the source are inlined."""
+    """Drop called functions.
+
+    They only handle rare operands, for example of a division: ptxas inlines those of the source.
+    """
     called = _functions(code)
     return [i for i in code if i.address < min(called, default=i.address + 1)]
 
 
 def _functions(code: Sequence[SassInstruction]) -> set[int]:
-    """Return the addresses of functions that are called and return.
+    """Return the addresses of called functions that end with a return.
 
-    ptxas also "calls" the rest of a kernel, which exits.
+    ptxas also uses a call instruction to jump to the rest of a kernel, which ends with an exit.
     """
     called = {i.target for i in code if i.opcode.startswith("CALL") and i.target is not None}
     ends = [i for i in code if i.opcode.startswith(("RET", "EXIT")) and not i.predicate]
@@ -221,10 +225,10 @@ def _times(
 ) -> list[float]:
     """Return the number of executions of each basic block.
 
-    Raises NotMatched if no line of theirs ran, or arithmetic does not match.
+    Raises NotMatched if none of their lines ran, or the arithmetic does not match.
 
-    The count of a single block comes from the instructions that its lines keep, or else from all of them. Blocks of a
-    loop that no branch skips execute as often as the most frequent of them, and others at most that often.
+    The count of a single block comes from instructions that are equally frequent in PTX, if it has any, else from all.
+    Blocks of a loop that no branch skips execute as often as the most frequent of them, and others at most that often.
     """
     there = Counter[_Kind]()
     for block in blocks:
@@ -238,7 +242,7 @@ def _times(
             executed[of] += many * line.times
     passes = {of: n / max(there[of], instructions[of]) for of, n in executed.items() if there[of]}
     if not passes:
-        raise NotMatched("machine code has no line that was executed")
+        raise NotMatched("no executed source line has machine code")
     known = [[of for of in map(_kind_of, block) if of in passes] for block in blocks]
     kept = [[passes[of] for of in found if of[1] != _OTHER] for found in known]
     alone = [_upper(some or [passes[of] for of in found]) for some, found in zip(kept, known, strict=True)]
@@ -255,20 +259,23 @@ def _times(
     wanted = sum(n for (_, kind), n in executed.items() if kind in _ARITHMETIC)
     given = sum(n for block, n in zip(blocks, found_times, strict=True) for i in block if _kind_of(i)[1] in _ARITHMETIC)
     if not LEAST * wanted <= given <= MOST * wanted:
-        raise NotMatched("machine code has not the arithmetic of the PTX")
+        raise NotMatched("the arithmetic in machine code differs too much from the PTX")
     return found_times
 
 
 def _upper(passes: Sequence[float]) -> float:
-    """Return the 90th percentile: ptxas executes code that PTX skips, and moves little out of loops."""
+    """Return the 90th percentile of the counts.
+
+    Low counts are less reliable: ptxas may execute code that PTX skips, or move it out of a loop.
+    """
     return sorted(passes)[int(0.9 * (len(passes) - 1))] if passes else 0.0
 
 
-Span = tuple[int, int]  # byte offsets and where they start
+Span = tuple[int, int]  # length and start address of a loop, in bytes
 
 
 def _innermost_loops(blocks: Sequence[Sequence[SassInstruction]]) -> list[Span | None]:
-    """Return the shortest loop around each block; None outside of all."""
+    """Return the innermost loop around each block; None for a block outside all loops."""
     bodies = loops([i for block in blocks for i in block])
     spans = sorted((body[-1].address - body[0].address, body[0].address) for body in bodies)
     return [
@@ -288,29 +295,29 @@ def _kind_of(i: SassInstruction) -> _Kind:
 
 
 def _words(opcode: str) -> int:
-    """Return the 4-byte words that a lane loads or stores, since ptxas merges accesses; 1 for other instructions."""
+    """Return the number of 4-byte words that a lane loads or stores; 1 for other instructions."""
     name, *qualifiers = opcode.split(".")
     accesses = name in ("LDL", "STL") or _KEPT.get(name, "").startswith(_ACCESSES)
     return next((_WIDTHS[q] for q in qualifiers if q in _WIDTHS), 1) if accesses else 1
 
 
 def _ptx_words(qualifiers: Sequence[str]) -> float:
-    """Return the 4-byte words that a lane accesses with these qualifiers of a PTX operation ("v2", "f32")."""
+    """Return the number of 4-byte words that a lane accesses, from the qualifiers of a PTX operation ("v2", "f32")."""
     elements = next((int(q[1:]) for q in qualifiers if q in ("v2", "v4", "v8")), 1)
     if not qualifiers[-1][1:].isdecimal():
-        raise NotMatched(f"an access of {'.'.join(qualifiers)} has no known width")
+        raise NotMatched(f"the width of the access {'.'.join(qualifiers)} is unknown")
     return max(1.0, elements * int(qualifiers[-1][1:]) / 32)
 
 
 def _is_local(operation: str) -> bool:
-    """Return True if a PTX operation accesses local memory, which holds arrays of the source: PTX has no spills."""
+    """Return True if a PTX operation accesses local memory. In PTX that is an array of the source, never a spill."""
     opcode, *qualifiers = operation.split(".")
     return opcode in ("ld", "st") and "local" in qualifiers
 
 
 @lru_cache(maxsize=4096)
 def _kinds(operation: str) -> tuple[tuple[str, float], ...]:
-    """Return the kinds of machine instructions of a PTX operation that a line keeps."""
+    """Return the kinds of machine instructions that implement a PTX operation, with the number of each."""
     opcode, *qualifiers = operation.split(".")
     kind = qualifiers[-1] if qualifiers else ""
     if opcode in ("ld", "st") and not {"param", "local", "const"} & {*qualifiers}:

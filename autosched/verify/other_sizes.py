@@ -37,12 +37,12 @@ def runs_of_other_sizes(
         name = " ".join(f"{size}={value}" for size, value in (sizes | passed).items())
         try:
             kernel = template.kernel(other, schedule, device)
-        except ValueError as error:  # such as accesses wider than this size's divisor
+        except ValueError as error:  # for example, an access is wider than this size's divisor
             yield PlannedRun(name, None, absent=str(error))
             continue
         divisors = tuple(divisor_of(value) for value in sizes.values())
         if sources.setdefault(divisors, kernel.source) != kernel.source:
-            why = f"the kernel of {name} is another one than that of sizes with the same divisors"
+            why = f"the kernel for {name} differs from the kernel for other sizes with the same divisors"
             yield PlannedRun(name, partial(refused, other, settings.seed, why))
         if other != problem:
             given = StressInputs((RANDOM,), other.random_inputs(settings.seed))

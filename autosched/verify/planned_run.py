@@ -1,4 +1,4 @@
-"""A lazily made run of a plan, and the only loop that makes runs."""
+"""A planned run, and the loop that makes all runs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class PlannedRun(NamedTuple):
     Attributes:
         name: Name, unique in its plan.
         make: Makes the run and compares it with the oracle. Returns None if the run is inconclusive, for example
-            because its blocks need others. None instead of a function: the run is skipped.
-        role: Role of the run, which a cut of few tiles cannot fill.
+            because its blocks depend on others. If it is None, the run is skipped.
+        role: Role of the run in a full verification; None for runs of a few tiles.
         absent: Reason why the run is skipped.
-        run_by_first: True if the first run has this size, so that no other one is needed.
-        flops: Operations of its blocks, if it is of a large size.
+        run_by_first: True if the first run already has this size, so that no other run is needed.
+        flops: Operations of its blocks, for runs at large sizes.
     """
 
     name: str
@@ -46,8 +46,8 @@ def make_runs(
         suppressions: Expected findings, which do not affect the verdict.
 
     Yields:
-        Each planned run with its result. None: it was skipped (``absent`` is ``NO_TIME`` if for lack of time), or is
-        inconclusive.
+        Each planned run with its result. The result is None if the run was skipped or is inconclusive. ``absent`` is
+        ``NO_TIME`` if there was no time for it.
 
     Raises:
         HostFailure: This machine cannot run the emulator.

@@ -16,7 +16,7 @@ from search_spaces.arrays import Array, FloatArray
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import Problem
 
-_CHUNK = 1 << 16  # elements compared at a time, which fit a cache
+_CHUNK = 1 << 16  # elements compared at a time; they fit a CPU cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ def _other_bits(operands: Iterable[Operand], found: Mapping[str, Array], first: 
             at = np.unravel_index(int(differ.argmax()), one.shape)
             where = [int(i) for i in at]
             return (
-                f"{operand.name}{where} is {float(others[at])!r}, in ascending order {float(values[at])!r}: "
+                f"{operand.name}{where} is {float(others[at])!r}, but {float(values[at])!r} in ascending order: "
                 f"{int(differ.sum())} of {operand.size} elements depend on the order of blocks or threads"
             )
     return ""
@@ -78,7 +78,9 @@ def _max_abs_error(
     """Return the largest absolute error over all outputs; infinite for NaN, which is never right."""
     worst = 0.0
     for operand in operands:
-        if operand.role in ("output", "inout") and operand.name in reference:  # problems with their own check have none
+        if (
+            operand.role in ("output", "inout") and operand.name in reference
+        ):  # problems with their own check have no reference
             found = outputs[operand.name].reshape(-1)
             wanted = np.broadcast_to(reference[operand.name], operand.shape).reshape(-1)
             for start in range(0, found.size, _CHUNK):

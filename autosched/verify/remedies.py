@@ -9,11 +9,11 @@ from measurements.emulator import Finding, FindingKind
 
 
 def remedy(findings: Sequence[Finding], of_unset: Callable[[str], str]) -> str:
-    """Return the remedy of the first finding that has one, in a sentence; "" if there is none.
+    """Return the remedy of the first finding with a known one, in one sentence; "" if there is none.
 
     Args:
         findings: Findings of a launch.
-        of_unset: Remedy by the name of an array that the kernel reads or adds to before it is written.
+        of_unset: Remedies for arrays that the kernel reads or adds to before they are written, by array name.
 
     Returns:
         The sentence.

@@ -33,7 +33,7 @@ class Run:
         perturbed: True if approximate instructions had the largest error that the PTX ISA allows.
         name: Name of the run in its plan.
         left_out: Elements that were not compared.
-        outputs: Arrays of a run that later runs are compared with, bit by bit.
+        outputs: Output arrays, if later runs are compared with them bit by bit.
         launches: Number of back-to-back launches.
     """
 

@@ -20,7 +20,7 @@ from search_spaces.operators.problem import Problem
 
 LIMIT_TOLD = f"an emulated launch may take {TIME_LIMIT:.0f} s of the CPU"
 
-Execute = Callable[..., Emulation]  # called with kernel, inputs, time_limit and order: ``emulate``, or another engine
+Execute = Callable[..., Emulation]  # called with kernel, inputs, time_limit and order
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class VerifySettings:
     """Settings of a schedule's verification.
 
     Inputs are generated from ``seed``. ``time_limit`` is the CPU seconds of one launch. No run starts after ``budget``
-    seconds (None: no limit). ``launch`` is an additional run of the random inputs. ``suppressions`` are expected
+    seconds (None: no limit). ``launch`` describes an additional run on the random inputs. ``suppressions`` are expected
     findings. ``execute`` runs a whole launch. ``batch_invariant`` adds runs that show that a row has the same bits in
     every batch.
     """
@@ -44,12 +44,12 @@ class VerifySettings:
 
     @property
     def emulates(self) -> bool:
-        """True if ``execute`` is the emulator, which can perturb, and launch again on the same memory."""
+        """True if ``execute`` is the emulator. Only the emulator can perturb, or launch twice on the same memory."""
         return self.execute is emulate
 
 
 def stress_inputs(problem: Problem, seed: int) -> Iterator[StressInputs]:
-    """Yield the problem's inputs with edge cases. Tile programs interpret many small products to choose them."""
+    """Yield the problem's inputs with edge cases. BLAS runs single-threaded meanwhile."""
     sets = problem.stress_inputs(seed)
     while True:
         with blas.single_thread():
@@ -163,7 +163,7 @@ def run_fewer_blocks(
         The run, whose reason names the blocks.
     """
     run = run_whole(problem, kernel, given, order, settings)
-    return replace(run, reason=f"{run.reason}; with {kernel.grid[0]} blocks alone" if run.reason else "")
+    return replace(run, reason=f"{run.reason}; with only {kernel.grid[0]} blocks" if run.reason else "")
 
 
 def run_perturbed(
@@ -182,14 +182,14 @@ def run_perturbed(
         The run.
     """
     run = run_whole(problem, kernel, given, ASCENDING, settings, seed=seed, perturb=True)
-    reason = f"{run.reason}; with approximate functions at the edge of their error" if run.reason else ""
+    reason = f"{run.reason}; with approximate functions at their largest error" if run.reason else ""
     return replace(run, reason=reason)
 
 
 def run_sampled(problem: Problem, kernel: GeneratedKernel, settings: VerifySettings, walked: bool = False) -> Run:
     """Run some blocks of a launch that is too large to be emulated whole.
 
-    ``walked`` is true if another run collects the tiles of all blocks.
+    ``walked`` is True if another run checks which tiles all blocks compute.
     """
     share = 1.0 if settings.depth == "full" else QUICK_SHARE
     run = verify_blocks(problem, kernel, settings.seed, limit=settings.time_limit, share=share, walked=walked)

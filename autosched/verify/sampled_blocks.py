@@ -22,23 +22,23 @@ from search_spaces.arrays import IntArray
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.problem import Problem, ProblemPart
 
-GENERATED = "generated integers"  # the inputs of sampled blocks (measurements/emulator/sparse.py)
+GENERATED = "generated integers"  # name of the inputs of sampled blocks (measurements/emulator/sparse.py)
 SAMPLED_FLOPS = 2.0**27  # limit of all sampled blocks together
-SAMPLED_BYTES = 2.0**25  # moved by all sampled blocks
-QUICK_SHARE = 2.0**-4  # share of that in a quick verification
-_MOST = 48  # groups of blocks
-_WINDOWS = 4.0  # limit for the relative cost of groups that finish results of an additional output
+SAMPLED_BYTES = 2.0**25  # limit of the bytes moved by all sampled blocks
+QUICK_SHARE = 2.0**-4  # share of these limits in a quick verification
+_MOST = 48  # maximum number of groups of blocks
+_WINDOWS = 4.0  # limit for the relative cost of groups that complete results of an additional output
 _FEWEST, _HEAVY = 3, 16.0  # minimum number of blocks, unless one exceeds SAMPLED_FLOPS by this factor
 _PART_FLOPS = 2.0**31  # limit of the reference of one element; a block writes many
-_FIRST = 8  # groups of blocks, which have the first tiles of a matrix and therefore the widest
-_MOST_TOGETHER = 32  # blocks of a launch whose blocks all finish results together, and therefore run together
+_FIRST = 8  # groups of blocks with the first tiles of a matrix, which are the widest
+_MOST_TOGETHER = 32  # blocks of a launch whose blocks all combine their results and therefore must all run
 
 
 def why_not_sampled(problem: Problem, kernel: GeneratedKernel, share: float = 1.0) -> str:
     """Return the reason why some blocks cannot be verified without the rest; "" if they can.
 
-    The runner must be able to generate elements of the inputs, and elements of out must need few others. If all blocks
-    finish a result together there must be time for all of them.
+    The runner must be able to generate single elements of the inputs, and an output element must depend on few of them.
+    If all blocks of the grid combine their results, there must be time to run all.
 
     Args:
         problem: Provides the parts of its outputs.
@@ -49,28 +49,28 @@ def why_not_sampled(problem: Problem, kernel: GeneratedKernel, share: float = 1.
         The reason.
     """
     if kernel.then:
-        return "a launch of a pipeline needs all that those before it wrote"
+        return "a launch of a pipeline needs all outputs of the previous launches"
     together = kernel.cooperating[0] == math.prod(kernel.grid) > _MOST_TOGETHER
     if together and problem.flops > _FEWEST * SAMPLED_FLOPS:
-        return f"all {kernel.cooperating[0]} blocks finish a result together, which is too much to be emulated"
+        return f"all {kernel.cooperating[0]} blocks combine their results, which is too much work to emulate"
     part = next(problem.parts(np.zeros(1, dtype=np.int64)), None)
     if part is None:
-        return f"{problem.operator} does not say which inputs a part of its outputs needs"
+        return f"{problem.operator} does not define which inputs a part of its outputs needs"
     if part.problem.flops > share * _PART_FLOPS:
         return f"the reference of one element takes {part.problem.flops / 1e9:.1f} GFLOP"
-    return "" if can_generate(kernel) else "its operands are of types, or used in ways, that sampled blocks do not have"
+    return "" if can_generate(kernel) else "sampled blocks do not support the types of its operands, or their use"
 
 
 def sampled_blocks(problem: Problem, kernel: GeneratedKernel, seed: int, share: float = 1.0) -> tuple[int, ...]:
     """Choose the blocks to emulate if the whole grid would take too long.
 
-    They are those of the first and the last results, some at powers of two from these, and random ones, within the time
-    limit. Each block is joined by those that finish its result with it, and in a chain by the next ones, which share a
-    result with it. Blocks a power of two apart collide if an index overflows, or an order of tiles repeats itself.
+    They compute the first and the last results, some at a distance of a power of two from these, and random ones,
+    within the time limit. Blocks that combine their results are chosen together, and so are neighbours in a chain.
+    Blocks a power of two apart collide if an index overflows, or an order of tiles repeats itself.
 
     Args:
         problem: Provides the flops and bytes of a block.
-        kernel: Provides the grid, and the blocks that finish a result together.
+        kernel: Provides the grid, and the groups of blocks that combine their results.
         seed: Seed of the random blocks.
         share: Share of the time of a full verification.
 
@@ -90,7 +90,7 @@ def sampled_blocks(problem: Problem, kernel: GeneratedKernel, seed: int, share: 
         first = [0, 1, groups - 1] if cost * share <= _HEAVY else [groups - 1]
         wanted = [*first, *(neighbour for g in wanted for neighbour in (g, g + 1))]
     chosen = list(dict.fromkeys(g for g in wanted if 0 <= g < groups))[:most]
-    if kernel.window > 1 and share == 1.0:  # the first and the last whole rows or columns of out, and one in between
+    if kernel.window > 1 and share == 1.0:  # complete rows or columns of out: the first, the last and one in between
         last = (groups - 1) // kernel.window
         windows = list(dict.fromkeys((last, 0, int(drawn[1]) // kernel.window)))
         if cost * kernel.window <= _WINDOWS:
@@ -160,8 +160,8 @@ class GeneratedReference(NamedTuple):
         problem: Provides the reference of any part of the outputs.
         kernel: The launch.
         seed: Seed of the inputs.
-        order: Order of blocks and threads, for further blocks.
-        limit: CPU seconds of a launch of these.
+        order: Order of blocks and threads, if further blocks are launched.
+        limit: CPU seconds of such a launch.
         walked: True if the tiles of all blocks are known to cover the output.
     """
 
@@ -194,7 +194,7 @@ class GeneratedReference(NamedTuple):
                 error, wrong = _compare_part(part, further.name, of_further, seeds, signed)
                 worst = max(worst, error)
             if not is_compared:
-                left_out.append(f"{further.name} is not compared: no result of it was finished by these blocks")
+                left_out.append(f"{further.name} is not compared: these blocks completed no result of it")
         return Comparison(worst, wrong, left_out="; ".join(left_out))
 
     def _missing(self, written: WrittenElements) -> str:
@@ -202,14 +202,14 @@ class GeneratedReference(NamedTuple):
         most = _most_written(self.kernel, written)
         if not _missing(self.problem, self.kernel, most, self.walked):
             return ""
-        # They may have narrow tiles at the edges of matrices; the first blocks include the wide ones.
+        # The sampled blocks may have narrow tiles at the edges of matrices; the first blocks have wide ones.
         first = _first_written(self.problem, self.kernel, self.seed, self.order, self.limit)
         most = max((most, *(_most_written(self.kernel, one) for one in first)))
         return _missing(self.problem, self.kernel, most, self.walked)
 
 
 def _without_ends(emulation: Emulation) -> Emulation:
-    """Drop findings of blocks whose neighbours in a chain or window do not run: these would have reset the memory."""
+    """Drop findings on workspace that blocks which do not run, neighbours in a chain or window, would have reset."""
     if emulation.status != "findings":
         return emulation
     return emulation.with_findings([f for f in emulation.findings if f.kind is not FindingKind.WORKSPACE_NOT_ZERO])
@@ -235,7 +235,7 @@ def _first_written(
 def _most_written(kernel: GeneratedKernel, written: WrittenElements) -> int:
     """Return the maximum number of elements that a group of blocks wrote."""
     count, stride = kernel.cooperating
-    # Neighbours usually belong to one block, so only runs of pages have to be sorted, not elements.
+    # Adjacent elements usually have the same writer, so sort runs of equal writers instead of elements.
     begins = np.flatnonzero(written.blocks[1:] != written.blocks[:-1]) + 1
     begins = np.concatenate((np.zeros(min(1, written.blocks.size), begins.dtype), begins))
     of_run = written.blocks[begins].astype(np.int64)
@@ -247,11 +247,12 @@ def _most_written(kernel: GeneratedKernel, written: WrittenElements) -> int:
 def _missing(problem: Problem, kernel: GeneratedKernel, most: int, walked: bool) -> str:
     """Return a reason if the blocks cannot write the whole output with at most ``most`` elements each, or "".
 
-    Blocks of a chain with known tiles may all have narrow tiles at an edge, so they only have to write something.
+    Sampled blocks of a chain may all have narrow tiles at an edge. If a walk checks the tiles, it is enough that they
+    write something.
     """
     output = next(o for o in problem.operands() if o.role == "output")
     of_grid = math.prod(kernel.grid) // kernel.cooperating[0]
-    left_to_next = 2 if kernel.chained else 1  # no more than it has finished itself: the first one begins with a result
+    left_to_next = 2 if kernel.chained else 1  # a block of a chain leaves at most as much to the next one as it writes
     if left_to_next * most * of_grid >= output.size or (kernel.chained and walked and most > 0):
         return ""
     return (

@@ -31,11 +31,11 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import KernelTemplate
 
-MOST_BYTES = 2**31  # of a problem without a proxy: its arrays and its reference's are in memory together
+MOST_BYTES = 2**31  # limit for a problem without a proxy, whose arrays and reference are in memory at the same time
 
 
 def emulated_problem(template: KernelTemplate, problem: Problem, schedule: Schedule) -> Problem:
-    """Return ``problem`` if it is small, else its cut to a few tiles of ``schedule`` with the same remainders."""
+    """Return ``problem`` if it is small, else a version with few tiles of ``schedule`` and the same remainders."""
     small = problem.flops <= EMULATED_FLOPS and problem.min_bytes <= EMULATED_BYTES
     if small or template.proxy is None:
         return problem
@@ -73,7 +73,7 @@ def runs_of_schedule(
 
 
 def runs_of_kernel(problem: Problem, kernel: GeneratedKernel, settings: VerifySettings) -> Iterator[PlannedRun]:
-    """Return the runs of ``kernel`` on the whole of ``problem`` alone."""
+    """Return only the runs of ``kernel`` on the whole of ``problem``, without other sizes."""
     return chain(*whole_runs(problem, kernel, settings))
 
 
@@ -91,7 +91,7 @@ def _runs(
     if why:
         yield PlannedRun("launch limits", partial(refused, problem, settings.seed, why))
     if small == problem and not why and is_kernel_problem(problem):
-        from autosched.verify.blocks_on_inputs import blocks_alone  # imports the reader of kernel files
+        from autosched.verify.blocks_on_inputs import blocks_alone  # lazy: imports the reader of kernel files
 
         if (alone := blocks_alone(problem, true, settings)) is not None:
             yield from alone.planned()

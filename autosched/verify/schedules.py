@@ -1,8 +1,8 @@
 """Verify schedules without a GPU: emulate their kernels and compare every element with the float64 reference.
 
 ``ScheduleVerifier`` makes the runs of a schedule (``schedule_runs``), one after another, until one fails. A full
-verification also reports its ``Coverage``: what it ran at the true size, with many tiles and at far addresses, and what
-it lacks.
+verification also reports its ``Coverage``: its runs at the true size, with many tiles and at high addresses, and which
+are missing.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class ScheduleVerifier:
         Raises ValueError if the schedule breaks a validity constraint, ProblemTooLarge, HostFailure if this machine
         cannot run the emulator.
         """
-        self.template.config(self.problem, schedule, self.device)  # the cut of an invalid schedule is meaningless
+        self.template.config(
+            self.problem, schedule, self.device
+        )  # raises ValueError: an invalid schedule has no smaller problem
         try:
             found = replace(self, problem=self.problem.under(schedule.values))._verified_or_whole(schedule)
             return self._with_batches(found, schedule) if self.settings.batch_invariant and found.ok else found
@@ -59,10 +61,10 @@ class ScheduleVerifier:
             ) from error
 
     def _with_batches(self, found: Verdict, schedule: Schedule) -> Verdict:
-        """Return a verdict with the runs that show whether a row has the same bits in every batch."""
-        from autosched.verify.batch_invariance import verify_batch  # few verifications ask for it
+        """Return the verdict extended by the runs that compare the bits of a row in several batches."""
+        from autosched.verify.batch_invariance import verify_batch  # lazy: few verifications need it
 
-        limited = self.settings.budget is not None  # a search waits for it: fewer runs, but all of them
+        limited = self.settings.budget is not None  # part of a search: make fewer runs, but complete them
         settings = replace(self.settings, depth="quick", budget=None) if limited else self.settings
         batches = verify_batch(self.template, self.problem, schedule, self.device, settings)
         runs = (*found.runs, *batches.runs)
@@ -72,9 +74,9 @@ class ScheduleVerifier:
         )  # fmt: skip
 
     def _verified_or_whole(self, schedule: Schedule) -> Verdict:
-        """Verify a schedule; if an inferred smaller problem fails, verify the requested sizes.
+        """Verify a schedule. If it fails on an inferred smaller problem, verify the requested sizes.
 
-        The kernel may need those.
+        The kernel may only work at those.
         """
         found = self._verified(schedule)
         if found.ok or found.problem == self.problem or not self.problem.is_reduced_unasked:
@@ -89,7 +91,7 @@ class ScheduleVerifier:
         emulated = emulated_problem(self.template, self.problem, schedule)
         if emulated.min_bytes > MOST_BYTES:
             raise ProblemTooLarge(
-                f"the arrays of {emulated} take {emulated.min_bytes:,} bytes, and the emulator takes no more than "
+                f"the arrays of {emulated} take {emulated.min_bytes:,} bytes, more than the emulator's limit of "
                 f"{MOST_BYTES:,}: verify a smaller problem, or name one in [proxy] of the kernel file"
             )
         runs: list[Run] = []
@@ -124,7 +126,7 @@ def _of_role(role: Role, planned: Sequence[tuple[PlannedRun, Run | None]]) -> Ro
     made = [(item.name, run) for item, run in planned if run is not None or item.run_by_first]
     left_out = tuple(dict.fromkeys(run.left_out for _, run in made if run is not None and run.left_out))
     if any(run is not None and not run.left_out for _, run in made):
-        left_out = ()  # another run of the role compared it
+        left_out = ()  # another run of this role compared all outputs
     reasons = tuple(dict.fromkeys(item.absent for item, _ in planned if item.absent))
     return RoleCoverage(role, tuple(name for name, _ in made), "" if made else "; ".join(reasons), left_out)
 

@@ -18,7 +18,7 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.spaces.sum_order import SumOrder
 
 ABSENT = "it has no verification"
-UNSAID = "it does not say whether it had runs of the true size, of many tiles and far away: autosched verify renews it"
+UNSAID = "its coverage is unknown (stored by an older version): renew it with autosched verify"
 FULL, QUICK = "full", "quick"
 
 
@@ -38,13 +38,13 @@ def stale_reason(text: str | None, kernel: GeneratedKernel) -> str:
         return ABSENT
     said = _read(text)
     if said is None:
-        return "its verification is of another kind"
+        return "its verification has an unknown format"
     if said.get("status") != "ok":
-        return f"its verification ended in {str(said.get('status'))[:40]}"
+        return f"its verification failed: {str(said.get('status'))[:40]}"
     if said.get("emulator") != emulator_version():
-        return "its verification is by another version of the emulator"
+        return "it was verified by another version of the emulator"
     if said.get("ptx") is None:
-        return "its verification does not say of which PTX it is"
+        return "its verification does not name the verified PTX"
     try:
         here = toolchain_of(kernel.compile_options)
     except NvrtcMissing:
@@ -52,9 +52,9 @@ def stale_reason(text: str | None, kernel: GeneratedKernel) -> str:
     except NvccMissing as error:
         return f"its PTX cannot be compared: {error}"
     if said.get("compiler") != here:
-        return f"its verification is of the PTX of {str(said.get('compiler'))[:40]}, and this is {here}"
+        return f"its PTX was compiled by {str(said.get('compiler'))[:40]}, but this is {here}"
     if said["ptx"] != ptx_digest(kernel):
-        return "its kernel compiles to other PTX than was verified"
+        return "its kernel now compiles to different PTX"
     return ""
 
 
@@ -71,7 +71,7 @@ def is_batch_invariant(text: str | None) -> bool:
 
 
 def order(text: str | None) -> SumOrder | None:
-    """Return the order of sums that a stored verification was required to have; None without one."""
+    """Return the order of sums that a stored verification required; None if it required none."""
     said = None if text is None else _read(text)
     try:
         return None if said is None else SumOrder.from_json(said.get("sum_order"))
@@ -110,11 +110,11 @@ def coverage(text: str | None) -> Coverage | None:
 
 
 def lacks(text: str | None) -> tuple[str, ...]:
-    """Return the missing parts of a stored full verification, a short text each; UNSAID for one without coverage."""
+    """Return the missing parts of a stored full verification, a short text each; ``UNSAID`` if unknown."""
     said = None if text is None else _read(text)
     if said is None or said.get("status") != "ok" or said.get("depth") != FULL:
         return ()
-    if isinstance(said.get("lacks"), list):  # stored by the verification itself, as of a Triton kernel
+    if isinstance(said.get("lacks"), list):  # verifications of launches, such as Triton's, store the list itself
         return tuple(map(str, said["lacks"]))
     found = coverage(text)
     return (UNSAID,) if found is None else found.lacks
@@ -137,7 +137,7 @@ def summary(text: str) -> str:
             f"blocks {', '.join(orders)}; emulator {said['emulator'][:12]}{ptx}"
         )
     except (AssertionError, AttributeError, KeyError, TypeError):
-        return "of another kind, see --json"
+        return "unknown format, see --json"
 
 
 def document(text: str) -> Any:

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from search_spaces.programs.problem import ProgramProblem
     from search_spaces.tile_operators.tile_problem import TileProblem
 
-LONG_STEPS = 72  # iterations over tiles: every pipeline has wrapped around many times
-MANY_TILES = 18  # additional tiles: two bands of the largest order of tiles
-STREAMED_FLOPS = 2.0**32  # largest stream-K launch that is emulated whole, since its blocks exchange sums
+LONG_STEPS = 72  # loop iterations along k, in which every pipeline wraps around many times
+MANY_TILES = 18  # additional tiles: two bands of the widest swizzled tile order
+STREAMED_FLOPS = 2.0**32  # limit of a stream-K launch, which is emulated whole because its blocks exchange sums
 _EXCHANGED = ("wgmma_matmul_transposed", "tcgen05_matmul_transposed")  # templates whose m is the problem's n
 _SMS = 136  # at least as many as most devices; B200 and RTX 5090 have more
-MANY_PARTS = 72  # additional tiles along a reduced axis: each leaves a part
-MANY = 2**12  # minimum elements if tiles are unknown
+MANY_PARTS = 72  # additional tiles along a reduced axis, each of which writes a partial result
+MANY = 2**12  # additional rows or columns if tile sizes are unknown
 LONG = 2**20  # elements of a row, or of a vector's k
 FAR_EXTENT = 2**29  # largest power of two allowed for an extent
 OVERFLOWING = 2**31  # elements, the first number that overflows a signed 32-bit integer
@@ -61,7 +61,7 @@ class StressSize(NamedTuple):
 
 
 class _Growth(NamedTuple):
-    """Increase of each field, or the problem ``instead``."""
+    """Increase of each field. ``instead`` are smaller alternatives."""
 
     name: str
     extents: dict[str, int]
@@ -73,9 +73,9 @@ class _Growth(NamedTuple):
 
 
 def stress_sizes(small: Problem, schedule: Schedule) -> Iterator[StressSize]:
-    """Return problems that extend ``small``, a cut of few tiles. The schedule may be invalid for some of them.
+    """Return larger versions of ``small``, a problem with few tiles. The schedule may be invalid for some of them.
 
-    Far sizes are omitted if no problem may have such large arrays.
+    Far sizes are omitted if such large arrays are not allowed.
     """
     for growth in _growths(small, schedule):
         grown = (growth._replace(extents=extents) for extents in (growth.extents, *growth.instead))
@@ -86,9 +86,9 @@ def stress_sizes(small: Problem, schedule: Schedule) -> Iterator[StressSize]:
 
 
 def _from_largest(small: Problem, growth: _Growth) -> Iterator[StressSize]:
-    """Return sizes in descending powers of two while they are far, with the shorter k before that of ``small``.
+    """Yield a growth's size, then smaller ones while an array still has ``OVERFLOWING`` elements.
 
-    ``small`` may have the number of tiles that the schedule requires.
+    Each is tried with a shorter k first, then with the k of ``small``, because a schedule may need that many k-tiles.
     """
     for less in range(0, 16, 2):
         longer = {f: getattr(small, f) + (n >> less) for f, n in growth.extents.items() if n > 0}
@@ -106,9 +106,10 @@ def _from_largest(small: Problem, growth: _Growth) -> Iterator[StressSize]:
 
 
 def with_short_k(problem: Problem, schedule: Schedule, share: float) -> Problem:
-    """Return ``problem`` with about ``share`` of its k, at least two steps, and the same remainder.
+    """Return ``problem`` with about ``share`` of its k, at least two k-tiles, and the same remainder.
 
-    Tiles, their order and their positions in out are unchanged. Returns ``problem`` itself if it has no k, or no more.
+    Tiles, their order and their positions in out are unchanged. Returns ``problem`` itself if it has no k, or its k is
+    already short.
     """
     if not isinstance(problem, Matmul):
         return problem
@@ -119,14 +120,14 @@ def with_short_k(problem: Problem, schedule: Schedule, share: float) -> Problem:
 
 
 def _of_split(problem: Matmul, schedule: Schedule) -> int:
-    """Return the elements along k of one tile of each split."""
+    """Return the k that one iteration of all splits covers."""
     chosen = schedule.values
     return int(chosen.get("tile_k", 256)) * int(chosen.get("split_k", 1)) * problem.input_dtype.values
 
 
 def _growths_of_program(small: ProgramProblem, schedule: Schedule) -> Iterator[_Growth]:
-    """Return growths along extents that blocks cut. Far rows are lines of an array; far columns have distant lines."""
-    from search_spaces.programs.schedules.proxy import dealt_out  # lazy: other problems do not need it
+    """Return growths along the sizes that are divided among blocks."""
+    from search_spaces.programs.schedules.proxy import dealt_out  # lazy: only tile programs need it
 
     tiles = dealt_out(small, schedule)
     if tiles:
@@ -198,7 +199,7 @@ def _growths_of_matmul(small: Matmul, schedule: Schedule) -> Iterator[_Growth]:
     smallest = min(small.m * small.n, small.m * small.k, small.n * small.k)
     yield _Growth("many rows of tiles", {"m": rows, "k": shorter}, True, "many tiles")
     yield _Growth("many columns of tiles", {"n": columns, "k": shorter}, True, "many tiles", fewer_blocks=True)
-    if chosen.get("stream_k"):  # all blocks share all tiles: use the minimum
+    if chosen.get("stream_k"):  # the whole launch must run: grow as little as possible
         longer = dict.fromkeys(_rows_of_all_workers(small, chosen, small.k + shorter))
         most, *fewer = ({"m": m, "k": shorter} for m in longer)
         yield _Growth("all workers", most, True, "many tiles", instead=tuple(fewer))
@@ -219,16 +220,16 @@ def _growths_of_matmul(small: Matmul, schedule: Schedule) -> Iterator[_Growth]:
 
 
 def _rows_of_all_workers(small: Matmul, chosen: Mapping[str, Value], k: int) -> Iterator[int]:
-    """Yield the additional rows that give each concurrent stream-K worker its share, the best first.
+    """Yield numbers of additional rows with which every concurrent stream-K worker has tiles, the best first.
 
-    Several blocks per SM are considered if the whole launch can be run.
+    Several blocks per SM are counted as workers only if the whole launch can then be emulated.
     """
     workers = _SMS * int(chosen.get("min_blocks", 1))
-    of_worker = 2 if int(chosen.get("tiles_per_block", 1)) > 2 else 1  # as many as the launch requires for it
+    of_worker = 2 if int(chosen.get("tiles_per_block", 1)) > 2 else 1  # tiles per worker that such a launch requires
     across = small.batch * math.ceil(small.n / int(chosen["tile_n"]))
     of_one_block = 2 * _SMS
     for tiles in dict.fromkeys((max(of_one_block, workers * of_worker), of_one_block)):
-        # This number of rows of tiles; if blocks may not have so many tiles, this total number, or fewer.
+        # Try this many rows of tiles; if blocks may not have so many tiles, this many tiles in total, then fewer.
         for least in (tiles, *(math.ceil(tiles * 0.75**i / across) for i in range(8))):
             more = _more_tiles(small, chosen, "m", least)
             if tiles == of_one_block or small.flops / small.m / small.k * (small.m + more) * k <= STREAMED_FLOPS:
@@ -236,9 +237,9 @@ def _rows_of_all_workers(small: Matmul, chosen: Mapping[str, Value], k: int) -> 
 
 
 def _more_tiles(small: Matmul, chosen: Mapping[str, Value], axis: str, least: int) -> int:
-    """Return additional rows or columns of at least ``least`` tiles, in whole clusters.
+    """Return the additional rows or columns of at least ``least`` tiles, rounded up to whole clusters.
 
-    They are parts of a reduction along the axis; for persistent blocks enough for two clusters of them.
+    A reduction along the axis needs ``MANY_PARTS`` tiles; persistent blocks need enough for two clusters.
     """
     if f"tile_{axis}" not in chosen:
         return MANY

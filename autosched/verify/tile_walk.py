@@ -1,4 +1,4 @@
-"""Check which tiles every block of a launch computes at the true size, without multiplying.
+"""Check which tiles every block of a launch computes at the true size, without executing the matmul.
 
 A template with a walk (``KernelTemplate.walk``) has a device function that reports each part of a tile that a block
 computes. All blocks of the launch report in the emulator, and together they must cover each k-tile of each tile of out
@@ -31,7 +31,7 @@ from search_spaces.spaces.config import Config
 from search_spaces.templates.common.raster import RASTER_ARGUMENT
 from search_spaces.templates.device_source import DeviceSource
 
-MOST_BLOCKS = 2**13  # blocks that report; more would take too long
+MOST_BLOCKS = 2**13  # maximum number of blocks, since more would take too long
 _ENTRY = 'extern "C" __global__'
 _WORDS = 8  # words that describe a part: 1, matrix, row, column, first k-tile, number of k-tiles
 
@@ -40,8 +40,8 @@ def why_no_walk(kernel: GeneratedKernel) -> str:
     """Return the reason why the blocks of ``kernel`` do not report their tiles; "" if they do."""
     blocks = math.prod(kernel.grid)
     if blocks > MOST_BLOCKS:
-        return f"{blocks} blocks are more than the {MOST_BLOCKS} that are asked for their tiles"
-    return "" if _ENTRY in kernel.source else "its source is not of one entry"
+        return f"{blocks} blocks are too many to report their tiles (maximum {MOST_BLOCKS})"
+    return "" if _ENTRY in kernel.source else "its source has no generated entry function"
 
 
 def walk_kernel(walk: DeviceSource, kernel: GeneratedKernel, most: int) -> GeneratedKernel:
@@ -79,10 +79,10 @@ def run_walk(
         settings: Time limit of the launch.
 
     Returns:
-        The run; a tile that is missing, or walked twice, is a ``wrong_result``.
+        The run; a tile that is missing, or computed twice, is a ``wrong_result``.
     """
     blocks = config.integer("blocks")
-    # The first block of a pair reports all its tiles. Stream-K has a part at both ends of a worker's tiles.
+    # The first block of a CTA pair reports the pair's tiles. A stream-K worker has partial tiles at both ends.
     most = -(-blocks * math.prod(kernel.cluster) // math.prod(kernel.grid)) + 3
     asked = walk_kernel(walk, kernel, most)
     done = LaunchUnderTest(asked, {}).run(ASCENDING, time_limit=settings.time_limit)
@@ -105,7 +105,7 @@ class EachTileOnce(NamedTuple):
 
 
 def _wrong(config: Config, told: IntArray) -> str:
-    """Return which tiles are missing or duplicated in the parts of all blocks; "" if none."""
+    """Describe the first tile that is missing or duplicated in the parts of all blocks; "" if there is none."""
     tile_m, tile_n, tiles_m, tiles_n, tiles_k = config.integers("tile_m", "tile_n", "tiles_m", "tiles_n", "tiles_k")
     per_tile = tiles_m * tiles_n
     matrices = config.integer("blocks") // config.integer("split_k") // per_tile

@@ -15,9 +15,8 @@ from search_spaces.short_repr import short_repr
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.sum_order import SumOrder
 
-Outcome = Literal["accepted", "refused", "uncertain"]  # uncertain: this machine, or the emulator, cannot decide
+Outcome = Literal["accepted", "refused", "uncertain"]  # uncertain: not verifiable on this machine
 
-# Emulation statuses that refuse a kernel; others are not a verdict.
 BITS_DIFFER = "bits_differ"  # status of a result whose bits depend on the batch, the launch or the order of blocks
 FAILURE_STATUSES = ("wrong_result", "findings", "crashed", FAILED_LAUNCH, BITS_DIFFER)
 FAILED_PROGRAM = "failed"  # status of a program that raises, or ends with an error
@@ -44,7 +43,7 @@ class Cause(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        """Return the place and the phrase."""
+        """Return the file, the line and the description."""
         return f"{self.file}:{self.line}: {self.text}" if self.line else self.text
 
 
@@ -72,15 +71,15 @@ class Verdict:
         max_abs_error: Largest absolute error on random inputs; None where the kernel did not finish.
         emulation: The emulation of the run that failed, else of the first.
         runs: All runs that were made.
-        kernel: The generated kernel, of the problem asked for.
+        kernel: The generated kernel of the requested problem.
         depth: "quick" or "full".
-        whole: True if no run of this depth was left out for lack of time.
+        whole: False if runs of this depth were skipped for lack of time.
         coverage: Coverage of a full verification of a schedule that passed.
         missing: Parts that the runs do not cover, a short text each.
         differing: Arrays whose bits depend on the order of blocks.
-        accumulating: Arrays that a second launch on the same memory leaves with other values.
-        not_run: Runs that could find more, as the arguments that ask for them.
-        order: Order of sums of the schedule; None if it was not asked for, or is unknown.
+        accumulating: Arrays whose values differ after a second launch on the same memory.
+        not_run: Runs that could find more, as the arguments of ``autosched.emulate`` that request them.
+        order: Order of sums of the schedule; None if it was not requested, or is unknown.
         batch_invariant: True if runs in several batches gave each row the same bits.
         causes: Source lines at which the order of sums may depend on the batch, if bits differ.
     """
@@ -129,7 +128,7 @@ class Verdict:
 
     def _subject(self) -> Subject:
         if self.subject is None:
-            raise ValueError("this verdict is on a launch, which has no problem and no schedule")
+            raise ValueError("the verdict of a launch has no problem and no schedule")
         return self.subject
 
     @property

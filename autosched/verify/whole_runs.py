@@ -25,8 +25,8 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.input_cases import RANDOM, StressInputs
 from search_spaces.operators.problem import Problem
 
-# A quick verification of a small problem generates more inputs while all of them stay below these sizes: a few lines do
-# not have a NaN, or a tie, at each position that matters.
+# A quick verification of a small problem uses more inputs, up to these sizes in total. A few rows do not have a NaN, or
+# a tie, at every position that matters.
 AGAIN_BYTES, AGAIN_FLOPS, AGAIN = 2**17, 2**21, 4
 
 
@@ -43,7 +43,7 @@ def _first_runs(
 ) -> Iterator[PlannedRun]:
     seed, turns = settings.seed, quick_orders(settings.seed)[1]
     random = StressInputs((RANDOM,), problem.random_inputs(seed))
-    together = kernel.cooperating[0] > 1 or kernel.chained  # the order of blocks may then show in sums
+    together = kernel.cooperating[0] > 1 or kernel.chained  # with several parts, sums may depend on the order of blocks
     compares = kernel.repeatable and (settings.depth == "full" or (together and settings.emulates))
 
     def first() -> Run:
@@ -69,14 +69,14 @@ def _first_runs(
     stress = list(islice(stress_inputs(problem, seed), most))
     fewer = fewer_blocks(kernel)
     for i, given in enumerate(stress):
-        if i == 0 and fewer != kernel:  # takes no longer than all blocks: each computes more tiles
+        if i == 0 and fewer != kernel:  # takes as long as all blocks, because each computes more tiles
             yield PlannedRun(
                 "edge inputs, fewer blocks", partial(run_fewer_blocks, problem, fewer, given, turns, settings)
             )
         else:
             yield PlannedRun("edge inputs", partial(run_whole, problem, kernel, given, turns, settings))
     again = int(min(AGAIN_BYTES / problem.min_bytes, AGAIN_FLOPS / max(1.0, problem.flops)))
-    # a user's kernel has no such inputs; it also runs in a random order, unless it is very large
+    # a user's kernel has no edge inputs; it runs in a random order, unless it is very large
     least = int(not stress and problem.min_bytes <= EMULATED_BYTES)
     drawn = ((i, given) for i in range(seed + 1, seed + AGAIN) for given in problem.drawn_inputs(i))
     for i, given in islice(drawn, max(again, least)):
@@ -97,7 +97,7 @@ def _more_runs(
         for given in stress_inputs(problem, seed + i):
             provoked = True
             yield PlannedRun(name, partial(run_whole, problem, kernel, given, order, settings, seed=seed + i))
-        if not provoked:  # a user's kernel: on the additional inputs of a quick verification
+        if not provoked:  # a user's kernel: use other random inputs
             given = StressInputs((RANDOM,), problem.random_inputs(seed + i + 1))
             yield PlannedRun(name, partial(run_whole, problem, kernel, given, order, settings, seed=seed + i + 1))
     turns = Order("random", seed + 4)

@@ -28,7 +28,7 @@ def device_part(text: str) -> str:
 
 
 def _blanked(text: str) -> str:
-    """Return the text with comments, literals and directives blanked, so that brackets are balanced."""
+    """Return the text with comments, literals and directives blanked, so that only the code's brackets remain."""
 
     def blanks(found: re.Match[str]) -> str:
         return re.sub(r"[^\n]", " ", found[0])
@@ -39,7 +39,7 @@ def _blanked(text: str) -> str:
 
 
 def _kept(text: str, blank: str, start: int, end: int) -> str:
-    """Return the items between two positions at one bracket level, with the host's replaced by empty lines."""
+    """Return the declarations between two positions at one bracket level, with host code replaced by empty lines."""
     out, at = [], start
     while at < end:
         stop, opening = _item(blank, at, end)
@@ -55,16 +55,13 @@ def _kept(text: str, blank: str, start: int, end: int) -> str:
 
 
 def _with_literals(text: str, blank: str, start: int, end: int) -> str:
-    """Return the head of an item: its words, including the literal of ``extern "C"``."""
+    """Return the words before a declaration's body, including the literal of ``extern "C"``."""
     words = blank[start:end].strip()
     return 'extern "C"' if words == "extern" and '"' in text[start:end] else words
 
 
 def _item(blank: str, start: int, end: int) -> tuple[int, int]:
-    """Return the end of the item that begins at ``start``, and the position of its body's opening bracket.
-
-    The position is -1 for an item without a body.
-    """
+    """Return the end of the declaration that begins at ``start``, and the position of its body's opening bracket."""
     depth, opening = 0, -1
     for at in range(start, end):
         c = blank[at]
@@ -82,7 +79,7 @@ def _item(blank: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _is_function_or_scope(head: str) -> bool:
-    """Return True if the item that ends with this bracket needs no semicolon."""
+    """Return True if the declaration that ends with this bracket needs no semicolon."""
     return not _TYPES.match(head) and "=" not in head.partition("(")[0]
 
 
@@ -98,12 +95,12 @@ def _is_for_device(head: str, has_body: bool) -> bool:
 
 
 def _lines_alone(text: str, blank: str, start: int, end: int) -> str:
-    """Return blank lines for host code, but keep directives."""
+    """Return host code with every line blanked except preprocessor directives."""
     kept, at = [], start
     for found in re.finditer(r"(?m)^" + _DIRECTIVE.pattern, text[start:end]):
         here, behind = start + found.start(), start + found.end()
         if blank[here:behind].strip():
-            continue  # within a comment, or not on its own line
+            continue  # skip a "#" in a comment or literal, or within a line
         kept.append("\n" * text.count("\n", at, here) + text[here:behind])
         at = behind
     kept.append("\n" * text.count("\n", at, end))

@@ -99,7 +99,7 @@ def emulate(
     if len(parameters) > len(given):
         given += _scratch(program, math.prod(grid))
     source = program if isinstance(program, str) and not is_ptx(program) else ""
-    added = len(parameters) - len(given)  # compilers add none to CUDA source
+    added = len(parameters) - len(given)  # CUDA source has no parameters that a compiler added
     if added < 0 or (added and source) or any(p.bytes != 8 for p in parameters[len(given) :]):
         count = "1 argument" if len(parameters) == 1 else f"{len(parameters)} arguments"
         raise ValueError(
@@ -142,7 +142,11 @@ def emulate(
 
 
 def _emulated_program(program: Program, arguments: Sequence[Any], options: EmulatedLaunchOptions) -> EmulatedLaunch:
-    from autosched.verify.emulate.tile_program import inputs_of, kernel_of, parameters_of  # imports spaces and models
+    from autosched.verify.emulate.tile_program import (
+        inputs_of,
+        kernel_of,
+        parameters_of,
+    )  # lazy: imports the schedule spaces and the cost models
 
     problem, kernel = kernel_of(program, arguments, options.device or "h200", options.schedule)
     inputs = inputs_of(problem, arguments)
@@ -168,11 +172,15 @@ def _aliased(arguments: Sequence[Any], aliases: Mapping[int, int | tuple[int, in
         first, offset = alias if isinstance(alias, tuple) else (alias, 0)
         both = [given[n] for n in (first, k) if 0 <= n < len(given)]
         if first >= k or first in aliases or len(both) < 2 or not all(isinstance(a, np.ndarray) for a in both):
-            raise ValueError(f"aliases: argument {k} cannot be the array of argument {first}: name one in front of it")
+            raise ValueError(
+                f"aliases: argument {k} cannot be the array of argument {first}: name an array with a smaller position"
+            )
         if not offset and both[0].nbytes != both[1].nbytes:
             raise ValueError(f"aliases: arguments {first} and {k} have {both[0].nbytes} and {both[1].nbytes} bytes")
         if not 0 <= offset <= both[0].nbytes or offset % both[1].dtype.itemsize:
-            raise ValueError(f"aliases: argument {first} has no element at byte {offset}")
+            raise ValueError(
+                f"aliases: byte offset {offset} of argument {first} is out of range or misaligned for argument {k}"
+            )
         if not both[0].flags.c_contiguous:
             raise ValueError(f"aliases: argument {first} is not a contiguous array")
         part = both[0].reshape(-1).view(np.uint8)[offset:]
@@ -183,7 +191,7 @@ def _aliased(arguments: Sequence[Any], aliases: Mapping[int, int | tuple[int, in
 
 
 def _named(module: Module, symbols: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arrays by the names of variables in the PTX. Raises ValueError for an unknown name."""
+    """Return the given values by the variables' names in the PTX. Raises ValueError for an unknown name."""
     own = [v.name for v in module.variables if v.space in ("global", "const")]
     names = {}
     for asked, value in symbols.items():
@@ -196,13 +204,15 @@ def _named(module: Module, symbols: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _content(module: Module, name: str, value: Any) -> Array:
-    """Return the contents of a variable before the launch; the program's own initial value if it is only read back."""
+    """Return the contents of a variable before the launch. For None, they are its initial value in the PTX."""
     variable = next(v for v in module.variables if v.name == name)
     if value is None:
         data = bytearray(variable.bytes)
         for k, initial in enumerate(variable.initial):
             if not isinstance(initial, Number):
-                raise ValueError(f"symbols: {name} holds addresses that the program gives it: it cannot be read")
+                raise ValueError(
+                    f"symbols: {name} is initialised with addresses, so None is not supported: pass its contents"
+                )
             size = variable.element_bytes
             data[k * size : (k + 1) * size] = (initial.bits & (1 << 8 * size) - 1).to_bytes(size, "little")
         letter = {"f": "f", "s": "i"}.get(variable.type[0], "u")
@@ -224,7 +234,7 @@ def ptx_of(program: Any, options: EmulatedLaunchOptions) -> tuple[str, str, Emul
     compiled = getattr(program, "asm", None)
     if isinstance(compiled, Mapping):
         if "ptx" not in compiled:
-            raise ValueError("the compiled kernel holds no PTX: compile it for a CUDA target")
+            raise ValueError("the compiled kernel has no PTX: compile it for a CUDA target")
         return str(compiled["ptx"]), kernel, None
     if not isinstance(program, str):
         raise ValueError(f"a program is CUDA source, PTX or a compiled Triton kernel, not {type(program).__name__}")
@@ -259,7 +269,7 @@ def _file_name(source: str) -> str:
 
 
 def _arch(source: str, headers: Headers, options: EmulatedLaunchOptions) -> str:
-    """Return the architecture of a source: one that has clusters if the launch asks for them."""
+    """Return the architecture to compile a source for. Launches with clusters need one that supports them."""
     arch = source_arch(source, headers)
     clusters = options.cluster is not None and size_of(options.cluster) != (1, 1, 1)
     return HOPPER_ARCH if clusters and arch != BLACKWELL_ARCH else arch
@@ -271,7 +281,7 @@ def _launch_sizes(program: Any, options: EmulatedLaunchOptions) -> tuple[Size3, 
     block, shared_bytes = options.block, options.shared_bytes
     if block is None:
         if metadata is None:
-            raise ValueError("a launch needs its block: the threads of a block, for example block=256")
+            raise ValueError("block is missing: give the threads of a block, for example block=256")
         block = 32 * int(metadata.num_warps)
     if shared_bytes is None:
         shared_bytes = int(metadata.shared) if metadata is not None else 0

@@ -1,7 +1,7 @@
 """Recognition of kernel files by their contents, and extraction of the PTX that the emulator executes.
 
-PTX text and CUDA source are used as they are. A cubin may include its PTX (cuTile's do); fat binaries, programs and
-object files usually do. Python files are recognised by their imports.
+PTX text and CUDA source are used unchanged. Fat binaries, programs and object files usually contain PTX, and some
+cubins do (those of cuTile). Python files are recognised by their imports.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _HEADER = struct.Struct("<18xH20xQ10xHHH")  # e_machine, e_shoff, e_shentsize, e
 _SECTION = struct.Struct("<I20xQQ24x")  # sh_name, sh_offset, sh_size
 _TEXT_SECTION = ".nv_debug_ptx_txt"
 _FATBIN_SECTIONS = (".nv_fatbin", "__nv_relfatbin", ".nvFatBinSegment")
-_MOST_BYTES = 1 << 28  # of a binary file
-_MOST_SOURCE = 1 << 24  # of a Python file
+_MOST_BYTES = 1 << 28  # maximum bytes of a binary file
+_MOST_SOURCE = 1 << 24  # maximum bytes of a Python file
 _HEAD = 4096  # bytes that distinguish text from other files
 _INTERMEDIATE = ".nv_intermediate_source_section"
 _TILELANG_HEADERS = "<tl_templates/"
@@ -43,8 +43,8 @@ class NoKernelFile(ValueError):
 class FrontEnd:
     """A Python package for writing kernels.
 
-    ``modules`` are those that its programs import. ``instead`` names what to verify if its programs cannot be run here
-    directly; "" for Triton, whose programs can.
+    Its programs import ``modules``. ``instead`` is the remedy if its programs cannot be run here directly; "" for
+    Triton, whose programs can.
     """
 
     name: str
@@ -88,7 +88,7 @@ def ptx_of_file(path: Path) -> str | None:
         try:
             data = read_bounded(path, _MOST_BYTES)
         except ValueError as error:
-            raise NoKernelFile(f"{path} is not read: {error}; extract its PTX (cuobjdump -ptx)") from None
+            raise NoKernelFile(f"{path}: {error}; extract its PTX (cuobjdump -ptx) and verify that") from None
     if data.startswith(_FATBIN):
         return _of_fatbin(path, data)
     if not data.startswith(b"\x7fELF"):
@@ -98,7 +98,7 @@ def ptx_of_file(path: Path) -> str | None:
             raise NoKernelFile(f"{path} is not recognised: give PTX, CUDA source, a cubin, a fat binary, or a program")
         return None
     if not data.startswith(_ELF):
-        raise NoKernelFile(f"{path} is an ELF file of another machine: 64-bit little-endian ones are read")
+        raise NoKernelFile(f"{path} is an unsupported ELF file: only 64-bit little-endian files are supported")
     try:
         machine, sections = _sections(data)
     except (struct.error, IndexError, ValueError) as error:
@@ -113,7 +113,7 @@ def ptx_of_file(path: Path) -> str | None:
             f"{path} is a cubin with machine code alone, and PTX is emulated: keep the PTX that it was made of "
             "(nvcc -ptx, or -gencode arch=compute_90,code=compute_90 for a program)"
         )
-    raise NoKernelFile(f"{path} holds no CUDA kernel")
+    raise NoKernelFile(f"{path} contains no CUDA kernel")
 
 
 def front_end_of(path: Path) -> FrontEnd | None:
@@ -135,7 +135,7 @@ def front_end_that_uses(names: Iterable[str]) -> FrontEnd | None:
 
 
 def any_of(names: Iterable[str], modules: Iterable[str]) -> bool:
-    """Return True if one of the imported names is, or is inside, one of the modules."""
+    """Return True if one of the imported names is one of the modules, or is inside one."""
     prefixes = tuple(modules)
     return any(name == m or name.startswith(f"{m}.") for name in names for m in prefixes)
 

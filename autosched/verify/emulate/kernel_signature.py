@@ -1,7 +1,7 @@
 """Names and types of a kernel's parameters, from its source or its mangled name.
 
-PTX has neither: it only has sizes of parameters, and float or integer kind of numbers. Signatures serve messages and
-checks of arguments; unknown types are not checked.
+PTX has neither: it only has the sizes of parameters, and whether numbers are floats or integers. Signatures serve
+messages and checks of arguments; unknown types are not checked.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class SignatureParameter:
         if given.itemsize == size and (not kinds or given.kind in kinds + "V" or given.name not in _NUMPY):
             return ""
         wanted = {"f": f"float{8 * size}", "iu": f"int{8 * size}", "": f"elements of {size} bytes"}[kinds]
-        return f"is an array of {given.name}, and its parameter is {self.type}: pass {wanted}, or a view of it"
+        return f"is an array of {given.name}, but its parameter is {self.type}: pass {wanted}, or a view of it"
 
 
 _NUMPY = {np.dtype(t).name for t in "?bBhHiIlLqQefdFD"}
@@ -84,7 +84,10 @@ def find_kernel(asked: str, kernels: Sequence[str]) -> str:
 
 
 def _names_of(signature: str) -> set[str]:
-    """Return spellings without blanks: whole, without parameters, template arguments, or namespaces."""
+    """Return the accepted spellings of a kernel's name, without blanks.
+
+    They are the complete signature, and shorter forms without parameters, template arguments or namespaces.
+    """
     name = "".join(_before_parameters(signature).removeprefix("void ").split())
     plain = name.partition("<")[0]
     return {
@@ -113,7 +116,7 @@ def parameters_of(source: str, entry: str, count: int) -> tuple[SignatureParamet
     types = _split(mangled[1:-1]) if mangled.startswith("(") else []
     declared = _declared(source, name, count)
     if declared is not None:
-        # The mangled name has the arguments of the template's parameters.
+        # A mangled name of a template has the actual types of its parameters.
         known = types if len(types) == count else [p.type for p in declared]
         return tuple(SignatureParameter(p.name, t) for p, t in zip(declared, known, strict=True))
     if len(types) == count:

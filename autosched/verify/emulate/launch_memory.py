@@ -1,4 +1,4 @@
-"""Arguments of a launch in device form: pointers, bytes, and shared regions of memory."""
+"""Arguments of a launch in device form: pointers, bytes, and memory regions of overlapping arrays."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class _Passing:
                 if id(a) in self.filled:
                     at = self.place_of(a, region)
                     filled[at : at + a.nbytes] = True
-            # If only parts are to be filled, the rest has values.
+            # If the kernel fills only a part of the region, the rest has input values.
             role = "output" if filled.all() and any(id(a) in self.filled for a in region.members) else "inout"
             dtype = SCALAR_DTYPES[_UNSIGNED[each]]
             region.operand = Operand(name, role, dtype, values.shape)  # type: ignore[arg-type]
@@ -224,7 +224,7 @@ class _Passing:
         if isinstance(value, np.ndarray):
             if parameter.bytes != _POINTER_BYTES:
                 raise ValueError(
-                    f"{self.shown(k)} is an array, and its parameter has {parameter.bytes} bytes: pass a number"
+                    f"{self.shown(k)} is an array, but its parameter has {parameter.bytes} bytes: pass a number"
                 )
             if refused := self.signature[k].refuses(value):
                 raise ValueError(f"{self.shown(k)} {refused}")
@@ -251,7 +251,8 @@ class _Passing:
         """Return an array of pointers."""
         if parameter.bytes != _POINTER_BYTES or not all(v is None or isinstance(v, np.ndarray) for v in values):
             raise ValueError(
-                f"{self.shown(k)}: a list is an array of pointers, of arrays and None; write Struct(...) for a struct"
+                f"{self.shown(k)}: a list may only contain arrays and None (it becomes an array of pointers); use "
+                "Struct(...) for a struct"
             )
         name = self.names[k]
         table = Operand(name, "inout", SCALAR_DTYPES["u64"], (len(values),))
@@ -289,7 +290,7 @@ class _Passing:
 
     def tensor_map(self, k: int, parameter: Variable, value: TensorMapOf) -> TensorMap:
         if parameter.bytes != 128:
-            raise ValueError(f"{self.shown(k)} is a tensor map, and its parameter has {parameter.bytes} bytes, not 128")
+            raise ValueError(f"{self.shown(k)} is a tensor map, but its parameter has {parameter.bytes} bytes, not 128")
         array, name = value.array, self.names[k]
         operand, offset = self.operand(array, self.fresh(f"{name}.array"))
         if offset:
@@ -300,7 +301,8 @@ class _Passing:
         dense = _of_pixels(name, seen, value, value.im2col) if value.im2col else _of_box(name, seen, value, value.box)
         if operand.dtype.bytes != element.bytes:
             raise ValueError(
-                f"{self.shown(k)}: its array is passed as one of elements of {operand.dtype.bytes} bytes, too"
+                f"{self.shown(k)}: its array is also passed with elements of {operand.dtype.bytes} bytes: use one "
+                "element size"
             )
         fields = {f: getattr(dense, f) for f in dense.__dataclass_fields__}
         return TensorMap(**fields | {"operand": operand})
@@ -310,11 +312,16 @@ class _Passing:
         target, offset = self.other(value.array, f"{name}.array")
         shape = list(value.array.shape)
         if value.channels not in (1, 2, 4) or (value.channels > 1 and (not shape or shape.pop() != value.channels)):
-            raise ValueError(f"a texture of {value.channels} channels needs an array whose last dimension they are")
+            raise ValueError(
+                "channels of a texture must be 1, 2 or 4, and the array's last dimension if above 1, not "
+                f"{value.channels}"
+            )
         layers = shape.pop(0) if value.layered else 1
         kind = value.array.dtype.kind
         if not 1 <= len(shape) <= (2 if value.layered else 3) or kind not in "fiu" or value.array.dtype.itemsize > 4:
-            raise ValueError("a texture has 1 to 3 dimensions (2 and layers) of floats or integers of at most 32 bits")
+            raise ValueError(
+                "a texture needs 1 to 3 dimensions (at most 2 if layered) of floats or integers of at most 32 bits"
+            )
         sizes = [*reversed(shape), 1, 1]
         texel = value.channels * value.array.dtype.itemsize
         extent = (sizes[0], sizes[1], layers if value.layered else sizes[2])
@@ -334,7 +341,10 @@ class _Passing:
         """Return a number or a struct in the size of its parameter."""
         if value is None:
             if parameter.bytes != _POINTER_BYTES:
-                raise ValueError(f"{self.shown(k)} is None, and its parameter of {parameter.bytes} bytes no pointer")
+                raise ValueError(
+                    f"{self.shown(k)} is None, but its parameter of {parameter.bytes} bytes is not a pointer: pass a "
+                    "number"
+                )
             return bytes(_POINTER_BYTES)
         if isinstance(value, bytes | bytearray | np.void):
             data = value.tobytes() if isinstance(value, np.void) else bytes(value)

@@ -1,4 +1,4 @@
-"""Arguments of a launch besides arrays and numbers: structs, tensor maps, textures, surfaces."""
+"""Other arguments of a launch than arrays and numbers: structs, tensor maps, textures, surfaces."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class Struct:
 class Im2col:
     """Boxes of a ``TensorMapOf`` in im2col mode, as for ``cuTensorMapEncodeIm2col``.
 
-    Has the corners of the bounding box and the strides of the pixel dimensions, slowest first, like ``array.shape``.
+    The fields are the corners of the bounding box and the strides of the pixel dimensions, slowest first, like
+    ``array.shape``.
     """
 
     lower: tuple[int, ...]

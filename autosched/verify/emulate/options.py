@@ -50,7 +50,7 @@ class EmulatedLaunchOptions:
         time_limit: CPU seconds of one run of all ``launches``, without compilation.
         perturb: If True, approximate instructions (``ex2.approx``, ``rcp.approx``) have the largest error that the PTX
             ISA allows.
-        order: Order of blocks, and with a seed also of warps, lanes and atomics. A kernel that lacks synchronisation
+        order: Order of blocks, and with a seed also of warps, lanes and atomics. A kernel with missing synchronisation
             may be right in one order and wrong in another. Default: one ascending and one random run. With ``full`` it
             is the first order.
         launches: Number of back-to-back launches on the same memory; before each, ``outputs`` are poisoned again.
@@ -111,16 +111,16 @@ class EmulatedLaunchOptions:
     def check_tile_program(self) -> None:
         """Raise ValueError for options that do not apply to tile programs."""
         if names := self._not_default(_OF_LAUNCHES):
-            raise ValueError(f"a tile program knows its launch: leave out {', '.join(names)}")
+            raise ValueError(f"the arrays determine the launch of a tile program: leave out {', '.join(names)}")
 
     def check_launch(self) -> None:
         """Raise ValueError for options of a tile program, and without a grid."""
         if self.device and not self.cooperative:
-            raise ValueError("only a tile program, or a cooperative launch, has a device: leave device out")
+            raise ValueError("device applies only to tile programs and cooperative launches: leave it out")
         if names := self._not_default(_OF_TILE_PROGRAMS):
-            raise ValueError(f"only a tile program has these options: leave out {', '.join(names)}")
+            raise ValueError(f"these options apply only to tile programs: leave out {', '.join(names)}")
         if self.grid is None:
-            raise ValueError("a launch needs its grid: the blocks of it, for example grid=108")
+            raise ValueError("grid is missing: give the number of blocks, for example grid=108")
 
     def _not_default(self, names: Sequence[str]) -> list[str]:
         values = {name: getattr(self, name) for name in names}

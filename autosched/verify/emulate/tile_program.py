@@ -1,4 +1,4 @@
-"""Emulation of a tile program: the arrays determine its sizes, and the time model the default schedule."""
+"""Emulation of a tile program. The arrays determine its sizes; the time model chooses the default schedule."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def inputs_of(problem: ProgramProblem, arguments: Sequence[Any]) -> dict[str, Ar
 
 
 def _lines_of(operand: Operand, array: Array) -> Array:
-    """Return an array in its storage type, with zeros between lines that lie apart."""
+    """Return an array in its storage type, with zeros in the gaps of a padded leading dimension."""
     stored = np.ascontiguousarray(array).view(operand.dtype.storage)
     if operand.columns is None:
         return stored
@@ -87,7 +87,7 @@ def _values(program: Program, arguments: Sequence[Any]) -> dict[str, Any]:
     for name, wanted in program.arguments:
         array = given[name]
         if not isinstance(array, np.ndarray):
-            raise ValueError(f"{name} is an array, not {type(array).__name__}")
+            raise ValueError(f"{name} must be an array, not {type(array).__name__}")
         if array.ndim != len(wanted.sizes) or array.dtype.itemsize != wanted.dtype.bytes:
             raise ValueError(
                 f"{name} has the extents {' '.join(wanted.sizes)} and elements of {wanted.dtype.bytes} bytes "

@@ -49,13 +49,13 @@ def test_what_does_not_fit_is_one_line() -> None:
         ([a, b, bias], "a, b, bias, out, not 3 arguments"),
         ([a, b[:-1], bias, out], "b has 31 along k, which is 32 in an array before it"),
         ([a.astype("f4"), b, bias, out], "elements of 2 bytes"),
-        ([a, b, 1.0, out], "bias is an array, not float"),
+        ([a, b, 1.0, out], "bias must be an array, not float"),
     ):
         with pytest.raises(ValueError, match=why):
             autosched.emulate(made, arguments=given)
-    with pytest.raises(ValueError, match="a tile program knows its launch"):
+    with pytest.raises(ValueError, match="arrays determine the launch"):
         autosched.emulate(made, arguments=[a, b, bias, out], grid=1)
-    with pytest.raises(ValueError, match="a launch needs its grid"):
+    with pytest.raises(ValueError, match="grid is missing"):
         autosched.emulate("__global__ void f() {}", arguments=[], block=1)
 
 

@@ -224,7 +224,7 @@ def test_spilled_words_move_as_often_as_their_loop_turns() -> None:
 
 def test_an_access_without_a_known_width_is_not_matched() -> None:
     bulk = [*RAN_LOOP, ExecutedLine("a.cu", 5, "st.bulk.shared::cta", 1, 1)]
-    with pytest.raises(NotMatched, match=r"bulk.shared::cta has no known width"):
+    with pytest.raises(NotMatched, match=r"bulk.shared::cta is unknown"):
         executed_in(LOOP, bulk)
 
 

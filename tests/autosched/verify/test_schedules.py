@@ -72,7 +72,7 @@ def test_a_verification_is_json_that_names_every_run() -> None:
         shown.startswith(f"ok in {len(verification['runs'])} emulated runs: random, integers")
         and "blocks ascending, " in shown
     )
-    assert verification_line('{"runs": 3}') == verification_line('{"some": "other"}') == "of another kind, see --json"
+    assert verification_line('{"runs": 3}') == verification_line('{"some": "other"}') == "unknown format, see --json"
 
 
 def test_a_large_problem_is_cut() -> None:

@@ -116,11 +116,11 @@ def test_comments_and_lines_are_no_other_program(tuned: tuple[Path, TuneResult])
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"ptx": "0" * 64}, "other PTX than was verified"),
+        ({"ptx": "0" * 64}, "compiles to different PTX"),
         ({"emulator": "0" * 64}, "another version of the emulator"),
-        ({"compiler": "nvrtc 9.1"}, "of the PTX of nvrtc 9.1"),
-        ({"ptx": None}, "does not say of which PTX"),
-        ({"status": "timeout"}, "ended in timeout"),
+        ({"compiler": "nvrtc 9.1"}, "compiled by nvrtc 9.1"),
+        ({"ptx": None}, "does not name the verified PTX"),
+        ({"status": "timeout"}, "failed: timeout"),
     ],
 )
 def test_the_gate_says_which_verifications_are_stale(database: Path, fields: dict[str, object], told: str) -> None:
@@ -149,7 +149,7 @@ def test_verify_compares_renews_and_stores_verifications(database: Path, capsys:
     before = verification_of(database)
     assert said() == {"before": "", "now": "holds", "why": ""} and verification_of(database) == before
     changed(database, ptx="0" * 64)
-    assert said() == {"before": "its kernel compiles to other PTX than was verified", "now": "renewed", "why": ""}
+    assert said() == {"before": "its kernel now compiles to different PTX", "now": "renewed", "why": ""}
     assert verification_of(database)["ptx"] == before["ptx"] and verification_of(database)["depth"] == "quick"
     with Store.open(database) as store, store.writing() as connection:
         connection.exec_driver_sql("UPDATE trials SET verification = NULL")
@@ -174,5 +174,5 @@ def test_a_full_verification_perturbs_approximate_functions() -> None:
 def test_verifications_of_others_are_said_to_be(text: str) -> None:
     schedule = template("row_reduction").space(PROBLEM, H200).sample(1, 3)[0]
     kernel = template("row_reduction").kernel(PROBLEM, schedule, H200)
-    assert stored.summary(text) == "of another kind, see --json"
+    assert stored.summary(text) == "unknown format, see --json"
     assert stored.stale_reason(text, kernel) and not stored.is_full(text)

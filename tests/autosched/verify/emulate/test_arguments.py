@@ -119,17 +119,17 @@ def test_numbers_are_converted_as_c_would() -> None:
 @pytest.mark.parametrize(
     ("kernel", "arguments", "options", "said"),
     [
-        ("reads_flag", (np.zeros(32),), {}, "argument 0 (out) is an array of float64, and its parameter is float*"),
+        ("reads_flag", (np.zeros(32),), {}, "argument 0 (out) is an array of float64, but its parameter is float*"),
         ("reads_flag", (np.zeros(32, "i4"),), {}, "pass float32, or a view of it"),
         ("numbers", (np.zeros(1, "f4"), 1.0, 2.5, 1.0, None), {}, "argument 2 (b) is the float 2.5"),
         ("numbers", (np.zeros(1, "f4"), None, 2, 1.0, None), {}, "argument 1 (a) is None"),
         ("reads_flag", (), {}, "takes 1 argument, not 0"),
-        ("table_of", (INDEX, [3], 1), {}, "a list is an array of pointers"),
+        ("table_of", (INDEX, [3], 1), {}, "an array of pointers"),
         ("structs", (INDEX, Struct(INDEX, 3, INDEX), b""), {}, "np.int32"),
         ("structs", (INDEX, Struct(INDEX, np.int32(3)), b""), {}, "has 16 bytes, and its parameter 24"),
         ("symbols", (INDEX,), {"symbols": {"nothing": 1}}, "the program has no nothing; it has"),
         ("symbols", (INDEX,), {"symbols": {"taps": np.zeros(3, "f4")}}, "taps has 16 bytes, and its value 12"),
-        ("shift", (INDEX, INDEX), {"aliases": {1: (0, 3)}}, "has no element at byte 3"),
+        ("shift", (INDEX, INDEX), {"aliases": {1: (0, 3)}}, "byte offset 3 of argument 0"),
     ],
 )
 def test_what_does_not_fit_is_refused(

@@ -92,7 +92,7 @@ def test_the_newest_architecture_of_a_fat_binary_is_taken(tmp_path: Path) -> Non
     ("content", "words"),
     [
         (elf(190, {".text.fill": b"\1" * 16}), "machine code alone"), (elf(62, {".text": b"\1"}), "no CUDA kernel"),
-        (fatbin((2, 90, b"\1" * 8)), "machine code alone"), (b"\x7fELF\1\1" + b"\0" * 60, "another machine"),
+        (fatbin((2, 90, b"\1" * 8)), "machine code alone"), (b"\x7fELF\1\1" + b"\0" * 60, "unsupported ELF"),
         (elf(190, {".text": b"\1"})[:-40], "damaged ELF"), (b"\x7fELF\2\1", "damaged ELF"),
         (b"\1\0\2\0", "not recognised"), (b"!<arch>\n", "is an archive of object files: unpack it"),
     ],

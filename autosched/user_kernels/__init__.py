@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 class KernelFileError(ValueError):
     """Unusable kernel file. The message is one line: ``conv.toml:12: launch.grid: ...``.
 
-    It is defined here because every command names it, and few read such files.
+    Defined here, because every command catches it without importing the readers.
     """
 
 
 def is_kernel_problem(problem: Problem) -> TypeGuard[KernelProblem]:
-    """Return True if the problem is that of a user's kernel, without importing that module for other problems."""
+    """Return True if the problem is that of a user's kernel. Does not import its module for other problems."""
     module = sys.modules.get("autosched.user_kernels.problem")
     return module is not None and isinstance(problem, module.KernelProblem)

@@ -18,17 +18,19 @@ from search_spaces.arrays import BoolArray
 
 Type = Literal["int", "float", "bool", "text"]
 Array = npt.NDArray[Any]
-Pair = tuple[Array, BoolArray]  # values, and where they are defined
+Pair = tuple[Array, BoolArray]  # values, and a mask of the defined ones
 Evaluate = Callable[[Callable[[str], Array]], Pair]  # called with a function from names to arrays
-Operation = Callable[..., tuple[Array, Array]]  # on arrays of one type; also returns where the result is defined
+Operation = Callable[
+    ..., tuple[Array, Array]
+]  # operation on arrays of one type that also returns a mask of the defined results
 
-BOUND = 2**62  # bound of integers: two of them can be added in 64 bits
+BOUND = 2**62  # bound of integers, so that the sum of two fits in 64 bits
 STORAGE: dict[Type, Any] = {"int": np.int64, "float": np.float64, "bool": np.bool_, "text": object}
 _ALWAYS = np.asarray(True)
 
 
 def truth(a: Array) -> BoolArray:
-    """Return which values count as true: numbers other than 0, texts other than ""."""
+    """Return a mask of the true values: numbers other than 0, texts other than ""."""
     return np.asarray(a, dtype=np.bool_)
 
 
@@ -46,7 +48,7 @@ def named(name: str, kind: Type) -> Evaluate:
 
 
 def unary(function: Callable[[Array], Array], operand: Evaluate) -> Evaluate:
-    """Return an evaluator of a function that is defined for every value."""
+    """Return an evaluator of a function of one argument that is defined for every value."""
 
     def evaluate(look: Callable[[str], Array]) -> Pair:
         values, defined = operand(look)
@@ -78,7 +80,7 @@ def applied(operation: Operation, wide: Type, kind: Type, operands: Sequence[Eva
         return result
 
     def settled(*pairs: Pair) -> Pair:
-        """Return the result with undefined, too large and non-finite values masked."""
+        """Mask undefined, too large and non-finite values of a result."""
         with np.errstate(all="ignore"):
             values, ok = operation(*(_as(wide, values) for values, _ in pairs))
             for _, defined in pairs:
@@ -127,7 +129,7 @@ def is_among(a: Evaluate, others: Sequence[Evaluate]) -> Evaluate:
 def either(parts: Sequence[Evaluate], stop: bool, kind: Type) -> Evaluate:
     """Return an evaluator of Python's ``or`` (``stop`` true) or ``and``.
 
-    It gives the first operand whose truth is ``stop``, else the last.
+    The result is the first operand whose truth value is ``stop``, else the last operand.
     """
 
     def evaluate(look: Callable[[str], Array]) -> Pair:
@@ -149,7 +151,7 @@ def choice(test: Evaluate, then: Evaluate, otherwise: Evaluate, kind: Type) -> E
         test: Condition.
         then: Value if the condition holds.
         otherwise: Value if it does not hold.
-        kind: Type of both; only the chosen one need be defined.
+        kind: Type of both values. Only the chosen one needs to be defined.
 
     Returns:
         The evaluator.
@@ -173,20 +175,20 @@ def _multiply(a: Array, b: Array) -> tuple[Array, Array]:
 def _power(a: Array, b: Array) -> tuple[Array, Array]:
     if a.dtype == np.float64:
         return _each(_float_power, a, b)
-    natural = b >= 0  # 2 ** -1 is not an integer
+    natural = b >= 0  # a negative power of an integer is not an integer
     fits = natural & (np.power(np.abs(a).astype(np.float64), np.where(natural, b, 0)) < 1.5 * BOUND)
     return np.power(np.where(fits, a, 0), np.where(fits, b, 0)), fits
 
 
 def _float_power(a: float, b: float) -> float:
     result = a**b
-    return result if isinstance(result, float) else math.nan  # a complex number
+    return result if isinstance(result, float) else math.nan  # the result would be a complex number
 
 
 def _each(function: Callable[..., float], *arrays: Array) -> tuple[Array, Array]:
-    """Return ``function`` of Python floats, called once per distinct combination.
+    """Return a function of arrays that calls ``function`` on Python floats, once per distinct combination.
 
-    numpy's functions differ from Python's in the last digit.
+    It is not vectorised, because numpy's functions differ from Python's in the last digit.
     """
     shape = np.broadcast_shapes(*(a.shape for a in arrays))
     known: dict[tuple[Any, ...], float] = {}
@@ -272,8 +274,8 @@ COMPARISONS: dict[type[ast.cmpop], Callable[[Array, Array], Array]] = {
 class ExpressionFunction:
     """A function of the language.
 
-    ``arguments`` are the minimum and maximum number of arguments. ``type`` None is the type of the arguments.
-    ``partial`` functions are undefined for some arguments.
+    ``arguments`` are the minimum and maximum number of arguments. If ``type`` is None, the result has the type of the
+    arguments. ``partial`` functions are undefined for some arguments.
     """
 
     arguments: tuple[int, int]
@@ -301,7 +303,7 @@ FUNCTIONS: dict[str, ExpressionFunction] = {
     "sqrt": ExpressionFunction((1, 1), _square_root, "float", partial=True),
     "log2": ExpressionFunction((1, 1), lambda a: _each(math.log2, a), "float", partial=True),
 }
-# By their names after "math.", as Python's module has them.
+# Functions and constants of Python's module "math".
 MATH: dict[str, ExpressionFunction] = {
     **{name: FUNCTIONS[name] for name in ("sqrt", "log2", "floor", "ceil", "gcd")},
     "fabs": ExpressionFunction((1, 1), _everywhere(lambda a: np.abs(a).astype(np.float64)), "float"),

@@ -13,8 +13,8 @@ from search_spaces.spaces.parameters import Value
 def c_header(file: KernelFile, targets: Mapping[str, Mapping[str, Value]]) -> str:
     """Return a C header with a ``#define`` for each parameter and attribute.
 
-    The values are those of the target whose macro ``TARGET_NAME`` is defined, else of the first target. ``targets``
-    holds configurations by device name. Raises ValueError if it is empty.
+    ``targets`` maps device names to configurations. If the macro ``TARGET_NAME`` of a device is defined, its values are
+    used, else those of the first device. Raises ValueError if it is empty.
     """
     if not targets:
         raise ValueError("a header needs the configuration of at least one device")

@@ -24,11 +24,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-MOST_TEXT = 16 << 20  # bytes of a source
+MOST_TEXT = 16 << 20  # maximum bytes of a source
 MOST_INTEGER = 1 << 64
-MOST_DOCUMENT = 1 << 20  # bytes of a kernel file, a T1 file
-MOST_ENTRIES = 1000  # of a section
-_MOST_PARTS = 20  # of a dotted key; TOML makes a table of each part
+MOST_DOCUMENT = 1 << 20  # maximum bytes of a kernel file, and of a T1 file
+MOST_ENTRIES = 1000  # maximum number of entries of a section
+_MOST_PARTS = 20  # maximum number of parts of a dotted key, each of which is a table in TOML
 
 _PART = r"""(?:(?<![\w-])[\w-]++|"[^"\n]*"|'[^'\n]*')"""
 _DOTTED = re.compile(rf"{_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{_MOST_PARTS}}}")
@@ -36,13 +36,13 @@ _DOTTED = re.compile(rf"{_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{_MOST_PARTS}}}")
 
 @dataclass(frozen=True)
 class KeyPositions:
-    """Positions of a document's keys: ``lines`` holds line numbers by path; keys without text have none."""
+    """Positions of a document's keys. ``lines`` has line numbers by path, if the document has a text."""
 
     name: str
     lines: Mapping[Keys, int] = field(default_factory=dict)
 
     def at(self, path: Keys) -> str:
-        """Return the file, the line of the nearest key that has one, and the path as users write it."""
+        """Return a prefix for messages: the file, the line of the nearest key with a known line, and the path."""
         known = [path[:n] for n in range(len(path), 0, -1) if path[:n] in self.lines]
         line = f":{self.lines[known[0]]}" if known else ""
         shown = re.sub(r"\.\[", "[", ".".join(f"[{p + 1}]" if isinstance(p, int) else p for p in path))
@@ -61,7 +61,7 @@ def read_toml(name: str, text: str) -> tuple[dict[str, Any], KeyPositions]:
     try:
         document = tomllib.loads(text)
     except RecursionError:
-        raise KernelFileError(f"{name}: this is nested too deep") from None
+        raise KernelFileError(f"{name}: tables are nested too deeply") from None
     except tomllib.TOMLDecodeError as error:
         at = re.search(r" \(at (?:line (\d+), column (\d+)|end of document)\)", str(error))
         line = at[1] if at and at[1] else str(len(text.splitlines()))
@@ -81,7 +81,7 @@ def refuse_too_many(name: str, document: Mapping[str, Any]) -> None:
 
 
 def refuse_unprintable(document: Mapping[str, Any], places: KeyPositions) -> None:
-    """Raise KernelFileError for a text with terminal control characters, because much of the document is displayed."""
+    """Raise KernelFileError for a text with terminal control characters, since texts are displayed."""
     waiting: list[tuple[Keys, Any]] = [((), document)]
     while waiting:
         path, value = waiting.pop()
@@ -145,7 +145,7 @@ def _path(key: str) -> Keys:
 
 
 class DocumentTable:
-    """One table of a document. Keys that are read are known; ``done`` rejects the others."""
+    """One table of a document. It records which keys are read; ``done`` rejects the others."""
 
     def __init__(self, values: Any, places: KeyPositions, path: Keys = ()) -> None:
         self.places, self.path = places, path
@@ -164,7 +164,7 @@ class DocumentTable:
         raise self.places.error((*self.path, *keys), message)
 
     def _check_numbers(self, value: Any, keys: Keys) -> None:
-        """Raise an error for a nested integer that exceeds every type and expression."""
+        """Raise an error for a nested integer with more than 64 bits."""
         if isinstance(value, Mapping):
             for key, inner in value.items():
                 self._check_numbers(inner, (*keys, str(key)))
@@ -209,7 +209,7 @@ class DocumentTable:
             The expression.
 
         Raises:
-            KernelFileError: It is not an expression, uses another name, or has another type.
+            KernelFileError: The value is not an expression, uses an unknown name, or has another type.
         """
         if callable(given):
             return from_function(given, function_text(given), "float" if "float" in kinds else kinds[0], types)
@@ -295,7 +295,7 @@ def _shown(value: object) -> str:
 
 
 def read_text(path: Path, table: DocumentTable, key: str) -> str:
-    """Return the text of the file that ``key`` names, or of the document itself ("", whose name every message has).
+    """Return the text of the file at ``path``. ``key`` is the key that names it; "" for the document itself.
 
     Raises KernelFileError if the file cannot be read.
     """
@@ -305,7 +305,7 @@ def read_text(path: Path, table: DocumentTable, key: str) -> str:
         most = MOST_TEXT if key else MOST_DOCUMENT
         if path.stat().st_size > most:
             table.fail(f"{path if key else 'this'} has more than {most >> 20} MiB", key)
-        content = read_bounded(path, most)  # generated system files have no size before they are read
+        content = read_bounded(path, most)  # read and count, because files such as those in /proc report no size
         return content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except KernelFileError:
         raise
@@ -316,4 +316,4 @@ def read_text(path: Path, table: DocumentTable, key: str) -> str:
     except ValueError as error:  # a path cannot contain NUL
         if "\0" not in str(path):
             table.fail(f"{path if key else 'this'} cannot be used: {error}", key)
-        table.fail(f"{str(path)!r} is not a name of a file", key)
+        table.fail(f"{str(path)!r} is not a valid file name", key)

@@ -27,14 +27,14 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
-_PATIENCE = 15.0  # seconds; a failing compilation that takes longer is not retried in another variant
+_PATIENCE = 15.0  # seconds; a failed compilation is retried in another variant only if it took less
 _SURFACES = re.compile(r"^\s*(?:@!?%\w+\s+)?(?P<what>suld|sust|sured|suq)\.", re.MULTILINE)
 # Textures of linear memory are read by tex2D (rows) or by tex1Dfetch (one row), whose coordinate is an integer.
 _FETCHES = re.compile(
     r"^\s*(?:@!?%\w+\s+)?(?P<what>(?:tex|tld4|txq)\.(?!1d\.v4\.\w+\.s32|2d\.v4\.\w+\.(?:s32|f32))[\w.]*)", re.MULTILINE
 )
 _TEXTURES = re.compile(r"^\s*(?:@!?%\w+\s+)?tex\.", re.MULTILINE)
-COMPILED_FIRST = 3  # schedules: a kernel for which so many fail to compile is considered broken
+COMPILED_FIRST = 3  # number of schedules to try; if none compiles, the kernel is considered broken
 
 
 def check_entry(problem: Problem, schedules: Iterable[Schedule], device: Device) -> None:
@@ -49,7 +49,7 @@ def check_entry(problem: Problem, schedules: Iterable[Schedule], device: Device)
     made = template(file)
     for schedule in islice(schedules, COMPILED_FIRST):
         if schedule.template != made.name:
-            continue  # another template for the same operator
+            continue  # the schedule belongs to another template of the same operator
         kernel = made.kernel(problem, schedule, device)
         began = time.monotonic()
         try:
@@ -79,7 +79,7 @@ def check_entry(problem: Problem, schedules: Iterable[Schedule], device: Device)
 
 
 def _compiled(kernel: GeneratedKernel) -> PtxOutput:
-    """Compile for the oldest architecture that the kernel seems to support, and retry with the newest if that fails."""
+    """Compile for the oldest architecture that the kernel seems to support. If that fails, retry with the newest."""
     options = tuple(dict.fromkeys((*PTX_OPTIONS, *for_ptx(kernel.compile_options))))
     first, *others = dict.fromkeys((ptx_arch(kernel), HOPPER_ARCH))
     compiled = partial(
@@ -94,7 +94,7 @@ def _compiled(kernel: GeneratedKernel) -> PtxOutput:
 
 
 def _is_for_nvcc(kernel: GeneratedKernel, failed: PtxOutput) -> bool:
-    """Return True if nvcc, which the kernel does not name, is the compiler of a kernel that NVRTC does not compile."""
+    """Return True if a kernel that fails with NVRTC compiles with nvcc, although its file does not select nvcc."""
     if NVCC in kernel.compile_options:
         return False
     options = (NVCC, *kernel.compile_options)
@@ -110,7 +110,7 @@ def _check_arguments(file: KernelFile, step: PipelineStep, kernel: GeneratedKern
     try:
         module = parse(text)
         takes = module.functions[output.entry].parameters
-    except (PtxError, KeyError):  # nothing can be checked here
+    except (PtxError, KeyError):  # no compiler: nothing can be checked
         return
     _check_textures(file, step, text)
     _check_constants(file, kernel, module)
@@ -118,7 +118,7 @@ def _check_arguments(file: KernelFile, step: PipelineStep, kernel: GeneratedKern
     listed = tuple(by_name[name] for name in step.arguments)
     if len(takes) != len(listed):
         place = listed[min(len(takes), len(listed) - 1)].place
-        raise KernelFileError(f"{place}: {step.entry} takes {len(takes)} arguments, and the file lists {len(listed)}")
+        raise KernelFileError(f"{place}: {step.entry} takes {len(takes)} arguments, but the file lists {len(listed)}")
     for number, (parameter, argument) in enumerate(zip(takes, listed, strict=True), 1):
         if not _fits(parameter, argument):
             given = _given(argument)
@@ -131,12 +131,12 @@ def _check_arguments(file: KernelFile, step: PipelineStep, kernel: GeneratedKern
 def _check_textures(file: KernelFile, step: PipelineStep, text: str) -> None:
     if found := _SURFACES.search(text):
         raise KernelFileError(
-            f"{file.name} reads or writes a surface ({found['what']}), and no launch here binds one: use a pointer"
+            f"{file.name} reads or writes a surface ({found['what']}), which is not supported: use a pointer"
         )
     if found := _FETCHES.search(text):
         raise KernelFileError(
-            f"{file.name} fetches by {found['what']}: textures here are of linear memory, which has tex2D<T>(x, y) and "
-            "tex1Dfetch<T>(i)"
+            f"{file.name} uses {found['what']}, but only textures of linear memory are supported: use tex2D<T>(x, y) "
+            "or tex1Dfetch<T>(i)"
         )
     textures = [a for a in file.arguments if a.kind == "texture" and a.name in step.arguments]
     if _TEXTURES.search(text) and not textures:
@@ -156,14 +156,14 @@ def _check_constants(file: KernelFile, kernel: GeneratedKernel, module: Module) 
             raise KernelFileError(f"{places[name]}: the source has no __constant__ variable {name!r}")
         if name in declared and size > declared[name].bytes:
             raise KernelFileError(
-                f"{places[name]}: {name} has {declared[name].bytes} bytes in the source, and the array {size}"
+                f"{places[name]}: {name} has {declared[name].bytes} bytes in the source, but the array has {size}"
             )
     for name, variable in declared.items():
         written = rf"__constant__[^;{{]*\b{name}\b[^;]*="
         if name in sizes or variable.initial or re.search(written, file.source):
             continue
         if not re.search(rf"__constant__[^;]*\b{name}\b", file.source + "".join(t for _, t in file.headers)):
-            continue  # a compiler's own, or a library's
+            continue  # a variable of the compiler or of a library
         raise KernelFileError(
             f"{file.name}: nothing fills the __constant__ variable {name}, which would be all zeros: list it as an "
             f'[[argument]] with kind = "constant"'
@@ -177,7 +177,7 @@ def _plain(name: str) -> str:
 
 
 def _fits(parameter: Variable, argument: KernelArgument) -> bool:
-    """Compare sizes, and kinds if PTX declares them: structs, including f16, are bytes."""
+    """Return True if size and kind of an argument match its parameter. PTX declares structs (also f16) as bytes."""
     if argument.struct is not None:
         return parameter.bytes == len(argument.struct.content) and parameter.type[0] not in "fsu"
     is_scalar = argument.kind == "scalar"

@@ -50,11 +50,11 @@ Result = int | float | str
 
 MOST_CHARACTERS = 2000
 MOST_DEPTH = 60
-MOST_VALUES = 1 << 16  # of a list
+MOST_VALUES = 1 << 16  # maximum number of values of a list
 
 
 class ExpressionError(ValueError):
-    """A text that is not an expression of the language, or has no value. The message is one line with the position."""
+    """A text is not an expression of the language, or its value is undefined. The message is one line."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,9 @@ class Expression:
         return result
 
     def columns(self, columns: Mapping[str, Column], constants: Mapping[str, Result]) -> Pair:
-        """Return values (0, false or "" if undefined) and a mask of where they are defined, one of each per row.
+        """Return a value (0, False or "" if undefined) and a flag (True if defined) for each row.
 
-        A name is one of ``constants``, else one of ``columns``. There must be at least one column.
+        Names are looked up in ``constants``, then in ``columns``, which must not be empty.
         """
         (rows,) = {len(column) for column in columns.values()}
 
@@ -131,7 +131,7 @@ def from_function(
     Returns:
         The expression.
     """
-    names = dict(names)  # a copy: the reader adds to its own
+    names = dict(names)  # copy, because the reader adds names later
 
     def evaluate(look: Callable[[str], Array]) -> Pair:
         columns = [look(n) for n in names]
@@ -198,7 +198,7 @@ class _ExpressionParser:
             raise ExpressionError(f"an expression has at most {MOST_CHARACTERS} characters, not {len(self.text)}")
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("error")  # "1if x" and the like only cause a warning in Python
+                warnings.simplefilter("error")  # text such as "1if x" only causes a warning in Python
                 return ast.parse(self.text, mode="eval").body
         except (SyntaxError, Warning) as error:
             foreign = any(sign in self.text for sign in ("&&", "||", "!"))
@@ -206,7 +206,7 @@ class _ExpressionParser:
             if re.search(r"(?<![=!<>:])=(?!=)", self.text):
                 said = "write == to compare"
         except (ValueError, RecursionError, MemoryError):
-            said = "it is nested too deeply, or has characters that do not belong"
+            said = "it is nested too deeply, or has invalid characters"
         shown = self.text.replace("\0", "\\0")
         raise ExpressionError(f'"{shown}" is not an expression: {said}')
 
@@ -345,7 +345,7 @@ class _ExpressionParser:
         return values
 
     def _mapped(self, node: ast.expr, name: str, values: Sequence[Result]) -> list[Result]:
-        """Return an evaluator of an expression for each value of ``name``, which is parsed once per type of value."""
+        """Return an evaluator of an expression for each value of ``name``. It is parsed once per type of value."""
         found: dict[int, Result] = {}
         for kind in dict.fromkeys(map(type_of, values)):
             places = [place for place, value in enumerate(values) if type_of(value) == kind]

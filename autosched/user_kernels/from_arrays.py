@@ -17,7 +17,7 @@ from measurements.files.bounded import read_bounded
 from measurements.trials.tolerance import checked_tolerance
 from search_spaces.hardware.dtype_names import canonical
 
-_MOST_SOURCE = 1 << 24  # bytes
+_MOST_SOURCE = 1 << 24  # maximum bytes of a source
 _AXES = ("x", "y", "z")
 
 
@@ -37,7 +37,7 @@ def arguments_of(
         entry: Name of the kernel.
         source: Its source, which names the arguments.
         given: Arrays and numbers, in the order of the parameters.
-        answer: Expected contents of each argument after the launch, None for an unchecked one; None for no answer.
+        answer: Expected contents of each argument after the launch (None: not checked); None if there is no answer.
         outputs: Positions of the outputs; None to infer them.
         constants: Arrays in constant memory, by symbol name.
 
@@ -75,7 +75,7 @@ def arguments_of(
         if written and value.dtype.kind == "V" and number_fields(value.dtype) is None:
             raise ValueError(
                 f"argument {i} is an output of structs with fields of several types, which have no common tolerance: "
-                "give the kernel an array for each field"
+                "use a separate array for each field"
             )
         tables.append(_array(name, "output" if written else "input", value))
     return [*tables, *(_array(name, "constant", np.asarray(value)) for name, value in constants.items())]
@@ -94,9 +94,9 @@ def _array(name: str, kind: str, given: np.ndarray[Any, Any]) -> dict[str, Any]:
 
 
 def as_pairs(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return complex numbers as pairs of floats along an additional axis, as in memory; other arrays unchanged.
+    """Return complex numbers as pairs of floats along an additional axis, as in memory.
 
-    Structs are their numbers, too, or their bytes if these are of several types.
+    Structs likewise become their numbers, or bytes if the numbers have several types. Other arrays are unchanged.
     """
     if array.dtype.kind not in "cV":
         return array
@@ -105,7 +105,7 @@ def as_pairs(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def as_given(array: Any, given: Any) -> Any:
-    """Return a kernel's array in the type of the user's argument."""
+    """Return a kernel's array, converted to the type of the user's argument."""
     if not isinstance(given, np.ndarray) or given.dtype.kind not in "cV" or array is None:
         return array
     part = as_pairs(given).dtype
@@ -113,7 +113,7 @@ def as_given(array: Any, given: Any) -> Any:
 
 
 def answers(tables: Sequence[Mapping[str, Any]], answer: Sequence[Any] | None) -> Callable[..., Any] | None:
-    """Return a reference that returns the arrays of ``answer``, or None."""
+    """Return a reference function that returns the arrays of ``answer``; None without an answer."""
     if answer is None:
         return None
     known = {t["name"]: as_pairs(np.asarray(a)) for t, a in zip(tables, answer, strict=False) if a is not None}
@@ -198,7 +198,7 @@ def _axis(function: Callable[[dict[str, Any]], Any], axis: int) -> Callable[[dic
 
 
 def text_of(source: Any, values: Mapping[str, Any]) -> tuple[str, str | Path]:
-    """Return the text and the file name of a source: a file, several files, CUDA C++, or a function of the values."""
+    """Return the text and the file name of a source: CUDA C++, a file, several files, or a function of the values."""
     if callable(source):
         return str(source(dict(values))), ""
     if isinstance(source, (list, tuple)):

@@ -79,7 +79,10 @@ def loaded(path: str, content: str, name: str) -> Callable[..., Any]:
 
 
 def _encoded(result: Any, most: int) -> Message:
-    """Return the reply with a result. Arrays larger than ``most`` bytes are wrong, so only their shape is returned."""
+    """Return the reply with a result.
+
+    Of arrays with more than ``most`` bytes, which are wrong, only the shape is returned.
+    """
     message = Message({})
     if result is None or isinstance(result, (str, bool, np.bool_)):
         message["plain"] = bool(result) if isinstance(result, np.bool_) else result
@@ -90,7 +93,7 @@ def _encoded(result: Any, most: int) -> Message:
     for name, value in islice(result.items(), _MOST_ARRAYS) if isinstance(result, Mapping) else [("", result)]:
         try:
             array = np.ascontiguousarray(value)
-        except (TypeError, ValueError):  # rows of different lengths
+        except (TypeError, ValueError):  # a list of rows with different lengths
             array = np.array(None)
         key = str(name)[:_MOST_TEXT]
         if array.dtype.kind not in "fiub":
@@ -103,4 +106,4 @@ def _encoded(result: Any, most: int) -> Message:
 
 
 if __name__ == "__main__":
-    serve(handle, store_bytes=0)  # cached files would count towards the memory of the functions
+    serve(handle, store_bytes=0)  # drop files from the page cache, which would count towards the functions' memory

@@ -20,7 +20,7 @@ from search_spaces.spaces.parameters import Parameter, Value
 Kind = Literal["input", "output", "inout", "workspace", "scalar", "struct", "constant", "texture"]
 Passing = Literal["define", "constexpr", "struct", "template"]
 
-# Attributes of the launch that rules and costs may use.
+# Attributes of the launch. Rules and costs may use them.
 GRID, BLOCK, CLUSTER = (tuple(f"{what}_dim_{axis}" for axis in "xyz") for what in ("grid", "block", "cluster"))
 SHARED = "dynamic_shared_bytes"
 LAUNCH_FLAGS = ("cooperative", "dependent")
@@ -43,7 +43,7 @@ class PipelineStep:
     entry: str
     arguments: tuple[str, ...]
     number: int = 1
-    flags: tuple[str, ...] = field(default=(), repr=False)  # of LAUNCH_FLAGS
+    flags: tuple[str, ...] = field(default=(), repr=False)  # names from LAUNCH_FLAGS
 
     def named(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return the names of the launch attributes of this step.
@@ -55,7 +55,7 @@ class PipelineStep:
 
 @dataclass(frozen=True, eq=False)
 class UserFunction:
-    """A user's Python function: ``given`` from Python, or ``name`` in the file at ``path``.
+    """A user's Python function: either the object ``given``, or the function ``name`` in the file at ``path``.
 
     The path is absolute, and ``content`` is the file's text. The limits are seconds and bytes of memory per call; 0 if
     the kernel file does not set them.
@@ -108,7 +108,7 @@ class StructField:
 
 @dataclass(frozen=True)
 class StructValue:
-    """A struct passed by value: the bytes of ``content``, and over them the ``fields``, whose bytes are 0 there."""
+    """A struct passed by value: the bytes of ``content``, in which ``fields`` overwrite zeros."""
 
     content: bytes
     fields: tuple[StructField, ...] = ()
@@ -121,7 +121,7 @@ class KernelArgument:
     An array has a ``shape``, a scalar a ``value``, a struct a ``struct``. An output with a ``fill`` is filled before
     each launch.
     ``dtype_by``, ``atol_by`` and ``rtol_by`` are expressions of the configuration. ``dtype``, ``atol`` and ``rtol``
-    hold their values for the defaults, or for the configuration passed to ``KernelFile.under``. ``place`` is the
+    are their values for the defaults, or for the configuration passed to ``KernelFile.under``. ``place`` is the
     position in the kernel file.
     """
 
@@ -138,17 +138,19 @@ class KernelArgument:
     dtype_by: Expression | None = None
     atol_by: Expression | None = None
     rtol_by: Expression | None = None
-    struct: StructValue | None = field(default=None, repr=False)  # content names it apart: digests are older
+    struct: StructValue | None = field(
+        default=None, repr=False
+    )  # not part of ``repr``: ``content`` adds it separately, to keep existing digests
     place: str = field(default="", compare=False, repr=False)
 
     @property
     def is_array(self) -> bool:
-        """True for a parameter that leads to memory, and for a ``__constant__`` variable."""
+        """True for a pointer or texture parameter, and for a ``__constant__`` variable."""
         return self.value is None and self.struct is None
 
     @property
     def passed_values(self) -> tuple[Expression, ...]:
-        """Expressions whose values the kernel gets: of a scalar, and of the fields of a struct."""
+        """Expressions passed to the kernel by value: those of a scalar, or of the fields of a struct."""
         own = () if self.value is None else (self.value,)
         return own if self.struct is None else (*own, *(f.value for f in self.struct.fields))
 
@@ -195,8 +197,8 @@ class KernelReference:
 class KernelFile:
     """A user's kernel.
 
-    ``floats`` names the parameters whose texts spell floats. ``headers`` holds name and text of every included file.
-    Every item of ``problems`` gives each size a value.
+    ``floats`` names the parameters whose values are floats, stored as texts. ``headers`` has name and text of every
+    included file. Every item of ``problems`` has a value for each size.
     """
 
     name: str
@@ -214,7 +216,7 @@ class KernelFile:
     attributes: tuple[NamedExpression, ...]
     defines: tuple[NamedExpression, ...]
     rules: tuple[FileRule, ...]
-    launch: tuple[NamedExpression, ...]  # GRID, BLOCK, CLUSTER, SHARED; of each step
+    launch: tuple[NamedExpression, ...]  # expressions of GRID, BLOCK, CLUSTER and SHARED, for each step
     arguments: tuple[KernelArgument, ...]
     reference: KernelReference
     metrics: tuple[NamedExpression, ...]
@@ -224,16 +226,20 @@ class KernelFile:
     further: tuple[PipelineStep, ...] = ()  # all launches of a pipeline after the first
     first: tuple[str, ...] = ()  # arguments of the first launch, if not all
     flags: tuple[str, ...] = ()  # LAUNCH_FLAGS of the first launch
-    generator: UserFunction | None = field(default=None, compare=False, repr=False)  # source from the values
-    is_under: bool = False  # configuration that fixes types and tolerances of the arguments
+    generator: UserFunction | None = field(
+        default=None, compare=False, repr=False
+    )  # user's function that returns the source for parameter values
+    is_under: bool = False  # configuration for which types and tolerances of the arguments are evaluated
     limits: CompileLimits = field(default=CompileLimits(), compare=False, repr=False)  # limits of the compilation
-    defined_at: tuple[str, int] = field(default=("", 0), compare=False, repr=False)  # source file and line of entry
-    pinned: tuple[tuple[str, Value], ...] = ()  # values requested by a command; not part of the kernel's identity
+    defined_at: tuple[str, int] = field(
+        default=("", 0), compare=False, repr=False
+    )  # source file and line of the entry function
+    pinned: tuple[tuple[str, Value], ...] = ()  # parameter values fixed by a command; not part of the kernel's identity
 
     @cached_property
     def content(self) -> str:
         """SHA-256 of everything that determines the kernels and their behaviour."""
-        # ``pinned`` is excluded: results of a configuration hold for every command.
+        # Excludes ``pinned``, because the result of a configuration does not depend on it.
         launched: tuple[Any, ...] = (self.source, self.headers, self.entry, self.passing, self.options, self.defines)
         launched += (self.arguments,)
         searched = (self.sizes, self.parameters, self.derived, self.rules, self.proxy, self.flops, self.bytes)
@@ -278,7 +284,7 @@ class KernelFile:
 
     @property
     def derived(self) -> tuple[NamedExpression, ...]:
-        """Attributes, then those of the launch."""
+        """Attributes of the file, then those of the launch."""
         return (*self.attributes, *self.launch)
 
     @property
@@ -296,7 +302,7 @@ class KernelFile:
     def places(self) -> tuple[str, ...]:
         """Locations of files that are read later, and the limits of their functions.
 
-        Equal kernels in two folders differ only in these.
+        Identical kernels in two folders differ only in these.
         """
         fills = [a.fill for a in self.arguments if a.fill is not None]
         functions = [self.reference.function, *(fill.function for fill in fills)]
@@ -331,10 +337,10 @@ class KernelFile:
         return frozenset(e.text for e in given if e is not None and e.names == (e.text,))
 
     def constants(self, sizes: Mapping[str, int]) -> dict[str, Result]:
-        """Return the sizes, and the attributes that follow from them alone.
+        """Return the sizes, and the attributes that depend only on sizes.
 
         Raises:
-            ExpressionError: One is undefined.
+            ExpressionError: An attribute is undefined.
         """
         known: dict[str, Result] = dict(sizes)
         for a in self.derived:
@@ -343,7 +349,7 @@ class KernelFile:
         return known
 
     def values(self, sizes: Mapping[str, int], config: Mapping[str, Value]) -> dict[str, Result]:
-        """Return the values of all names in one configuration. Attributes that ``config`` lacks are computed."""
+        """Return the values of all names in one configuration. Attributes that are not in ``config`` are computed."""
         known: dict[str, Result] = {**sizes}
         for p in self.parameters:
             known[p.name] = float(config[p.name]) if p.name in self.floats else config[p.name]

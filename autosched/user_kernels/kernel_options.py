@@ -1,4 +1,4 @@
-"""Options of ``autosched.KernelSpec``: the contents of a kernel file, with Python values in place of TOML."""
+"""Options of ``autosched.KernelSpec``: the contents of a kernel file, with Python values instead of TOML."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ class KernelOptions(LaunchOptions, CompileOptions):
     Attributes:
         parameters: Values of each parameter, or an expression of its values.
         arguments: A table for each argument, in the order of the function.
-        steps: Launches of a pipeline, in place of ``entry``, ``block`` and ``grid``: each has these, and the names of
-            its ``arguments``.
+        steps: Launches of a pipeline, each with ``entry``, ``block``, ``grid`` and the names of its ``arguments``.
+            Replaces these options.
         sizes: Sizes of the default problem, by name.
         problems: Further problems.
         attributes: Expressions by name, which other expressions may use.
@@ -100,10 +100,10 @@ class KernelOptions(LaunchOptions, CompileOptions):
         reference: Function that computes the outputs, or the table of a kernel file.
         verify: Function that replaces ``reference``. It receives inputs and outputs by name, and returns True if the
             outputs are correct, else False or a text that names the error.
-        tolerance: Tolerance of the comparison, by key of a kernel file.
-        metrics: Expressions of the time, by name.
-        cost: Expressions of the work of a launch.
-        proxy: Sizes to verify in place of large ones.
+        tolerance: Tolerances of the comparison: ``atol`` and ``rtol``, as in a kernel file.
+        metrics: Metrics by name: expressions that may use ``time``.
+        cost: Work of a launch, as expressions by key of a kernel file.
+        proxy: Sizes to verify instead of large ones.
         name: Name of the operator. Default: that of the function.
         summary: One-line description.
     """
@@ -136,7 +136,7 @@ class KernelOptions(LaunchOptions, CompileOptions):
 
         Args:
             entry: Name of the function; "" for a pipeline.
-            path: Path of the source; "" where the source is a text.
+            path: Path of the source; "" if the source is a text.
         """
         named = {"name": self.name_of(entry), "entry": entry, "source": path, "summary": self.summary}
         launch = self.launch_table()

@@ -36,7 +36,7 @@ _ROLES: Mapping[str, Role] = {
 def operand(argument: KernelArgument, values: Mapping[str, Result]) -> Operand:
     """Return the operand of an array argument for these values of the names in its shape.
 
-    An output with contents before each launch is read and written.
+    An output that has contents before each launch is both read and written.
     """
     shape = tuple(int(e.value(values)) for e in argument.shape)
     restored = argument.kind == "output" and argument.fill is not None
@@ -75,8 +75,7 @@ def lower(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value
         then=tuple(Launch(**launch) for launch in others),
         source=source_of(file, values),
         headers=Headers.of(dict(file.headers)),
-        # Line information, which estimates and profilers use to map machine code to the source. It does not change the
-        # code.
+        # Line information maps machine code to the source, for estimates and profilers. It does not change the code.
         compile_options=tuple(dict.fromkeys((*file.options, "-lineinfo"))),
         limits=file.limits,
         symbols=tuple(operand(argument, values) for argument in file.arguments if argument.kind == "constant"),
@@ -138,7 +137,7 @@ def entry_of(entry: str, values: Mapping[str, Result]) -> str:
 def source_of(file: KernelFile, values: Mapping[str, Result]) -> str:
     """Return the user's source after one line for each parameter, attribute and define.
 
-    Its own line numbers are preserved.
+    Line numbers of the user's source are preserved.
     """
     values = _spelled(file, values)
     names = [p.name for p in file.parameters] + [a.name for a in file.attributes]
@@ -153,8 +152,8 @@ def source_of(file: KernelFile, values: Mapping[str, Result]) -> str:
         lines += [_constant(name, value) for name, value in passed.items()]
     else:
         for name, value in passed.items():
-            # Macros are not expanded in "#pragma unroll", and 0 is not a valid factor: the pragma is dropped, as in
-            # Kernel Tuner.
+            # Macros are not expanded in "#pragma unroll", so substitute the factor. Drop the pragma for 0, which is
+            # invalid.
             if name.startswith("loop_unroll_factor") and value == 0:
                 source = re.sub(rf"^[ \t]*#pragma[ \t]+unroll[ \t]+{name}\b.*$", "", source, flags=re.MULTILINE)
             elif name.startswith("loop_unroll_factor"):
@@ -162,8 +161,8 @@ def source_of(file: KernelFile, values: Mapping[str, Result]) -> str:
             else:
                 lines.append(f"#define {name} {token(value)}")
     lines += [f"#define {d.name} {token(d.expression.value(values))}" for d in file.defines]
-    # Macros with short names would also be expanded in headers of CUDA, which are therefore included first.
-    given = dict(file.headers)  # those of the user, and stand-ins for headers that NVRTC lacks
+    # Include CUDA's headers before the macros, whose short names would otherwise be expanded in the headers.
+    given = dict(file.headers)  # the user's headers, and stand-ins for headers that NVRTC does not provide
     for name in reversed(dict.fromkeys(_INCLUDE.findall(source))):
         if given[name] == STAND_INS.get(name) if name in given else name.startswith(_OF_CUDA):
             lines.insert(0, f"#include <{name}>")

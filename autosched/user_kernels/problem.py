@@ -32,8 +32,7 @@ _EMULATION_SECONDS = 60.0  # CPU seconds of a reference kernel if its file sets 
 class KernelProblem(Problem):
     """Base of the problem types that ``problem_type`` creates.
 
-    Their operator is the kernel file's name. Their JSON holds the sizes and ``computes``, which identifies the
-    computation.
+    The operator is the kernel file's name. JSON has the sizes and ``computes``, which identifies the computation.
     """
 
     file: ClassVar[KernelFile]
@@ -63,14 +62,14 @@ class KernelProblem(Problem):
     def operands(self) -> tuple[Operand, ...]:
         """Return every array except workspaces, in the order of the entry function.
 
-        An array that is read and written appears as an input and an output of the same name.
+        An array that is read and written appears twice, as an input and as an output of the same name.
         """
         return tuple(self.operand(a) for a in self.file.arrays if a.kind != "workspace")
 
     def operand(self, argument: KernelArgument) -> Operand:
         """Return an array argument at these sizes.
 
-        A shape that depends on the configuration has its largest extents.
+        If its shape depends on the configuration, the largest extents are used.
         """
         known = self.sizes
         if all(name in known for e in argument.shape for name in e.names):
@@ -83,10 +82,10 @@ class KernelProblem(Problem):
         return not self.file.proxy
 
     def remedy_of_unset(self, name: str) -> str:
-        """Return a remedy: how the kernel file can initialise an array with zeros; "" if the array has contents."""
+        """Return how the kernel file can zero an array before the launch; "" if the array has contents."""
         for a in self.file.arrays:
             if a.name == name and a.kind in ("output", "workspace") and a.fill is None and not a.zeroed:
-                return f"if the kernel adds to what {name} holds, write zeroed = true for the argument {name}"
+                return f"if the kernel adds to {name}, write zeroed = true for the argument {name}"
         return ""
 
     def under(self, values: Mapping[str, Value]) -> KernelProblem:
@@ -133,7 +132,7 @@ class KernelProblem(Problem):
         found = call(function, told, {**self.sizes, "seed": seed}, known, wanted.size)
         array = np.asarray(found)
         if array.dtype.kind not in "fiub" or array.shape != wanted.shape:
-            raise KernelFileError(f"{told} gives {_kind_of(array)}, which must be {wanted.shape} numbers")
+            raise KernelFileError(f"{told} returns {_kind_of(array)}, which must be numbers of shape {wanted.shape}")
         return np.ascontiguousarray(a.dtype.store(array))
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
@@ -161,12 +160,12 @@ class KernelProblem(Problem):
         found = result if isinstance(result, Mapping) else {outputs[0].name: result}
         if set(found) != {o.name for o in outputs}:
             names = ", ".join(o.name for o in outputs)
-            raise KernelFileError(f"{told} must give {names}, not {', '.join(map(str, found))}")
+            raise KernelFileError(f"{told} must return {names}, not {', '.join(map(str, found))}")
         return {o.name: _checked(told, o, found[o.name]) for o in outputs}
 
     @property
     def computed_by_function(self) -> bool:
-        """True if a function computes the expected outputs, at any size and without emulating a kernel."""
+        """True if a function computes the expected outputs, which works at any size and emulates no kernel."""
         return self.file.reference.function is not None and not self.file.reference.checks_outputs
 
     @property
@@ -188,12 +187,12 @@ class KernelProblem(Problem):
         said = call(reference.function, self._told, self._numbers, {**before, **found})
         if isinstance(said, str):
             return said
-        if not isinstance(said, (bool, np.bool_)):  # a missing return is not a verdict
+        if not isinstance(said, (bool, np.bool_)):  # a function without a return statement
             raise KernelFileError(
                 f"{self._told} must return True if the outputs are right, otherwise False or a text that "
                 "describes the error"
             )
-        return "" if said else f"{reference.name} says that the outputs are wrong"
+        return "" if said else f"{reference.name} returned False: the outputs are wrong"
 
     @property
     def _told(self) -> str:
@@ -203,7 +202,7 @@ class KernelProblem(Problem):
 
     @property
     def _numbers(self) -> dict[str, int | float]:
-        """Return the sizes, and scalars that follow from sizes alone."""
+        """Return the sizes, and the scalars that depend only on sizes."""
         known: dict[str, int | float] = dict(self.sizes)
         for a in self.file.arguments:
             if a.value is not None and a.name not in known and self.sizes.keys() >= set(a.value.names):
@@ -213,14 +212,14 @@ class KernelProblem(Problem):
         return known
 
     def _read(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Return the arrays that a function may use: the inputs of the kernel."""
+        """Return the arrays passed to a user's function: the inputs of the kernel."""
         return {o.name: _values(o.dtype, inputs[o.name]) for o in self.operands() if o.role in ("input", "inout")}
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """Return ``atol + rtol * |reference|`` for each element of each output. Raises as ``reference`` does.
 
-        By default rtol is 4 units in the last place of the output's type, 256 for f32 (or f64 for f64): the error of a
-        sum of about a thousand terms. The default of atol is rtol times the output's root mean square. Integers must be
+        The default of rtol is 4 units in the last place of the output's type (256 for f32 and f64), the error of a sum
+        of about a thousand terms. The default of atol is rtol times the output's root mean square. Integers must be
         equal.
         """
         if self.checks_outputs:
@@ -274,14 +273,12 @@ class KernelProblem(Problem):
         Raises ValueError as Problem does, and EarlierReference if the kernel file has changed.
         """
         if data.get("computes") != cls.file.computes:
-            raise EarlierReference(
-                f"this was recorded when {cls.file.name} computed something else (arguments or reference)"
-            )
+            raise EarlierReference(f"this was recorded when {cls.file.name} had other arguments or another reference")
         return super().from_json({k: v for k, v in data.items() if k not in ("computes", "types")})
 
     @classmethod
     def of(cls, sizes: Mapping[str, int]) -> Self:
-        """Return the problem of these sizes, with the file's own for the rest.
+        """Return the problem with these sizes; others have the file's values.
 
         Raises ValueError for an unknown size.
         """
@@ -314,7 +311,7 @@ def _emulated(
     types: Mapping[str, DType],
     limit: float,
 ) -> tuple[Mapping[str, Array], Mapping[str, DType]]:
-    """Return the outputs of a kernel at its defaults, overridden by ``chosen``, and the types of its arrays.
+    """Emulate a kernel at its defaults, overridden by ``chosen``; return its outputs, and the types of its arrays.
 
     ``types`` are the types of ``inputs``. Raises KernelFileError if the kernel fails, or takes longer than ``limit``
     seconds.
@@ -328,9 +325,11 @@ def _emulated(
         if not rule.pruning and not rule.expression.value(values):
             raise KernelFileError(f"{told} breaks a rule: {rule.reason or rule.expression.text}")
     if not inputs.keys() >= set(read):
-        raise KernelFileError(f"{told} reads {', '.join(read)}, and there are {', '.join(inputs)}: name them alike")
+        raise KernelFileError(
+            f"{told} reads {', '.join(read)}, but this kernel has {', '.join(inputs)}: use the same names"
+        )
     given = {a.name: inputs[a.name] for a in file.arguments if a.fill is not None}
-    for a in file.arrays:  # another configuration may have other types
+    for a in file.arrays:  # its types may depend on the configuration
         if a.name in given and given[a.name].dtype != np.dtype(a.dtype.storage) and a.name in types:
             given[a.name] = a.dtype.store(_values(types[a.name], given[a.name]))
     try:
@@ -350,12 +349,12 @@ def _emulated(
     return run.outputs, {a.name: a.dtype for a in file.arrays}
 
 
-_MOST_SHAPES = 1 << 20  # configurations that one shape may depend on
+_MOST_SHAPES = 1 << 20  # maximum number of configurations that a shape may depend on
 
 
 @lru_cache(maxsize=256)
 def _largest(file: KernelFile, argument: KernelArgument, sizes: tuple[tuple[str, int], ...]) -> tuple[int, ...]:
-    """Return the largest extents of an array over all values of the parameters in its shape, ignoring the rules.
+    """Return the largest extents of an array over all parameter values, ignoring the rules.
 
     Raises:
         KernelFileError: There are too many combinations.
@@ -411,7 +410,7 @@ def _values(dtype: DType, stored: Array) -> Array:
 
 
 def _is_wide(dtype: DType) -> bool:
-    """Return True if float64 cannot represent all of its integers."""
+    """Return True if the type has integers that float64 cannot represent."""
     return not dtype.is_float and dtype.bits == 64
 
 
@@ -429,16 +428,16 @@ def _checked(told: str, output: Operand, given: Any) -> npt.NDArray[Any]:
             if whole.dtype.kind in "iu" and np.array_equal(whole.astype(storage), whole):
                 array = whole.astype(storage)
     except (TypeError, ValueError):
-        raise KernelFileError(f"{told} gives no numbers for {output.name}") from None
+        raise KernelFileError(f"{told} returns no numbers for {output.name}") from None
     if array.shape == ():
         array = np.full(output.shape, array)
     if array.shape != output.shape:
-        raise KernelFileError(f"{told} gives {output.name} as {array.shape}, which must be {output.shape}")
+        raise KernelFileError(f"{told} returns {output.name} of shape {array.shape}, which must be {output.shape}")
     return array
 
 
 def _filled(rng: np.random.Generator, fill: InputFill, dtype: DType, operand: Operand) -> Array:
-    """Return a new input. At most a prime number of elements is drawn, as ``standard_normal`` explains."""
+    """Return a new input. Large arrays repeat a prime number of random elements (see ``standard_normal``)."""
     if fill.kind == "file":
         return _loaded(fill, dtype, operand)
     if fill.kind == "array":
@@ -473,12 +472,12 @@ def _fitting(name: str, array: npt.NDArray[Any], dtype: DType, operand: Operand)
     if array.shape != operand.shape:
         raise KernelFileError(f"{name} has the shape {array.shape}, but {operand.name} is {operand.shape}")
     if array.dtype.kind not in "fiub":
-        raise KernelFileError(f"{name} holds {array.dtype}, which are not numbers")
+        raise KernelFileError(f"{name} has elements of type {array.dtype}, which are not numbers")
     storage = np.dtype(dtype.storage)
     same_kind = (array.dtype.kind == "f") == dtype.is_float
     if array.dtype != storage and not (same_kind and array.dtype.itemsize <= storage.itemsize):
         with np.errstate(all="ignore"):
             stored = dtype.load(dtype.store(array))
         if not np.allclose(stored, array, rtol=max(2 * dtype.unit_roundoff, 0), atol=0, equal_nan=True):
-            raise KernelFileError(f"{name} holds {array.dtype} numbers that {dtype.name} cannot hold: convert it")
+            raise KernelFileError(f"{name} has {array.dtype} numbers that {dtype.name} cannot represent: convert it")
     return np.ascontiguousarray(dtype.store(_values(dtype, array) if array.dtype == dtype.storage else array))

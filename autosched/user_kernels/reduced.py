@@ -1,9 +1,9 @@
 """Smaller problems that replace large ones of element-wise kernels without a ``[proxy]``.
 
-A kernel is element-wise if it has one launch, each extent of its arrays is one of the file's sizes, and inputs only
-have extents of its outputs. Then nothing is summed over an extent that no output has. Sizes shrink by whole blocks of
-the grid, so that remainders are preserved. A size that the source does not receive is unchanged, since the source may
-fix it.
+A kernel is considered element-wise if it has one launch, each extent of its arrays is one of the file's sizes, and
+inputs have no other extents than outputs, so that nothing is summed along a further axis. Sizes shrink by whole blocks
+of the grid, which preserves remainders. A size that is not passed to the source is unchanged, because the source may
+contain its value.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from autosched.user_kernels.kernel_file import CLUSTER, GRID, KernelFile
 from autosched.user_kernels.problem import KernelProblem
 from search_spaces.spaces.parameters import Value
 
-BLOCKS = 8  # blocks of the grid along a size that shrinks
-_SMALL_BYTES = 2**20  # bytes of a problem that need not shrink further
+BLOCKS = 8  # number of blocks along a size after it shrinks
+_SMALL_BYTES = 2**20  # a problem with at most this many bytes does not shrink further
 
 
 def shrinks(file: KernelFile) -> bool:
@@ -35,7 +35,7 @@ def shrinks(file: KernelFile) -> bool:
 
 
 def reduced(problem: KernelProblem, config: Mapping[str, Value]) -> KernelProblem:
-    """Return ``problem`` with a few blocks along each size that makes its grid large.
+    """Return ``problem`` with only a few blocks along each size that makes its grid large.
 
     Remainders are unchanged, and every rule of the file holds.
 
@@ -60,12 +60,12 @@ def _reduced(problem: KernelProblem, items: tuple[tuple[str, Value], ...]) -> Ke
                 smaller = {**sizes, name: sizes[name] - (blocks - BLOCKS) * spans[name]}
                 sizes = smaller if _keeps_rules(file, smaller, config) else sizes
         return problem.of(sizes)
-    except ValueError:  # an expression has no value at smaller sizes
+    except ValueError:  # an expression is undefined at smaller sizes
         return problem
 
 
 def _told(file: KernelFile) -> list[str]:
-    """Return the sizes that the source receives, by a scalar argument or a macro."""
+    """Return the sizes that are passed to the source, as a scalar argument or a macro."""
     expressions = [e for a in file.arguments for e in a.passed_values] + [d.expression for d in file.defines]
     derived = {a.name: a.expression for a in file.derived}
     waiting, seen = [name for e in expressions for name in e.names], set[str]()
@@ -89,7 +89,7 @@ def _span(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value
 
 
 def _first(grid: Callable[[int], int], extent: int) -> int:
-    """Return the smallest extent with the same grid as ``extent``; a grid grows with a size."""
+    """Return the smallest extent with the same grid as ``extent``. The grid is assumed to grow with the size."""
     wanted, low, high = grid(extent), 1, extent
     while low < high:
         middle = (low + high) // 2

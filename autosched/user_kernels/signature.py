@@ -17,8 +17,8 @@ _VECTOR = re.compile(r"(\w*?[a-z])([1-4])")
 class DeclaredParameter(NamedTuple):
     """A declared parameter.
 
-    ``element`` is the scalar type behind a pointer; for a pointer to vectors, the type of their components. It is None
-    for other parameters and unknown types.
+    ``element`` is the scalar type that a pointer points to, or the component type of its vectors. It is None for other
+    parameters and unknown types.
     """
 
     text: str
@@ -43,7 +43,9 @@ def declared_line(entry: str, source: str) -> int:
 
 def _declaration(entry: str, source: str) -> re.Match[str] | None:
     called = re.escape(entry.partition("<")[0].rpartition("::")[2].strip())
-    plain = _COMMENT.sub(lambda comment: " " + "\n" * comment[0].count("\n"), source)  # line numbers are preserved
+    plain = _COMMENT.sub(
+        lambda comment: " " + "\n" * comment[0].count("\n"), source
+    )  # keep line breaks, so that line numbers are preserved
     return re.search(rf"\b{called}\s*\(([^()]*)\)\s*\{{", plain)
 
 
@@ -64,9 +66,10 @@ def _known(type_name: str) -> DType | None:
 
 
 def contradicts(array: DType, parameter: DType) -> bool:
-    """Return True if a kernel with ``parameter`` cannot be meant for an array of ``array``.
+    """Return True if the element type ``array`` contradicts ``parameter``.
 
-    That is another float type, or 64-bit elements read as narrower ones. Integers of other widths may be packed.
+    It does if float types differ, or if 64-bit elements would be read as narrower ones. Other widths of integers are
+    accepted, because values may be packed.
     """
     both_floats = array.is_float and parameter.is_float and array.values == parameter.values == 1
     return (both_floats and array.name != parameter.name) or (array.bits == 64 and parameter.bits < 64)

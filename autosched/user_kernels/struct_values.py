@@ -1,4 +1,4 @@
-"""Structs passed by value, as users of numpy and ctypes write them."""
+"""Structs passed by value, given as objects of numpy or ctypes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _POINTERS = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_wchar_p, ctypes._Pointer
 
 
 def is_struct(value: Any) -> bool:
-    """Return True for a value that a kernel takes as a struct.
+    """Return True for a value that is passed to a kernel as a struct.
 
-    It is a numpy scalar or an array without dimensions of a structured type, or a structure or union of ctypes.
+    It is a numpy scalar or zero-dimensional array of a structured type, or a structure or union of ctypes.
     """
     if isinstance(value, ctypes.Structure | ctypes.Union):
         return True
@@ -28,12 +28,12 @@ def struct_bytes(value: Any) -> bytes:
     if isinstance(value, ctypes.Structure | ctypes.Union):
         if _points(type(value)):
             raise ValueError(
-                "a struct with a pointer has no meaning on a GPU: pass the array as an argument of its own"
+                "a struct with a host pointer cannot be used on a GPU: pass the array as a separate argument"
             )
         return bytes(value)
     array = np.asarray(value)
     if array.dtype.hasobject:
-        raise ValueError("a struct must not hold Python objects: give each field a type of numbers")
+        raise ValueError("a struct must not contain Python objects: give each field a numeric type")
     return array.astype(array.dtype.newbyteorder("<")).tobytes()
 
 

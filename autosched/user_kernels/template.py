@@ -27,8 +27,8 @@ from search_spaces.templates.template import KernelTemplate
 MOST_BLOCKS_YZ = 65535
 MOST_THREADS_Z = 64
 DEPENDENT_SINCE = 90  # compute capability of programmatic dependent launch
-MOST_CLUSTER = 8  # blocks that every GPU with clusters supports
-UNSEEN_REGISTERS = 32  # registers of a thread, before the compiler reports them
+MOST_CLUSTER = 8  # cluster size in blocks that every GPU with clusters supports
+UNSEEN_REGISTERS = 32  # assumed registers of a thread until the compiler reports them
 
 
 def operator(file: KernelFile) -> Operator:
@@ -39,7 +39,7 @@ def operator(file: KernelFile) -> Operator:
 def template(file: KernelFile) -> KernelTemplate:
     """Return the kernel template of a kernel file; the same object for equal files at the same location.
 
-    Without a cost in the file it has no counts, so its schedules cannot be ranked before they are measured.
+    If the file has no cost, neither has the template, so its schedules cannot be ranked before they are measured.
     """
     return _template(file, file.places)
 
@@ -132,11 +132,11 @@ def _clustered(file: KernelFile) -> bool:
 
 
 def _why_not(file: KernelFile, problem: KernelProblem, device: Device) -> str | None:
-    """Return the first rule that these sizes alone break."""
+    """Return the first rule that these sizes break in every configuration."""
     if not device.has("clusters") and _clustered(file):
-        return f"it launches clusters, which {device.name} does not have"
+        return f"it launches clusters, which {device.name} does not support"
     if device.sm < DEPENDENT_SINCE and any("dependent" in step.flags for step in file.steps):
-        return f"it launches dependent kernels, which {device.name} does not have"
+        return f"it is a dependent launch, which {device.name} does not support"
     try:
         known = file.constants(problem.sizes)
         for rule in (*file.rules, *launch_rules(file, device)):
@@ -153,7 +153,7 @@ def _reason(rule: FileRule, values: Mapping[str, Result]) -> str:
 
 
 def _space(file: KernelFile, problem: KernelProblem, device: Device) -> Space:
-    """Return the space. Values of the sizes alone are constants; attributes and rules are about the rest."""
+    """Return the space. Attributes that depend only on sizes are constants."""
     known = file.constants(problem.sizes)
     attributes = [_attribute(a.name, a.expression, known) for a in file.derived if a.name not in known]
     constraints = [
@@ -165,13 +165,13 @@ def _space(file: KernelFile, problem: KernelProblem, device: Device) -> Space:
             (pruning if rule.pruning else constraints).append(_rule(rule, known))
     for name, value in file.pinned:
         chosen = parse(f"{name} == {value if name in file.floats else repr(value)}", file.types)
-        asked = FileRule(chosen, "another value was asked for", name=f"--set {name}={value}")
+        asked = FileRule(chosen, "another value was requested", name=f"--set {name}={value}")
         pruning.append(dataclasses.replace(_rule(asked, known), requested=True))
     return Space(file.name, file.parameters, attributes, constraints, pruning)
 
 
 def _names(expression: Expression, known: Mapping[str, Result]) -> dict[str, str]:
-    """Return the columns that an expression uses."""
+    """Return the names of columns that an expression uses."""
     return {name: name for name in expression.names if name not in known}
 
 
@@ -203,7 +203,7 @@ def _rule(rule: FileRule, known: Mapping[str, Result]) -> Rule:
 def _counts(file: KernelFile, problem: KernelProblem, config: Config) -> CostCounts:
     """Return the counts that the file states, divided evenly among the blocks.
 
-    They assume no bank conflicts and no overlap of loads; the compiler reports the registers. Raises KernelFileError
+    They assume no bank conflicts and no overlap of loads. Registers come from the compiler. Raises KernelFileError
     for an undefined or negative cost.
     """
     values = file.values(problem.sizes, config)

@@ -1,4 +1,4 @@
-"""Isolated calls of users' functions that compute references, judge outputs, or fill inputs.
+"""Isolated calls of users' functions that compute references, check outputs, or fill inputs.
 
 A function in a file runs in a process of its own, with limited CPU time and memory; if it exits, crashes, hangs or
 exceeds a limit, the call fails. A function given from Python runs in this process.
@@ -25,11 +25,11 @@ from measurements.workers.resource_watch import WALL_CLOCK_TIMES, WorkerLimitExc
 from measurements.workers.transport import WorkerDied, WorkerFailed
 from measurements.workers.worker import Worker
 
-# Limits of a call whose file sets none; arrays have to be transferred and processed.
+# Default limits of a call. They grow with its arrays, which are transferred and processed.
 SECONDS = 8.0  # CPU seconds
 BYTES_PER_SECOND = 32 << 20  # bytes of received and returned arrays per additional CPU second
 MEMORY = 384 << 20
-ARRAYS_IN_MEMORY = 8  # times the bytes of the arrays
+ARRAYS_IN_MEMORY = 8  # multiple of the bytes of the arrays
 _ANSWER = 1 << 16  # bytes of a reply in addition to its arrays
 
 
@@ -103,7 +103,7 @@ def _asked(
 
 
 def _array(reply: Message, given: Any) -> Any:
-    """Return an array of the reply; an omitted one is zeros, which take no memory."""
+    """Return an array of the reply. If only its shape was returned, it is zeros, which take no memory."""
     if given is None:
         return np.array(None)
     dtype, shape, blob = given
@@ -113,7 +113,7 @@ def _array(reply: Message, given: Any) -> Any:
 
 
 class _FunctionWorker:
-    """Worker process for functions of files. It is replaced when functions have left too much in its memory."""
+    """Worker process for functions in files. It is replaced when functions have leaked too much memory."""
 
     def __init__(self) -> None:
         self._worker = Worker(
@@ -121,7 +121,7 @@ class _FunctionWorker:
         )
         self._lock = threading.Lock()
         self._pid: int | None = None
-        self._empty = 0  # bytes that the process holds before any function is run
+        self._empty = 0  # bytes of memory of the process before it runs any function
         self._failed: tuple[float, Any, str] = (0.0, None, "")  # time, request and reason of the last failure
         atexit.register(self._worker.close)
 
@@ -130,7 +130,7 @@ class _FunctionWorker:
     ) -> Message:
         """Return the reply.
 
-        Raises KernelFileError, immediately if the same function failed for another thread during the wait.
+        Raises KernelFileError; without a call if the same request failed for another thread during the wait.
         """
         asked, same = time.monotonic(), (request["path"], request["name"], request["numbers"])
         with self._lock:
@@ -183,7 +183,7 @@ def _rounded(number: float) -> str:
 def _one_thread() -> dict[str, str]:
     """Return environment variables that limit BLAS to one thread, unless the user sets another number.
 
-    Threads that wait for each other consume CPU time, and the amount depends on the machine.
+    Threads that wait for each other consume CPU time, in an amount that depends on the machine.
     """
     return {name: os.environ.get(name, "1") for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")}
 
@@ -192,7 +192,7 @@ def _half_of_the_machine() -> int | None:
     """Return half of this machine's memory, the address-space limit of a function."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    except (AttributeError, OSError, ValueError):  # not available on this system
+    except (AttributeError, OSError, ValueError):  # sysconf does not have this value on this system
         return None
 
 

@@ -26,17 +26,17 @@ from search_spaces.templates.template import KernelTemplate
 class KernelSpec:
     """A user's own kernel: its parameters, its launch, and what it must compute.
 
-    Kernels with equal descriptions are equal. ``file`` is the description, ``operator`` and ``template`` are what the
-    catalogue registers.
+    Kernels with equal descriptions are equal. ``file`` is the description; the catalogue registers ``operator`` and
+    ``template``.
     """
 
     def __init__(self, source: str | Path, entry: str = "", base: KernelOptions | None = None, **keywords: Any) -> None:
-        """Describe a kernel as a kernel file does, with Python values in place of TOML.
+        """Describe a kernel as in a kernel file, with Python values instead of TOML.
 
         Args:
             source: CUDA C++, or the path of a source file.
             entry: Name of the function, with its template arguments if any; "" with ``steps``.
-            base: Options of the kernel whose fields ``keywords`` replace. Default: ``keywords`` alone.
+            base: Options of the kernel; ``keywords`` replace its fields. Default: only ``keywords``.
             keywords: Fields of ``KernelOptions`` by name; ``parameters`` and ``arguments`` must be given.
 
         Raises:
@@ -84,15 +84,14 @@ class KernelSpec:
     ) -> Self:
         """Return the kernel of the arguments of ``kernel_tuner.tune_kernel``, which have the same meaning.
 
-        The parameters are not grouped, because they match that function's: a call of it becomes a call of this one.
-        ``KernelSpec`` itself takes a value (``KernelOptions``).
+        The parameters match those of that function, so that a call of it can be changed to a call of this one.
 
         Args:
             kernel_name: Name of the function, with its template arguments if any.
             kernel_source: A text, a file, a list of files, or a function of the values.
             problem_size: A number, a text, up to three of them, or a function of the values.
             arguments: Numbers, arrays, and structs of numpy or ctypes. Contents of arrays are restored before each
-                launch. Complex numbers, and structs in arrays, are their numbers along an additional axis, except for
+                launch. Complex numbers, and structs in arrays, become numbers along an additional axis, except for
                 ``answer`` and ``verify``.
             tune_params: Values of each parameter.
             grid_div_x: Divisors of ``problem_size`` along x: texts, or a function of the values. None for the block's
@@ -100,8 +99,8 @@ class KernelSpec:
             grid_div_y: The same along y.
             grid_div_z: The same along z.
             restrictions: Conditions on the values: texts, or functions.
-            answer: Expected contents of each argument after a launch, None for an unchecked one. Without it and
-                ``verify`` the reference is the kernel itself at its defaults.
+            answer: Expected contents of each argument after a launch (None: not checked). Without ``answer`` and
+                ``verify``, the reference is the kernel itself at its defaults.
             atol: Absolute tolerance.
             verify: ``verify(answer, result, atol)``, which replaces the comparison.
             smem_args: ``{"size": ...}``, dynamic shared memory in bytes, or a function of the values.
@@ -183,7 +182,7 @@ class KernelSpec:
         return c_header(self.file, targets)
 
     def pinned(self, **values: Any) -> Self:
-        """Return the same kernel with only one value for some parameters. Its trials are those of the kernel.
+        """Return the same kernel with some parameters fixed to one value. Its trials count as trials of the kernel.
 
         Raises KernelFileError for an unknown parameter or value.
         """
@@ -226,10 +225,10 @@ class KernelSpec:
         try:
             register(self.operator, self.template, replace=True)
         except ValueError as error:
-            raise KernelFileError(f'{error}: with [kernel] name = "..." the kernel is called otherwise') from None
+            raise KernelFileError(f'{error}: give the kernel another name with [kernel] name = "..."') from None
 
     def problem(self, **sizes: int) -> KernelProblem:
-        """Return the problem of these sizes, with the kernel's own for the rest, and register the kernel.
+        """Return the problem with these sizes (others have the kernel's values), and register the kernel.
 
         ``tune``, ``Database.kernel`` and other functions accept it. Raises ValueError.
         """
@@ -238,5 +237,5 @@ class KernelSpec:
 
     @property
     def problems(self) -> tuple[KernelProblem, ...]:
-        """Problems that the file lists; that of its sizes if it lists none."""
+        """Problems listed in the file; if there are none, the problem of its sizes."""
         return tuple(self.problem(**dict(sizes)) for sizes in self.file.problems)

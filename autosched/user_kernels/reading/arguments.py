@@ -29,7 +29,7 @@ from search_spaces.launches.texture import MODES
 from search_spaces.spaces.parameters import Parameter
 
 _KINDS = ("input", "output", "inout", "workspace", "scalar", "struct", "constant", "texture")
-_MOST_TYPES = 1 << 12  # configurations that one type may depend on
+_MOST_TYPES = 1 << 12  # maximum number of configurations that a type may depend on
 _MOST_DIMENSIONS = 16  # of an array; numpy's limit is 64
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
@@ -63,7 +63,7 @@ def read_arguments(
     for table in top.tables("argument"):
         name = table.text("name")
         if not IDENTIFIER.fullmatch(name) or any(a.name == name for a in arguments):
-            table.fail(f"the argument {name!r} needs a name of its own, of letters, digits and _", "name")
+            table.fail(f"the argument {name!r} needs a unique name of letters, digits and _", "name")
         place = table.places.at(table.path)
         kind = table.choice("kind", _KINDS)
         if kind == "scalar":
@@ -80,9 +80,9 @@ def read_arguments(
             if not given:
                 table.fail('shape is missing: give the sizes of the array, such as shape = ["height", "width"]')
             if len(given) > _MOST_DIMENSIONS:
-                table.fail(f"an array has at most {_MOST_DIMENSIONS} dimensions, not {len(given)}", "shape")
+                table.fail(f"an array may have at most {_MOST_DIMENSIONS} dimensions, not {len(given)}", "shape")
             if name in types:
-                table.fail(f"the name {name!r} is taken: give the array another one", "name")
+                table.fail(f"the name {name!r} is already used: choose another", "name")
             varies = kind in ("output", "workspace")
             known: Mapping[str, Type] = types if varies else dict.fromkeys(sizes, "int")
             shape = tuple(table.expression("shape", e, known, ("int",)) for e in given)
@@ -94,7 +94,7 @@ def read_arguments(
                     table.fail("give fill or zeroed, not both", "zeroed")
                 fill, zeroed = InputFill("constant", (0.0,)), False
             if kind == "output" and fill is not None and any(n not in sizes for e in shape for n in e.names):
-                table.fail("an output with contents has a shape over sizes alone", "shape")
+                table.fail("the shape of an output with contents may only use sizes", "shape")
             given_tolerances = _tolerance(tolerances, name, chosen) if kind in ("output", "inout") else {}
             atol, rtol = (tolerances.attempt(key, _usual, given_tolerances.get(key), usual) for key in ("atol", "rtol"))
             atol_by, rtol_by = (
@@ -124,13 +124,14 @@ def check_declared(
     for entry, names in zip(entries, passed or [usual], strict=True):
         declared = declared_parameters(entry, sources)
         if len(declared) != len(names):
-            continue  # macros, or a signature that is not understood here
+            continue  # the signature uses macros, or cannot be parsed
         for name, parameter in zip(names, declared, strict=True):
             a = arguments[places[name]]
             is_array = a.is_array and a.fetch is None and a.dtype_by is None
             if is_array and parameter.element is not None and contradicts(a.dtype, parameter.element):
                 tables[places[name]].fail(
-                    f"{name} is {a.dtype.name}, and its parameter {parameter.text}: make it {parameter.element.name}",
+                    f"{name} is {a.dtype.name}, but its parameter is {parameter.text}: change its dtype to "
+                    f"{parameter.element.name}",
                     "dtype",
                 )
 
@@ -138,7 +139,7 @@ def check_declared(
 def check_files(
     top: DocumentTable, arguments: tuple[KernelArgument, ...], problems: Sequence[Mapping[str, int]]
 ) -> None:
-    """Raise an error for array files whose shape matches the array in none of ``problems``."""
+    """Raise an error for an array file whose shape does not match in any of ``problems``."""
     for table, argument in zip(top.tables("argument"), arguments, strict=True):
         if argument.fill is None or argument.fill.kind != "file":
             continue
@@ -154,7 +155,7 @@ def check_shapes(top: DocumentTable, arguments: tuple[KernelArgument, ...], size
     for table, argument in zip(top.tables("argument"), arguments, strict=True):
         for e in argument.shape:
             if not sizes.keys() >= set(e.names):
-                continue  # it depends on the configuration
+                continue  # the extent depends on the configuration
             extent = table.attempt("shape", e.value, sizes)
             if extent < 1:  # type: ignore[operator]  # an int
                 given = ", ".join(f"{n} = {sizes[n]}" for n in e.names)
@@ -166,7 +167,7 @@ def check_shapes(top: DocumentTable, arguments: tuple[KernelArgument, ...], size
 def _dtype(
     table: DocumentTable, parameters: Sequence[Parameter], types: Mapping[str, Type], default: str | None = None
 ) -> tuple[DType, Expression | None]:
-    """Return a type and, if it depends on parameters, its expression; the type is then that of the defaults."""
+    """Return a type and, if it depends on parameters, its expression. The type is then the one at the defaults."""
     given = table.text("dtype", default)
     if given not in types and canonical(given) in SCALAR_DTYPES:
         return dtype_of(given), None
@@ -194,7 +195,7 @@ def _fetch(table: DocumentTable) -> Fetch:
 
 
 def _tolerance(table: DocumentTable, output: str, types: Mapping[str, Type]) -> dict[str, float | Expression]:
-    """Return the tolerances of one output: its own table, else the common one.
+    """Return the tolerances of an output, from its own table or else the common one.
 
     A text is an expression of parameters.
     """
@@ -259,10 +260,10 @@ def _fill(table: DocumentTable, dtype: DType, folder: Path) -> InputFill:
             table.fail('give the file: fill = { file = "input.npy" }', "fill")
         path = folder / value
         leads_out = PurePath(value).is_absolute() or ".." in PurePath(value).parts
-        if leads_out and table.places.lines:  # callers from Python may name any file
-            table.fail(f"{value!r} leads out of the folder of the kernel file: put the file there", "fill")
+        if leads_out and table.places.lines:  # a kernel from Python may use any file
+            table.fail(f"{value!r} is outside the folder of the kernel file: move the file into it", "fill")
         if not path.exists():
-            table.fail(f"there is no file {value!r} next to the kernel file", "fill")
+            table.fail(f"the file {value!r} does not exist next to the kernel file", "fill")
         try:
             open_npy(path)
         except ValueError as error:
@@ -275,7 +276,7 @@ def _fill(table: DocumentTable, dtype: DType, folder: Path) -> InputFill:
         example = f"{{ {kind} = {[1, 2] if wanted == 2 else 1} }}"
         table.fail(f"{kind} needs {wanted} number{'s' * (wanted - 1)}, such as fill = {example}", "fill")
     if kind in ("uniform", "integers") and numbers[0] > numbers[1]:
-        table.fail(f"{kind} goes from the smaller number to the larger one", "fill")
+        table.fail(f"{kind} needs the smaller number first", "fill")
     if kind == "integers" and any(v != int(v) for v in numbers):
-        table.fail("integers goes from one whole number to another", "fill")
+        table.fail("integers needs two whole numbers", "fill")
     return InputFill("constant" if kind == "zeros" else kind, tuple(float(v) for v in numbers))  # type: ignore[arg-type]

@@ -55,16 +55,23 @@ from autosched.user_kernels.signature import declared_line, declared_parameters
 from search_spaces.operators.problem import Problem, whole_number
 from search_spaces.spaces.parameters import Parameter, Value
 
-RESERVED = ("time", "flops", "bytes", *GRID, *BLOCK, *CLUSTER, SHARED)  # names of metrics and of the launch
+RESERVED = ("time", "flops", "bytes", *GRID, *BLOCK, *CLUSTER, SHARED)  # reserved: names of metrics and of the launch
 _VALUE = (int, float, str, bool)
-_TAKEN = ("file", "sizes", "self", "operator", "summary", "seed")  # names in problems and in functions of sizes
-_MOST_REFERENCES = 20  # kernels that are each other's references
+_TAKEN = (
+    "file",
+    "sizes",
+    "self",
+    "operator",
+    "summary",
+    "seed",
+)  # reserved: names in problems and in functions of sizes
+_MOST_REFERENCES = 20  # maximum length of a chain of kernels that are references of each other
 _SECTIONS = (
     *("kernel", "sizes", "problem", "parameters", "attributes", "defines", "rule", "launch", "argument", "tolerance"),
     *("reference", "metrics", "cost", "proxy", "step"),
 )
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,99}", re.ASCII)
-_OF_LAUNCH = re.compile(r"launch\..*|--set .*|.* is defined")  # names of built-in rules
+_OF_LAUNCH = re.compile(r"launch\..*|--set .*|.* is defined")  # reserved: names of built-in rules
 
 
 def read_file(path: str | Path, _within: tuple[Path, ...] = ()) -> KernelFile:
@@ -89,11 +96,11 @@ def read_t1(path: str | Path) -> KernelFile:
 def _over_t1(kernel: DocumentTable, document: dict[str, Any], folder: Path) -> tuple[dict[str, Any], Path]:
     """Return the document of the T1 file that ``t1`` names, overridden by the TOML.
 
-    Tables are merged key by key, and arguments by name. Other lists and values are replaced as a whole.
+    Tables are merged key by key, and arguments by name. Other lists and values are replaced.
     """
     path = folder / kernel.text("t1")
     if not path.is_file():
-        kernel.fail(f"there is no file {kernel.text('t1')!r} next to the kernel file", "t1")
+        kernel.fail(f"the file {kernel.text('t1')!r} does not exist next to the kernel file", "t1")
     base, _, base_folder = t1_document(path)
     merged = dict(base)
     for key, value in document.items():
@@ -155,7 +162,7 @@ def read_document(
 class _KernelFileReader:
     """Reader of one kernel file.
 
-    ``types`` holds the names that expressions may use: sizes, parameters, attributes, in order.
+    ``types`` has the names that expressions may use, with their types: sizes, parameters and attributes, in order.
     """
 
     def __init__(self, top: DocumentTable, folder: Path) -> None:
@@ -202,8 +209,8 @@ class _KernelFileReader:
                 for macro in top.table(section).values:
                     if macro in taken and macro not in sizes:
                         top.table(section).fail(
-                            f"the kernel itself has a parameter {macro}, which the macro of this name would replace: "
-                            'give one of them another name, or write parameters_as = "constexpr"',
+                            f"the macro {macro} would replace the kernel's parameter of this name: "
+                            'rename one of them, or write parameters_as = "constexpr"',
                             macro,
                         )
         cost = top.table("cost")
@@ -242,8 +249,8 @@ class _KernelFileReader:
         varying = next((a for a in arguments if a.kind == "output" and not _is_fixed(a, sizes)), None)
         if varying is not None and not made.reference.checks_outputs:
             raise KernelFileError(
-                f"{varying.place}: the shape of {varying.name} depends on parameters, so that no one array is right: "
-                'check the outputs by [reference] verify = "file.py:function"'
+                f"{varying.place}: the shape of {varying.name} depends on parameters, so no single array is correct: "
+                'check the outputs with [reference] verify = "file.py:function"'
             )
         kernel.done()
         top.done()
@@ -271,7 +278,7 @@ class _KernelFileReader:
         if not IDENTIFIER.fullmatch(name):
             table.fail(f'invalid name "{name}": use letters, digits and _', name)
         if name in self.types or name in RESERVED:
-            table.fail(f"the name {name!r} is taken: give this one another", name)
+            table.fail(f"the name {name!r} is already used: choose another", name)
         self.types[name] = kind
 
     def _sizes(self, table: DocumentTable) -> dict[str, int]:
@@ -279,7 +286,7 @@ class _KernelFileReader:
         for name, value in table.items():
             self._add(table, name, "int")
             if hasattr(Problem, name) or name in _TAKEN or keyword.iskeyword(name) or name.startswith("_"):
-                table.fail(f"a size cannot be called {name!r}: give it another name", name)
+                table.fail(f"a size cannot be named {name!r}: choose another name", name)
             sizes[name] = table.attempt(name, whole_number, name, value, 1)
         return sizes
 
@@ -315,7 +322,7 @@ class _KernelFileReader:
         made = []
         for name, text in table.items():
             if not IDENTIFIER.fullmatch(name) or (name in self.types and name not in self.top.table("sizes").values):
-                table.fail(f"the macro {name!r} needs a name of its own, of letters, digits and _", name)
+                table.fail(f"the macro {name!r} needs a unique name of letters, digits and _", name)
             made.append(
                 NamedExpression(name, table.expression(name, text, self.types, ("int", "bool", "float", "text")))
             )
@@ -330,17 +337,15 @@ class _KernelFileReader:
             text = text or table.get("expr", str, 'an expression that must hold, such as "block_x * block_y <= 1024"')
             expression = table.expression("expr", text, self.types, ("bool", "int"))
             if not expression.names:
-                table.fail(
-                    f'"{expression.text}" names nothing: a rule is about sizes, parameters or attributes', "expr"
-                )
+                table.fail(f'"{expression.text}" is constant: a rule must use sizes, parameters or attributes', "expr")
             if any(r.expression.text == expression.text for r in rules):
-                table.fail(f'the rule "{expression.text}" is there twice', "expr")
+                table.fail(f'duplicate rule "{expression.text}": remove one', "expr")
             pruning = table.choice("kind", ("valid", "pruning"), "valid") == "pruning"
             reason, name = table.text("reason", ""), table.text("name", "")
             if any((r.name or r.expression.text) == (name or expression.text) for r in rules):
-                table.fail(f"another rule is called {name or expression.text!r}: give this one another name", "name")
+                table.fail(f"another rule is named {name or expression.text!r}: rename this one", "name")
             if _OF_LAUNCH.fullmatch(name):
-                table.fail(f"a rule of the launch is called {name!r}: give this one another name", "name")
+                table.fail(f"a rule of the launch is named {name!r}: rename this one", "name")
             rules.append(FileRule(expression, reason, pruning, name))
             table.done()
         return tuple(rules)
@@ -366,7 +371,7 @@ class _KernelFileReader:
     def _proxy(self, table: DocumentTable, sizes: Mapping[str, int]) -> tuple[NamedExpression, ...]:
         for name in table.values:
             if name not in sizes:
-                table.fail(f"there is no size {name!r}, {suggestion(name, sizes)}", name)
+                table.fail(f"unknown size {name!r}: {suggestion(name, sizes)}", name)
         return tuple(NamedExpression(n, table.expression(n, text, self.types, ("int",))) for n, text in table.items())
 
     # -- reference -----------------------------------------------------------------------------------------------
@@ -381,7 +386,7 @@ class _KernelFileReader:
     ) -> KernelReference:
         table = self.top.table("reference")
         given = [key for key in ("python", "kernel", "verify") if key in table]
-        if "constants" in table:  # the file is a T1 file
+        if "constants" in table:  # a T1 file has no folder of its own in the message
             constants = {str(k): float(v) for k, v in table.table("constants").items()}
             return KernelReference("constants", repr(constants), UserFunction("constants", given=_constants(constants)))
         if len(given) + (function is not None) + (check is not None) > 1:
@@ -396,23 +401,23 @@ class _KernelFileReader:
         elif given == ["kernel"]:
             path = self.folder / table.text("kernel")
             if path.resolve() in within:
-                table.fail("the references go round in a circle: end it with a Python function", "kernel")
+                table.fail("the references form a cycle: end it with a Python function", "kernel")
             if len(within) >= _MOST_REFERENCES:
-                table.fail(f"more than {_MOST_REFERENCES} kernels are references one after another", "kernel")
+                table.fail(f"a chain of references has at most {_MOST_REFERENCES} kernels", "kernel")
             if not path.is_file():
-                table.fail(f"there is no file {table.text('kernel')!r} next to the kernel file", "kernel")
+                table.fail(f"the file {table.text('kernel')!r} does not exist next to the kernel file", "kernel")
             other = read_file(path, within)
             if {a.name for a in other.arrays} != arrays:
-                table.fail(f"{path.name} has other arrays than {', '.join(sorted(arrays))}", "kernel")
+                table.fail(f"{path.name} has arrays other than {', '.join(sorted(arrays))}", "kernel")
             made, parameters = KernelReference(path.name, kernel=other), other.parameters
         if "config" in table:
             if made.function is not None:
-                table.fail("a Python function has no config", "config")
+                table.fail("config does not apply to a Python function: leave it out", "config")
             made = KernelReference(
                 made.name, made.content, None, made.kernel, _config(table.table("config"), parameters)
             )
         if "memory_limit" in table and made.function is None:
-            table.fail("a kernel that is the reference takes the memory of its arrays: leave this out", "memory_limit")
+            table.fail("memory_limit does not apply to a kernel as reference: leave it out", "memory_limit")
         table.done()
         return made if made.function is not None else replace(made, time_limit=limits[0])
 
@@ -430,7 +435,7 @@ def _config(table: DocumentTable, parameters: Sequence[Parameter]) -> tuple[tupl
     config: dict[str, Value] = {}
     for name, given in table.items():
         if name not in known:
-            table.fail(f"there is no parameter {name!r}, {suggestion(name, known)}", name)
+            table.fail(f"unknown parameter {name!r}: {suggestion(name, known)}", name)
         table.get(name, _VALUE, "one of the parameter's values")
         config[name] = value = _stored(given, isinstance(given, float))
         table.attempt(name, known[name].code, value)
@@ -438,7 +443,7 @@ def _config(table: DocumentTable, parameters: Sequence[Parameter]) -> tuple[tupl
 
 
 def _stored(value: Any, floating: bool) -> Any:
-    """Return a value as a Parameter stores it: floats as texts, true and false as 1 and 0."""
+    """Return a value as the space stores it: floats as texts, true and false as 1 and 0."""
     if floating and type(value) in (int, float):
         return repr(float(value))
     return int(value) if isinstance(value, bool) else value
@@ -447,7 +452,7 @@ def _stored(value: Any, floating: bool) -> Any:
 def _parameter(name: str, table: DocumentTable, given: Any) -> tuple[Parameter, bool]:
     """Return the parameter, and whether its values are floats, which are stored as texts.
 
-    ``table`` is the parameter's own, or the table of all parameters if ``given`` holds only the values.
+    ``table`` is the parameter's own table, or that of all parameters if ``given`` is just the values.
     """
     doc, kind, default, key = "", "", None, name
     if isinstance(given, Mapping):
@@ -483,8 +488,10 @@ __all__ = ["KernelFileError", "read_document", "read_file"]
 
 
 def _definition(entry: str, files: Sequence[tuple[Path, str]]) -> tuple[str, int]:
-    """Return file and line of the entry function; the first file and 0 if no declaration is recognised."""
+    """Return the file and line of the entry function; the first file and 0 if its declaration is not recognised."""
     for number, (path, text) in enumerate(files):
         if line := declared_line(entry, text):
-            return str(path), line - 2 * (number > 0)  # a further file starts with an empty line and #line
+            return str(path), line - 2 * (
+                number > 0
+            )  # each further file is preceded by an empty line and a #line directive
     return str(files[0][0]), 0

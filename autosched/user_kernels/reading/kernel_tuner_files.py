@@ -1,8 +1,8 @@
 """Kernel Tuner's input files: JSON of the FAIR "T1" format (kernel_tuner/schema/T1/1.0.0), read as kernel files.
 
 Kernel Tuner's conventions for names apply: ``block_size_x/y/z`` make the block, ``GridDivX/Y/Z`` divide the problem,
-and the macros ``grid_size_*``, ``block_size_*`` and ``kernel_tuner`` are defined. Files of BAT, which came before the
-schema, are read as well: keys in any case, ``GlobalSize`` in place of a problem size.
+and the macros ``grid_size_*``, ``block_size_*`` and ``kernel_tuner`` are defined. Files of BAT, which is older than the
+schema, are also supported: keys in any case, ``GlobalSize`` instead of a problem size.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from measurements.files.npy import MOST_BYTES
 _AXES = ("x", "y", "z")
 _TYPES = {"half": "f16", "float": "f32", "double": "f64", "bool": "bool", "int": "i32", "uint": "u32"}
 _ACCESS = {"ReadOnly": "input", "WriteOnly": "output", "ReadWrite": "inout"}
-_LIMITS = {"MAX_THREADS": 1024, "MAX_SHARED_MEMORY_BLOCK": 49152}  # device limits in BAT conditions
+_LIMITS = {"MAX_THREADS": 1024, "MAX_SHARED_MEMORY_BLOCK": 49152}  # values of device limits in conditions of BAT
 _TYPE = re.compile(r"(u?)int(8|16|32|64)|(half|float|double|bool|u?int)(\d*)")
-_DEEPEST = 40  # levels of a document
+_DEEPEST = 40  # maximum nesting depth of a document
 
 _SPELLINGS = (
     *("General", "BenchmarkName", "ConfigurationSpace", "TuningParameters", "Conditions", "Expression", "Parameters"),
@@ -89,7 +89,7 @@ class _T1:
     def read(self, path: Path) -> tuple[dict[str, Any], dict[Keys, int], Path]:
         spec = self.spec
         if (language := spec.text("Language", "CUDA")) != "CUDA":
-            spec.fail(f"{language} kernels cannot be tuned here, only CUDA", "Language")
+            spec.fail(f"{language} kernels are not supported: only CUDA can be tuned", "Language")
         file, entry = spec.text("KernelFile"), spec.text("KernelName")
         folder = next((f for f in (path.parent, path.parent.parent) if (f / file).is_file()), path.parent)
         self.folder = folder
@@ -116,7 +116,7 @@ class _T1:
         return document, self.lines, folder
 
     def _note(self, text: object, *path: str | int) -> None:
-        """Report errors at ``path`` at the line of the first mention of ``text``."""
+        """Record the line of the first occurrence of ``text`` as the position of ``path``."""
         found = self.text.find(json.dumps(text))
         if found >= 0:
             self.lines[path] = self.text.count("\n", 0, found) + 1
@@ -127,7 +127,7 @@ class _T1:
             name, given = table.text("Name"), table.get("Values", (str, list), "a list of values")
             self.values[name] = given if isinstance(given, list) else table.attempt("Values", value_list, given)
             default = table.values.get("Default")
-            known = {"default": default} if default in self.values[name] else {}  # some files name another value
+            known = {"default": default} if default in self.values[name] else {}  # some files use another value
             parameters[name] = {"values": self.values[name], **known}
             self._note(name, "parameters", name)
         return parameters
@@ -137,7 +137,7 @@ class _T1:
         for table in self.space.tables("Conditions"):
             text = table.text("Expression")
             self._note(text, "rule", len(rules))
-            rules[self._translated(table, "Expression", text)] = None  # a duplicate adds no information
+            rules[self._translated(table, "Expression", text)] = None  # skip duplicate conditions
         return [{"expr": text} for text in rules]
 
     def _launch(self) -> tuple[dict[str, int], dict[str, Any]]:
@@ -198,11 +198,11 @@ class _T1:
         name, memory = table.text("Name", f"argument_{index}"), table.text("MemoryType").capitalize()
         found = _TYPE.fullmatch(table.text("Type"))
         if found is None:
-            table.fail(f"the type {table.text('Type')!r} cannot be passed on", "Type")
+            table.fail(f"the type {table.text('Type')!r} is not supported", "Type")
         dtype = self._dtype(table)
         if memory == "Scalar":
             if found[4]:
-                table.fail("a vector cannot be passed by value", "Type")
+                table.fail("vectors by value are not supported", "Type")
             value = table.get("FillValue", (int, float, str), "the scalar's value")
             return {"name": name, "kind": "scalar", "dtype": dtype, "value": value}
         if memory not in ("Vector", "Local", "Symbol"):
@@ -223,7 +223,7 @@ class _T1:
 
     def _dtype(self, table: DocumentTable) -> str:
         found = _TYPE.fullmatch(table.text("Type"))
-        assert found is not None  # arguments of other types were rejected
+        assert found is not None  # other types were rejected above
         return f"{found[1] or 'i'}{found[2]}" if found[2] else _TYPES[found[3]]
 
     def _fill(self, table: DocumentTable) -> Any:
@@ -239,7 +239,7 @@ class _T1:
             case "File" | "Binaryraw":
                 return self._file(table)
         kind = table.values["FillType"]
-        table.fail(f"arrays cannot be filled by {kind!r} here: use Constant, Random, Generator or File", "FillType")
+        table.fail(f"the fill {kind!r} is not supported: use Constant, Random, Generator or File", "FillType")
 
     def _file(self, table: DocumentTable) -> Any:
         """Return the numbers of a file next to the T1 file.
@@ -249,11 +249,11 @@ class _T1:
         name = table.text("DataSource")
         path = self.folder / name
         if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
-            table.fail(f"{name!r} leads out of the folder of the T1 file: put the file there", "DataSource")
+            table.fail(f"{name!r} is outside the folder of the T1 file: move the file into it", "DataSource")
         if path.suffix == ".npy":
             return {"file": name}
         if not path.is_file():
-            table.fail(f"there is no file {name!r} next to the T1 file", "DataSource")
+            table.fail(f"the file {name!r} does not exist next to the T1 file", "DataSource")
         if path.stat().st_size > MOST_BYTES:
             table.fail(f"{name} has more than {MOST_BYTES >> 30} GiB", "DataSource")
         try:
@@ -261,10 +261,10 @@ class _T1:
                 return {"array": np.loadtxt(path, ndmin=1).reshape(-1)}
             return {"array": np.fromfile(path, _storage(self._dtype(table)))}
         except (ValueError, OSError) as error:
-            table.fail(f"{name} does not hold the numbers of an array: {' '.join(str(error).split())}", "DataSource")
+            table.fail(f"{name} does not contain the numbers of an array: {' '.join(str(error).split())}", "DataSource")
 
     def _generator(self, table: DocumentTable) -> Any:
-        """Return a function that fills an array by an expression of the element's index."""
+        """Return a function that fills an array by evaluating an expression of the element's index."""
         expression = table.expression("DataSource", table.values.get("DataSource"), {"i": "int"}, ("int", "float"))
         size = self._translated(table, "Size", str(table.values.get("Size", 1)))
         known: dict[str, Any] = {f"problem_size_{axis}": "int" for axis in _AXES}
@@ -286,9 +286,11 @@ class _T1:
         for table in self.spec.tables("ReferenceArguments"):
             target = table.text("TargetName", table.text("Name"))
             if not any(a["name"] == target for a in arguments):
-                table.fail(f"there is no argument {target!r}", "TargetName")
+                table.fail(f"unknown argument {target!r}", "TargetName")
             if table.text("FillType") != "Constant":
-                table.fail("only a Constant can be compared with: give a [reference] in a TOML", "FillType")
+                table.fail(
+                    "only the fill Constant is supported: write a TOML file with a [reference] instead", "FillType"
+                )
             fills[target] = float(table.get("FillValue", (int, float), "the reference's value"))
             threshold = table.values.get("ValidationThreshold", 0)
             relative = table.values.get("ValidationMethod") == "SideBySideRelativeComparison"
@@ -298,7 +300,7 @@ class _T1:
         written = [a["name"] for a in arguments if a["kind"] in ("output", "inout")]
         missing = [name for name in written if name not in fills]
         if missing:
-            self.spec.fail(f"there is a reference of {', '.join(fills)}, but none of {', '.join(missing)}")
+            self.spec.fail(f"{', '.join(fills)} has a reference, but not {', '.join(missing)}")
         return {"reference": {"constants": fills}, "tolerance": tolerances}
 
     def _defines(self) -> dict[str, Any]:

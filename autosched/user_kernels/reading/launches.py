@@ -31,12 +31,12 @@ _OF_STEP = (
 class Launches:
     """Reads launches from ``top``.
 
-    ``types`` holds the names that expressions may use; attributes of launches are added to it.
+    ``types`` has the names that expressions may use, with their types. Attributes of launches are added to it.
     """
 
     def __init__(self, top: DocumentTable, types: dict[str, Type]) -> None:
         self._top, self._types = top, types
-        self.flags: dict[int, tuple[str, ...]] = {}  # LAUNCH_FLAGS by the number of the step
+        self.flags: dict[int, tuple[str, ...]] = {}  # names from LAUNCH_FLAGS, by step number
 
     def read(self) -> tuple[NamedExpression, ...]:
         """Return grid, block, cluster and shared memory of the launch, or of every step."""
@@ -55,7 +55,7 @@ class Launches:
     def steps(self, entries: Sequence[str], arguments: Sequence[KernelArgument]) -> tuple[PipelineStep, ...]:
         """Return the steps of a pipeline with their arguments.
 
-        A step that names none has all arguments that are parameters.
+        A step without a list of arguments gets all that are parameters.
         """
         tables = self._top.tables("step")
         by_name = {a.name: a for a in arguments if a.kind != "constant"}
@@ -64,15 +64,17 @@ class Launches:
             names = table.listed("arguments") or list(by_name)
             for name in names:
                 if not isinstance(name, str) or name not in by_name:
-                    table.fail(f"there is no argument {name!r}, {suggestion(str(name), by_name)}", "arguments")
+                    table.fail(f"unknown argument {name!r}: {suggestion(str(name), by_name)}", "arguments")
             passed.update(names)
             steps.append(PipelineStep(entry, tuple(names), number, self.flags[number]))
-            for key in _OF_STEP:  # read with the launch
+            for key in _OF_STEP:  # ``read`` reads these keys
                 _ = key in table
             table.done()
         unused = [name for name in by_name if name not in passed]
         if tables and unused:
-            self._top.fail(f"no [[step]] takes the argument {unused[0]}: name it in arguments, or leave it out", "step")
+            self._top.fail(
+                f"no [[step]] uses the argument {unused[0]}: add it to the arguments of a step, or remove it", "step"
+            )
         return tuple(steps)
 
     def _launch(self, table: DocumentTable, step: PipelineStep, within: bool = False) -> tuple[NamedExpression, ...]:
@@ -103,7 +105,7 @@ class Launches:
             table.done()
         for axis in made:
             if axis.name in self._types:
-                table.fail(f"the name {axis.name!r} is that of a grid or block of a step: give yours another")
+                table.fail(f"the name {axis.name!r} is used for a grid or block of a step: choose another")
         self._types |= dict.fromkeys((axis.name for axis in made), "int")
         return tuple(made)
 
@@ -112,7 +114,7 @@ class Launches:
     ) -> list[NamedExpression]:
         given = table.listed(key) or list(usual)
         if len(given) > 3:
-            table.fail("there are three axes at most: x, y and z", key)
+            table.fail("at most three axes are allowed: x, y and z", key)
         texts = (*given, 1, 1, 1)[:3]
         return [
             NamedExpression(n, table.expression(key, text, self._types, ("int",)))
@@ -126,7 +128,7 @@ class Launches:
         for name, axis, size, block in zip(step.named(GRID), "xyz", sizes, usual, strict=True):
             key = f"grid_div_{axis}"
             divisors = table.listed(key) if key in table else [block]
-            # Each is read alone first, so that errors show the original text.
+            # Parse each alone first, so that errors show the original text.
             extent = table.expression("problem_size", size, self._types, ("int", "float"))
             by = [table.expression(key, divisor, self._types, ("int", "float")) for divisor in divisors]
             if callable(size) or any(map(callable, divisors)):

@@ -23,22 +23,24 @@ from measurements.compiler.nvrtc import NVCC
 from search_spaces.launches.generated_kernel import CompileLimits
 from search_spaces.launches.headers import Headers, included
 
-# Default limits for compiling to PTX: all of CUB's headers take 2 CPU seconds and 370 MiB, 8,000 unrolled
-# multiplications 6 s (NVRTC 13); a macro bomb of a few lines takes 40 s and 4.5 GB.
+# Default limits for compiling to PTX. With NVRTC 13, all of CUB's headers take 2 CPU seconds and 370 MiB, 8,000
+# unrolled multiplications take 6 s, and a macro bomb of a few lines takes 40 s and 4.5 GB.
 COMPILE_SECONDS = 10.0
 COMPILE_MEMORY = 448 << 20
-_LARGEST_LIMIT = 1e5  # seconds, a day, and GiB
+_LARGEST_LIMIT = 1e5  # maximum limits that a file can set: a day in seconds, and GiB
 PASSINGS = ("define", "constexpr", "struct", "template")
 _ENTRY = re.compile(r"((?:[A-Za-z_]\w*::)*([A-Za-z_]\w*))\s*(<.*>)?", re.ASCII | re.DOTALL)
 
-# Options that only change the generated code (NVRTC's user guide, "Supported Compile Options"). None names a file or a
-# folder: headers are found next to the source and in `include`, by content.
+# Options that only change the generated code (NVRTC's user guide, "Supported Compile Options"). Options with files or
+# folders are excluded: headers are read next to the source and in `include`, and passed by content.
 _OPTIONS = re.compile(
     r"--?(use_fast_math|extra-device-vectorization|restrict|(ftz|prec-div|prec-sqrt|fmad)=(true|false)"
     r"|maxrregcount=\d+|std=c\+\+20)|-lineinfo|--generate-line-info|-dopt=on|-D[A-Za-z_]\w*(=[\w.+-]*)?"
 )
 _GLOBAL = re.compile(r"__global__|\b__kernel\b")
-_IMPLIED = re.compile(r"--?(O[0-3]|std=c\+\+(03|11|14|17))")  # always: NVRTC optimises, and compiles as C++17 here
+_IMPLIED = re.compile(
+    r"--?(O[0-3]|std=c\+\+(03|11|14|17))"
+)  # accepted but dropped: NVRTC always optimises, and compiles as C++17 here
 
 
 def read_entries(
@@ -59,14 +61,14 @@ def read_entries(
         KernelFileError: A function is missing, or parameters cannot be passed this way.
     """
     if steps and "entry" in kernel:
-        kernel.fail("each [[step]] names its own function: leave the kernel's out", "entry")
+        kernel.fail("each [[step]] has its own entry: leave out that of [kernel]", "entry")
     found = [_entry(table, sources) for table in (steps or [kernel])]
     templates = any(arguments for _, arguments in found)
     passing = kernel.choice("parameters_as", PASSINGS, "template" if templates else "define")
     if passing == "template" and not all(arguments for _, arguments in found):
         (steps or [kernel])[0].fail('a template needs its arguments: entry = "conv<block_x, float>"', "entry")
     if texts and passing in ("constexpr", "struct"):
-        kernel.fail(f'{texts[0]} is a text, which only "define" and "template" can pass on', "parameters_as")
+        kernel.fail(f'{texts[0]} is a text: use parameters_as = "define" or "template"', "parameters_as")
     return passing, tuple(name + arguments for name, arguments in found)
 
 
@@ -76,14 +78,12 @@ def _entry(table: DocumentTable, sources: Sequence[str]) -> tuple[str, str]:
     found = _ENTRY.fullmatch(entry)
     if found is None:
         table.fail(
-            f'{entry!r} is not a function: write its name, or an instance such as "conv<block_x, float>"', "entry"
+            f'{entry!r} is not a function name: write a name, or an instance such as "conv<block_x, float>"', "entry"
         )
     if not any(re.search(rf"\b{found[2]}\b", source) for source in sources):
         table.fail(f"the source has no function {found[2]!r}", "entry")
     if not any(_GLOBAL.search(source) for source in sources):
-        table.fail(
-            "the source has no __global__ function: only those can be tuned, not host code that launches them", "entry"
-        )
+        table.fail("the source has no __global__ function: give the source of a kernel, not only host code", "entry")
     return found[1], re.sub(r"\s+", " ", found[3] or "")
 
 
@@ -92,8 +92,8 @@ def read_compiler(
 ) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Return the compiler, and the headers for it: the one that the file names, else that of ``choose_compiler``.
 
-    The source is compiled here only if NVRTC may lack one of its headers. Its parameters are still undefined, so that
-    only the headers decide.
+    The source is compiled here only if NVRTC may not find one of its headers. Parameters are still undefined, so other
+    errors are ignored.
 
     Args:
         kernel: Table of the kernel.
@@ -122,9 +122,9 @@ def read_options(kernel: DocumentTable, compiler: str) -> tuple[str, ...]:
             hint = (
                 "list folders in include"
                 if str(option).startswith(("-I", "--include"))
-                else "docs/reference/bring-your-own-kernel.md lists those that are"
+                else "docs/reference/bring-your-own-kernel.md lists the supported ones"
             )
-            kernel.fail(f"the option {option!r} is not passed on: {hint}", "options")
+            kernel.fail(f"the option {option!r} is not supported: {hint}", "options")
         if not _IMPLIED.fullmatch(option):
             options.append(option)
     return tuple(options)
@@ -148,7 +148,7 @@ def read_headers(kernel: DocumentTable, source: str, folder: Path, beside: Path)
     folders = [beside]
     for given in kernel.listed("include"):
         if not isinstance(given, str) or not (folder / given).is_dir():
-            kernel.fail(f"there is no folder {given!r} next to the kernel file", "include")
+            kernel.fail(f"the folder {given!r} does not exist next to the kernel file", "include")
         folders.append(folder / given)
     headers: dict[str, str] = {}
     waiting = [source]
@@ -156,7 +156,8 @@ def read_headers(kernel: DocumentTable, source: str, folder: Path, beside: Path)
         for name in included(waiting.pop()):
             path = next((f / name for f in folders if (f / name).exists() and not (f / name).is_dir()), None)
             if path is not None and (PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts):
-                kernel.fail(f'#include "{name}" leads out of the folder: list its folder in include', "include")
+                what = f'#include "{name}" is outside the folder of the source'
+                kernel.fail(f"{what}: list its folder in include", "include")
             if path is None and name in STAND_INS and kernel.values.get("compiler") != "nvcc":
                 headers[name] = STAND_INS[name]
             elif path is not None and name not in headers:
@@ -168,7 +169,7 @@ def read_headers(kernel: DocumentTable, source: str, folder: Path, beside: Path)
 def read_limits(table: DocumentTable, of: str = "") -> tuple[float, int]:
     """Return the limits of a function or kernel in seconds and bytes of memory; 0 if the table sets none.
 
-    The names of the keys begin with ``of``.
+    The keys have the prefix ``of``.
     """
     time, memory = f"{of}time_limit", f"{of}memory_limit"
     seconds = _positive(table, time, "seconds") if time in table else 0.0
@@ -210,7 +211,7 @@ def python_reference(
     text = table.text(key) if text is None else text
     file, _, name = text.rpartition(":") if isinstance(text, str) else ("", "", "")
     if not file or not name.isidentifier():
-        table.fail(f'{text!r} names no function: write "file.py:function"', key)
+        table.fail(f'{text!r} is not of the form "file.py:function"', key)
     path = folder / file
     content = read_text(path, table, key)
     if not re.search(rf"^(def|class)\s+{name}\b|^{name}\s*=|^from .* import .*\b{name}\b", content, re.MULTILINE):
@@ -222,6 +223,6 @@ def python_reference(
 
 
 def callable_reference(function: Callable[..., Any]) -> KernelReference:
-    """Return a function given from Python. It equals another function with the same code and references."""
+    """Return a function passed from Python. It equals any function with the same code and references."""
     name = getattr(function, "__qualname__", type(function).__name__)
     return KernelReference(name, repr(traits(function)), UserFunction(name, given=function))

@@ -12,7 +12,7 @@ from autosched.user_kernels.struct_values import is_struct, struct_bytes
 from search_spaces.hardware.dtype_names import canonical, spellings
 from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
 
-MOST_BYTES = 4096  # of a kernel's parameters, where the driver is older than CUDA 12.1
+MOST_BYTES = 4096  # bytes of all parameters of a kernel, for drivers older than CUDA 12.1
 _ALIGNMENTS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
@@ -21,8 +21,8 @@ def read_struct(table: DocumentTable, types: Mapping[str, Type]) -> StructValue:
 
     Args:
         table: The argument. ``fields`` lists tables with ``dtype`` and ``value``, each placed as C++ places it, or at
-            its ``offset``; the struct has the alignment ``align``, by default that of its widest field. In place of
-            them ``value`` is a struct of numpy or ctypes.
+            its ``offset``; the struct has the alignment ``align``, by default that of its widest field. Alternatively
+            ``value`` is a struct of numpy or ctypes.
         types: Names that values may use.
 
     Returns:
@@ -34,7 +34,7 @@ def read_struct(table: DocumentTable, types: Mapping[str, Type]) -> StructValue:
     if "value" in table:
         given = table.values["value"]
         if not is_struct(given):
-            table.fail("this must be a struct of numpy or ctypes: in a file, list its fields", "value")
+            table.fail("this must be a struct of numpy or ctypes: in a file, list fields instead", "value")
         content = table.attempt("value", struct_bytes, given)
         _check_size(table, len(content), "value")
         return StructValue(content)
@@ -51,13 +51,13 @@ def read_struct(table: DocumentTable, types: Mapping[str, Type]) -> StructValue:
             start += dtype.bytes
         end, alignment = start, max(alignment, dtype.bytes)
         _check_size(field, end, "value")
-        field.text("name", "-")  # for readers
+        field.text("name", "-")  # only documents the struct for readers of the file
         field.done()
     if not fields:
         table.fail('fields is missing: list them, such as fields = [{ dtype = "f32", value = 0.5 }]')
     alignment = int(table.get("align", int, "a number of bytes", alignment))
     if alignment not in _ALIGNMENTS:
-        table.fail(f"{alignment} is not an alignment: use one of {', '.join(map(str, _ALIGNMENTS))}", "align")
+        table.fail(f"invalid alignment {alignment}: use one of {', '.join(map(str, _ALIGNMENTS))}", "align")
     return StructValue(bytes(-(-end // alignment) * alignment), tuple(fields))
 
 
@@ -71,4 +71,4 @@ def _dtype(field: DocumentTable) -> DType:
 
 def _check_size(table: DocumentTable, size: int, key: str) -> None:
     if not 0 < size <= MOST_BYTES:
-        table.fail(f"the struct has {size} bytes: a kernel takes at most {MOST_BYTES}", key)
+        table.fail(f"the struct has {size} bytes, but a kernel accepts at most {MOST_BYTES}", key)

@@ -138,12 +138,12 @@ def test_one_module_has_all_functions_and_the_time_is_the_sum(tmp_path: Path) ->
 
 def test_what_is_wrong_with_steps_is_one_line() -> None:
     for steps, said in (
-        ([{**STEPS[0], "arguments": ["middle", "x", "m"]}, STEPS[1]], "step[1].arguments: there is no argument 'm'"),
+        ([{**STEPS[0], "arguments": ["middle", "x", "m"]}, STEPS[1]], "step[1].arguments: unknown argument 'm'"),
         ([{**STEPS[0], "entry": "tripled"}, STEPS[1]], "step[1].entry: the source has no function 'tripled'"),
-        ([STEPS[0]], "no [[step]] takes the argument out"),
+        ([STEPS[0]], "no [[step]] uses the argument out"),
         ([{**STEPS[0], "threads": 3}, STEPS[1]], "step[1].threads: unknown key 'threads'"),
         ([{"entry": "doubled", "grid": 1}, STEPS[1]], "step[1]: block is missing"),
-        ([{**STEPS[0], "arguments": [["x"]]}, STEPS[1]], "there is no argument ['x']"),
+        ([{**STEPS[0], "arguments": [["x"]]}, STEPS[1]], "unknown argument ['x']"),
         (STEPS * 9, "at most 16 steps"),
     ):
         with pytest.raises(KernelFileError) as raised:
@@ -151,7 +151,7 @@ def test_what_is_wrong_with_steps_is_one_line() -> None:
         assert said in str(raised.value) and "\n" not in str(raised.value)
     with pytest.raises(KernelFileError, match=r"leave \[launch\] out"):
         pipeline("pipe_bad", block="block", grid=1)
-    with pytest.raises(KernelFileError, match="names its own function"):
+    with pytest.raises(KernelFileError, match="has its own entry"):
         pipeline("pipe_bad", entry="doubled")
 
 

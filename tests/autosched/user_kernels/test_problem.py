@@ -57,7 +57,7 @@ def test_problems_survive_json(kernel_file: KernelFile, width: int, height: int)
 def test_a_problem_of_another_version_is_refused(kernel_file: KernelFile, write: Write) -> None:
     data = problem(kernel_file).to_json()
     other = read_file(write(TOML, ("[-1, 1]", "[0, 1]")))
-    with pytest.raises(ValueError, match="recorded when scale computed something else"):
+    with pytest.raises(ValueError, match="recorded when scale had other arguments"):
         problem_type(other).from_json(data)
 
 
@@ -208,11 +208,11 @@ def test_integers_that_no_float_holds_must_be_equal(write: Write, tmp_path: Path
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        ("two", r"the reference reference\.py:two must give out, not out, more"),
-        ("wrong_shape", r"reference\.py:wrong_shape gives out as \(1000,\), which must be \(8, 1000\)"),
+        ("two", r"the reference reference\.py:two must return out, not out, more"),
+        ("wrong_shape", r"reference\.py:wrong_shape returns out of shape \(1000,\), which must be \(8, 1000\)"),
         ("wrong_name", r"reference\.py:wrong_name has an unknown parameter weights: use width, height, factor, input"),
         ("fails", r"reference\.py:fails fails at line 18: RuntimeError: no luck$"),
-        ("words", r"reference\.py:words gives no numbers for out"),
+        ("words", r"reference\.py:words returns no numbers for out"),
     ],
 )
 def test_a_reference_that_fails_gets_one_line(write: Write, function: str, message: str) -> None:
@@ -235,7 +235,7 @@ def test_a_kernel_as_reference_that_cannot_run_is_told(write: Write) -> None:
     narrow, wide = problem(file, width=16), problem(file, width=200)
     with pytest.raises(ValueError, match=r"breaks a rule: a block must not be longer than a row$"):
         narrow.reference(narrow.random_inputs(0))
-    with pytest.raises(ValueError, match=r"reads input, and there are other: name them alike$"):
+    with pytest.raises(ValueError, match=r"reads input, but this kernel has other: use the same names$"):
         wide.reference({"other": wide.random_inputs(0)["input"]})
 
 

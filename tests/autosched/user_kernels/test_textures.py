@@ -102,8 +102,8 @@ def test_fetches_are_those_of_the_emulated_texture(name: str, fetch: str, textur
 @pytest.mark.parametrize(
     ("fetch", "kind", "said"),
     [
-        ("tex3D<float>(image, x, y, 0)", "texture", "fetches by tex.3d"),
-        ("tex1D<float>(image, x)", "texture", "fetches by tex.1d"),
+        ("tex3D<float>(image, x, y, 0)", "texture", "uses tex.3d"),
+        ("tex1D<float>(image, x)", "texture", "uses tex.1d"),
         ("surf2Dread<float>(image, 4 * x, y)", "texture", "reads or writes a surface"),
         ("tex2D<float>(image, x, y)", "input", 'list it as an [[argument]] with kind = "texture"'),
     ],
@@ -123,7 +123,7 @@ def test_what_no_launch_binds_is_refused_by_name(fetch: str, kind: str, said: st
         ({"shape": ["width"], "filter": "linear"}, "tex1Dfetch takes whole coordinates"),
         ({"mode": "wrap"}, 'the mode "wrap" needs normalized coordinates'),
         ({"filter": "cubic"}, "'cubic' is not known"),
-        ({"channels": 3}, "channels of a texture"),
+        ({"channels": 3}, "a texture of 3 channels"),
     ],
 )
 def test_a_texture_that_cannot_be_is_one_line(texture: dict[str, Any], said: str) -> None:

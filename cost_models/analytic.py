@@ -1,28 +1,28 @@
-"""Time of a launch from its counts and a device row: an analytic model, no fitting.
+"""Analytic model of a launch's time, computed from its counts and the device's data row.
 
-The model, in SM cycles. One block runs ``iterations`` steps; a step has five costs that different pipes pay:
+Times are in SM cycles. A block executes ``iterations`` steps. A step occupies five pipes:
 
 - math: flops over the rate of the unit;
 - issue: warp instructions over four schedulers;
 - special: warp instructions of special functions, over SPECIAL_RATE lanes a cycle;
-- shared: wavefronts, one a cycle, spills included (local memory goes through the same 128-byte wide L1);
-- load: bytes from L2 over the smaller of the SM's port and its fair share of the L2 bandwidth; what L2 reads for
+- shared: wavefronts, one per cycle, including spills (local memory uses the same 128-byte-wide L1);
+- load: bytes from L2 over the smaller of the SM's port and its share of the L2 bandwidth; data that L2 reads for
   another block of the cluster passes through the port alone.
 
 Pipes overlap better the more warps there are: ``mix(pipes) = (1 - e) * max + e * sum`` with
 ``e = 1 / (1 + OVERLAP * warps per scheduler)``, as if each warp kept OVERLAP instructions in flight. The arithmetic of
-an asynchronous unit overlaps with everything else for any number of warps, as if there were ASYNC_WARPS. Cycles are
-those of ``clock_hz``, at which all units except tensor cores reach their peak.
+an asynchronous unit overlaps as well as that of ASYNC_WARPS warps. Cycles are those of ``clock_hz``, at which all units
+except tensor cores reach their peak.
 
 ``r`` blocks are resident on an SM (``devices.occupancy``). Each alternates between using the pipes and waiting:
 
 - busy: ``b = mix(math, issue, special, shared, load)`` cycles of the pipes for a step of one block;
 - waiting: ``z`` cycles for barriers and loads:
 
-  - After each barrier the pipes of shared memory and arithmetic refill (REFILL), unless operands are held across it.
-  - With one stage, all of ``latency + load`` is waited for, as nothing overlaps inside the block.
+  - After each barrier the pipes of shared memory and arithmetic refill (REFILL), unless operands stay in registers.
+  - With one stage, a block waits for all of ``latency + load``, as nothing overlaps inside the block.
   - With s stages, s - 1 loads are in flight (Little's law), and only ``(latency + load) / (s - 1) - mix(all but load)``
-    is waited for, if positive. A load issued after the arithmetic of its step (``copies_behind``) has that much less
+    is waiting time, if positive. A load issued after the arithmetic of its step (``copies_behind``) has that much less
     time.
 
 A step of r blocks then takes ``max(r * b, z + b1 + (r - 1) * b * b / (b + z))``, the asymptotic and the balanced-job
@@ -40,20 +40,20 @@ These costs are added:
 - ``drains``: the arithmetic stops for a result. Each costs a refill and the waiting time.
 - ``restarts``: loads start again after such a stop. Each costs the first load.
 - ``round_trips``: accesses to L2 that nothing overlaps. Each costs the latency.
-- ``boxes``: a result goes through shared memory. Each box costs two barriers. Whenever all buffers are in use, the read
-  of one by a TMA store (STORE_ROUND_TRIP) is added, less the time for which the other buffers are written.
+- ``boxes``: a result is stored through shared memory. Each box costs two barriers. If all buffers are in use, a block
+  also waits until a TMA store has read one (STORE_ROUND_TRIP), less the time in which it writes the other buffers.
 - ``alone_bytes``: work of a last block alone, limited by the SM's port or its loads (``alone_trips``).
 - ``staged_bytes``: traffic of a launch before the kernel, at the speed of DRAM.
 
 If a step multiplies the result of another product (``chained``), its pipes overlap no more than the warps of a
 scheduler do, since each warp waits for its own result. Warpgroups that share an asynchronous unit reach it together, so
 none of them computes while it multiplies, unless they take turns (``ping_pong``). If the warps that copy a step's tiles
-take longer than its arithmetic (``copying_cycles``), the difference is waited for.
+take longer than its arithmetic (``copying_cycles``), the block waits for the difference.
 
 DRAM serves the whole launch at ``dram_bandwidth * DRAM_EFFICIENCY``, reduced by two effects: too few bytes in flight
 (by Little's law, an SM needs its share of ``dram_bandwidth * DRAM_SECONDS``), and short contiguous runs. The times of
-SMs and DRAM overlap, less so the closer they are: ``(sm^2 + dram^2)^(1/2)``. The two ends of a launch overlap with
-nothing: the start of its first blocks, and the results and round trips of its last. Each launch adds a constant.
+SMs and DRAM overlap, less so the closer they are: ``(sm^2 + dram^2)^(1/2)``. Nothing overlaps with the start of the
+first blocks and with the stores and round trips of the last ones. Each launch adds a constant.
 
 Power limit, if a device's ``sustained_clock_hz`` is known: let ``u`` be the fraction of time for which tensor cores are
 busy, plus MEMORY_POWER times those of DRAM and L2. The clock is at most ``sustained_clock_hz / u^(1/3)``, since dynamic
@@ -86,7 +86,7 @@ L2_LATENCY = 270.0  # cycles, close to published pointer-chase results on Ampere
 DRAM_LATENCY = 0.37e-6  # seconds of DRAM latency; pointer chases measure 0.3 us (arXiv 2402.13499)
 MISSED_BYTES = 1024.0  # DRAM bytes per step at which half the steps wait for DRAM: a step waits for its slowest sector
 DRAM_EFFICIENCY = 0.9  # a device copy on H200 moves 4.3 of 4.8 TB/s
-DRAM_SECONDS = 0.42e-6  # latency of an unloaded DRAM: 13 KiB in flight on each SM of an H200 for 4.3 TB/s
+DRAM_SECONDS = 0.42e-6  # latency of an idle DRAM: 13 KiB in flight on each SM of an H200 for 4.3 TB/s
 RUN_BYTES = 8.0  # bytes' worth of DRAM time lost per contiguous run: an assumption
 BARRIER = 20.0  # cycles that a block-wide barrier stalls, plus one per warp of the block
 REFILL = 45.0  # cycles after a barrier until loads from shared memory have arrived and the arithmetic is busy again
@@ -97,7 +97,7 @@ BLOCK_START = 620.0  # cycles to launch a block, set up its addresses and retire
 CLUSTER_START = 1000.0  # more cycles to launch the blocks of a cluster, which wait for each other at both ends. H100,
 # 2026-11-27: clusters of two add 1.0 us to a matmul of 1,024^3; any value from 300 to 2,000 ranks 21 problems alike
 STORE_ROUND_TRIP = 500.0  # cycles until a TMA store has read its box from shared memory: an assumption
-TURN = 420.0  # cycles in which neither of two warpgroups multiplies when they change turns, twice per step: turns are
+TURN = 420.0  # cycles in which neither of two alternating warpgroups multiplies, twice per step: alternation is
 # published to raise 8,192 positions with heads of 128 from 570 to 620-640 TFLOP/s (arXiv 2407.08608)
 BOX_BARRIERS = 2  # barriers of a warpgroup per box: before and after it is written
 MEMORY_POWER = 0.1  # peak power of DRAM and of L2, each relative to that of tensor cores: an assumption
@@ -190,7 +190,7 @@ def busy(work: CostCounts, device: Device, *, registers: int | None = None, spil
 def _busy_pipeline(
     works: Sequence[CostCounts], device: Device, registers: int | None, spill_bytes: int
 ) -> dict[str, float]:
-    """Return ``busy`` of several launches, one after another: its parts in all of their time."""
+    """Return ``busy`` of several successive launches, as fractions of their total time."""
     parts, total = dict[str, float](), 0.0
     for work in works:
         used = None if registers is None else min(registers, int(register_limit(device, np.array([work.threads]))[0]))
@@ -213,7 +213,7 @@ def analyse(
     Args:
         works: Counts of each launch.
         device: The GPU.
-        registers: Registers per thread, [n], in a pipeline the most; None for the estimates in ``works``.
+        registers: Registers per thread, [n], the maximum over a pipeline; None for the estimates in ``works``.
         spill_bytes: Spill stores plus loads per thread in bytes, [n]; None for those that ``registers`` imply.
 
     Returns:
@@ -228,7 +228,7 @@ def analyse(
     launches = [launch for work in works for launch in (work, *work.then)]
     spilled = None if spill_bytes is None else np.asarray(spill_bytes)[owners]
     used = None
-    if registers is not None:  # registers of the launch that has the most
+    if registers is not None:  # maximum over the launches of a pipeline
         limit = register_limit(device, np.array([launch.threads for launch in launches]))
         used = np.minimum(np.asarray(registers)[owners], limit)
     each = _of_launches(launches, device, used, spilled)
@@ -244,7 +244,7 @@ def _of_launches(
     registers: Sequence[int] | IntArray | None,
     spill_bytes: Sequence[int] | IntArray | None,
 ) -> Analysis:
-    """Return ``analyse`` of single launches."""
+    """Return the result of ``analyse`` for single launches."""
     w = CostColumns.of(works)
     resident, spilled = _residency(w, device, registers, spill_bytes)
     clock = device.clock_hz
@@ -399,7 +399,7 @@ def _step_cycles(w: CostColumns, block: _BlockCycles, together: IntArray) -> Flo
     late = np.maximum((issued + arrival) / np.maximum(w.stages - 1, 1) - alone, 0.0)
     late = np.maximum(late, w.copying_cycles - alone)
     wait = np.where(w.stages == 1, arrival, late) + block.barriers
-    # below its minimum the balanced-job bound falls with more waiting, so z starts at the minimum
+    # the balanced-job bound would fall with more waiting for z below its minimum, so z is at least there
     wait = np.maximum(wait, busy * (np.sqrt(together - 1.0) - 1.0))
     queued = alone + wait + (together - 1) * busy * busy / np.maximum(busy + wait, 1.0)
     longest: FloatArray = np.maximum(together * busy, queued)
@@ -478,13 +478,13 @@ def waited_for_boxes(work: CostCounts, device: Device, round_trip: float = STORE
 def _waited_for_boxes(w: CostColumns, device: Device, round_trip: float) -> FloatArray:
     barriers = BOX_BARRIERS * (BARRIER + _WARPGROUP)
     written = w.drain_instructions / np.maximum(w.boxed, 1) / device.schedulers_per_sm / w.boxes + barriers
-    full = np.maximum(w.boxes / w.box_buffers - 1.0, 0.0)  # times that all buffers are taken
+    full = np.maximum(w.boxes / w.box_buffers - 1.0, 0.0)  # number of waits for a free buffer
     waited: FloatArray = w.boxes * barriers + full * np.maximum(round_trip - (w.box_buffers - 1) * written, 0.0)
     return waited
 
 
 def _tensor_shares(works: Sequence[CostCounts], device: Device) -> FloatArray:
-    """Return the fraction of the tensor cores' peak that a unit reaches: every flop takes the same energy."""
+    """Return the fraction of the tensor cores' peak rate that a unit reaches, for the power limit."""
     kinds = {(w.unit, w.operand_dtype) for w in works}
     shares = {
         (name, operand): unit(name).flops_per_cycle(device, operand) / device.tensor_rate(operand)

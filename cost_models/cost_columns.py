@@ -89,7 +89,7 @@ class CostColumns:
         """Convert counts to columns.
 
         Raises:
-            ValueError: A count is negative, NaN, infinite or too small.
+            ValueError: A count is negative, NaN, infinite or below its minimum.
         """
         numbers = {
             name: np.array([getattr(work, name) for work in works], dtype=np.float64) for name in (*_WHOLE, *_REAL)

@@ -1,9 +1,9 @@
 """Distances and covariances of schedules given by coordinates, for the Gaussian process.
 
-Coordinates are columns, one row per parameter: an ordinal parameter from 0 to 1, a categorical one by whole numbers.
-Two different values of a parameter have the distance ``min(|a - b|, 1) + STEP``, and a missing value is 1 + STEP from
-any other. So even neighbouring values are at least STEP apart, and all categories are equally far apart. Every
-parameter has a length scale. The covariance is Matern 5/2 of the root of the sum of (distance / length scale)^2
+Coordinates are columns, one row per parameter: ordinal parameters have coordinates from 0 to 1, categorical ones whole
+numbers. Two different values of a parameter have the distance ``min(|a - b|, 1) + STEP``, and a missing value is 1 +
+STEP from any other. So even neighbouring values are at least STEP apart, and all categories are equally far apart.
+Every parameter has a length scale. The covariance is Matern 5/2 of the root of the sum of (distance / length scale)^2
 (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, chapter 4).
 """
 
@@ -18,7 +18,7 @@ import numpy.typing as npt
 Columns = npt.NDArray[np.float32]
 
 STEP = 0.2
-_MISSING = -8.0  # stands for a missing value; farther than 1 from every coordinate
+_MISSING = -8.0  # coordinate of a missing value; its distance from every other coordinate exceeds 1
 _COMBINATIONS = 256  # maximum combinations of a group of parameters, so that their table stays in the cache
 _BLOCK = 16  # rows of a covariance computed at a time, for the same reason
 
@@ -31,7 +31,7 @@ class Hyperparameters:
         lengths: Length scale of each parameter, [d].
         variance: Variance of the function.
         noise: Variance of the noise.
-        offset: Prior variance of the mean; 0 if the mean counts as known.
+        offset: Prior variance of the mean; 0 if the mean is known.
     """
 
     lengths: tuple[float, ...]

@@ -50,17 +50,17 @@ def estimate(problem: Problem, templates: TemplateSet, device: Device, schedules
 
 
 class Estimates:
-    """Features and estimated times of schedules. Each schedule is computed once and remembered.
+    """Features and estimated times of schedules. Results are cached.
 
     Args:
-        encode: Computes one row of features per schedule, float32 [n, d]; NaN where a schedule has no such feature.
+        encode: Computes one row of features per schedule, float32 [n, d]; NaN if a schedule does not have the feature.
         predict: Computes the logarithm of seconds of each schedule, [n]; infinite for an expected failure. Default: no
             model estimates times.
-        most: Number of schedules to remember; more make it forget the earlier ones.
+        most: Maximum number of cached schedules; the cache is emptied when it would exceed it.
 
     Attributes:
         has_times: True if a model estimates times.
-        known: Estimated log seconds of every remembered schedule, in the order of the requests.
+        known: Estimated log seconds of every cached schedule, in the order of the requests.
     """
 
     def __init__(self, encode: Features, predict: LogSeconds | None = None, *, most: float = REMEMBERED) -> None:
@@ -73,7 +73,7 @@ class Estimates:
 
     @classmethod
     def encoded(cls, space: SearchSpace) -> Self:
-        """Return the encoding of ``space`` as features, without times."""
+        """Return estimates without times, whose features are the encoding of ``space``."""
         return cls(space.encode)
 
     @property
@@ -98,7 +98,7 @@ class Estimates:
             ValueError: No model estimates times (``has_times``).
         """
         if self._predict is None:
-            raise ValueError("these estimates hold no times: ask has_times first")
+            raise ValueError("no model estimates times: check has_times first")
         missing = self._missing(schedules, self._known)
         if missing:
             self._known.update(zip(missing, self._predict(missing).tolist(), strict=True))
@@ -107,7 +107,7 @@ class Estimates:
     def _missing(
         self, schedules: Sequence[Schedule], memory: dict[Schedule, float] | dict[Schedule, Matrix]
     ) -> list[Schedule]:
-        """Return the schedules that ``memory`` lacks. It is emptied first if it would grow too large."""
+        """Return the schedules that are not in ``memory``. It is emptied first if it would grow too large."""
         missing = [schedule for schedule in dict.fromkeys(schedules) if schedule not in memory]
         if len(memory) + len(missing) <= self._most:
             return missing
@@ -116,7 +116,7 @@ class Estimates:
 
 
 class AnalyticEstimates(Estimates):
-    """The documented features, and the times of the analytic model, which are one of these features.
+    """Features as in ``features.py``, and times of the analytic model, which are one of the features.
 
     Args:
         problem: The problem that is computed.

@@ -1,8 +1,8 @@
 """Probability that a schedule works, learned from failed trials.
 
 Least-squares classification (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, section 6.5): a
-Gaussian process of 1 for a trial that worked and 0 for one that failed, with length scales of its own, because the
-cause of a failure (too many threads, too much shared memory) is seldom the cause of a slow kernel.
+Gaussian process of 1 for a trial that worked and 0 for one that failed, with separate length scales, because the causes
+of failures (too many threads, too much shared memory) differ from the causes of slow kernels.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SOFTNESS = 0.15  # standard deviation of the decision threshold around one half
 def hyperparameters(columns: Columns, worked: FloatArray, begin: Hyperparameters | None = None) -> Hyperparameters:
     """Return the most probable hyperparameters for results ``worked`` [n], 1 or 0, at ``columns`` [d, n].
 
-    ``begin`` are those of fewer results, if any: see ``gaussian_process.hyperparameters``.
+    ``begin`` are the hyperparameters of an earlier fit, if any; see ``gaussian_process.hyperparameters``.
     """
     return gaussian_process.hyperparameters(columns, Scale.of(worked).down(worked), _MODEL, begin)
 

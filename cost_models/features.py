@@ -9,8 +9,8 @@ The prefix of a name gives its group:
 - ``attribute.TEMPLATE.``: the derived columns of that template's space, as sign(x) * log2(1 + abs(x)).
 
 The last two are NaN (missing) in rows of other templates. A column with ``=`` in its name is an indicator: 1 for this
-value, else 0. If a problem's domain lacks the value, the column is all zeros, so that tables of different problems of
-one operator can be joined (``align``). Change FEATURE_VERSION with every change to names or meanings: models of other
+value, else 0. Tables of different problems of one operator can be joined (``align``), because a missing indicator
+column equals one with zeros only. Change FEATURE_VERSION with every change to names or meanings: models of other
 versions are rejected.
 """
 
@@ -327,7 +327,7 @@ def model_log_seconds(
 def _batch(
     templates: TemplateSet, problem: Problem, schedules: Sequence[Schedule], device: Device
 ) -> tuple[Batch, dict[str, dict[int, Config]]]:
-    """Return the counts of all schedules, and for each template the configurations of its schedules by position."""
+    """Return the counts of all schedules, and for each template the configs of its schedules with their positions."""
     rows: dict[str, list[int]] = {template.name: [] for template in templates}
     for i, schedule in enumerate(schedules):
         rows[templates.of(schedule).name].append(i)
@@ -392,11 +392,11 @@ def common_names(tables: Sequence[FeatureTable]) -> tuple[str, ...]:
 def align(table: FeatureTable, names: Sequence[str]) -> Matrix:
     """Return the columns ``names`` of a table, float32 [n, len(names)], in that order.
 
-    A missing indicator column becomes zeros, and an extra one is dropped, since no row of the other side has that
-    value. Columns of a template that one side lacks are treated alike, with NaN for missing ones.
+    A missing indicator column becomes zeros, and an extra one is dropped, since no row of the other table has that
+    value. Columns of a template that only one table has are added as NaN, or dropped.
 
     Raises:
-        FeatureMismatch: Any other column is on one side only.
+        FeatureMismatch: Any other column is in only one of the two.
     """
     here = {name: i for i, name in enumerate(table.names)}
     _require(names, table.names)
@@ -411,7 +411,7 @@ def align(table: FeatureTable, names: Sequence[str]) -> Matrix:
 
 
 def _require(one: Sequence[str], other: Sequence[str]) -> None:
-    """Raise FeatureMismatch if a required column is on one side only."""
+    """Raise FeatureMismatch if a required column is in only one of two tables."""
     strange: set[str] = set()
     for these, those in ((set(one), set(other)), (set(other), set(one))):
         templates = {_template_of(name) for name in those} | {None}

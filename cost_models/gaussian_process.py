@@ -4,7 +4,7 @@ Coordinates are those of ``cost_models/covariance.py``, NaN for a parameter that
 are those of Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, chapters 2 and 5.
 
 Length scales, variance and noise are maximum a posteriori estimates, with a prior for a few dozen rows. Without a
-prior, maximum likelihood would treat parameters as irrelevant that have merely not been varied yet.
+prior, maximum likelihood would treat parameters that have not been varied yet as irrelevant.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class GaussianProcessSettings:
 
     Attributes:
         length, variance, noise: Normal prior of the logarithm of each: (mean, standard deviation).
-        offset: Prior variance of the mean, not fitted. Use it for rows that were not chosen at random, whose mean says
-            little about other rows.
+        offset: Prior variance of the mean, not fitted. Use it if rows were not chosen at random, so that their mean
+            differs from that of other rows.
         starts: Number of optimiser runs, from the prior's mode and from random points. The best result is used.
         iterations: Maximum iterations of each run.
         refit_iterations: Maximum iterations of a run that starts from the hyperparameters of fewer values.
@@ -87,7 +87,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Trend:
-    """Linear trend along estimates that were made before any value was known, used as the prior mean.
+    """Prior mean that is linear in estimates from another model, such as the time model.
 
     The estimates ``observed`` [count] and those at the ``places`` are scaled so that the observed ones have mean 0 and
     standard deviation 1. The slope of the trend is learned from the values. Its prior is ``slope`` with standard
@@ -103,9 +103,9 @@ class Trend:
 class IncrementalPosterior:
     """Posterior at fixed points of a pool, updated incrementally: each observation costs O(points x n).
 
-    The posterior deviation depends only on the observed points, not on their values. So a pending trial is observed at
-    once, and its value is imputed with the posterior mean until it is known (kriging believer). Memory is 4 bytes per
-    point and observation. A ``grid`` of the same points makes this faster if none of them is replaced.
+    The posterior deviation depends only on the observed points, not on their values. So a pending trial is added
+    immediately, and its value is imputed with the posterior mean until it is known (kriging believer). Memory is 4
+    bytes per point and observation. A ``grid`` of the same points makes it faster, but then points cannot be replaced.
     """
 
     def __init__(self, places: npt.NDArray[np.float32], given: Hyperparameters, grid: Grid | None = None) -> None:
@@ -126,7 +126,7 @@ class IncrementalPosterior:
 
     @property
     def variance(self) -> FloatArray:
-        """Posterior variance at every point without a trend, which depends on no value."""
+        """Posterior variance at every point without a trend; it does not depend on the values."""
         found: FloatArray = self.hyperparameters.total - self._explained.astype(np.float64)
         return found
 
@@ -215,7 +215,7 @@ class IncrementalPosterior:
             return np.zeros(0), np.zeros(0)
         both = np.stack([trend.observed[known], values[known]], axis=1)
         if not known.all():
-            # Observations before the first unknown one keep their factor; those after it get another corner.
+            # The factor of the observations before the first unknown one is reused; the rest is computed again.
             first = int(known.argmin())
             after = first + np.flatnonzero(known[first:])
             leading = _solve(factor[:first, :first], both[:first])
@@ -236,7 +236,8 @@ class IncrementalPosterior:
             return np.zeros(n)
         whole = np.where(unknown, 0.0, values)
         half = _solve(self._factor, whole)
-        # Columns of the inverse factor are zero before their own row: rows before the first unknown are left out.
+        # A column of the inverse factor is zero above the diagonal, so rows before the first unknown value are left
+        # out.
         first = int(unknown.argmax())
         units = np.eye(n - first)[:, unknown[first:]]
         inverse = _solve(self._factor[first:, first:], units)
@@ -281,8 +282,8 @@ def hyperparameters(
         columns: Coordinates.
         values: Values of mean 0 and standard deviation 1.
         settings: Priors, and settings of the fit.
-        begin: Hyperparameters of fewer values, from which the optimiser starts, for ``refit_iterations`` iterations.
-            Default: it starts as ``settings`` say.
+        begin: Hyperparameters of an earlier fit, from which the optimiser starts, for ``refit_iterations`` iterations.
+            Default: the starting points of ``settings``.
     """
     settings = settings or GaussianProcessSettings()
     chosen = _telling(values, settings.most_rows)
@@ -343,7 +344,7 @@ class _Likelihood:
 
 
 def _telling(values: FloatArray, most: int) -> IntArray:
-    """Return the rows to which hyperparameters are fitted: all, or the best half of ``most`` and others evenly."""
+    """Return the rows for the fit: all, or ``most`` rows, half of them the best and the others evenly from the rest."""
     n = len(values)
     if n <= most:
         return np.arange(n, dtype=np.int64)

@@ -11,9 +11,9 @@ Times are in SM cycles. A block keeps each pipe busy for 32 times its instructio
   memory and for global requests at least the cycles that the addresses of their instructions take
 - L2: sectors that miss L1
 
-Pipes overlap in part: their times are combined by a power sum (``OVERLAP``). With ``r`` resident blocks per SM, a block
-also waits for its chain of dependent instructions, of which the other blocks hide all but ``EXPOSED / r``. An SM needs
-this time for each of its blocks, and at least one full chain. DRAM transfers overlap with all of that.
+Pipes overlap in part: their times are combined by a power sum (``OVERLAP``). A block also waits for its chain of
+dependent instructions; with ``r`` resident blocks per SM, the other blocks hide all but ``EXPOSED / r`` of this time.
+An SM needs this time for each of its blocks, and at least one full chain. DRAM transfers overlap with all of that.
 
 No rate is fitted. Rates of the pipes are the manufacturer's. ``OVERLAP``, ``EXPOSED`` and ``TAIL`` are round numbers;
 fits to recordings of other kernels did not improve on them. docs/reference/estimates.md reports the ranking quality.
@@ -38,7 +38,7 @@ Floats = npt.NDArray[np.float64]
 
 OVERLAP = 2.0  # exponent of the power sum of pipe times: 1 is no overlap, infinity is full overlap
 EXPOSED = 0.3  # fraction of a dependent chain that stays exposed with one resident block per SM
-TAIL = 0.5  # idle waves per SM at the end of a launch: the remaining blocks end at any time in the last wave
+TAIL = 0.5  # average idle time of an SM at the end of a launch, in waves: blocks end at random times
 CHAIN_LOAD = 480.0  # cycles of a load that misses L1, as in the chain counts of runtime/isa/counts.cpp
 MEMORY_SECONDS = 800e-9  # latency of a load that misses all caches, under load from all SMs
 START = 600.0  # cycles to launch and retire a block, shared by resident blocks
@@ -46,22 +46,22 @@ INTEGER_RATE = 64.0  # results per cycle of an SM, compute capability 7.0 to 12.
 ATOMIC_SECTORS = 4.0  # sectors that move in the time of one atomic sector
 # Extra cycles of a line that hits L1, over one that passes through it, except on data-centre chips. L1 delivers 64
 # bytes per cycle, measured on Turing (Jia et al., "Dissecting the NVIDIA Turing T4 GPU via Microbenchmarking"). For
-# GeForce and RTX A cards the only evidence is that gemm and dedispersion rank better with it.
+# GeForce and RTX A cards it is only supported by better rankings of gemm and dedispersion.
 HELD_LINE = 1.0
 WIDE_L1 = (80, 90, 100, 103)  # compute capabilities whose L1 delivers a whole line per cycle
 # Load/store units of an SM, each of which processes one lane's address per cycle: four per SM partition, eight on
 # data-centre chips (figures of the SM in NVIDIA's white papers: TU102, GA102, AD102; GV100 to GH100). Convolutions
 # recorded on RTX A4000 and A6000 (Kernel Tuner's hub) take 2.1 cycles per load.
 UNITS, WIDE_UNITS = 16.0, 32.0
-SPILL_SECTORS = 4.0  # sectors per word that a warp spills or reloads: L1 writes through and holds few of them
+SPILL_SECTORS = 4.0  # L2 sectors per word that a warp spills or reloads: L1 writes through, and few words stay in it
 
 
 @dataclass(frozen=True)
 class CompiledResources:
-    """Resources that ptxas allots: registers per thread, and bytes of static shared memory per block.
+    """Resources that ptxas allocates: registers per thread, and bytes of static shared memory per block.
 
-    Spills are bytes of instructions in the code. Each is executed as often as the average instruction unless the counts
-    say otherwise.
+    Spills are the bytes of the spill instructions in the code. They are assumed to execute as often as the average
+    instruction, unless the counts contain spilled words.
     """
 
     registers: int
@@ -71,7 +71,10 @@ class CompiledResources:
 
 @dataclass(frozen=True)
 class LaunchTime:
-    """Time of a launch in seconds. ``pipes`` and ``waiting`` are busy and additional waiting cycles of one block."""
+    """Time of a launch in seconds.
+
+    ``pipes`` are the busy cycles of one block on each pipe, ``waiting`` its additional waiting cycles.
+    """
 
     seconds: float
     occupancy: int
@@ -122,7 +125,7 @@ class LaunchTable:
                 [counts.wavefronts * max(0.0, 1.0 - counts.unique_sectors / max(counts.load_sectors, 1.0))]
             ),
             executed={operation: np.array([times]) for operation, times in counts.executed},
-            chain_loads=np.array([counts.chain_cycles / CHAIN_LOAD]),  # the emulator does not say which part waits
+            chain_loads=np.array([counts.chain_cycles / CHAIN_LOAD]),  # the emulator does not count loads separately
             shared_bytes=np.array([counts.dynamic_shared_bytes + resources.static_shared_bytes], np.float64),
             registers=np.array([resources.registers], np.float64),
             spill_bytes=np.array([resources.spill_bytes], np.float64),
@@ -205,7 +208,8 @@ def launch_times(launches: LaunchTable, device: Device, *, exposed: float = EXPO
         first = np.minimum(1.0, resident * device.sm_count / t.blocks)
         chain = chain + t.chain_loads * max(MEMORY_SECONDS * device.clock_hz - CHAIN_LOAD, 0.0) * first
     waiting = exposed * chain / resident + START / resident
-    # Blocks start and end independently: the last ones do not wait for a whole wave, but an SM is half empty for one.
+    # # Blocks start and end independently, so the number of waves is not rounded up, but SMs are partly idle in the
+    # last one.
     share = np.where(per_sm > 4 * resident, t.blocks / device.sm_count + TAIL * resident, per_sm)
     cycles = np.maximum(share * (busy + waiting), chain + START)
     sm_seconds = cycles / device.clock_hz
@@ -215,7 +219,7 @@ def launch_times(launches: LaunchTable, device: Device, *, exposed: float = EXPO
 
 
 def least_seconds(counts: LaunchCounts, stated: CostCounts, device: Device) -> float:
-    """Return the minimum time of a launch with the ``stated`` flops and bytes at the peak rates of the device."""
+    """Return the minimum time of a launch from its ``stated`` flops and bytes, at the peak rates of the device."""
     tensor = [tensor_flops(operation)[1] for operation, _ in counts.executed if tensor_flops(operation)[0]]
     doubles = any(operation.endswith(".f64") and "fma" in operation for operation, _ in counts.executed)
     peak = 2 * f64_rate(device.sm) * device.sm_count * device.clock_hz if doubles else device.fma_peak
@@ -270,7 +274,7 @@ def _tensor_cycles(t: LaunchTable, device: Device) -> Floats:
             continue
         try:
             rate = device.tensor_rate(dtype)
-        except ValueError:  # format of an older or newer device: assumed as fast as f16
+        except ValueError:  # the device does not support the type: assumed as fast as f16
             rate = device.tensor_rate("f16")
         rate *= 1.0 if operation.startswith(("wgmma", "tcgen05")) else device.mma_sync_fraction
         cycles = cycles + times * flops / rate * device.clock_hz / device.tensor_clock_hz

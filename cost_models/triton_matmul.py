@@ -16,11 +16,12 @@ from search_spaces.operators.matmul import Matmul
 
 _BAND = 8  # GROUP_M of torch's template
 _L2_SHARE = 0.4  # fraction of L2 available to operands: fitted to the *_mm files
-# Number of times that blocks on one SM read a panel again, per flop/s of the chip's tensor cores over bytes of L2. With
-# faster blocks the same delay covers more of a panel, and a smaller L2 holds less of it. Fitted to the *_mm files.
+# How often blocks on one SM read a panel again, per (flop/s of the tensor cores / bytes of L2): blocks drift apart
+# further if they compute faster, and a smaller L2 evicts panels earlier. Fitted to the *_mm files.
 _DRIFT = 1.35e-7
 _LINE = 128  # bytes of an L2 line
-# Lengths of an operand's line in bytes: from the first on, half-used L2 lines cost extra; from the second, a full line.
+# Lengths of an operand's line in bytes: from the first on, half-used L2 lines cost extra; from the second on, as much
+# as a full line.
 _LONG_LINES = 24 << 10, 88 << 10
 _WGMMA_ROWS, _WARPGROUP = 64, 4  # minimum rows of a tile and warps of a block for which Triton emits wgmma
 
@@ -105,9 +106,10 @@ def counts(
 def _lines(problem: Matmul, side: str, k: int) -> float:
     """Return the bytes of an operand that L2 moves, over those that a step uses.
 
-    A step that uses half a line of 128 bytes costs as much as the whole line if the operand's lines are long. This is
-    recorded on A100: with k of 50,000, steps of 64 bytes take 1.3 times as long as steps of 128 if one operand lies
-    along k, 1.6 times if both do, and as long if none does. The reason for the dependence on k is not known.
+    A step that uses half a line of 128 bytes costs as much as the whole line if the operand's lines are long. In
+    recordings on A100 with k of 50,000, steps of 64 bytes take 1.3 times as long as steps of 128 bytes if one operand
+    is contiguous along k, 1.6 times if both are, and equally long if none is. The reason for the dependence on k is
+    unknown.
     """
     along_k = problem.order_a == "row" if side == "a" else problem.order_b == "col"
     element = problem.input_dtype.bytes
@@ -119,7 +121,7 @@ def _lines(problem: Matmul, side: str, k: int) -> float:
 def _run_bytes(problem: Matmul, chip: Device, config: TritonConfig) -> float:
     """Return the contiguous bytes that a step reads from DRAM: the harmonic mean of both operands, by size.
 
-    On A100 the rule of ``_lines`` covers the cost of short pieces; the recordings show no further cost.
+    On A100, ``_lines`` already accounts for the cost of short pieces.
     """
     if chip.sm < 90:
         return CostCounts.run_bytes
@@ -153,9 +155,9 @@ def _wgmma_bytes(config: TritonConfig, element: int) -> float:
 def _dram_bytes(problem: Matmul, chip: Device, config: TritonConfig, work: CostCounts) -> float:
     """Return the DRAM bytes of a launch.
 
-    A wave of blocks reads its band's panels once. L2 keeps a's band for the next wave, and b for the next band, as far
-    as it has room. Blocks that share an SM drift apart after the first wave and read panels again for which L2 has no
-    room. Each panel is read at most once per block that shares the SM, and at most once per tile that needs it.
+    A wave of blocks reads its band's panels once. As far as it has capacity, L2 keeps a's band for the next wave, and b
+    for the next band. Blocks that share an SM drift apart after the first wave, and read panels again that L2 has
+    evicted. Each panel is read at most once per block that shares the SM, and at most once per tile that needs it.
     """
     element, tiles_m, tiles_n = (
         problem.input_dtype.bytes,

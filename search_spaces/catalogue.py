@@ -1,4 +1,4 @@
-"""The open catalogue of operators and kernel templates: built in, from other packages, or registered in this process.
+"""Catalogue of operators and kernel templates: built-in, from other packages, or registered at run time.
 
 Another package adds its own by an entry point of the group ``autosched.templates``. It names a KernelTemplate, an
 Operator, a list of both, or a function without arguments that returns one of these.
@@ -24,7 +24,7 @@ ENTRY_POINTS = "autosched.templates"
 
 
 class BuiltInOperator(NamedTuple):
-    """A built-in operator, imported on demand, so that a command imports only the operator that it is about."""
+    """A built-in operator, imported on first use, so that a command only imports the operator that it needs."""
 
     name: str
     module: str  # relative to search_spaces
@@ -65,7 +65,7 @@ TILE_OPERATORS = (
 
 
 class BuiltInTemplate(NamedTuple):
-    """A built-in template, imported on demand, so that a verification imports only those of its operator."""
+    """A built-in template, imported on first use, so that a verification only imports those of its operator."""
 
     name: str  # also the name of the constant, in capitals
     operators: tuple[str, ...]
@@ -161,7 +161,7 @@ class _Catalogue:
 
     def add(self, *entries: Operator | KernelTemplate, replace: bool = False) -> None:
         """Add all entries or none. With ``replace``, entries that were added with ``replace`` are replaced."""
-        from search_spaces.operators.operator import Operator  # these two take 100 ms, and a help does not need them
+        from search_spaces.operators.operator import Operator  # slow imports (100 ms)
         from search_spaces.templates.template import KernelTemplate
 
         for entry in entries:
@@ -231,12 +231,12 @@ def operator(name: str) -> Operator:
 
 
 def is_operator(name: str) -> bool:
-    """Return True if an operator is called ``name``; a user's kernel is one after its file was read."""
+    """Return True if an operator is called ``name``. A user's kernel is an operator once its file has been read."""
     return name in _catalogue().operator_names
 
 
 def tile_problems() -> tuple[type[TileOperator], ...]:
-    """Return the problem types of all ``TILE_OPERATORS``, which this imports."""
+    """Import all ``TILE_OPERATORS`` and return their problem types."""
     return tuple(cast("type[TileOperator]", o.problem_type()) for o in TILE_OPERATORS)
 
 

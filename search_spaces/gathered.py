@@ -1,4 +1,4 @@
-"""Build options from the keywords of a call: one rule for functions that take an options value or its fields."""
+"""Build options for functions that accept an options object, its fields as keywords, or both."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Options = TypeVar("Options", bound="DataclassInstance")
 
 
 def gathered(options_type: type[Options], argument: str, value: Options | None, keywords: Mapping[str, Any]) -> Options:
-    """Return options in which ``keywords`` override the fields they name.
+    """Return ``value`` with the fields in ``keywords`` replaced.
 
     Args:
         options_type: Dataclass of the options.

@@ -1,7 +1,7 @@
 """Find installed packages by the names of their metadata folders.
 
-Importing importlib.metadata, which uses a mail parser, takes a tenth of a small verification's time. Most commands need
-only what the folder names tell.
+Importing importlib.metadata, which uses a mail parser, takes a tenth of a small verification's time. The folder names
+are sufficient for most commands.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ def entry_points(*, group: str) -> tuple[EntryPoint, ...]:
 
 
 class UnusableEntryPoint(UserWarning):
-    """An installed package offers something that cannot be loaded."""
+    """An installed package has an entry point that cannot be loaded."""
 
 
 def load_offers(group: str, what: str, add: Callable[[Any], None]) -> None:
-    """Pass each object that packages offer in a group to ``add``, by name. A broken package only causes a warning.
+    """Load the entry points of a group, sorted by name, and pass each object to ``add``. Errors only cause a warning.
 
     Args:
         group: Group of entry points, each of which names an object or a function without arguments that returns one.
         what: Name of the offered objects, for the warning.
-        add: Takes one offer; exceptions count as the package's errors.
+        add: Receives one object; its exceptions are treated as errors of the package.
     """
     for point in sorted(entry_points(group=group), key=lambda p: (p.name, p.value)):
         try:
@@ -77,7 +77,7 @@ def load_offers(group: str, what: str, add: Callable[[Any], None]) -> None:
 
 
 def _may_offer(group: str) -> bool:
-    """Return True if a package may have entry points of a group; True if the folders do not tell."""
+    """Return True if a package may have entry points of a group; True if the folders are not sufficient to decide."""
     if any(hasattr(finder, "find_distributions") and finder is not PathFinder for finder in sys.meta_path):
         return True
     if any(os.path.isfile(place) for place in sys.path):  # a zip file

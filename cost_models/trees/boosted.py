@@ -1,16 +1,16 @@
 """Gradient-boosted trees that learn times from measurements (XGBoost).
 
-The target is ``log(seconds / best seconds of the problem)``, the negative logarithm of the throughput relative to the
-best that TVM learns (``min_cost / cost``). It makes problems of all sizes comparable, and a given ratio of times costs
-the same everywhere. Rows have the weight ``best / seconds``, so that the fast end, where a search decides, is learned
-best. This was compared on recorded spaces of three kernels, with 48 and 128 random measurements (means of 8 draws). In
-all six cases its ten best predictions held a faster kernel than those of the unweighted logarithm, and it ordered the
-other schedules better than the plain ratio.
+The target is ``log(seconds / best seconds of the problem)``, the negative logarithm of TVM's target (``min_cost /
+cost``). It makes problems of all sizes comparable, and a given ratio of times costs the same everywhere. Rows have the
+weight ``best / seconds``, so that fast schedules, among which a search decides, are learned best. This was compared on
+recorded spaces of three kernels, with 48 and 128 random measurements (means of 8 draws). In all six cases, the ten best
+predictions contained a faster kernel than those of the unweighted logarithm, and the other schedules were ordered
+better than with the plain ratio.
 
 If a column estimates the time (the analytic model's), the target can be ``log(seconds / estimate)`` instead: the trees
 correct the estimate and predict seconds. Trained on 2,963 recorded Triton matmuls of two GPUs and evaluated on 2,398
-others (``benchmarks/results/zero_shot.md``), this ordered all four sets better than the first target, and its first
-choice was nearer to the best in each of them.
+others (``benchmarks/results/zero_shot.md``), this target ordered all four sets better than the first one, and its first
+choice was closer to the best schedule in each set.
 
 The number of trees is chosen on held-out rows, never by the training error. The trees are then trained again on all
 rows.
@@ -286,12 +286,12 @@ def _matrix(X: npt.ArrayLike) -> Matrix:
     if matrix.ndim != 2 or matrix.shape[1] == 0:
         raise ValueError(f"features must be a table of rows and columns, not of shape {matrix.shape}")
     if np.isinf(matrix).any():
-        raise ValueError("features must be finite, or NaN where they are missing: one is infinite or beyond float32")
+        raise ValueError("features must be finite, or NaN if missing: one is infinite or beyond float32")
     return matrix
 
 
 def _guess(matrix: Matrix, names: Sequence[str], column: str) -> FloatArray:
-    """Convert a column of estimated log2 seconds to natural logarithms, [n]."""
+    """Return the column of estimated log2 seconds as natural logarithms, [n]."""
     guess: FloatArray = matrix[:, names.index(column)].astype(np.float64) * np.log(2.0)
     return guess
 
@@ -343,7 +343,7 @@ def _rounds(
 
 
 def held_out_rows(codes: npt.NDArray[np.int64], part: float, seed: int) -> npt.NDArray[np.bool_]:
-    """Return a mask of about ``part`` of the rows.
+    """Return a mask of the held-out rows, a fraction of about ``part``.
 
     With five or more groups it holds out whole groups, to evaluate predictions for new problems.
     """

@@ -1,8 +1,8 @@
-"""Quality of predictions for a search, which needs the right order of the fastest schedules rather than exact times.
+"""Quality of predictions. A search needs the correct order of the fastest schedules, rather than exact times.
 
-Every function takes ``predicted`` (any number that grows with time) and measured ``seconds``, both of shape [n]. Ties
-are resolved in the worst order, so that a model gets no credit for the order in which rows happen to be stored. All
-raise ValueError for empty, unequal, NaN or infinite input, or for times that are not positive.
+Every function takes ``predicted`` (any number that grows with time) and measured ``seconds``, both of shape [n]. Equal
+predictions are ordered slowest first, so that a model does not benefit from the order of the rows. All raise ValueError
+for empty, unequal, NaN or infinite input, or for times that are not positive.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def rank_correlation(predicted: npt.ArrayLike, seconds: npt.ArrayLike) -> float:
 
 
 def top_k_recall(predicted: npt.ArrayLike, seconds: npt.ArrayLike, k: int) -> float:
-    """Return the best time over the best among the k predicted fastest, in 0..1; 1 if the best is found."""
+    """Return the best time over that of the best of the k predicted fastest, in 0..1; 1 if these include the best."""
     p, s = _checked(predicted, seconds)
     if k < 1:
         raise ValueError(f"k must be at least 1, not {k}")
@@ -35,7 +35,7 @@ def top_k_recall(predicted: npt.ArrayLike, seconds: npt.ArrayLike, k: int) -> fl
 
 
 def regret(predicted: npt.ArrayLike, seconds: npt.ArrayLike, k: int = 1) -> float:
-    """Return the slowdown of the best of the k predicted fastest versus the best of all: 0.05 is 5% slower."""
+    """Return how much slower the best of the k predicted fastest is than the best of all: 0.05 is 5% slower."""
     return 1.0 / top_k_recall(predicted, seconds, k) - 1.0
 
 

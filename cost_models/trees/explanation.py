@@ -57,7 +57,7 @@ def explain(model: OperatorModel) -> tuple[Importance, ...]:
             values.append(aligned - aligned.mean(axis=0))
     if not shares:
         raise ModelMismatch(
-            f"none of the {model.operator} schedules that the model learned from can be made today: train it again"
+            f"no {model.operator} schedule of the model's training data is valid in this version: train the model again"
         )
     share, value = np.concatenate(shares), np.concatenate(values)
     gains, moves = model.boosted.gain(), np.abs(share).mean(axis=0)

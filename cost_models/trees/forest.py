@@ -1,7 +1,8 @@
 """Boosted regression trees as plain arrays, checked before XGBoost sees them.
 
-XGBoost trusts the files it loads: child indices out of range crash the process, and a cycle never ends. So a model
-file holds trees as columns, which ``Forest`` checks, and the document that XGBoost loads is written from them.
+XGBoost does not validate the files that it loads: a child index out of range crashes the process, and a cycle never
+ends. So a model file contains trees as columns. ``Forest`` checks them, and converts them to the document that XGBoost
+loads.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ class Forest:
         cover: Weight of the training rows that reached the node.
 
     Raises:
-        DamagedForest: In some tree a node other than the first is not the child of exactly one earlier node, or a
-            number is out of range.
+        DamagedForest: A node other than a root is not the child of exactly one earlier node, or a number is out of
+            range.
     """
 
     features: int
@@ -78,7 +79,7 @@ class Forest:
         parents = np.bincount(np.concatenate([children, children + 1]), minlength=nodes)
         _require(bool((parents == (own > 0)).all()), "a node has no parent, or several")
         splits = self.feature[inner]
-        _require(bool(((splits >= 0) & (splits < self.features)).all()), "a split is on a feature that is not there")
+        _require(bool(((splits >= 0) & (splits < self.features)).all()), "a split is on a feature out of range")
         _require(bool(np.isin(self.missing_left, (0, 1)).all()), "missing_left is neither 0 nor 1")
         single = np.float32
         numbers = (self.value, self.gain, self.cover)
@@ -105,7 +106,10 @@ class Forest:
             return np.concatenate([np.asarray(tree[name], dtype=np.float64) for tree in trees])
 
         left, right = column("left_children").astype(np.int64), column("right_children").astype(np.int64)
-        _require(bool((right[left >= 0] == left[left >= 0] + 1).all()), "XGBoost stores children apart")
+        _require(
+            bool((right[left >= 0] == left[left >= 0] + 1).all()),
+            "XGBoost stores the children of a node separately",
+        )
         return cls(
             features=int(learner["learner_model_param"]["num_feature"]),
             base=float(learner["learner_model_param"]["base_score"].strip("[]")),
@@ -138,7 +142,7 @@ class Forest:
             "learner_model_param": {"base_score": repr(self.base), **shape},
             "objective": {"name": "reg:squarederror", "reg_loss_param": {"scale_pos_weight": "1"}},
         }
-        import xgboost  # takes a second
+        import xgboost  # the import takes a second
 
         made = xgboost.Booster({"nthread": threads})
         made.load_model(bytearray(json.dumps({"learner": learner, "version": [3, 0, 0]}).encode()))

@@ -5,7 +5,7 @@
 - ``families``: all problems of a shape family (``observations.shape_family``). Tests shapes of a new kind.
 - ``devices``: all measurements of a device. Tests a new GPU.
 
-Every row is predicted once, by a model trained without its part. The figures are computed within each problem on each
+Every row is predicted once, by a model trained on the other parts. The figures are computed within each problem on each
 device and averaged. Problems with fewer than five rows are left out.
 """
 
@@ -39,9 +39,9 @@ class HeldOut:
         groups: Number of problems.
         rows: Number of rows of all problems.
         regret_K: Slowdown of the best of the K schedules predicted fastest, versus the best of all.
-        within_K: Fraction of rows whose time is within K standard deviations of its prediction (normal distribution:
-            0.68, 0.95). Only rows within twice the best time count. A constant factor per problem is ignored, since
-            rankings do not depend on it.
+        within_K: Fraction of rows whose time is within K standard deviations of its prediction (for a normal
+            distribution 0.68 and 0.95). Only rows within twice the best time count. A constant factor per problem is
+            ignored, since rankings do not depend on it.
     """
 
     split: str
@@ -113,7 +113,7 @@ def cross_validated(
         if split != "schedules" and len(np.unique(units)) < 2:
             continue
         folds = _folds(rows, split, settings.seed)
-        if len(folds) - int(np.bincount(folds).max()) < _FEWEST_LEARNED:  # nearly all rows belong to one unit
+        if len(folds) - int(np.bincount(folds).max()) < _FEWEST_LEARNED:  # too few rows remain for training
             continue
         predicted, spread = _out_of_fold(rows, folds, settings, corrects)
         residual = _residual(rows, predicted)

@@ -15,7 +15,7 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import TemplateSet
 
 MOST_SECONDS = 1e6
-_FAR = 4  # a size that differs by this factor from all others makes a shape long or short
+_FAR = 4  # factor between a size and all others from which a shape is called long or short
 
 
 @dataclass(frozen=True)
@@ -115,13 +115,13 @@ class Observations:
                 names = table["parameters"]
                 for row, time in zip(table["rows"], table["seconds"], strict=True):
                     if type(time) not in (int, float):
-                        raise ValueError(f"{time!r:.40} is no time")
+                        raise ValueError(f"{time!r:.40} is not a time")
                     schedules.append(Schedule.from_json(table["template"], dict(zip(names, row, strict=True))))
                     seconds.append(float(time))
             problem = problem_from_json(data["problem"])
             return cls(problem, device_row(data["device"]), tuple(schedules), tuple(seconds))
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
-            raise ValueError(f"these are no observations: {type(error).__name__} {error}") from error
+            raise ValueError(f"these are not observations: {type(error).__name__} {error}") from error
 
 
 def shape_family(problem: Problem) -> str:
@@ -150,6 +150,6 @@ def merged(observations: Sequence[Observations]) -> tuple[Observations, ...]:
 
 
 def _sorted(one: Observations) -> Observations:
-    """Return the schedules in the order of their keys, so that a model does not depend on the order of its sources."""
+    """Return the schedules sorted by key, so that a model does not depend on the order of its sources."""
     rows = sorted(zip(one.schedules, one.seconds, strict=True), key=lambda row: row[0].key())
     return dataclasses.replace(one, schedules=tuple(s for s, _ in rows), seconds=tuple(t for _, t in rows))

@@ -31,7 +31,7 @@ FORMAT_VERSION = 1
 CORRECTED = "model.seconds"  # the feature that the trees correct
 MOST_BYTES = 1 << 28  # maximum size of a file in bytes
 _MOST_NOISE = 10.0
-_AGAIN = "train --update makes it anew from its own observations"
+_AGAIN = "train --update retrains it from its own observations"
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ class TrainedModel:
 
     @classmethod
     def from_json(cls, data: Any, *, any_features: bool = False) -> Self:
-        """Validate ``data`` and return the model whose ``to_json()`` it was.
+        """Validate ``data`` and return the model with this result of ``to_json()``.
 
         Args:
             data: JSON values.
@@ -220,7 +220,7 @@ class TrainedModel:
             temporary.write_text(json.dumps(self.to_json(), separators=(",", ":")) + "\n", encoding="utf-8")
             temporary.replace(target)
         except OSError as error:
-            error.filename = str(target)  # report the target, not the temporary file, which the user does not know
+            error.filename = str(target)  # name the target instead of the temporary file
             raise
         finally:
             temporary.unlink(missing_ok=True)

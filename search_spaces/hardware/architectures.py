@@ -4,8 +4,8 @@ Compute capabilities are not ordered by features: 12.0 has tensor memory access 
 has no block-scaled mma.sync. Code therefore tests features by name and never compares numbers. A new architecture is
 one more row.
 
-Limits are those of ``cuda_occupancy.h`` of CUDA 13.5 and of libcudacxx's ``arch_traits.h``, which agree. Features are
-what NVRTC 13.5 compiles; a test compiles one kernel for each feature and architecture and compares.
+Limits are those of ``cuda_occupancy.h`` of CUDA 13.5 and of libcudacxx's ``arch_traits.h``, which agree. An
+architecture has the features that NVRTC 13.5 compiles for it, which a test checks with one kernel per feature.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-# Targets that have a feature: all; the architecture's own ("a") and its family's ("f"); or only its own.
+# Compilation targets that have a feature, by suffix: all; a and f (architecture- and family-specific); or only a.
 Scope = Literal["", "f", "a"]
 
 
@@ -25,7 +25,7 @@ class ArchitectureFeature(NamedTuple):
     Attributes:
         since: The first target that has it, for error messages.
         doc: Description.
-        scope: True if it needs an architecture-specific or family-specific target, where targets have such a suffix.
+        scope: Targets that have the feature: "" all, "f" those with suffix a or f, "a" only those with suffix a.
     """
 
     name: str

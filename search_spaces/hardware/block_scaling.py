@@ -1,4 +1,4 @@
-"""Block-scaled formats as data rows: narrow elements, where neighbours along k share a scale.
+"""Block-scaled formats as data rows: narrow types whose neighbours along k share a scale.
 
 mxf8 and mxf4 are those of the OCP Microscaling Formats Specification, revision 1.0, section 5. nvf4 is NVIDIA's, with
 scales that have a mantissa (cuBLAS documentation, "Narrow precision data types usage").

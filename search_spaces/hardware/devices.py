@@ -23,7 +23,10 @@ _SMS_OF_TPC, _SMS_OF_GPC = 2, 16  # for Hopper; some GPCs have 18 SMs (H100 whit
 
 
 _TWO_PARTITIONS = (80, 90)  # compute capabilities whose L2 has two partitions
-_MAY_BE_ZERO = ("reserved_shared_per_block", "sustained_clock_hz")  # sm_75 reserves nothing; the clock may be unknown
+_MAY_BE_ZERO = (
+    "reserved_shared_per_block",
+    "sustained_clock_hz",
+)  # sm_75 reserves nothing; the clock may be unknown
 
 
 @cache
@@ -47,11 +50,11 @@ class Device:
         mma_sync_fraction: Share of that rate that mma.sync reaches.
         memory_bytes: Total that the driver reports; programs can use slightly less.
         driver_names: Names under which the driver reports this product; some are shared with other products.
-        sustained_clock_hz: Clock within the power limit while tensor cores constantly multiply 16-bit floats; 0 if not
-            known to be below ``tensor_clock_hz``.
+        sustained_clock_hz: Clock within the power limit while tensor cores multiply 16-bit floats without pause; 0 if
+            it is not known to be below ``tensor_clock_hz``.
         sms_of_gpcs: SMs of each GPC of one such chip; empty if not measured.
         unconfirmed: Figures of the row that no source confirms.
-        derived: True if the figures are the driver's and the architecture's, because no row has the product.
+        derived: True if the figures come from the driver and the architecture, because there is no row for the product.
     """
 
     name: str
@@ -173,9 +176,9 @@ class Device:
     def sms_of_clusters(self, cluster: int) -> int:
         """Return the SMs that clusters of so many blocks occupy, for sizes 1, 2 and multiples of 2.
 
-        Two blocks share a TPC; larger clusters fit in a GPC, whose last SMs stay empty if ``cluster`` does not divide
-        them. Only the driver knows which GPCs of a chip have more SMs than the smallest; it is asked when a kernel is
-        loaded. Here none has more.
+        Clusters of two fit in a TPC, larger ones in a GPC, whose last SMs stay empty if ``cluster`` does not divide its
+        SMs. Some GPCs of a chip may have more SMs, which only the driver knows; here all are assumed to have the
+        minimum.
         """
         if cluster <= _SMS_OF_TPC:
             return self.sm_count // cluster * cluster
@@ -184,8 +187,8 @@ class Device:
     def running_sms(self, cluster: int) -> int:
         """Return the SMs that clusters of so many blocks are expected to occupy.
 
-        Unlike ``sms_of_clusters`` it uses the GPCs of a measured chip. Kernels are launched for the latter; the driver
-        says if a chip has less room.
+        Unlike ``sms_of_clusters``, it uses the GPCs of a measured chip. Launches use at most this number; the driver
+        reports if a chip can run fewer clusters.
         """
         if cluster <= _SMS_OF_TPC or not self.sms_of_gpcs:
             return self.sms_of_clusters(cluster)
@@ -211,7 +214,10 @@ class Device:
             ValueError: For a type that the tensor cores do not multiply.
         """
         rates = dict(self.tensor_flops_per_cycle)
-        for name in (operand_dtype, operand_dtype.partition("_")[0]):  # the accumulator type matters if a row names it
+        for name in (
+            operand_dtype,
+            operand_dtype.partition("_")[0],
+        ):  # prefer the accumulator type's rate
             if name in rates:
                 return rates[name]
         known = ", ".join(name for name, _ in self.tensor_flops_per_cycle)
@@ -301,7 +307,7 @@ def _row(name: str) -> Device:
 
 
 def all_devices() -> tuple[Device, ...]:
-    """Return the rows of all products. Making them takes 5 ms, and most commands need one."""
+    """Return the rows of all products. Most commands need only one, and creating all takes 5 ms."""
     return tuple(map(_row, _BY_NAME))
 
 
@@ -330,8 +336,8 @@ def device(name: str) -> Device:
 def devices_of_driver_name(driver_name: str) -> tuple[Device, ...]:
     """Return the rows of the GPUs that the driver calls exactly ``driver_name``, such as "NVIDIA H200".
 
-    "Orin" has several rows. An unknown name has none: "NVIDIA H200 NVL" is a different product from "NVIDIA H200" and
-    does not share its row.
+    There may be several ("Orin"), or none for an unknown product: "NVIDIA H200 NVL" does not share the row of "NVIDIA
+    H200".
     """
     return tuple(_row(product.name) for product in PRODUCTS if driver_name in product.driver_names)
 
@@ -373,7 +379,7 @@ def occupancy(
     inside one of four sub-partitions; the check of registers per block rounds the warps up to the sub-partitions.
     Shared memory is allocated in 128-byte units (256 on sm_75) in addition to the driver's reserve. Since 9.0 blocks
     share the named barriers of an SM. A kernel that allocates tensor memory has one block per SM, until that block
-    gives up the right to allocate.
+    relinquishes its allocation permit.
 
     Args:
         device: The GPU.
@@ -390,9 +396,7 @@ def occupancy(
         ValueError: For negative counts, or fewer than one thread.
     """
     given = (threads, registers, shared_bytes)
-    if all(
-        isinstance(count, int) for count in given
-    ):  # fast path without arrays: cost models ask for one schedule at a time
+    if all(isinstance(count, int) for count in given):  # fast path for single schedules
         blocks = _blocks(device, *given, min, max, bool)
     else:
         t, r, s = (np.asarray(count, dtype=np.int64) for count in given)
@@ -411,7 +415,7 @@ def _shared_resources(its: Architecture, named_barriers: int, tensor_memory: boo
 def _blocks(device: Device, t: Any, r: Any, s: Any, least: Any, most: Any, some: Any) -> Any:
     """Return ``occupancy`` for t threads, r registers and s shared bytes, as integers or arrays.
 
-    ``least``, ``most`` and ``some`` are minimum, maximum and any for that type.
+    ``least``, ``most`` and ``some`` are the functions minimum, maximum and any for integers or arrays.
     """
     if some(t < 1) or some(r < 0) or some(s < 0):
         raise ValueError("occupancy needs at least one thread and no negative registers or shared bytes")
@@ -444,9 +448,9 @@ def register_limit(device: Device, threads: int, blocks: IntArray) -> IntArray: 
 def register_limit(device: Device, threads: IntArray | int, blocks: IntArray | int = 1) -> IntArray | int:
     """Return the most registers per thread with which ``blocks`` blocks of ``threads`` threads share an SM.
 
-    ptxas limits a kernel with these launch bounds to this number. Warps are distributed to the schedulers, each with
-    its own registers, and the scheduler with the most warps decides: nine warps are three for one scheduler, so each
-    gets as many registers as with twelve.
+    ptxas limits a kernel with these launch bounds to this number. Warps are distributed to the schedulers, which have
+    separate registers, so the scheduler with the most warps determines the limit: with nine warps one scheduler has
+    three, so the limit is the same as with twelve.
 
     Args:
         device: The GPU.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-# Other spellings, by our own name. "long" has 64 bits on the platforms that CUDA and this project support.
+# Other spellings, by autosched's name. "long" has 64 bits on the platforms that CUDA and this project support.
 _SPELLINGS = {
     "bool": (),
     "f16": ("float16", "fp16", "half", "__half"),
@@ -42,7 +42,10 @@ _IN_SOURCES |= {"u8": "unsigned char", "u16": "unsigned short", "u32": "unsigned
 
 
 def canonical(name: object) -> str:
-    """Return our name of a type given as text, or as a type of numpy, torch or Triton; unknown names are unchanged."""
+    """Return autosched's name of a type, given as text or as a type of numpy, torch or Triton.
+
+    Unknown names are returned unchanged.
+    """
     text = name if isinstance(name, str) else _name_of(name)
     text = " ".join(text.removeprefix("torch.").removeprefix("tl.").split())
     return DTYPE_NAMES.get(text) or DTYPE_NAMES.get(text.lower()) or text
@@ -57,12 +60,12 @@ def _name_of(type_: object) -> str:
 
 
 def spellings(known: Collection[str]) -> tuple[str, ...]:
-    """Return all names of the types in ``known``, our own first."""
+    """Return all names of the types in ``known``, autosched's names first."""
     return *known, *(alias for alias, own in ALIASES.items() if own in known)
 
 
 def unknown_type(name: object, known: Collection[str]) -> str:
-    """Return an error sentence for a name that is not a type in ``known``, with the nearest one for an unknown name."""
+    """Return the error message for a name that is not a type in ``known``, with the most similar known name."""
     import difflib  # imported here, as programs that only call kernels do not need it
 
     is_other = canonical(name) in DTYPE_NAMES

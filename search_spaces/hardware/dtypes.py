@@ -44,7 +44,7 @@ class DType:
 
     @cached_property
     def is_float(self) -> bool:
-        """True if it has fractions, which ``storage`` does not tell for types that numpy lacks."""
+        """True for floats, including those that numpy lacks and stores as integers."""
         return np.dtype(self.storage).kind == "f" or self.name in NAMES or self.name in _SCALES or self.values > 1
 
     @property
@@ -142,7 +142,7 @@ SCALAR_DTYPES = DTYPES | {
 }
 
 
-# Smallest positive values, including subnormals; integer types lose nothing below 1.
+# Smallest positive values, including subnormals; 1 for integer types.
 SMALLEST = {
     "f16": 2.0**-24,
     "bf16": 2.0**-133,
@@ -232,7 +232,7 @@ def _eight_bits(name: str, x: FloatArray) -> npt.NDArray[np.uint8]:
     middle = (finite[high - 1] + finite[high]) / 2
     up = (magnitude > middle) | ((magnitude == middle) & (high % 2 == 0))  # codes alternate between odd and even
     codes = high - 1 + up
-    # Halfway to the number that would follow the largest one.
+    # Beyond the middle between the largest number and its would-be successor, values become infinity or NaN.
     limit = 1.5 * finite[-1] - 0.5 * finite[-2]
     past = (magnitude > limit) | ((magnitude == limit) & (len(finite) % 2 == 0))
     codes = np.where(past, len(finite), codes)  # NaN, or infinity

@@ -1,4 +1,4 @@
-"""Fragments of a tensor intrinsic: which lane holds which element of an operand in which register."""
+"""Fragments of a tensor intrinsic: the mapping of an operand's elements to lanes and registers."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +13,7 @@ WARP = 32
 
 @dataclass(frozen=True)
 class Fragment:
-    """An operand as the lanes of a warp (or, with 128 ``lanes``, of a warpgroup) hold it in registers.
+    """An operand in the registers of the lanes of a warp (or, with 128 ``lanes``, of a warpgroup).
 
     Attributes:
         registers: 32-bit registers of one lane.
@@ -55,7 +55,7 @@ class Fragment:
     def positions(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """(row, col) of every value, each of shape (lanes, values of a lane in the instruction's order)."""
         if self.layout is None:
-            raise ValueError("fragment: the instruction does not say which lane holds which element")
+            raise ValueError("fragment: the instruction leaves the mapping of elements to lanes open")
         held = self.layout.coordinates(self.lanes // WARP, WARP, replicate_threads=True).reshape(self.lanes, -1, 2)
         order = list(self.register_order or range(held.shape[1]))
         return held[:, order, 0], held[:, order, 1]
@@ -71,7 +71,7 @@ class Fragment:
         return self.lanes * self.values // (self.shape[0] * self.shape[1])
 
     def distribute(self, tile: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-        """Return a tile of ``shape`` as lanes hold it: (lanes, values), in the instruction's register order."""
+        """Distribute a tile of ``shape`` to lanes: (lanes, values), in the instruction's register order."""
         if tile.shape != self.shape:
             raise ValueError(f"fragment: the tile must have shape {self.shape}, not {tile.shape}")
         return tile[self.positions]

@@ -126,7 +126,7 @@ _B_8_BIT_K16 = Fragment((16, 8), 1, _distribution((1, 1), (4, 8), (4, 1), (1, 4)
 _A_TF32 = _distribution((2, 2), (8, 4), (1, 1), (4, 1))
 _B_TF32 = _distribution((2, 1), (4, 8), (1, 1), (1, 4))
 # The access pattern of wmma.load is unspecified. nvcc 13 for sm_80 and sm_90 uses ldmatrix for 16-bit types, for tf32
-# loads of single elements in the pattern of mma.m16n8k8; for b, of two instructions.
+# loads of single elements in the pattern of mma.m16n8k8; for b in the pattern of two such instructions.
 _B_WMMA_TF32 = _distribution((2, 2), (4, 8), (1, 1), (1, 4))
 
 INTRINSICS: dict[str, TensorIntrinsic] = {
@@ -206,7 +206,7 @@ def intrinsics_for(
         tf32: True if f32 may be rounded to tf32; no effect for other types.
         b: Storage type of the right factor; "" for that of ``a``.
         acc: "f16" for rows that accumulate in f16; else f32 or i32.
-        device: Include rows that a wider instruction has replaced if this device lacks that one; None: none of them.
+        device: Include superseded rows if this device does not have the wider instruction; None: no superseded rows.
 
     Raises:
         ValueError: For an unknown type.

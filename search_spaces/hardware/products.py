@@ -12,12 +12,12 @@ from typing import NamedTuple
 # "141 GB" has 143771 MiB, which is 150.8e9 bytes), of which firmware reserves a little; ECC of GDDR6 (A10, L4, L40S)
 # takes another sixteenth.
 
-# l2_gb_s is an estimate of what reads from L2 sustain: the vendor gives no figure. A100: 4.2 TB/s (Nsight, 40 GB
-# model) to 5.6 TB/s (A800) in the RRZE gpu-benches issues 13 and 7; 5.5 TB/s, 36 bytes per cycle and SM, suits recorded
-# matmuls best (AutoHeuristic, a100_mm). H100 SXM: at least 12.1 TB/s, which the Triton matmul of 1152x2048x10112 with
-# tiles of 64x128 moves (AutoHeuristic, h100_mm, 98 us); those recordings show no limit but the port of an SM, 64 bytes
-# per cycle, and the same is assumed for the PCIe card and for 10.x and 11.0. The smaller chips have half as wide a path
-# to each SM as A100 was thought to have: 16 bytes per cycle and SM.
+# # l2_gb_s is an estimate of the sustained read bandwidth of L2, which the vendor does not publish. A100: 4.2 TB/s
+# (Nsight, 40 GB model) to 5.6 TB/s (A800) in the RRZE gpu-benches issues 13 and 7; 5.5 TB/s, 36 bytes per cycle and SM,
+# suits recorded matmuls best (AutoHeuristic, a100_mm). H100 SXM: at least 12.1 TB/s, which the Triton matmul of
+# 1152x2048x10112 with tiles of 64x128 moves (AutoHeuristic, h100_mm, 98 us); those recordings show no limit but the
+# port of an SM, 64 bytes per cycle, and the same is assumed for the PCIe card and for 10.x and 11.0. The smaller chips
+# have half as wide a path to each SM as A100 was thought to have: 16 bytes per cycle and SM.
 
 
 class Rates(NamedTuple):
@@ -122,10 +122,10 @@ class GpuProduct(NamedTuple):
     sms_of_gpcs: tuple[int, ...] = ()  # see Device
 
 
-# Of GH100 with 132 SMs. On an H100, with clusters of 4, 4 tiles for each of 128 SMs take as long as 5 do (2026-11-27),
-# and 832 tiles as long as 7 for each of 119 or more, so that 30 or 31 clusters run at a time; of 8 blocks 15 do on the
-# H100s of accel-sim/gpu-app-collection#87 and NVIDIA/cutlass#1921. Chips differ; such GPCs give both. H200 is taken to
-# be as H100: the same chip with as many SMs.
+# # SMs per GPC of GH100 with 132 SMs, chosen to agree with two observations. With clusters of 4 blocks, times on an
+# H100 (2026-11-27) imply that 30 or 31 clusters run at a time. With clusters of 8 blocks, 15 run on the H100s of
+# accel-sim/gpu-app-collection#87 and NVIDIA/cutlass#1921. Chips differ. The same is assumed for H200, which has the
+# same chip with as many SMs.
 _GPCS_OF_132 = (18, 18, 18, 16, 16, 16, 16, 14)
 
 

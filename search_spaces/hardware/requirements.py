@@ -1,7 +1,7 @@
 """Requirements of fragment loads on a shared-memory layout, decided by evaluating the layout function.
 
-An operand's tile is (m, k) for A and (k, n) for B. m layouts and n intrinsics do not need m * n cases (TVM auto memory
-planning, problems 1 and 2): an intrinsic names its requirement, and a new way of loading adds one.
+An operand's tile is (m, k) for A and (k, n) for B. Each intrinsic has one requirement, which works for all layouts, so
+m layouts and n intrinsics do not need m * n cases (TVM auto memory planning, problems 1 and 2).
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class Access:
 class Refusal:
     """The reason why an intrinsic cannot read an operand from a layout.
 
-    A search refuses thousands of layouts and shows few of the reasons, so the text may be computed on demand.
+    A search rejects thousands of layouts and shows few of the reasons, so the text may be computed on demand.
     """
 
     said: str | Callable[[], str]
@@ -108,8 +108,8 @@ class LeadingDimension:
     ) -> Access | Refusal:
         """Return the wmma.load access, or why the layout has no leading dimension."""
         rows, cols = fragment
-        # Most layouts fail on the first row of fragments, so it is checked first. Fragments repeat with the
-        # layout: two periods cover them all, and show whether their origins stay aligned.
+        # # Most layouts fail on the first row of fragments, so it is checked first. Two periods of the layout are
+        # enough to check all fragments and the alignment of their origins.
         seen = layout.first_lines(cols if layout.transposed else rows)
         first = seen.offsets()[:rows, :cols]
         lines = first.T if layout.transposed else first  # (line of the fragment, position in it)
@@ -191,7 +191,7 @@ def _why_uneven(layout: SharedLayout, fragment: tuple[int, int]) -> str:
     lines, positions = fragment[::-1] if layout.transposed else fragment
     offsets = _lines(layout)
     apart = np.diff(offsets, axis=1) != 1
-    apart[:, positions - 1 :: positions] = False  # from one fragment to the next
+    apart[:, positions - 1 :: positions] = False  # distances between fragments do not count
     torn = np.argwhere(apart)
     if torn.size:
         line, position = (int(i) for i in torn[0])

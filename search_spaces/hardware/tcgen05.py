@@ -1,8 +1,8 @@
-"""tcgen05.mma, the multiplication of GPUs with tensor memory: intrinsics with operands in shared memory.
+"""Intrinsics of tcgen05.mma, which multiplies operands in shared memory and accumulates in tensor memory.
 
-They accumulate in tensor memory. One thread multiplies 128 x k by k x n elements for its block, or 256 x k by k x n for
-a pair of blocks, each of which has half of the rows of a and half of the columns of b (PTX ISA 9.7.16.10). Operands are
-boxes as for wgmma; the matrix descriptor differs from wgmma's by one bit.
+One thread multiplies 128 x k by k x n elements for its block, or 256 x k by k x n for a pair of blocks, each of which
+has half of the rows of a and half of the columns of b (PTX ISA 9.7.16.10). Operands are boxes as for wgmma; the matrix
+descriptor differs from wgmma's by one bit.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from search_spaces.layouts.nested_layout import NestedLayout
 ROWS = 128  # rows of a and of the sums per block, one per lane of tensor memory
 LANES = 4 * WARP  # lanes of tensor memory
 COLUMNS = 512  # columns of tensor memory, of 32 bits
-SCALE_LINES = 128  # lines of a block-scaled operand whose words of four scales are copied together
-SCALE_COLUMNS = 4  # columns of tensor memory for them
-SCALE_BYTES = 512  # bytes of shared memory for them
+SCALE_LINES = 128  # lines of a block-scaled operand whose scales are copied together, four per line
+SCALE_COLUMNS = 4  # columns of tensor memory for these scales
+SCALE_BYTES = 512  # bytes of shared memory for these scales
 ALLOCATION = 32  # smallest allocation in columns; allocations are powers of two
 KINDS = ("f16", "bf16", "tf32", "e4m3", "e5m2", "i8", *BLOCK_FORMATS)
 

@@ -1,4 +1,4 @@
-"""A tensor instruction: the types it multiplies, its fragments, and everything derived from them.
+"""A tensor instruction: its types, its fragments, and derived properties.
 
 Operand A is a (m, k) tile, B a (k, n) tile, C and D are (m, n); a SharedLayout of an operand has the shape of that
 operand's tile. Whether an intrinsic can load an operand is decided by evaluating the layout function against the
@@ -143,8 +143,8 @@ class TensorIntrinsic:
     def name(self) -> str:
         """Name such as ``mma_m16n8k16_f16``.
 
-        Rows of CUDA cores, which convert what they multiply, name no type. An f16 accumulator is appended:
-        ``mma_m16n8k16_f16_f16``; so are scales of one.
+        Names of CUDA-core rows contain no type, because they convert their operands. An f16 accumulator is appended, as
+        in ``mma_m16n8k16_f16_f16``, and so is a mark for scales of one.
         """
         types = dict.fromkeys((self.type_a, self.type_b)) if unit(self.unit).tensor else ()
         return "_".join(
@@ -172,7 +172,7 @@ class TensorIntrinsic:
         return self.a if operand == "a" else self.b
 
     def stored(self, operand: OperandSide) -> tuple[str, ...]:
-        """Return the array types that it accepts: the multiplied one, or on CUDA cores all, as they convert."""
+        """Return the array types that it accepts: the multiplied one, or all types on CUDA cores, which convert."""
         kind = self.type_a if operand == "a" else self.type_b
         return (STORED.get(kind, kind),) if unit(self.unit).tensor else tuple(MULTIPLIED_DTYPES)
 
@@ -247,7 +247,7 @@ def _requirement(
         raise ValueError(f"{intrinsic.name} reads {' or '.join(stored)}, not elements of {element_bytes} bytes")
     fragment = intrinsic.fragment(operand)
     rows, cols = fragment.shape
-    # Without registers the instruction reads shared memory itself, and its requirement is about whole boxes.
+    # An instruction that reads shared memory itself has requirements on whole boxes, not on fragments.
     if fragment.registers and (layout.shape[0] % rows or layout.shape[1] % cols):
         return Refusal(
             f"{intrinsic.name} reads {operand.upper()} in fragments of {rows}x{cols}, which do not divide the tile of "

@@ -1,4 +1,4 @@
-"""Units that multiply, with the rates an SM reaches. A new kind of instruction is one more row."""
+"""Units that multiply, with their rates per SM. A new kind of instruction is one more row."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ WMMA_FRACTION = 0.4  # share of mma.sync's rate
 
 
 def _mma_sync_type(device: Device, operand: str) -> str:
-    """Return the type that mma.sync really multiplies.
+    """Return the type that mma.sync multiplies in hardware.
 
     For 9.0, 10.x and 11.0 NVRTC 13.5 makes mma.sync of 8-bit floats into conversions to f16 (F2FP.F16.E4M3.UNPACK) and
     two HMMA.16816, whereas 8.9 and 12.x have QMMA.16832; i8 is IMMA.16832 on all.

@@ -1,7 +1,7 @@
-"""wgmma, the multiplication of Hopper: tensor intrinsics that read their operands from shared memory.
+"""Intrinsics of wgmma, Hopper's matrix multiplication, which reads its operands from shared memory.
 
 A warpgroup of four warps multiplies 64 x k by k x n elements (PTX ISA, "wgmma.mma_async"). ``n`` is any of a list per
-type; the row of one (type, n) is made on demand. Operands lie in *boxes*: lines of 16 to 128 bytes that one TMA copy
+type; the row of a (type, n) is created on demand. Operands lie in *boxes*: lines of 16 to 128 bytes that one TMA copy
 writes, with the swizzle of their width.
 """
 
@@ -36,8 +36,8 @@ N_OF: dict[str, tuple[int, ...]] = {
     **{kind: _ALL_N for kind in ("f16", "bf16", "tf32", "e4m3", "e5m2")},
     "i8": (8, 16, 24, *range(32, 257, 16)),
 }
-ELSEWHERE = "autosched/ptx/wgmma/along_k.cuh"  # header of the types that are read along k only
-IN_F16 = "autosched/ptx/wgmma/in_f16.cuh"
+ALONG_K_HEADER = "autosched/ptx/wgmma/along_k.cuh"  # header for types that wgmma only reads along k
+IN_F16_HEADER = "autosched/ptx/wgmma/in_f16.cuh"
 
 
 @dataclass(frozen=True)
@@ -131,6 +131,6 @@ def wgmma_row(kind: str, n: int, *, halves: bool = False) -> TensorIntrinsic:
         instructions=1,
         results=n // 4 if halves else n // 2,
         cpp=f"autosched::ptx::Wgmma<{{a}}, {n}{', true' if halves else ''}>",
-        header=IN_F16 if halves else "" if element_bytes == TRANSPOSED_BYTES else ELSEWHERE,
+        header=IN_F16_HEADER if halves else "" if element_bytes == TRANSPOSED_BYTES else ALONG_K_HEADER,
         halves=halves,
     )

@@ -1,12 +1,12 @@
 """Bank conflicts of shared memory, counted from addresses.
 
-Shared memory has 32 banks of 4 bytes; a bank serves one word per cycle, to every lane that wants it. A warp's access
-is served in phases of 128 bytes: all 32 lanes for accesses of up to 4 bytes, 16 lanes at a time for 8 bytes, 8 lanes
-at a time for 16 bytes (CUDA C++ Programming Guide, "Shared memory"; NVIDIA GTC 2018, S81006). In a phase, the cycles
-("wavefronts") are the most distinct words that one bank has to serve. ldmatrix reads each 8x8 matrix in one phase of
-eight 16-byte rows.
+Shared memory has 32 banks of 4 bytes; a bank serves one word per cycle, to all lanes that request it. A warp's access
+is served in phases of 128 bytes: all 32 lanes for accesses of up to 4 bytes, 16 lanes at a time for 8 bytes, 8 lanes at
+a time for 16 bytes (CUDA C++ Programming Guide, "Shared memory"; NVIDIA GTC 2018, S81006). A phase takes as many cycles
+("wavefronts") as the busiest bank has distinct words to serve. ldmatrix reads each 8x8 matrix in one phase of eight
+16-byte rows.
 
-Addresses are bytes from a 128-byte boundary; -1 marks a lane that takes no part.
+Addresses are in bytes from a 128-byte boundary; -1 marks an inactive lane.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from search_spaces.hardware.requirements import OperandSide, Refusal
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.shared_layout import Axis, SharedLayout
 
-if TYPE_CHECKING:  # avoids importing its table unless something is multiplied
+if TYPE_CHECKING:  # avoids importing the table of intrinsics, which is only needed for products
     from search_spaces.hardware.tensor_intrinsic import TensorIntrinsic
 
 _CHUNK = 2**15  # phases counted at a time: the arrays stay in the cache
@@ -154,7 +154,7 @@ class Traffic:
 
 
 def aligned_period(layout: SharedLayout, element_bytes: int) -> int:
-    """Return the number of lines after which accesses cost the same again.
+    """Return the number of lines after which the cost of accesses repeats.
 
     Shifting all addresses by whole units of the widest access changes banks but not conflicts.
     """
@@ -162,8 +162,7 @@ def aligned_period(layout: SharedLayout, element_bytes: int) -> int:
     return period * (WIDEST_BYTES // gcd(extent * element_bytes, WIDEST_BYTES))
 
 
-# A layout repeats every few lines, so the accesses to those lines are counted once for all tile sizes that a search
-# tries.
+# # A layout repeats every few lines, so accesses to these lines are counted once for tiles of all sizes.
 def _repeats(layout: SharedLayout, span: int, element_bytes: int) -> tuple[SharedLayout, int]:
     """Return (part, n) such that accesses cost n times as much on ``layout`` as on the part.
 
@@ -209,7 +208,7 @@ def copy_traffic(
     piece = min(vector, layout.contiguity(axis), WIDEST_BYTES // element_bytes)
     if WARP % columns and columns % WARP:
         return _grid_traffic(layout, element_bytes, axis, vector, piece, (rows, columns))
-    # a warp covers whole rows of the grid, or part of one: any number of warps makes the same accesses
+    # a warp covers whole rows of the grid or a part of one, so the number of warps does not change the accesses
     warp = (max(1, WARP // columns), min(columns, WARP))
     part, times = _repeats(layout, warp[0] if axis == layout.line_axis else warp[1] * vector, element_bytes)
     return times * _grid_traffic(part, element_bytes, axis, vector, piece, warp)
@@ -282,7 +281,7 @@ def _load_traffic(layout: SharedLayout, lanes: NestedLayout, element_bytes: int,
 
 @lru_cache(maxsize=2**6)
 def _held(lanes: NestedLayout) -> IntArray:
-    """Return the elements of a fragment that each lane holds, (lanes, elements, 2)."""
+    """Return (row, column) of the fragment elements in each lane's registers, (lanes, elements, 2)."""
     held: IntArray = lanes.coordinates(1, WARP, replicate_threads=True)[0]
     return held
 

@@ -1,4 +1,4 @@
-"""Rankings of copies of a region, and of the layouts that a copy and an intrinsic both accept (TVM, problem 1)."""
+"""Rank copies of a region, and layouts that a copy and an intrinsic both accept (TVM memory planning, problem 1)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _order(plan: CopyPlan) -> tuple[float, int, int, bool, int]:
 
 @dataclass(frozen=True)
 class LayoutChoice:
-    """A layout that a copy and an intrinsic both accept, with its use and cost per tile.
+    """A layout that a copy and an intrinsic both accept, with the copy, the access and their cost per tile.
 
     ``loads`` is the traffic of reading every fragment of the tile once; ``wavefronts`` counts those of all readers.
     """
@@ -64,7 +64,7 @@ def layout_choices(
     method: Method | None = None,
     readers: int = 1,
 ) -> tuple[LayoutChoice, ...]:
-    """Return all of ``layouts`` that some copy and the intrinsic accept, without those that are illegal on the tile.
+    """Return the legal ``layouts`` that some copy and the intrinsic accept, best first.
 
     Those with the fewest cycles lost to conflicts come first, then those with the fewest cycles, then the smallest.
 

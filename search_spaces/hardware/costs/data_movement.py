@@ -1,10 +1,10 @@
-"""Automatic data movement: derive a good copy from a region of global memory, a shared layout and a thread count.
+"""Automatic data movement: derive a good copy from a global-memory region, a shared-memory layout and a thread count.
 
 A copy distributes a tile to the threads of a block by a wg_map whose "subgroups" are threads: a grid of rows x columns,
 with columns along contiguous global memory, a vector of neighbours per thread, round-robin. TVM's auto memory planning
 samples the layout of the buffer. Here the thread mapping and the vector width for a layout are derived: widest legal
-accesses, whole sectors on the global side, fewest bank conflicts on the shared side. The same plans serve copies from
-shared to global memory, with the same addresses, sectors and conflicts.
+accesses, whole sectors on the global side, fewest bank conflicts on the shared side. The same plans apply to copies
+from shared to global memory, which have the same addresses, sectors and conflicts.
 """
 
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Region:
     Attributes:
         shape: (rows, cols).
         axis: The index that is contiguous in memory.
-        alignment: Elements at multiples of which lines start (a common divisor of base address and pitch).
+        alignment: Lines start at multiples of this number of elements (a common divisor of base address and pitch).
         element_bytes: Bytes per element.
 
     Raises:
@@ -107,7 +107,7 @@ class CopyPlan:
 
     @property
     def tags(self) -> int:
-        """128-byte lines that the requests touch, counted per request: cycles of L1's tag stage."""
+        """128-byte lines touched, summed over the requests; these are cycles of L1's tag stage."""
         columns = min(self.columns, WARP)
         lines = -(-columns * self.vector * self.region.element_bytes // PHASE_BYTES)
         return self.requests * (WARP // columns) * lines
@@ -197,8 +197,8 @@ def expected_sectors(region: Region, vector: int, columns: int) -> float:
 
     A warp touches segments of one line each; ``columns * vector`` must divide a line.
 
-    A segment of s bytes that starts at any multiple of g bytes (g divides s) touches (s - g) / 32 + 1 sectors on
-    average, and s / 32 if g is at least a sector.
+    A segment of s bytes that starts at a random multiple of g bytes (g divides s) touches (s - g) / 32 + 1 sectors on
+    average, or s / 32 if g is at least a sector.
     """
     segment = min(columns, WARP) * vector * region.element_bytes
     step = gcd(region.alignment * region.element_bytes, segment, SECTOR_BYTES)
@@ -226,7 +226,7 @@ def few_sectors(region: Region, vector: int, columns: int) -> bool:
 
 
 def wide_enough(region: Region, vector: int) -> bool:
-    """Return True if at most MOST_VECTORS accesses replace one of the widest that the lines' alignment allows."""
+    """Return True if a vector is wide enough: at most MOST_VECTORS of them replace the widest aligned access."""
     return vector * MOST_VECTORS >= gcd(region.alignment, WIDEST_BYTES // region.element_bytes)
 
 
@@ -251,7 +251,7 @@ Binding = tuple[int, int, int]  # vector, columns, block: arguments of ``conflic
 def conflict_percent(
     layout: SharedLayout, element_bytes: int, axis: Axis, vector: int, columns: int, block: int = 1
 ) -> int:
-    """Return cycles relative to conflict-free cycles, in percent, when warps move vectors along ``axis`` of the tile.
+    """Return the cycles in percent of the conflict-free ones, for warps that move vectors along ``axis`` of the tile.
 
     Unlike ``copy_traffic`` it counts only a few warps, and lanes may hold two-dimensional blocks.
 
@@ -266,7 +266,7 @@ def conflict_percent(
     """
     columns = min(columns, WARP)
     found = _percents_of_bindings(layout, element_bytes, axis, block).get((vector, columns))
-    if found is None:  # not counted, as they do not fit the lines
+    if found is None:  # arguments that do not fit the lines have no count
         found = _conflict_percents(layout, element_bytes, axis, ((vector, columns, block),))[0]
     return found
 
@@ -275,8 +275,8 @@ def conflict_percent(
 def few_conflicts(layout: SharedLayout, element_bytes: int, axis: Axis) -> frozenset[tuple[int, int]]:
     """Return all (vector, columns) for which the shared side of a copy along ``axis`` has few conflicts.
 
-    They take at most MOST_CONFLICTS times the cycles without conflicts, or no more than any other columns, as the
-    layout may be worth its copy.
+    They take at most MOST_CONFLICTS times the cycles without conflicts. If none does, the best ones are returned, since
+    the layout may have other advantages.
     """
     percents = _percents_of_bindings(layout, element_bytes, axis, 1)
     most: dict[int, float] = {}
@@ -303,14 +303,14 @@ def _percents_of_bindings(
 def _alike(layout: SharedLayout, element_bytes: int, axis: Axis) -> SharedLayout:
     """Return a layout with the same percentages for single elements across ``axis``.
 
-    It differs only in the number of lines, so that tiles of many sizes are counted once.
+    Its number of lines is normalised, so that tiles of many sizes share one count.
     """
     if axis == layout.line_axis:
-        # The accesses of warps that start whole periods apart cost the same (see ``aligned_period``), and the warps
-        # sampled are whole periods of them, or all inside of the first one.
+        # # The sampled warps cover whole periods, or lie within the first one. Accesses that start whole periods apart
+        # cost the same (see ``aligned_period``).
         period = aligned_period(layout, element_bytes)
         return layout if layout.lines % WARP or WARP % period else layout.first_lines(WARP)
-    # Accesses of ``columns * vector`` elements across lines see the first of them alone, in pieces of one element.
+    # Accesses across lines of ``columns * vector`` elements only depend on the first line, in pieces of one element.
     most = WARP * WIDEST_BYTES // element_bytes
     single = layout.lines % 2 == 0 and layout.contiguity(axis) == 1
     fits = layout.lines < most and layout.line <= MOST_LINE
@@ -326,7 +326,7 @@ def _bindings(line: int, element_bytes: int, block: int) -> tuple[Binding, ...]:
 def _conflict_percents(
     layout: SharedLayout, element_bytes: int, axis: Axis, bindings: tuple[Binding, ...]
 ) -> tuple[int, ...]:
-    """Return the percentages of all mappings of one layout together, as few addresses cost as much as many."""
+    """Return the percentages of all mappings of one layout at once, because a few addresses take as long as many."""
     other: Axis = "rows" if axis == "cols" else "cols"
     offsets = layout.offsets() if axis == "cols" else layout.offsets().T
     pieces = [
@@ -348,7 +348,7 @@ def _conflict_percents(
 
 
 def _periods(layout: SharedLayout, element_bytes: int, axis: Axis) -> tuple[int, int]:
-    """Return (across, along): elements across and along ``axis`` after which an access costs the same again.
+    """Return (across, along): elements across and along ``axis`` after which the cost of an access repeats.
 
     Without swizzles, moving an access along a line shifts all its addresses equally.
     """
@@ -364,8 +364,8 @@ def _warps(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return positions (across, along) of the lanes of a few warp accesses, each (accesses, 32).
 
-    Also returns where each mapping's accesses start. If they repeat whole ``periods``, one of each suffices for the
-    average.
+    Also returns the index of each mapping's first access. Accesses that repeat after whole ``periods`` are sampled
+    once.
     """
     lines, line = shape
     accesses = []

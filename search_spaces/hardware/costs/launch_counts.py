@@ -1,6 +1,6 @@
 """Counts of a launch's instructions and memory traffic, from which its time is estimated.
 
-They are taken while some of its blocks are emulated. Any launch can be counted: CUDA, PTX of any compiler, Triton.
+The emulator counts them in some blocks of the launch, for CUDA, PTX of any compiler, and Triton.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ class LaunchCounts:
         blocks: Blocks of the whole grid.
         threads: Threads of a block.
         sampled: Blocks that were run.
-        code: Distinct instructions that they executed, without those that vanish in machine code.
+        code: Distinct instructions that they executed, without those that have no machine code.
         executed: How often warps executed each PTX operation ("fma.rn.f32"); divergent groups of lanes count
             separately.
-        chain_cycles: Cycles of a warp's longest chain of dependent instructions, if the compiler orders each basic
-            block ideally and loads hit in L1 what their block has loaded before.
+        chain_cycles: Cycles of a warp's longest chain of dependent instructions, assuming that the compiler orders each
+            basic block ideally, and that data which the block has loaded before hit in L1.
         shared_wavefronts: Wavefronts of shared memory, bank conflicts included.
         requests: Requests to global memory.
         wavefronts: The 128-byte lines in L1 that these requests touch.
@@ -29,7 +29,7 @@ class LaunchCounts:
         store_sectors: Sectors that stores send to L2.
         atomic_sectors: Sectors that atomics update in L2.
         constant_requests: Loads of constant memory, one per distinct address of a warp.
-        dram_bytes: Least bytes that the whole launch reads and writes.
+        dram_bytes: Minimum of bytes that the whole launch reads and writes.
         dynamic_shared_bytes: Dynamic shared memory of the launch.
         operand_bytes: Bytes of all arrays.
         spilled_words: 4-byte words per lane that warps spill or reload; None if unknown.

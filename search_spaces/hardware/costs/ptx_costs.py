@@ -1,8 +1,9 @@
 """Machine-code cost of PTX operations: the pipes of an SM that they occupy, and their number of instructions.
 
-PTX counts differ from SASS counts: moves, address conversions and parameter reads vanish, and a division becomes a
-dozen instructions. The figures are what ptxas 13 makes of single operations, rounded. Rates are those of the CUDA C++
-Programming Guide, "Throughput of Native Arithmetic Instructions" (results per clock cycle and SM).
+PTX counts differ from SASS counts: moves, address conversions and parameter reads have no machine code, and a division
+becomes a dozen instructions. The figures are the rounded instruction counts of ptxas 13 for single operations. Rates
+are those of the CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions" (results per clock cycle and
+SM).
 """
 
 from __future__ import annotations
@@ -19,9 +20,7 @@ Pipe = Literal["fma", "imad", "alu", "special", "f64", "tensor", "memory", "cons
 Costs = tuple[tuple[Pipe, float], ...]
 T = TypeVar("T", float, npt.NDArray[np.float64])
 
-IN_PLACE = (
-    "+immediate"  # suffix, as in "ld.const.f32+immediate": a constant address, the operand of another instruction
-)
+IN_PLACE = "+immediate"  # suffix, as in "ld.const.f32+immediate": a constant address, folded into another instruction
 
 _SPECIAL = ("rcp", "rsqrt", "sin", "cos", "ex2", "lg2", "tanh", "popc", "clz", "bfind", "brev")
 _MEMORY = ("ld", "st", "atom", "red", "ldmatrix", "stmatrix", "cp", "shfl", "tex", "surf", "suld", "sust")
@@ -41,7 +40,7 @@ def f64_rate(sm: int) -> float:
 
 @lru_cache(maxsize=4096)
 def costs(operation: str) -> Costs:
-    """Return a warp's instructions by pipe for a PTX operation ("fma.rn.f32"); empty if it vanishes."""
+    """Return a warp's instructions by pipe for a PTX operation ("fma.rn.f32"); empty if it has no machine code."""
     opcode, *qualifiers = operation.removesuffix(IN_PLACE).split(".")
     kind = qualifiers[-1] if qualifiers else ""
     wide = kind in ("s64", "u64", "b64")
@@ -81,7 +80,7 @@ def costs(operation: str) -> Costs:
     if opcode in ("fma", "add", "sub", "mul", "mad") and kind in ("f32", *_HALVES):
         return (("fma", 1.0),)
     if kind == "pred":
-        return (("alu", 0.5),)  # comparisons combine a predicate at no cost
+        return (("alu", 0.5),)  # other logic on predicates is part of comparisons
     return (("alu", (1.5 if opcode in ("add", "sub") else 2.0) if wide else 1.0),)
 
 
@@ -103,7 +102,7 @@ def _conversion(qualifiers: Iterable[str]) -> Costs:
 
 @lru_cache(maxsize=1024)
 def tensor_flops(operation: str) -> tuple[float, str]:
-    """Return the flops of a warp's part of a matrix instruction and the multiplied type; (0, "") for other operations.
+    """Return flops per warp and multiplied type of a matrix instruction; (0, "") for other operations.
 
     A single thread executes all of a tcgen05.mma. Its shape and type follow its qualifiers:
     "tcgen05.mma.cta_group::1.kind::f16.m128n256k16.bf16".

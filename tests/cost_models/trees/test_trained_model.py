@@ -84,7 +84,7 @@ def _boosted(**change: Any) -> Callable[[], dict[str, Any]]:
         (_operator(noise=True), "damaged.*noise"),
         (_operator(templates=["matmul"]), "damaged.*templates"),
         (_operator(observations=[]), "damaged.*missing"),
-        (_operator(observations=[{}]), "damaged.*no observations"),
+        (_operator(observations=[{}]), "damaged.*not observations"),
         (_operator(held_out=[{}]), "damaged.*held-out"),
         (_operator(boosted=3), "damaged.*trees are missing"),
         (_operator(boosted={}), "damaged.*names"),

@@ -225,7 +225,7 @@ def test_executing_register_files_equals_the_reference(row):
 
 def test_wmma_fragments_are_opaque():
     row = intrinsic("wmma_m16n16k16_f16")
-    with pytest.raises(ValueError, match="does not say which lane"):
+    with pytest.raises(ValueError, match="leaves the mapping of elements to lanes open"):
         execute(row, np.zeros((32, 8)), np.zeros((32, 8)), np.zeros((32, 8)))
     with pytest.raises(ValueError, match="must end in"):
         row.reference(np.zeros((16, 8)), np.zeros((16, 16)), np.zeros((16, 16)))

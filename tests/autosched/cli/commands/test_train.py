@@ -247,5 +247,5 @@ def test_features_of_schedules_that_are_gone_are_left_out(run: Run, tmp_path: Pa
     status, _, err = run("train", "--update", "none.json", "--explain")
     assert status == 2
     assert err == (
-        "autosched: none of the copy schedules that the model learned from can be made today: train it again\n"
+        "autosched: no copy schedule of the model's training data is valid in this version: train the model again\n"
     )

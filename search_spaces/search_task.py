@@ -14,7 +14,7 @@ from search_spaces.templates.template import TemplateSet
 
 @dataclass(frozen=True)
 class SearchTask:
-    """The value that a search hands to samplers, models and trials.
+    """The task that a search passes to samplers, models and trials.
 
     Attributes:
         problem: Problem that is computed.

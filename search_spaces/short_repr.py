@@ -1,4 +1,4 @@
-"""Bounded-length representations of dataclasses, whatever the fields hold: sources, arrays, findings."""
+"""Representations of dataclasses with a bounded length, even with fields such as sources, arrays or findings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST_OF_FIELD, _MOST_OF_TEXT = 120, 400
 
 
 class _Fields(reprlib.Repr):
-    """Cuts what is long: arrays to their shape and type, collections and texts to a few elements."""
+    """Shortens long values: arrays to shape and type, collections and texts to a few elements."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ def short_repr(self: Any) -> str:
     for field in dataclasses.fields(self):
         value = getattr(self, field.name)
         if field.repr and not _is_default(field, value):
-            whole = isinstance(value, str) and len(value) <= _MOST_OF_TEXT  # a message, which is not cut
+            whole = isinstance(value, str) and len(value) <= _MOST_OF_TEXT  # messages are not shortened
             shown.append(f"{field.name}={repr(value) if whole else _FIELDS.repr(value)}")
     return cut(f"{type(self).__qualname__}({', '.join(shown)})")
 

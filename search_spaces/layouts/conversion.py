@@ -1,7 +1,7 @@
-"""Executing layouts on numpy arrays: to_simt, to_simd and to_layout (IREE VectorExt dialect).
+"""Execute layout operations on numpy arrays: to_simt, to_simd and to_layout (IREE VectorExt dialect).
 
-A *distributed* array is ``[subgroups, threads, *batch, *outer, *element]``: the registers of every thread. With these
-operations a schedule's data movement runs, and is tested, as plain Python.
+A *distributed* array is ``[subgroups, threads, *batch, *outer, *element]``: the registers of every thread. These
+operations execute a schedule's data movement in plain Python, for tests.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ SharedFunction = Callable[..., Any]  # (row, col, ...) index arrays of a tile ->
 
 
 class Exchange(Enum):
-    """The distance that elements travel in a conversion, nearest first."""
+    """The widest scope in which elements move in a conversion, smallest first."""
 
     NONE = "none"  # every register keeps its element
-    REGISTERS = "registers"  # a thread's elements change registers
+    REGISTERS = "registers"  # elements move between registers of a thread
     SUBGROUP = "subgroup"  # between the threads of a subgroup (shuffles can do it)
     WORKGROUP = "workgroup"  # between subgroups: through shared memory
 
 
 @dataclass(frozen=True)
 class Converted:
-    """A distributed array in its new layout, and what the conversion took.
+    """A distributed array in its new layout, and the scope and memory of the conversion.
 
-    ``shared_elements`` is the size, in elements, of the shared memory it went through (0: registers only).
+    ``shared_elements`` is the number of elements of shared memory that it used (0 for registers only).
     """
 
     values: AnyArray
@@ -49,7 +49,7 @@ def to_simt(
     subgroup_size: int = 32,
     replicate_threads: bool = False,
 ) -> AnyArray:
-    """Distribute a whole tile over threads, as ``NestedLayout.distribute`` does.
+    """Distribute a whole tile over threads, like ``NestedLayout.distribute``.
 
     Args:
         tile: Tile of the layout's shape.
@@ -68,7 +68,7 @@ def to_simt(
 
 
 def to_simd(distributed: npt.ArrayLike, layout: NestedLayout, replicate_threads: bool = False) -> AnyArray:
-    """Put a distributed tile together again (``NestedLayout.undistribute``)."""
+    """Return the tile of a distributed array (``NestedLayout.undistribute``)."""
     return layout.undistribute(distributed, replicate_threads)
 
 
@@ -81,7 +81,7 @@ def exchange(
 ) -> Exchange:
     """Return the scope of element movement from ``source`` to ``target`` (exact, unlike IREE's conservative rule).
 
-    A thread that holds an element needs no other thread for it, so copies shorten the way.
+    A thread that already holds a copy of an element does not need another thread.
 
     Args:
         source: Distribution before the conversion.
@@ -119,15 +119,15 @@ def to_layout(
 ) -> Converted:
     """Convert a distributed array from ``source`` to ``target``.
 
-    Where every thread already holds its elements, registers are renamed and ``shared`` stays unused. Otherwise all
-    threads store to shared memory, meet at a barrier, and load what the target gives them.
+    If every thread already holds its elements, only registers are renamed, and ``shared`` is not used. Otherwise all
+    threads store to shared memory, wait at a barrier, and load their elements of the target.
 
     Args:
         distributed: [subgroups, threads, ...], as ``to_simt`` gives it.
         source: Distribution before the conversion.
         target: Distribution after the conversion.
         shared: Offsets in shared memory by (row, col): a SharedLayout, or any function of the tile's coordinates. None
-            where it is not needed.
+            if it is not needed.
         replicate_threads: True if surplus threads hold copies.
 
     Raises:

@@ -1,10 +1,10 @@
 """LoweringConfig: tiling and distribution of a reduction (IREE issue 22153, iree_gpu.lowering_config).
 
-The iteration space of ``out[m, n] += a[m, k] * b[n, k]`` has the dimensions (m, n, k). Every field holds one entry per
-dimension. A *parallel* dimension is tiled by ``workgroup``; a *reduction* dimension is walked in steps of
-``partial_reduction``, and the elements of one step accumulate separately until the loop ends. ``expand`` splits a
-reduction dimension k into (k / t, t) so that the t elements of a thread's vector are added inside the loop, and t times
-fewer accumulators are carried around it.
+The iteration space of ``out[m, n] += a[m, k] * b[n, k]`` has the dimensions (m, n, k). Every field has one entry per
+dimension. A *parallel* dimension is tiled by ``workgroup``. A loop iterates over a *reduction* dimension in steps of
+``partial_reduction``, and the elements of a step accumulate separately until the loop ends. ``expand`` splits a
+reduction dimension k into (k / t, t), so that the t elements of a thread's vector are added inside the loop, which then
+has t times fewer accumulators.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Basis:
 
     Ids are delinearised by ``counts``, the last fastest; dimension i takes digit ``mapping[i]``, so it gets
     ``counts[mapping[i]]`` of them. (This is how IREE's code reads it; its documentation states the inverse permutation,
-    and the two differ once ``mapping`` contains a 3-cycle.) ``mapping`` names each digit at most once; ids that
-    differ only in digits that no dimension takes repeat the work. Raises ValueError naming the field.
+    and the two differ once ``mapping`` contains a 3-cycle.) ``mapping`` contains each digit at most once; ids that only
+    differ in unmapped digits repeat the work. Raises ValueError that names the field.
     """
 
     counts: tuple[int, ...]
@@ -58,7 +58,7 @@ class Basis:
 
     @property
     def size(self) -> int:
-        """Lanes (or subgroups) the basis numbers."""
+        """Number of lanes (or subgroups)."""
         return math.prod(self.counts)
 
     @property
@@ -68,7 +68,7 @@ class Basis:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Stride of each dimension's digit in the id, 0 where only one is along it."""
+        """Stride of each dimension's digit in the id; 0 for dimensions with only one lane (or subgroup)."""
         return tuple(math.prod(self.counts[d + 1 :]) if self.counts[d] > 1 else 0 for d in self.mapping)
 
     def coordinates(self, ids: npt.ArrayLike) -> npt.NDArray[np.int64]:
@@ -83,7 +83,7 @@ class Basis:
         return type(self)(self.counts + ones, self.mapping + tuple(len(self.counts) + i for i in range(dimensions)))
 
     def to_lists(self) -> list[list[int]]:
-        """Return ``[counts, mapping]``, as the attribute spells it."""
+        """Return ``[counts, mapping]``, as in the attribute's text."""
         return [list(self.counts), list(self.mapping)]
 
 
@@ -93,14 +93,15 @@ class LoweringConfig:
 
     - ``workgroup``: tile of a parallel dimension that one workgroup computes.
     - ``partial_reduction``: step of a reduction dimension per iteration of the loop.
-    - ``thread``: contiguous elements one thread loads at once (0 counts as 1).
-    - ``lane_basis``, ``subgroup_basis``: how lanes and subgroups spread over the dimensions; empty means one.
+    - ``thread``: contiguous elements that a thread loads at once (0 means 1).
+    - ``lane_basis``, ``subgroup_basis``: distribution of lanes and subgroups over the dimensions; empty for a single
+      one.
     - ``expand_dims``: empty, or the sizes of the dimensions that ``expand`` appended (0 for the original ones).
 
-    The longest field says how many dimensions there are; shorter tile sizes are padded with zeros, as in the issue.
-    Raises ValueError unless a basis names every dimension; no dimension is in both ``workgroup`` and
-    ``partial_reduction``; a tile is a multiple of subgroups * lanes * thread along it; appended dimensions come last,
-    lie within one thread and are not tiled.
+    The longest field determines the number of dimensions; shorter ones are padded with zeros, as in the issue. Raises
+    ValueError unless a basis names every dimension; no dimension is in both ``workgroup`` and ``partial_reduction``; a
+    tile is a multiple of subgroups * lanes * thread along it; appended dimensions come last, lie within one thread and
+    are not tiled.
     """
 
     workgroup: tuple[int, ...] = ()
@@ -181,7 +182,7 @@ class LoweringConfig:
     def expand(self) -> Self:
         """Return the config with each expandable dimension split in two.
 
-        A dimension keeps its place with step P / T and thread 1; a dimension of T elements, all held by one thread, is
+        The dimension keeps its position, with step P / T and thread 1. A dimension of T elements, all in one thread, is
         appended (``512 -> 64, 8``). A config without expandable dimensions is returned unchanged.
         """
         dims = self.expandable_dims
@@ -216,10 +217,10 @@ class LoweringConfig:
         outer = tuple(n // self.thread[d] if d in self.expandable_dims else n for d, n in enumerate(sizes))
         return outer + tuple(self.thread[d] for d in self.expandable_dims)
 
-    # What it costs
+    # Costs
 
     def accumulators(self, shape: Sequence[int] | None = None) -> tuple[int, ...]:
-        """Return the shape of the accumulators that a workgroup carries through the loop.
+        """Return the shape of a workgroup's accumulators in the loop.
 
         It is the workgroup's tile without the dimensions that ``expand`` appended, over which accumulators sum (2x1x512
         becomes 2x1x64). ``shape`` is as for ``tile``.
@@ -229,8 +230,8 @@ class LoweringConfig:
     def tile(self, shape: Sequence[int] | None = None) -> tuple[int, ...]:
         """Elements of each dimension that a workgroup holds per iteration of the loop.
 
-        A dimension that is neither tiled nor appended is held whole; its size comes from the iteration space ``shape``
-        (ValueError without).
+        A dimension that is neither tiled nor appended is held as a whole; its size is that of the iteration space
+        ``shape``, without which ValueError is raised.
         """
         sizes = None if shape is None else self._shape(shape)
         result = []
@@ -247,12 +248,12 @@ class LoweringConfig:
         return tuple(result)
 
     def accumulators_per_thread(self, shape: Sequence[int] | None = None) -> int:
-        """Accumulator registers a thread carries around the reduction loop (one per accumulator of 32 bits)."""
+        """Accumulator registers of a thread in the reduction loop (one per accumulator of 32 bits)."""
         layout = self.to_nested(shape=shape)
         return math.prod(layout.distributed_shape[: self.rank - self.appended])
 
     def loop_steps(self, shape: Sequence[int]) -> int:
-        """Return iterations of the reduction loops over the iteration space ``shape``.
+        """Return the number of iterations of the reduction loops over the iteration space ``shape``.
 
         Raises:
             ValueError: A step does not divide its dimension.
@@ -270,8 +271,8 @@ class LoweringConfig:
     def to_nested(self, dims: Sequence[int] | None = None, shape: Sequence[int] | None = None) -> NestedLayout:
         """Return the layout of a workgroup's tile per iteration: subgroup counts, batches, lanes, thread vectors.
 
-        ``dims`` picks the dimensions that index an operand ((0, 2) for ``a[m, k]``); by default the whole iteration
-        space. ``shape`` is needed where a dimension is not tiled. The lanes of a dropped dimension hold copies.
+        ``dims`` selects the dimensions that index an operand ((0, 2) for ``a[m, k]``); by default all. ``shape`` is
+        needed if a dimension is not tiled. The lanes of a dropped dimension hold copies.
         """
         subgroups, lanes = self.subgroup_basis.tile, self.lane_basis.tile
         elements = tuple(max(1, t) for t in self.thread)
@@ -293,7 +294,7 @@ class LoweringConfig:
     # Text
 
     def __str__(self) -> str:
-        """``#iree_gpu.lowering_config<{...}>``, keys sorted as MLIR sorts them."""
+        """Return ``#iree_gpu.lowering_config<{...}>`` with sorted keys, as MLIR prints it."""
         fields: dict[str, Sequence[int] | list[list[int]]] = {name: getattr(self, name) for name in _TILES}
         if self.expand_dims:
             fields["expand_dims"] = self.expand_dims
@@ -302,13 +303,13 @@ class LoweringConfig:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``#iree_gpu.lowering_config<{...}>``.
+        """Parse ``#iree_gpu.lowering_config<{...}>``.
 
-        Keys may be in any order and left out; ``expand_dims`` may be called ``expand_iteration_space``.
+        Keys may be in any order or missing; ``expand_dims`` may be called ``expand_iteration_space``.
 
         Raises:
             LayoutSyntaxError: The syntax is wrong; the message has the position.
-            ValueError: The fields do not make a config.
+            ValueError: The fields are not a valid config.
         """
         return parse_attribute(text, cls._read)
 

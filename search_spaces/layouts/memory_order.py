@@ -1,4 +1,4 @@
-"""Storage orders of a matrix that is packed once, so that each thread of a matmul loads its elements in one access."""
+"""Storage orders for weights that are packed once, so that a thread of a matmul loads its elements in one access."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from search_spaces.arrays import Array
 class MemoryOrder:
     """A matrix stored in tiles of ``rows`` x ``columns``, both powers of two.
 
-    Tiles follow each other along a row of tiles, and then the next row of tiles follows. ``bits`` defines the order of
-    elements in a tile: for each bit of an element's offset, lowest first, the dimension (0: row, 1: column) and the bit
-    of its index.
+    Tiles are stored in row-major order. ``bits`` defines the order of elements in a tile: for each bit of an element's
+    offset, lowest first, the dimension (0: row, 1: column) and the bit of its index.
     """
 
     rows: int
@@ -24,7 +23,7 @@ class MemoryOrder:
     bits: tuple[tuple[int, int], ...]
 
     def shape(self, rows: int, columns: int) -> tuple[int, int]:
-        """Return the strips of a matrix of whole tiles, and the elements of a strip."""
+        """Return the number of strips (rows of tiles) of a matrix of whole tiles, and the elements per strip."""
         return rows // self.rows, columns * self.rows
 
     def place(self, row: Any, column: Any) -> tuple[Any, Any]:
@@ -61,9 +60,9 @@ class MemoryOrder:
         return np.broadcast_arrays(strips, places)  # type: ignore[return-value]
 
 
-# Fragments of 16 x 16 elements of two bytes (mma.m16n8k16, wgmma): a lane has rows g and g + 8 and the columns
-# 2 t, 2 t + 1, 2 t + 8 and 2 t + 9, of g = lane / 4 and t = lane % 4. Each lane's next 16 bytes are neighbours.
-# Words of eight numbers of four bits, which have numbers of four fragments: a lane has words t and t + 4 of both rows.
+# # Fragments of 16 x 16 elements of two bytes (mma.m16n8k16, wgmma): a lane has rows g and g + 8, and columns 2 t, 2 t
+# + 1, 2 t + 8 and 2 t + 9, with g = lane / 4 and t = lane % 4. Its 16 bytes of a fragment are contiguous. Words of
+# eight numbers of four bits, which have numbers of four fragments: a lane has words t and t + 4 of both rows.
 FRAGMENT_WORDS = MemoryOrder(16, 8, ((0, 3), (1, 2), (1, 0), (1, 1), (0, 0), (0, 1), (0, 2)))
 # Bytes, of two fragments.
 FRAGMENT_BYTES = MemoryOrder(

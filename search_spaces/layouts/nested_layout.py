@@ -1,4 +1,4 @@
-"""NestedLayout: which subgroup and thread holds which elements of a tile (IREE VectorExt NestedLayoutAttr).
+"""NestedLayout: distribution of a tile's elements over subgroups and threads (IREE VectorExt NestedLayoutAttr).
 
 Dimension ``i`` of a tile is cut into five nested levels, outermost first: subgroups, batches, outers, threads,
 elements. A coordinate is therefore
@@ -9,9 +9,9 @@ with one such line per dimension, where ``subgroup`` and ``thread`` are the *vir
 
     virtual[i] = (id // stride[i]) % tile[i]            (0 where stride[i] is 0)
 
-A thread holds ``batch x outer x element`` values, in that order (the distributed order). Where there are more
-subgroups or threads than a layout names, the surplus ones wrap modulo and hold copies. Where there are fewer subgroups,
-subgroup s takes the work of s, s + count, s + 2 * count, ... in as many *rounds*.
+A thread holds ``batch x outer x element`` values, in that order (the distributed order). If there are more subgroups or
+threads than a layout uses, ids wrap modulo, and the surplus ones hold copies. If there are fewer subgroups, subgroup s
+does the work of s, s + count, s + 2 * count, ... in as many *rounds*.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _MOST_IDS = 2**16  # limit of a level whose ids are checked one by one; a workgr
 
 @dataclass(frozen=True)
 class NestedLayout:
-    """The distribution of a tile of rank r over subgroups and threads; every field holds r integers.
+    """The distribution of a tile of rank r over subgroups and threads; every field has r integers.
 
-    Tiles count tiles of the next level; they are not sizes. Checked on construction (ValueError): all fields
-    have the same rank; tiles are at least 1; no stride is 0 where its tile is more; ids round-trip: the virtual ids of
-    sum(stride * virtual id) are those virtual ids again. Gaps are allowed.
+    A tile field counts the tiles of the next level; it is not a size in elements. Raises ValueError unless all fields
+    have the same rank, tiles are at least 1, a stride of 0 has a tile of 1, and the virtual ids of sum(stride * virtual
+    id) are the same virtual ids. Ids may have gaps.
     """
 
     subgroup_tile: tuple[int, ...]
@@ -104,12 +104,12 @@ class NestedLayout:
 
     @property
     def subgroups(self) -> int:
-        """The period of virtual subgroup ids: id and id + this many hold the same (1 when none are distributed)."""
+        """Period of virtual subgroup ids: ids that differ by it hold the same elements (1 without distribution)."""
         return _span(self.subgroup_tile, self.subgroup_strides)
 
     @property
     def threads(self) -> int:
-        """The period of virtual thread ids within a subgroup."""
+        """Period of virtual thread ids within a subgroup."""
         return _span(self.thread_tile, self.thread_strides)
 
     # Verification
@@ -121,13 +121,13 @@ class NestedLayout:
         subgroups: int | None = None,
         replicate_threads: bool = False,
     ) -> None:
-        """Refuse a layout that does not distribute a tile over so many subgroups and threads.
+        """Raise ValueError unless the layout distributes a tile over these subgroups and threads.
 
         Args:
             shape: Shape of the tile; None to skip the check.
-            subgroup_size: Must equal the product of ``thread_tile``; None not to check it.
-            subgroups: Number of subgroups; they may exceed the ids in use, or wrap them: see ``rounds``. None not to
-                check them.
+            subgroup_size: Must equal the product of ``thread_tile``; None to skip the check.
+            subgroups: Number of subgroups. It may exceed the ids in use, or be smaller (``rounds``). None to skip the
+                check.
             replicate_threads: ``subgroup_size`` may be a multiple of the ids in use, and the surplus threads hold
                 copies (the layout of a row's scale in a matrix fragment).
 
@@ -204,18 +204,18 @@ class NestedLayout:
         return self.virtual_subgroup_ids(linear // subgroup_size), self.virtual_thread_ids(linear % subgroup_size)
 
     def subgroup_ids(self, virtual: npt.ArrayLike, hardware_subgroups: int | None = None) -> IntArray:
-        """Return the inverse: the lowest subgroup id with these virtual ids ``[..., rank]``.
+        """Return the lowest subgroup id with these virtual ids ``[..., rank]`` (inverse of ``virtual_subgroup_ids``).
 
-        With fewer ``hardware_subgroups`` than the layout uses, the id wraps modulo them (document example: ids
-        0, 4, 1, 5, 2, 6, 3, 7 on 4 subgroups are 0, 0, 1, 1, 2, 2, 3, 3), and ValueError is raised as by ``rounds``.
-        The document also takes the sum modulo the product of the tiles; that changes nothing without gaps and is
-        wrong with them, so it is left out here.
+        With fewer ``hardware_subgroups`` than the layout uses, the id wraps modulo them (document example: ids 0, 4, 1,
+        5, 2, 6, 3, 7 on 4 subgroups are 0, 0, 1, 1, 2, 2, 3, 3), and ValueError is raised as by ``rounds``. The
+        document also takes the sum modulo the product of the tiles. That has no effect without gaps, and would be wrong
+        with gaps, so it is omitted here.
         """
         ids = _inverse("virtual subgroup id", virtual, self.subgroup_tile, self.subgroup_strides)
         return ids if hardware_subgroups is None or self.rounds(hardware_subgroups) == 1 else ids % hardware_subgroups
 
     def thread_ids(self, virtual: npt.ArrayLike) -> IntArray:
-        """Return the inverse: the lowest thread id with these virtual ids ``[..., rank]``."""
+        """Return the lowest thread id with these virtual ids ``[..., rank]`` (inverse of ``virtual_thread_ids``)."""
         return _inverse("virtual thread id", virtual, self.thread_tile, self.thread_strides)
 
     # Distribution
@@ -301,7 +301,7 @@ class NestedLayout:
         return held.reshape(*held.shape[:2], -1)
 
     def indices(self, subgroup: int, thread: int) -> IntArray:
-        """Tile coordinates ``[elements, rank]`` of what one thread holds, in distributed order."""
+        """Return the tile coordinates ``[elements, rank]`` of one thread's elements, in distributed order."""
         ids = np.concatenate([self.virtual_subgroup_ids(subgroup), self.virtual_thread_ids(thread)])
         held = np.indices(self.distributed_packed_shape).reshape(3, self.rank, self.elements_per_thread)
         subgroup_id, thread_id = ids[: self.rank, None], ids[self.rank :, None]
@@ -311,7 +311,7 @@ class NestedLayout:
         return coordinates
 
     def owners(self) -> tuple[IntArray, IntArray, IntArray]:
-        """Return which thread holds every element of the tile.
+        """Return the thread that holds each element of the tile.
 
         Returns:
             Three arrays of the tile's shape: the lowest subgroup id and thread id that hold the element, and its
@@ -333,7 +333,7 @@ class NestedLayout:
     def same_owners(self, other: NestedLayout) -> bool:
         """Return True if every thread holds the same set of elements, in whatever order.
 
-        Converting one layout into the other then renames registers, and moves nothing between threads.
+        Then a conversion between the layouts only renames registers.
         """
         # Ids of both wrap modulo the least common multiple of their periods.
         ids = math.lcm(self.subgroups, other.subgroups), math.lcm(self.threads, other.threads)
@@ -343,8 +343,8 @@ class NestedLayout:
     def needs_shared_memory(self, target: NestedLayout) -> bool:
         """Return True if IREE's rule uses shared memory to convert this layout into ``target``.
 
-        It does if anything besides batch and outer differs. The rule is conservative; ``same_owners`` is exact, and
-        implies that nothing moves.
+        The rule uses it if any field except batch and outer differs. It is conservative, whereas ``same_owners`` is
+        exact.
         """
         return any(
             getattr(self, field.name) != getattr(target, field.name)
@@ -376,7 +376,7 @@ class NestedLayout:
             thread_strides: Strides of the thread's number along each dimension.
 
         Raises:
-            ValueError: They are not of one length, or make no layout.
+            ValueError: They have different lengths, or are not a valid layout.
         """
         return type(self)(
             (*subgroup_tile, *self.subgroup_tile),
@@ -417,7 +417,7 @@ class NestedLayout:
             period = hardware_subgroups // math.gcd(hardware_subgroups, stride)
             if tile == 1 or hardware_subgroups % (stride * tile) == 0:
                 folded.append(levels[i])
-            elif stride % hardware_subgroups == 0:  # subgroups that are apart in this dimension are one
+            elif stride % hardware_subgroups == 0:  # virtual ids along this dimension wrap to the same subgroup
                 folded.append([1, tile * batch, *within, 0, thread_stride])
             elif hardware_subgroups % stride == 0 and tile % period == 0:
                 folded.append([1, tile // period, 1, 1, 1, 0, 0])
@@ -440,9 +440,9 @@ class NestedLayout:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``NestedLayout<...>``, ``NestedLayout : <...>`` or ``#iree_vector_ext.nested_layout<...>``.
+        """Parse ``NestedLayout<...>``, ``NestedLayout : <...>`` or ``#iree_vector_ext.nested_layout<...>``.
 
-        Raises LayoutSyntaxError with the position, or ValueError where the fields do not make a layout.
+        Raises LayoutSyntaxError with the position, or ValueError if the fields are not a valid layout.
         """
         return parse_attribute(text, cls._read)
 
@@ -501,7 +501,7 @@ def _span(tile: tuple[int, ...], strides: tuple[int, ...]) -> int:
 
 
 def _all_virtual(tile: tuple[int, ...]) -> IntArray:
-    """All virtual ids of a tile, row-major: ``[product of tile, rank]``."""
+    """Return all virtual ids of a tile in row-major order, ``[product of tile, rank]``."""
     return np.indices(tile).reshape(len(tile), math.prod(tile)).T.astype(np.int64)
 
 
@@ -509,7 +509,7 @@ def _virtual(name: str, ids: npt.ArrayLike, tile: tuple[int, ...], strides: tupl
     linear = np.asarray(ids, dtype=np.int64)
     if (linear < 0).any():
         raise ValueError(f"{name} is {int(linear.min())}: ids start at 0")
-    # A stride of 0 comes with a tile of 1, and anything modulo 1 is 0.
+    # A stride of 0 has a tile of 1, and anything modulo 1 is 0.
     divisors = np.maximum(np.array(strides, dtype=np.int64), 1)
     return (linear[..., None] // divisors) % np.array(tile, dtype=np.int64)
 

@@ -1,11 +1,11 @@
 """Layouts of a shared-memory tile: injective functions (row, col) -> element offset.
 
-The list of TVM's auto memory planning (identity, transpose, pad m elements every n lines, xor) as an algebra: a tile
-is linearised row by row (column by column when transposed), then steps act on the linear offset, left to right. A
-*line* is one contiguous run of the linearisation: a row of ``cols`` elements, or a column of ``rows`` when transposed.
+They generalise the layouts of TVM's auto memory planning (identity, transpose, pad m elements every n lines, xor). A
+tile is linearised by rows (by columns if transposed), then steps transform the linear offset, from left to right. A
+*line* is one contiguous run of the linearisation: a row of ``cols`` elements, or a column of ``rows`` if transposed.
 
-Everything that is known about a layout is found by evaluating the function. ``facts`` evaluates one period of it only:
-for every layout there are q lines and an increment d with f(line + q, position) = f(line, position) + d.
+All properties of a layout are computed by evaluating the function. ``facts`` only evaluates one period: every layout
+has q lines and an increment d with f(line + q, position) = f(line, position) + d.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from search_spaces.layouts.text import TextReader
 Axis = Literal["rows", "cols"]
 OffsetArray = npt.NDArray[np.int32]
 
-_MOST_ELEMENTS = 2**26  # offsets and their sums stay well within int32; shared memory holds some 2^17 elements at most
+_MOST_ELEMENTS = 2**26  # offsets and their sums fit into int32; shared memory has at most about 2^17 elements
 
 
 def _check_int(value: object, least: int, most: int, what: str) -> None:
@@ -99,7 +99,7 @@ class Swizzle:
 
     @property
     def mask(self) -> int:
-        """The offset bits that the step may flip."""
+        """Offset bits that the step may flip."""
         return ((1 << self.bits) - 1) << self.base
 
     @property
@@ -116,7 +116,7 @@ Step = Pad | Swizzle
 
 
 def xor(line: int) -> Swizzle:
-    """f(i, j) = (i, j ^ i mod line) of TVM's list as a swizzle. Raises ValueError unless ``line`` is a power of two."""
+    """Return TVM's layout f(i, j) = (i, j ^ i mod line) as a swizzle. ``line`` must be a power of two (ValueError)."""
     if line < 2 or line & (line - 1):
         raise ValueError(f"xor needs lines of a power of two elements (at least 2); this tile's lines hold {line}")
     bits = line.bit_length() - 1
@@ -160,11 +160,11 @@ class SharedLayout:
 
     @classmethod
     def parse(cls, text: str, shape: tuple[int, int]) -> Self:
-        """Return the layout that ``text`` names, on a tile of ``shape``.
+        """Return the layout with this ``text`` for a tile of ``shape``.
 
-        ``identity``, or ``+`` between: ``transpose`` (first), ``xor`` (before any pad or swizzle), ``pad(m,n)``,
-        ``swizzle(bits,base,shift)``. Raises LayoutSyntaxError for malformed text, ValueError for ``xor`` on lines
-        whose length is not a power of two.
+        The text is ``identity``, or terms joined by ``+``: ``transpose`` (first), ``xor`` (before any pad or swizzle),
+        ``pad(m,n)``, ``swizzle(bits,base,shift)``. Raises LayoutSyntaxError for malformed text, ValueError for ``xor``
+        on lines whose length is not a power of two.
         """
         transposed, terms = _parse_terms(text)
         line = shape[0] if transposed else shape[1]
@@ -172,7 +172,7 @@ class SharedLayout:
 
     @property
     def text(self) -> str:
-        """Canonical text, without the shape; ``parse(text, shape)`` gives this layout back."""
+        """Canonical text, without the shape; ``parse(text, shape)`` returns this layout."""
         terms = (["transpose"] if self.transposed else []) + [step.text for step in self.steps]
         return "+".join(terms) or "identity"
 
@@ -186,7 +186,7 @@ class SharedLayout:
 
     @property
     def line_axis(self) -> Axis:
-        """The index that moves along a line: "cols", or "rows" when transposed."""
+        """Index that changes along a line: "cols", or "rows" if transposed."""
         return "rows" if self.transposed else "cols"
 
     @property
@@ -214,7 +214,7 @@ class SharedLayout:
         return int(offset) if offset.ndim == 0 and isinstance(row, int) else offset
 
     def apply_steps(self, linear: OffsetArray) -> OffsetArray:
-        """Return the steps on linear offsets (row * cols + col, or col * rows + row when transposed)."""
+        """Apply the steps to linear offsets (row * cols + col, or col * rows + row if transposed)."""
         for step in self.steps:
             linear = step.apply(linear, self.line)
         return linear
@@ -224,7 +224,7 @@ class SharedLayout:
         return _offsets(self)
 
     def inverse(self) -> tuple[OffsetArray, OffsetArray]:
-        """(row, col) of every offset in [0, size), -1 where no element lies. Raises ValueError if not injective."""
+        """Return (row, col) of every offset in [0, size), -1 for unused offsets. Raises ValueError if not injective."""
         if not self.is_injective:
             raise ValueError(f"layout {self.text} has no inverse: it is not injective")
         table = np.full(self.size, -1, dtype=np.int32)
@@ -242,7 +242,7 @@ class SharedLayout:
 
     @property
     def extent(self) -> int:
-        """Elements that the tile and its pads take, the pad after the last lines included; swizzles change nothing."""
+        """Elements of the tile and its pads, including the pad after the last lines. Swizzles do not affect it."""
         end = self.shape[0] * self.shape[1]
         for step in self.steps:
             if isinstance(step, Pad):
@@ -261,27 +261,28 @@ class SharedLayout:
 
     @property
     def inside(self) -> bool:
-        """True if every offset is below ``extent``; a swizzle can leave a tile that its period does not divide."""
+        """True if every offset is below ``extent``. A swizzle may exceed it if its period does not divide the tile."""
         return facts(self).inside
 
     @property
     def period(self) -> tuple[int, int]:
-        """(q, d): ``q`` lines further every offset is ``d`` higher; q may be more than the lines of the tile."""
+        """(q, d): offsets increase by ``d`` every ``q`` lines; q may exceed the number of lines."""
         known = facts(self)
         return known.period, known.period_extent
 
     def first_lines(self, lines: int) -> "SharedLayout":
-        """Return the same function on the first ``lines`` lines of the tile."""
+        """Return the same layout for the first ``lines`` lines of the tile."""
         if lines == self.lines:
             return self
         shape = (self.line, lines) if self.transposed else (lines, self.line)
         return SharedLayout(shape, self.transposed, self.steps)
 
     def contiguity(self, axis: Axis) -> int:
-        """Return the widest vector that every aligned group of elements along ``axis`` can be moved as, in elements.
+        """Return the elements of the widest vector in which all elements along ``axis`` can be moved.
 
-        The largest power of two v that divides the tile along ``axis`` such that every aligned group of v elements has
-        ascending consecutive offsets from a multiple of v. "cols" groups neighbours in a row, "rows" in a column.
+        It is the largest power of two v that divides the tile along ``axis`` such that every aligned group of v
+        elements has consecutive ascending offsets from a multiple of v. "cols" groups neighbours in a row, "rows" in a
+        column.
         """
         known = facts(self)
         return known.contiguity_rows if axis == "rows" else known.contiguity_cols
@@ -315,7 +316,7 @@ class LayoutFacts(NamedTuple):
 
 @lru_cache(maxsize=2**16)
 def facts(layout: SharedLayout) -> LayoutFacts:
-    """Evaluate ``layout`` over one period (see ``_period``) and extends what it sees to the whole tile."""
+    """Evaluate ``layout`` over one period (see ``_period``), and derive the properties of the whole tile."""
     line, lines = layout.line, layout.lines
     lasting, increment = _period(layout)
     period = min(lasting, lines)
@@ -334,7 +335,7 @@ def facts(layout: SharedLayout) -> LayoutFacts:
         across = _contiguity(offsets if layout.transposed else offsets.T)
     injective = head.injective
     if repeats and head.largest - head.smallest >= increment:
-        injective = _is_injective(layout.offsets())  # the repeats overlap: look at all of them
+        injective = _is_injective(layout.offsets())  # the offsets of periods overlap: check all of them
     return LayoutFacts(
         size=largest + 1,
         injective=injective,
@@ -348,7 +349,7 @@ def facts(layout: SharedLayout) -> LayoutFacts:
 
 
 class _FactsOfLines(NamedTuple):
-    """``first_line`` and ``second_line`` are the offsets of their first elements."""
+    """Properties of some lines. ``first_line`` and ``second_line`` are the offsets of the lines' first elements."""
 
     smallest: int
     largest: int
@@ -360,7 +361,7 @@ class _FactsOfLines(NamedTuple):
 
 @lru_cache(maxsize=2**13)
 def _facts_of_lines(steps: tuple[Step, ...], line: int, lines: int) -> _FactsOfLines:
-    """Return properties of the first ``lines`` lines of a layout, which tiles of many sizes repeat."""
+    """Return properties of the first ``lines`` lines of a layout; tiles of different sizes share them."""
     layout = SharedLayout((lines, line), False, steps)
     head = layout.apply_steps(np.arange(lines * line, dtype=np.int32)).reshape(lines, line)
     return _FactsOfLines(
@@ -374,10 +375,10 @@ def _facts_of_lines(steps: tuple[Step, ...], line: int, lines: int) -> _FactsOfL
 
 
 def _period(layout: SharedLayout) -> tuple[int, int]:
-    """(q, d): f(line + q, position) == f(line, position) + d for all lines and positions.
+    """Return (q, d) with f(line + q, position) == f(line, position) + d for all lines and positions.
 
-    Kept step by step for the input period p = q * line and the offset increment d: a pad repeats when d is a multiple
-    of its unit, a swizzle when d is a multiple of its own period.
+    The input period p = q * line and the increment d are extended step by step: a pad repeats if d is a multiple of its
+    unit, a swizzle if d is a multiple of its period.
     """
     period = increment = layout.line
     for step in layout.steps:
@@ -391,7 +392,7 @@ def _period(layout: SharedLayout) -> tuple[int, int]:
 
 
 def _contiguity(offsets: OffsetArray) -> int:
-    """Contiguity along the last axis: doubles the width while the starts of neighbouring halves fit together."""
+    """Return the contiguity along the last axis; the width doubles while neighbouring groups fit together."""
     width, starts = 1, offsets
     while starts.shape[-1] % 2 == 0:
         left, right = starts[..., 0::2], starts[..., 1::2]
@@ -424,7 +425,7 @@ _STEPS = "xor (before other steps), pad(m,n) or swizzle(bits,base,shift)"
 
 @lru_cache(maxsize=4096)
 def _parse_terms(text: str) -> tuple[bool, tuple[Step | Literal["xor"], ...]]:
-    """(transposed, the steps in order, ``xor`` unresolved because it depends on the tile)."""
+    """Return whether the text is transposed, and its steps; ``xor`` is not resolved, because it depends on the tile."""
     reader = TextReader(text)
     if reader.accept("identity"):
         reader.end()
@@ -458,7 +459,7 @@ def _read_step(reader: TextReader, step: type[Pad] | type[Swizzle]) -> Step:
 
 @lru_cache(maxsize=2**16)
 def parse_layout(text: str, rows: int, cols: int) -> SharedLayout | str:
-    """Return the layout that ``text`` names on a tile; or, in one sentence, why no kernel may use it."""
+    """Return the layout with this ``text`` for a tile; or, in one sentence, why no kernel may use it."""
     try:
         layout = SharedLayout.parse(text, (rows, cols))
     except ValueError as error:
@@ -477,7 +478,7 @@ def _log2_bytes(element_bytes: int) -> int:
 
 @lru_cache(maxsize=8)
 def sampled_layouts(element_bytes: int) -> tuple[str, ...]:
-    """Return the layouts that a search samples from, as texts; plain ones, then transposed.
+    """Return the texts of the layouts from which a search samples: untransposed, then transposed ones.
 
     Pads are one bank (4 bytes; from there on one element), 8, 16 and 32 bytes; swizzles move 16-byte chunks (the unit
     of ldmatrix and cp.async), a few move single elements, which only CUDA-core loads can use. Raises ValueError unless

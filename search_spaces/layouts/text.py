@@ -1,8 +1,8 @@
-"""The text of layouts: one reader for all of them, which says where a malformed text goes wrong.
+"""Parse and format the texts of layouts, with the position of syntax errors.
 
-Attributes have MLIR's syntax as the IREE VectorExt and XeTile documents use it: a name, angle brackets, and
-``field = value`` separated by commas; ``#alias = attribute`` names one for later. Shared layouts are sums of terms,
-``transpose+pad(8,1)``. Whitespace is free, and ``//`` starts a comment. NestedLayout, WgMap, LoweringConfig and
+Attributes have MLIR's syntax as in the IREE VectorExt and XeTile documents: a name, and in angle brackets ``field =
+value`` separated by commas. ``#alias = attribute`` defines an alias. Shared layouts are sums of terms, such as
+``transpose+pad(8,1)``. Whitespace is ignored, and ``//`` starts a comment. NestedLayout, WgMap, LoweringConfig and
 SharedLayout build their ``parse`` and ``str`` from these parts.
 """
 
@@ -22,7 +22,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 
 class LayoutSyntaxError(ValueError):
-    """A text that is not a layout. ``position`` counts characters from 0; ``expected`` says what belongs there."""
+    """A text that is not a layout. At the character ``position`` (from 0), ``expected`` was expected."""
 
     def __init__(self, text: str, position: int, expected: str) -> None:
         found = repr(text[position : position + 12]) if position < len(text) else "the end of the text"
@@ -33,8 +33,8 @@ class LayoutSyntaxError(ValueError):
 class TextReader:
     """Reads a text from left to right.
 
-    Every method skips whitespace and comments first; those that do not find what they expect raise LayoutSyntaxError at
-    the place where it should have been.
+    Every method first skips whitespace and comments. It raises LayoutSyntaxError with the position if the expected text
+    is missing.
     """
 
     def __init__(self, text: str) -> None:
@@ -54,7 +54,7 @@ class TextReader:
         return LayoutSyntaxError(self.text, self.position if position is None else position, expected)
 
     def accept(self, token: str) -> bool:
-        """Step over ``token`` if it is next. A token that ends in a letter must end a word too."""
+        """Skip ``token`` and return True if it is next. A token that ends in a letter must end a word, too."""
         end = self.position + len(token)
         if not self.text.startswith(token, self.position):
             return False
@@ -64,7 +64,7 @@ class TextReader:
         return True
 
     def expect(self, *tokens: str) -> str:
-        """Step over whichever of ``tokens`` is next and return it."""
+        """Skip the next token, which must be one of ``tokens``, and return it."""
         for token in tokens:
             if self.accept(token):
                 return token
@@ -75,12 +75,12 @@ class TextReader:
         return self.position == len(self.text)
 
     def end(self) -> None:
-        """Nothing may follow."""
+        """Check that no text follows."""
         if not self.at_end():
             raise self.fail("the end of the text")
 
     def integers(self, opening: str = "[", closing: str = "]") -> tuple[int, ...]:
-        """``[1, 2, 3]``, possibly empty."""
+        """Read ``[1, 2, 3]``, which may be empty."""
         self.expect(opening)
         values: list[int] = []
         if self.accept(closing):
@@ -90,13 +90,13 @@ class TextReader:
         return tuple(values)
 
     def fields(self, known: Mapping[str, Callable[[], Any]], closing: str, optional: Collection[str] = ()) -> Any:
-        """Read ``name = value, ...`` up to and with ``closing``, as a dict.
+        """Read ``name = value, ...`` up to and including ``closing``, as a dict.
 
         Each field may occur once, in any order.
 
         Args:
             known: Reader of the value of each field; at least one field must occur.
-            closing: Text behind the last field.
+            closing: Text after the last field.
             optional: Fields that may be missing.
         """
         found: dict[str, Any] = {}
@@ -115,7 +115,7 @@ class TextReader:
                 return found
 
     def alias(self) -> str:
-        """Step over ``#name =`` and return ``#name``, or "" where none is next; a name is given once."""
+        """Skip ``#name =`` and return ``#name``; "" if there is none. A name may be defined once."""
         match = _ALIAS.match(self.text, start := self.position)
         if match is not None:
             self._position = match.end()
@@ -127,7 +127,7 @@ class TextReader:
         return ""
 
     def reference(self, expected: str) -> Any:
-        """Return the attribute that an alias names; ``expected`` says in the error what else may stand here."""
+        """Return the attribute of an alias. ``expected`` describes the alternatives, for the error."""
         start = self.position
         name = self._match(_ALIAS, expected)
         if name not in self.aliases:
@@ -145,8 +145,8 @@ class TextReader:
 def parse_attributes(text: str, read: Callable[[TextReader], T]) -> dict[str, T]:
     """Return the attributes of ``text`` by name, in order.
 
-    The text is ``#name = attribute`` any number of times, and at the end possibly an attribute without a name ("").
-    ``read`` reads one; a later one may refer to earlier ones by name.
+    The text is a sequence of ``#name = attribute``, optionally followed by an attribute without a name (""). ``read``
+    reads one attribute, which may refer to earlier ones by name.
     """
     reader = TextReader(text)
     while True:
@@ -159,7 +159,7 @@ def parse_attributes(text: str, read: Callable[[TextReader], T]) -> dict[str, T]
 
 
 def parse_attribute(text: str, read: Callable[[TextReader], T]) -> T:
-    """Return the last of ``parse_attributes``."""
+    """Return the last attribute of ``parse_attributes``."""
     return list(parse_attributes(text, read).values())[-1]
 
 
@@ -169,9 +169,9 @@ def format_fields(fields: Mapping[str, Sequence[int] | Sequence[list[int]]]) -> 
 
 
 def integer_tuple(name: str, values: Iterable[int], minimum: int) -> tuple[int, ...]:
-    """``values`` as a tuple of Python ints.
+    """Return ``values`` as a tuple of Python ints.
 
-    Raises ValueError naming the field ``name`` when an entry is not an integer (bools are not accepted) or is below
+    Raises ValueError that names the field ``name`` if an entry is not an integer (or is a bool), or is below
     ``minimum``.
     """
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):

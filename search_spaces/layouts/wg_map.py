@@ -1,8 +1,8 @@
-"""WgMap: which subgroups own which parts of a workgroup's tile (Intel XeTile RFC, xetile.wg_map).
+"""WgMap: distribution of a workgroup's tile over subgroups (Intel XeTile RFC, xetile.wg_map).
 
-Subgroups form a grid ``sg_layout``, numbered row by row. Each dimension of the tile is cut into sub-tiles of
-``sg_data``, distributed round-robin: with n = tile / sg_data sub-tiles, subgroup s of the L along that dimension gets
-sub-tiles s, s + L, s + 2L, ... If n < L, it wraps around and L / n subgroups share each sub-tile.
+Subgroups form a grid ``sg_layout``, numbered row by row. Each dimension of the tile is cut into n = tile / sg_data
+sub-tiles, which are distributed round-robin: subgroup s of the L subgroups along that dimension owns sub-tiles s, s +
+L, s + 2L, ... If n < L, the distribution wraps around, and L / n subgroups share each sub-tile.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class WgMap:
     """``sg_layout`` and ``sg_data`` are (rows, columns) of the subgroup grid and of one subgroup's sub-tile.
 
     ``order`` lists the tile's dimensions in memory, fastest-changing first: (1, 0) is row-major, (0, 1) column-major.
-    It says nothing about ownership: subgroup ids are row-major over ``sg_layout`` whatever the order. Derived maps
-    describe vectors, which have no memory order, and carry the default. Raises ValueError naming the field.
+    It does not affect ownership: subgroup ids are always row-major over ``sg_layout``. Derived maps describe vectors,
+    which have no memory order, and have the default. Raises ValueError that names the field.
     """
 
     sg_layout: tuple[int, int]
@@ -56,7 +56,7 @@ class WgMap:
     def verify_memory(self, strides: Sequence[int]) -> None:
         """Check that ``order`` agrees with the (row, column) strides of the base matrix, in elements (RFC, appendix 1).
 
-        Raises ValueError for another order, or where no dimension is contiguous.
+        Raises ValueError for another order, or if no dimension is contiguous.
         """
         row, column = integer_tuple("strides", strides, 1)
         if column == 1 and row > 1 and self.order != (1, 0):
@@ -108,12 +108,12 @@ class WgMap:
         return max(1, self.sg_layout[0] // n[0]), max(1, self.sg_layout[1] // n[1])
 
     def wraps(self, shape: Sequence[int]) -> tuple[bool, bool]:
-        """Return True if the deal wraps around along each dimension, so that subgroups share data."""
+        """Return for each dimension whether the distribution wraps around, so that subgroups share data."""
         shared = self.sharers(shape)
         return shared[0] > 1, shared[1] > 1
 
     def offsets(self, shape: Sequence[int], subgroup_id: int) -> list[tuple[int, int]]:
-        """Origins (row, column) of the sub-tiles one subgroup owns, in the order it gets them, rows outermost."""
+        """Return the origins (row, column) of the sub-tiles that a subgroup owns, rows outermost."""
         return [(row, column) for row, column in self._offsets(shape, np.array([subgroup_id]))[0].tolist()]
 
     def all_offsets(self, shape: Sequence[int]) -> IntArray:
@@ -174,7 +174,7 @@ class WgMap:
     # Maps of operands, derived from the map of the result (this one)
 
     def mma_operands(self, sg_data_k: int) -> tuple[Self, Self]:
-        """Return maps of A [m, k] and B [k, n] for this map of C [m, n] (or D).
+        """Return the maps of A [m, k] and B [k, n] for this map of C [m, n] (or D).
 
         They have the same sg_layout, sg_data m and n of C, and ``sg_data_k`` along k.
         """
@@ -182,9 +182,9 @@ class WgMap:
         return self._derived(self.sg_layout, (m, sg_data_k)), self._derived(self.sg_layout, (sg_data_k, n))
 
     def reduction_input(self, dim: int, size: int) -> Self:
-        """Map of the input of a reduction along ``dim`` whose result has this map.
+        """Return the map of the input of a reduction along ``dim`` whose result has this map.
 
-        ``size`` contiguous elements become one: the whole dimension, or ``reduction_size``.
+        Each ``size`` contiguous elements are reduced to one: the whole dimension, or ``reduction_size``.
         """
         _check_dim(dim)
         data = list(self.sg_data)
@@ -192,10 +192,10 @@ class WgMap:
         return self._derived(self.sg_layout, (data[0], data[1]))
 
     def broadcast_input(self, dim: int, size: int | None = None) -> Self:
-        """Map of the input of a broadcast along ``dim`` whose result has this map: 1 along ``dim``.
+        """Return the map of the input of a broadcast along ``dim`` whose result has this map: 1 along ``dim``.
 
-        With ``size`` (``broadcast_size``) each element fills that many, and sg_data along ``dim`` is divided by it;
-        ValueError where it does not divide.
+        With ``size`` (``broadcast_size``), each element fills that many, and sg_data along ``dim`` is divided by it.
+        Raises ValueError if it does not divide.
         """
         _check_dim(dim)
         data = list(self.sg_data)
@@ -212,7 +212,7 @@ class WgMap:
         return self._derived(self.sg_layout, (data[0], data[1]))
 
     def transpose_input(self) -> Self:
-        """Map of the input of a transpose whose result has this map: both dimensions swapped.
+        """Return the map of the input of a transpose whose result has this map: both dimensions swapped.
 
         Subgroup ids are row-major in both, so unless the grid is a single row or column the data changes subgroup (the
         RFC, appendix 2.3, avoids that with another map; see ``check_transpose``).
@@ -225,9 +225,9 @@ class WgMap:
     # Lowering
 
     def to_nested(self, shape: Sequence[int], fragment: NestedLayout) -> NestedLayout:
-        """Return the layout of the whole tile if each subgroup works through its data fragment by fragment.
+        """Return the layout of the whole tile if each subgroup processes its data fragment by fragment.
 
-        It has subgroup and batch levels in front of an intrinsic's ``fragment`` layout.
+        It adds subgroup and batch levels to an intrinsic's ``fragment`` layout.
 
         Raises:
             ValueError: The fragment distributes over subgroups or does not divide sg_data, or sub-tiles are distributed
@@ -267,15 +267,15 @@ class WgMap:
 
     @staticmethod
     def parse(text: str) -> WgMap:
-        """Read ``#xetile.wg_map<...>`` or ``#xetile.tile_attr<wg = ..., order = [..]>``.
+        """Parse ``#xetile.wg_map<...>`` or ``#xetile.tile_attr<wg = ..., order = [..]>``.
 
-        It is the last one if ``text`` names several as ``#alias = ...``; ``wg`` is a map or the alias of one.
-        ``xetile.`` may be left out, as in the RFC's appendices. A ``tile_attr`` without ``wg`` is a tile of one
-        subgroup: map ([1, 1], [1, 1]), which gives that subgroup all of any tile.
+        If ``text`` defines several as ``#alias = ...``, the last one is returned. ``wg`` is a map or the alias of one.
+        ``xetile.`` may be omitted, as in the RFC's appendices. A ``tile_attr`` without ``wg`` is a tile of one
+        subgroup, with the map ([1, 1], [1, 1]).
 
         Raises:
             LayoutSyntaxError: The syntax is wrong; the message has the position.
-            ValueError: The numbers do not make a map.
+            ValueError: The numbers are not a valid map.
         """
         return parse_attribute(text, _read)
 

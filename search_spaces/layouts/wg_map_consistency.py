@@ -1,9 +1,8 @@
 """Check that the maps of operands and results agree (Intel XeTile RFC, workgroup-level extension).
 
-Each check returns one sentence per disagreement, naming the map and the rule; an empty tuple means that they agree.
-An operation's maps are derived from its result's, see ``WgMap.mma_operands`` and its neighbours; a check compares a
-given map with the derived one and both with the shapes. ``order`` belongs to memory, not to an operation, and is
-not compared.
+Each check returns one sentence per disagreement, which names the map and the rule; an empty tuple means that the maps
+agree. A check derives the operands' maps from the result's (``WgMap.mma_operands`` and similar methods), and compares
+them with the given maps and with the shapes. ``order`` is not compared, as it describes memory.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from search_spaces.layouts.wg_map import WgMap
 
 
 def check_mma(a: WgMap, b: WgMap, c: WgMap, m: int, n: int, k: int) -> tuple[str, ...]:
-    """Return the reason why the maps of ``C[m, n] = A[m, k] @ B[k, n]`` do not agree.
+    """Return the reasons why the maps of ``C[m, n] = A[m, k] @ B[k, n]`` disagree.
 
-    They must have one sg_layout, sg_data of m and n as in C and one of k, and every subgroup holds all of k for the
+    All must have the same sg_layout, and the same sg_data along m, n and k. Every subgroup must hold all of k for the
     rows and columns that it computes.
 
     Args:
@@ -58,14 +57,14 @@ def check_mma(a: WgMap, b: WgMap, c: WgMap, m: int, n: int, k: int) -> tuple[str
 def check_reduction(
     source: WgMap, result: WgMap, shape: Sequence[int], dim: int, size: int | None = None
 ) -> tuple[str, ...]:
-    """Return a reason if the maps of a reduction disagree: the source's must follow from the result's.
+    """Return the reasons why the maps of a reduction disagree: the source's map must follow from the result's.
 
     Args:
         source: Map of the vector that is reduced.
         result: Map of the result.
         shape: Shape of the vector.
-        dim: 0 or 1, which is reduced.
-        size: ``reduction_size``, neighbours that are joined; None for all of ``dim``.
+        dim: Reduced dimension, 0 or 1.
+        size: ``reduction_size``, the number of neighbours that are combined; None for all of ``dim``.
 
     Returns:
         A sentence for each disagreement; empty where there is none.
@@ -80,14 +79,14 @@ def check_reduction(
 def check_broadcast(
     source: WgMap, result: WgMap, shape: Sequence[int], dim: int, size: int | None = None
 ) -> tuple[str, ...]:
-    """Return a reason if the maps of a broadcast disagree: the source's must follow from the result's.
+    """Return the reasons why the maps of a broadcast disagree: the source's map must follow from the result's.
 
     Args:
         source: Map of the vector that is broadcast.
         result: Map of the result.
         shape: Shape of the result.
-        dim: 0 or 1, which is stretched.
-        size: ``broadcast_size``, neighbours that an element fills; None for all of ``dim``.
+        dim: Broadcast dimension, 0 or 1.
+        size: ``broadcast_size``, the number of neighbours that an element fills; None for all of ``dim``.
 
     Returns:
         A sentence for each disagreement; empty where there is none.
@@ -104,10 +103,10 @@ def check_broadcast(
 
 
 def check_transpose(source: WgMap, result: WgMap, shape: Sequence[int]) -> tuple[str, ...]:
-    """Return the maps of a transpose to a vector of ``shape``.
+    """Return the reasons why the maps of a transpose to a vector of ``shape`` disagree.
 
-    The source's map is the transposed one, or any other under which every subgroup already holds what it needs (the
-    RFC's appendix 2.3).
+    The source's map must be the transposed one, or any other for which every subgroup already holds its elements of the
+    result (the RFC's appendix 2.3).
     """
     found = _check_shapes(("the source", source, shape[::-1]), ("the result", result, shape))
     if found or transposes_in_place(source, result, shape):
@@ -116,7 +115,7 @@ def check_transpose(source: WgMap, result: WgMap, shape: Sequence[int]) -> tuple
 
 
 def check_convert_layout(source: WgMap, result: WgMap, shape: Sequence[int]) -> tuple[str, ...]:
-    """Return maps of a conversion of a vector of ``shape``: both fit it, and both number the same subgroups."""
+    """Return the reasons why the maps of a conversion disagree: both must fit ``shape`` and have the same subgroups."""
     found = _check_shapes(("the source", source, shape), ("the result", result, shape))
     if source.subgroups != result.subgroups:
         found.append(

@@ -1,4 +1,4 @@
-"""``out = x``: the reference for memory bandwidth, and a conversion between layouts with equal addresses."""
+"""``out = x``: a reference for memory bandwidth, and a conversion between layouts with equal addresses."""
 
 from __future__ import annotations
 

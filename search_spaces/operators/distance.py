@@ -2,10 +2,10 @@
 
 Two problems are interchangeable if they have the same operator and differ only in integer sizes: types, storage orders,
 epilogues, kinds and all other texts must be equal. Their distance is the sum over the sizes of |log2(requested /
-recorded)|: 1 per doubling. One kernel serves every value of a dynamic size, so a dynamic size adds no distance: its
-doublings only rank trials, after its divisor (16, 8, or none). Devices are interchangeable within a family, which is
-the architecture that code is compiled for ("sm_90a"). Another device adds |log2| of the ratios of SM counts and of DRAM
-bandwidths, and at least OTHER_DEVICE.
+recorded)|: 1 per doubling. One kernel serves every value of a dynamic size, so dynamic sizes add almost no distance:
+they only rank trials that are otherwise equal, first by divisor (16, 8, or none), then by doublings. Devices are
+interchangeable if code is compiled for the same architecture ("sm_90a"). Another device adds |log2| of the ratios of SM
+counts and of DRAM bandwidths, and at least OTHER_DEVICE.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from search_spaces.operators.problem import Problem, divisor_of
 
 MAX_DOUBLINGS = 4.0  # total doublings beyond which a schedule carries no information
 OTHER_DEVICE = 0.25
-DYNAMIC_DOUBLING = 2.0**-7  # 31 of them weigh less than another divisor
+DYNAMIC_DOUBLING = 2.0**-7  # distance per doubling of a dynamic size; 31 doublings count less than a different divisor
 OTHER_DIVISOR = 0.25
 UNKNOWN_DEVICE = 1.0  # same family, but no known row
 
@@ -65,7 +65,7 @@ def problem_distance(asked: Problem, recorded: Mapping[str, Any]) -> ProblemDist
 
 
 def device_distance(asked: Device, recorded: str, row: Device | None) -> ProblemDistance:
-    """Return the distance of ``asked`` to the device called ``recorded``, whose row is ``row`` (None if unknown)."""
+    """Return the distance from the requested device to the recorded one, whose row is ``row`` (None if unknown)."""
     if asked.name == recorded:
         return ProblemDistance(0.0, ())
     difference = (f"device is {asked.name}, recorded {recorded}",)

@@ -1,8 +1,8 @@
 """Edge-case inputs that expose errors, each with its reason.
 
-Random inputs are near zero, finite, of both signs and all different. They do not expose a wrong identity of a maximum,
-a lost NaN, or a variance that cancels. Each case here is one kind of *line*: the elements of one reduction, such as a
-row of a softmax or of the left matrix of a product. Operators list the cases that they must support.
+Random inputs are near zero, finite, of both signs and all different. They do not expose a wrong initial value of a
+maximum, a lost NaN, or cancellation in a variance. Each case here is one kind of *line*: the elements of one reduction,
+such as a row of a softmax or of the left matrix of a product. Operators list the cases that they must support.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import SMALLEST, DType
 
-Lines = Callable[["np.random.Generator", int, int, DType], FloatArray]  # a text: importing numpy.random takes long
+Lines = Callable[["np.random.Generator", int, int, DType], FloatArray]  # quoted, because importing numpy.random is slow
 
 ALL_LARGEST = "all largest"  # both factors of a product, so that its sums are as large as possible
 PATTERNS = "every bit pattern"  # of 8-bit types
@@ -49,15 +49,15 @@ _HUGE = {
     "e4m3": 448.0,
     "e5m2": 57344.0,
     "e2m1x2": 6.0,
-}  # squares still add up in f32
+}  # the sum of squares still fits f32
 
 
 class InputCase(NamedTuple):
     """Inputs that expose a certain kind of error.
 
-    ``lines(rng, count, length, dtype)`` returns that many lines of real values, which ``dtype`` represents exactly or
-    rounds. ``reason`` describes the error. With ``everywhere`` all lines of a set are of this case, because a line
-    affects its neighbours.
+    ``lines(rng, count, length, dtype)`` returns ``count`` lines of real values, which are then rounded to ``dtype``.
+    ``reason`` describes the error. With ``everywhere`` all lines of a set are of this case, because a line affects its
+    neighbours.
     """
 
     name: str
@@ -86,7 +86,7 @@ def places(rng: np.random.Generator, count: int, length: int) -> npt.NDArray[np.
 def mixed(
     cases: Sequence[InputCase], rng: np.random.Generator, count: int, length: int, dtype: DType
 ) -> Iterator[tuple[tuple[str, ...], FloatArray]]:
-    """Yield sets of lines until each case has a line; then one set for each case that requires all lines.
+    """Yield sets of mixed lines until each case has occurred, then one set for each case that requires all lines.
 
     Args:
         cases: Cases of lines.
@@ -167,7 +167,7 @@ def _infinity(rng: np.random.Generator, count: int, length: int, dtype: DType) -
 
 def _ties(rng: np.random.Generator, count: int, length: int, _: DType) -> FloatArray:
     lines = rng.integers(0, 2, (count, length)).astype(np.float64)
-    lines[::3] = 1.0  # some lines are one tie throughout
+    lines[::3] = 1.0  # all elements of some lines are equal
     return lines
 
 
@@ -213,8 +213,8 @@ def _rising(rng: np.random.Generator, count: int, length: int, _: DType) -> Floa
 
 
 def _apart(rng: np.random.Generator, count: int, length: int, _: DType) -> FloatArray:
-    # e^89 is not an f32 number, and e^-104 is zero: 200 are more than that in every type at these levels, of which some
-    # of neighbours differ by 256 or more.
+    # # e^89 overflows f32, and e^-104 is zero, so levels that differ by 200 expose a missing subtraction of the
+    # maximum.
     levels = 256.0 * rng.permutation(np.resize(np.arange(-8, 9), count))[:, None]
     lines = levels - np.minimum(0.5 * np.arange(length), 1024.0)
     lines[:, 0] += 200.0

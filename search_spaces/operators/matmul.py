@@ -1,4 +1,4 @@
-"""``C = epilogue(A @ B)``, batched: its definition, and the accuracy that a kernel must have."""
+"""Definition of the batched product ``C = epilogue(A @ B)``, and the accuracy that a kernel must have."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ RESULT_DTYPES = FLOAT_DTYPES | {"i32": I32}
 FP8 = ("e4m3", "e5m2")
 REDUCTIONS = ("none", "row_sum", "row_max", "column_sum", "column_max")
 
-# Significant bits that tensor cores keep of a sum of products of 8-bit floats: about 14 on Hopper (DeepSeek-V3, arXiv
-# 2412.19437, section 3.3.2), which is also what Ada has (SageAttention2, arXiv 2411.10958, section 3.2: FP22).
+# # Significant bits that tensor cores keep of a sum of products of 8-bit floats: about 14 on Hopper (DeepSeek-V3, arXiv
+# 2412.19437, section 3.3.2), and on Ada (SageAttention2, arXiv 2411.10958, section 3.2: FP22).
 FP8_SUM_BITS = 14
-FP8_PRODUCTS = 32  # along k, of one instruction
+FP8_PRODUCTS = 32  # products along k of one instruction
 MOST_I8_K = 2**17  # limit of k: so many products (-128)^2 overflow 32 signed bits
 ACCUMULATORS = {"f16": ("f32", "f16"), "i8": ("i32",)}  # by the type of a; all other types only have f32
 F16_SUM_BITS = F16.mantissa_bits + 1
 F16_INFINITY = 65520.0  # smallest number that f16 rounds to infinity
 _PART_ELEMENTS = 2**20  # limit of an operand of one part of the reduction
-F16_PRODUCTS = 8  # along k, that tensor cores of sm_80 add up at a time (Fasi et al., PeerJ CS 7:e330); later ones more
+F16_PRODUCTS = 8  # products along k that tensor cores of sm_80 add at a time (Fasi et al., PeerJ CS 7:e330); later more
 
 
 @dataclass(frozen=True)
@@ -330,9 +330,9 @@ class Matmul(Problem):
         """
         if self.a == "i8":
             return cases.INTEGERS, cases.NEGATIVE, cases.ZERO, cases.LARGEST
-        if self.input_dtype.values > 1:  # which has neither infinity nor NaN
+        if self.input_dtype.values > 1:  # block-scaled types of 4 bits have neither infinity nor NaN
             return cases.INTEGERS, cases.NEGATIVE, cases.ZERO, cases.HUGE, cases.SUBNORMAL
-        if self.input_dtype.name == "e4m3":  # which has no infinity
+        if self.input_dtype.name == "e4m3":  # e4m3 has no infinity
             return cases.INTEGERS, cases.NEGATIVE, cases.NAN, cases.ZERO, cases.HUGE, cases.SUBNORMAL
         lines = (cases.INTEGERS, cases.NEGATIVE, cases.MINUS_INFINITY, cases.NAN, cases.INFINITY, cases.ZERO)
         rounded = self.multiplied_as == "tf32" and self.precision == "tf32"  # to multiples of 2^-136
@@ -347,7 +347,7 @@ class Matmul(Problem):
             lines = lines.reshape(self.batch, kept, self.k)
             counts = rng.integers(1, 4, (self.batch, other, self.k)) * self._smaller()
             at = counts if other > 1 and self.reduced_axis is None else lines
-            if at.shape[1] > 1 and dtype.holds_nan:  # if read out of bounds, it must not contribute
+            if at.shape[1] > 1 and dtype.holds_nan:  # NaN at the end: an out-of-bounds read must not contribute
                 at[:, 0, 0] = np.nan
             a, b = (counts, lines) if columns else (lines, counts)  # both with k last
             stored = {
@@ -411,7 +411,7 @@ class Matmul(Problem):
             chosen = np.resize(special, self.batch * kept)
             at = cases.places(rng, self.batch * kept, self.k)
             flat = lines.reshape(-1, self.k)
-            every = slice(0, None, 2) if kept > 1 else slice(None)  # in the other lines all products are numbers
+            every = slice(0, None, 2) if kept > 1 else slice(None)  # in the other lines all products are finite
             flat[np.arange(len(flat))[every], at[every]] = chosen[: len(flat[every])]
         stored = lines.view(dtype.storage)
         ones = dtype.store(rng.integers(1, 3, (self.batch, other, self.k)).astype(np.float64))
@@ -504,7 +504,7 @@ class Matmul(Problem):
             of_a, of_b = (
                 F32.load(inputs[name]).repeat(SCALE_BLOCK, -1)[..., : self.k] for name in ("scale_a", "scale_b")
             )
-            with np.errstate(invalid="ignore"):  # some patterns are signalling NaN
+            with np.errstate(invalid="ignore"):  # some bit patterns are signalling NaNs
                 a = a * of_a
                 b = b * of_b.repeat(SCALE_BLOCK, -2)[:, : self.n].swapaxes(-1, -2)
         elif self.scale != "none":
@@ -522,7 +522,7 @@ class Matmul(Problem):
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """Return the scaled and activated product in float64."""
         a, b, bias, scale = self._values(inputs)
-        with np.errstate(invalid="ignore"):  # infinities of both signs are NaN
+        with np.errstate(invalid="ignore"):  # infinities of both signs add up to NaN
             return self._results(a @ b, bias, scale)
 
     def _results(self, product: FloatArray, bias: FloatArray, scale: FloatArray) -> dict[str, FloatArray]:
@@ -624,7 +624,7 @@ class Matmul(Problem):
     def _exact(self, a: FloatArray, b: FloatArray, bias: FloatArray) -> npt.NDArray[np.bool_]:
         """Return which elements of out are exact.
 
-        They are the sums of integers that the accumulator, and tf32 for the factors, represent exactly.
+        These are sums of integers that are exact in the accumulator, with factors that are exact in tf32.
         """
         rows, columns = cases.whole_lines(a)[..., :, None], cases.whole_lines(b.swapaxes(-1, -2))[..., None, :]
         exact: npt.NDArray[np.bool_] = rows & columns & (cases.whole_lines(bias[:, None]))

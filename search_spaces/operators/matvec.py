@@ -1,4 +1,4 @@
-"""``out[m, n] = sum_k x[m, k] * w[n, k]`` for small m: its definition, and the accuracy that a kernel must have."""
+"""Definition of ``out[m, n] = sum_k x[m, k] * w[n, k]`` for small m, and the accuracy that a kernel must have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An operator: its name, its computation, and the descriptions of its problems by options and by JSON."""
+"""An operator: its name, and how its problems are created from options and from JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KINDS: dict[object, type[int] | type[float] | type[str]] = {"int": int, "float"
 class Option:
     """One option of a problem, with ``flags`` such as ("-m",) or ("--dtype",). ``field`` is the field that it sets.
 
-    ``default`` is None where the option is required, and "" where it follows from others.
+    ``default`` is None if the option is required, and "" if it is derived from other options.
     """
 
     field: str
@@ -34,10 +34,10 @@ class Option:
 
 @dataclass(frozen=True)
 class Operator:
-    """The way to make problems of one kind from options and from JSON.
+    """Factory of an operator's problems, from options and from JSON.
 
     ``make`` builds a problem from values for the fields of ``options``, ``from_json`` builds one from the result of
-    ``to_json()``. Both raise ValueError if the values do not make a problem.
+    ``to_json()``. Both raise ValueError for invalid values.
     """
 
     name: str

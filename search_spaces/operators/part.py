@@ -1,4 +1,4 @@
-"""Positions of elements in memory: those of a grid of indices, and the rectangles that positions of a matrix form."""
+"""Positions of elements in memory: grids of indices, and rectangles of a matrix."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def grid(base: Indices | int, *axes: tuple[Indices, int]) -> Indices:
 
 
 def rectangles(places: Indices, columns: int) -> Iterator[tuple[Indices, Indices]]:
-    """Yield the rows and columns of the rectangles that ``places`` form.
+    """Split ``places`` into rectangles, and yield the rows and columns of each.
 
     Rows with the same columns belong to one rectangle.
 

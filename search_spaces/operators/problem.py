@@ -27,8 +27,8 @@ DRAWN = 4_194_301  # the largest prime below 2^22
 def standard_normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, scale: float = 1.0) -> Array:
     """Return random values with a normal distribution; beyond DRAWN elements they repeat.
 
-    Generating hundreds of millions would take longer than measuring a kernel. The period is prime and divides no stride
-    of a tile or a row: an element read from the wrong position still has another value.
+    Generating hundreds of millions would take longer than measuring a kernel. The period is prime, so it does not
+    divide the stride of a tile or a row, and an element at a wrong position still has a different value.
 
     Args:
         rng: Random generator.
@@ -74,7 +74,7 @@ class EarlierReference(ValueError):
     """The JSON describes a problem of a user's file that has been edited since."""
 
 
-DIVISORS = (16, 8, 1)  # divisors of dynamic sizes; multiples of the first two allow wider accesses
+DIVISORS = (16, 8, 1)  # divisors of dynamic sizes; sizes divisible by the first two allow wider accesses
 
 
 def divisor_of(size: int) -> int:
@@ -105,7 +105,7 @@ class Problem(ABC):
         """Return the largest absolute error allowed for each element of each output (a rounding-error bound)."""
 
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-        """Return ``reference`` and ``tolerance``. If the second follows from the first, the first is computed once."""
+        """Return ``reference`` and ``tolerance``, without computing the reference twice."""
         return self.reference(inputs), self.tolerance(inputs)
 
     @property
@@ -142,7 +142,7 @@ class Problem(ABC):
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:
-        """Sizes along which rows are independent, each with a large typical value; empty if there is no such size.
+        """Sizes along which rows are independent, each with a large typical value; empty if there are none.
 
         Every array either has one row per index of the size along one axis, or is the same for all of them.
         """
@@ -242,20 +242,17 @@ class Problem(ABC):
 
     @property
     def is_reduced_unasked(self) -> bool:
-        """True if the smaller problem that is emulated instead of this one is inferred rather than declared."""
+        """True if the reduced problem for the emulator is inferred, rather than declared."""
         return False
 
     def remedy_of_unset(self, name: str) -> str:
-        """Return a remedy for a kernel that reads the array ``name`` before it is written.
-
-        "" if the kernel is not the user's.
-        """
+        """Return a remedy for a kernel that reads the array ``name`` before it is written; "" for autosched's."""
         return ""
 
     def under(self, values: Mapping[str, int | str]) -> Problem:
         """Return the problem that a schedule with these values solves.
 
-        It differs from this one if the schedule chooses the types of arrays, which its key then contains.
+        It differs from this one if the schedule chooses types of arrays, which are then part of its key.
         """
         return self
 
@@ -265,7 +262,7 @@ class Problem(ABC):
         return {o.name: standard_normal(rng, o.shape, o.dtype) for o in self.operands() if o.role == "input"}
 
     def input_cases(self) -> tuple[InputCase, ...]:
-        """Return the edge cases that a kernel must support, those that most often reveal faults first."""
+        """Return the edge cases that a kernel must support; cases that reveal faults most often come first."""
         return ()
 
     def stress_inputs(self, seed: int) -> Iterator[StressInputs]:
@@ -273,7 +270,7 @@ class Problem(ABC):
         return iter(())
 
     def drawn_inputs(self, seed: int) -> Iterator[StressInputs]:
-        """Yield the random inputs of a seed, then those of ``stress_inputs``."""
+        """Yield the random inputs of a seed, then ``stress_inputs``."""
         yield StressInputs((RANDOM,), self.random_inputs(seed))
         yield from self.stress_inputs(seed)
 
@@ -308,7 +305,7 @@ class Problem(ABC):
 
     @staticmethod
     def check(value: object) -> Problem:
-        """Return ``value`` itself. Raises ValueError if it is not a problem."""
+        """Return ``value`` unchanged. Raises ValueError if it is not a problem."""
         if not isinstance(value, Problem):
             raise ValueError(f"expected a problem, such as Matmul(m=64, n=64, k=64), not {value!r}")
         return value
@@ -333,7 +330,7 @@ class ProblemPart(NamedTuple):
 def sum_growth(count: int) -> float:
     """Return the number of roundings of 2^-24 that a sum of ``count`` terms accumulates.
 
-    It is at most one per addition. Because their signs are random, it rarely exceeds 6 sqrt(count) (Higham and Mary
-    2019). 16 are added for the last steps of the tree.
+    It is at most one per addition. Because their signs are random, the total rarely exceeds 6 sqrt(count) (Higham and
+    Mary 2019). 16 are added for the last steps of the reduction tree.
     """
     return min(count, 6.0 * math.sqrt(count)) + 16.0

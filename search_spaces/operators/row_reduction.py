@@ -1,7 +1,7 @@
 """Row reductions and normalisations: their definitions, and the accuracy that a kernel must have.
 
-Every problem has one input array ``x`` of rows x columns, row-major. Its kernel sees outer x length x inner:
-``length`` elements are reduced to one, or normalised together.
+Every problem has one row-major input ``x`` of rows x columns. A kernel treats it as outer x length x inner: ``length``
+elements are reduced to one, or normalised together.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ KINDS = ("sum", "max", "mean", "sumsq", "argmax")
 AXES = ("row", "column")
 PASSES = ("one", "two")
 
-_LEAST_EPS = 2.0**-126  # kernels add it in f32
+_LEAST_EPS = 2.0**-126  # smallest normal f32, because kernels add eps in f32
 _PART_ELEMENTS = 2**16
 _UNIT = 2.0**-24  # roundoff of f32, the type of all arithmetic
-_LARGEST_F16_SUM = 2.0**14  # random inputs of a sum of squares are scaled to this value if f16 could overflow
+_LARGEST_F16_SUM = 2.0**14  # random inputs are scaled such that a sum of squares has this value if f16 could overflow
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class RowProblem(Problem):
 
     # Kernel's view
 
-    normalizes: ClassVar[bool] = True  # writes every element instead of one per row
+    normalizes: ClassVar[bool] = True  # True if the kernel writes every element, False if one per row
     has_weight: ClassVar[bool] = False
     has_bias: ClassVar[bool] = False
     passes: ClassVar[tuple[str, ...]] = ("one",)
@@ -372,7 +372,7 @@ class Reduce(RowProblem):
                 allowed = self._rounded(np.where(exact, 0.0, growth * squares), result)
             else:
                 exact = cases.whole_lines(x) & (np.abs(x).sum(-1) <= cases.EXACT)
-                least = _UNIT * np.abs(x.sum(-1)) if self.kind == "mean" else 0.0  # the division rounds
+                least = _UNIT * np.abs(x.sum(-1)) if self.kind == "mean" else 0.0  # rounding of the division
                 bound = np.where(exact, least, growth * (4.0 * np.sqrt(squares) + np.abs(x.sum(-1))))
                 allowed = self._rounded(bound / (self.length if self.kind == "mean" else 1.0), result)
         return allowed.reshape(self._out_shape)
@@ -451,7 +451,7 @@ class _Norm(RowProblem):
 
     def input_cases(self) -> tuple[cases.InputCase, ...]:
         first = (cases.FAR, cases.NAN, cases.HUGE, cases.INTEGERS, cases.INFINITY)
-        if self.eps == 0.0:  # without it, a constant line has no answer
+        if self.eps == 0.0:  # a constant line would be divided by 0
             return first
         return (cases.around_eps(self.eps), *first, cases.ZERO, cases.SUBNORMAL)
 

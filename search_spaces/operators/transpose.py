@@ -1,4 +1,4 @@
-"""Moves of arrays, such as ``out[b, j, i] = x[b, i, j]``, which copy bits regardless of their meaning."""
+"""Operators that move elements without changing their bits, such as ``out[b, j, i] = x[b, i, j]``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Many configurations at once: one array per parameter or attribute, all of equal length.
+"""Columnar configurations: one array per parameter or attribute, all of equal length.
 
-A rule written on Columns handles one schedule (length 1) and a million with the same code.
+A rule on Columns handles one schedule (length 1) or a million with the same code.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def ceil_div(a: npt.ArrayLike, b: npt.ArrayLike) -> IntArray:
 class TextColumn:
     """A column of texts: ``codes``, one per row, into ``values``.
 
-    Comparing it with a text gives one bool per row; ``each`` converts any function of texts to one of these columns.
+    A comparison with a text returns one bool per row; ``each`` converts any function of texts to a function of columns.
     """
 
     codes: IntArray
@@ -58,7 +58,7 @@ class Columns:
     """
 
     def __init__(self, arrays: Mapping[str, npt.ArrayLike], texts: Mapping[str, Sequence[str]] | None = None) -> None:
-        """``arrays`` holds values; for a name in ``texts`` it holds codes into ``texts[name]``.
+        """Create columns from ``arrays`` of values; for a name in ``texts``, the array has codes into ``texts[name]``.
 
         Raises ValueError for columns that are not 1-D integer arrays of one length, or for a code out of range.
         """
@@ -84,7 +84,7 @@ class Columns:
 
     @classmethod
     def coded(cls, codes: Mapping[str, npt.NDArray[Any]], values: Mapping[str, Values], length: int) -> Self:
-        """Return columns of codes into ``values[name]``, neither checked nor copied.
+        """Return columns of codes into ``values[name]``, without checking or copying them.
 
         Integers are decoded on first use.
         """
@@ -133,7 +133,7 @@ class Columns:
         return array
 
     def column(self, name: str) -> Column:
-        """Return the column as functions of rules receive it. Raises KeyError as ``[]`` does."""
+        """Return the column in the form that rule functions receive. Raises KeyError like ``[]``."""
         array = self[name]
         return TextColumn(array, cast(tuple[str, ...], self._values[name])) if self.is_text(name) else array
 

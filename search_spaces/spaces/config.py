@@ -15,8 +15,8 @@ from search_spaces.spaces.schedule import Schedule
 class Config(Mapping[str, Value]):
     """A mapping from the names of parameters and attributes to values, in the order of the space.
 
-    ``schedule`` holds the decisions, ``attributes`` the derived values. Everything downstream of the space (lowering,
-    cost counts) reads them and does not recompute them.
+    ``schedule`` has the decisions, ``attributes`` the derived values, which lowering and cost counts use without
+    recomputing them.
     """
 
     schedule: Schedule
@@ -52,7 +52,7 @@ class Config(Mapping[str, Value]):
         """Return several of them, in order."""
         values = self._values
         found: list[Any] = [values[name] for name in names]
-        if {*map(type, found)} - {int}:  # called often: a single look-up of all of them
+        if {*map(type, found)} - {int}:  # a fast check, because this is called often
             return tuple(self.integer(name) for name in names)
         return tuple(found)
 

@@ -14,15 +14,15 @@ from search_spaces.arrays import IntArray
 from search_spaces.spaces.columns import Column, TextColumn
 
 _DENSE_KEYS = 1 << 22  # up to this many possible combinations a flag per combination is cheaper than a sort
-_FEW_ROWS = 8  # up to this many rows, calling is cheaper than looking for equal ones
+_FEW_ROWS = 8  # up to this many rows, one call per row is cheaper than a search for equal rows
 
 
 def each(fn: Callable[..., object]) -> Callable[..., Any]:
     """Return a function of columns with the parameters of ``fn``, which applies ``fn`` to every row.
 
     ``fn`` receives Python values (texts as str) and returns an int or a bool. For many rows it is called once per
-    distinct combination of values. It may therefore be slow, and must depend on its arguments alone. The columns are
-    passed all by position or all by name, and have at least one row.
+    distinct combination of values, so it may be slow, and must only depend on its arguments. The columns are passed all
+    by position or all by name, and have at least one row.
     """
     positions = _positional(fn)
 
@@ -30,7 +30,7 @@ def each(fn: Callable[..., object]) -> Callable[..., Any]:
     def over(*columns: Column, **named: Column) -> npt.NDArray[Any]:
         if not named:
             return _spread(fn, columns)
-        if named.keys() == positions.keys():  # a call with names takes longer
+        if named.keys() == positions.keys():  # a call by position is faster
             return _spread(fn, [named[name] for name in positions])
         names = tuple(named)
         return _spread(lambda *values: fn(**dict(zip(names, values, strict=True))), tuple(named.values()))
@@ -86,7 +86,7 @@ def _keys(coded: Sequence[tuple[IntArray, int]]) -> tuple[IntArray, int]:
     """Return one integer per combination of codes, and the exclusive upper bound of these integers."""
     keys, size = np.zeros(len(coded[0][0]), dtype=np.int64), 1
     for codes, count in coded:
-        if size * count >= 2**62:  # compress: only the combinations seen so far matter
+        if size * count >= 2**62:  # compress to the combinations that occur
             distinct, keys = np.unique(keys, return_inverse=True)
             size = len(distinct)
         keys = keys * count + codes

@@ -1,6 +1,6 @@
-"""Moves of a search inside a space: neighbours, mutation and crossover on matrices [n, parameters] of codes.
+"""Moves of a search in a space: neighbours, mutation and crossover on matrices [n, parameters] of codes.
 
-The space's own rules decide what is legal, for all proposals at once. Only ``rng.random`` is used.
+The space's rules are applied to all proposals at once. Only ``rng.random`` is used.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.spaces.parameters import Parameter
 
 FEW_NEIGHBOURS = 32
-_MOST_MOVES = 1024  # limit of moves that are combined in pairs; no space of ours has as many
+_MOST_MOVES = 1024  # limit of moves that are combined in pairs; no built-in space has as many
 ROUNDS = 4
 TRIES = 16
 
@@ -33,7 +33,7 @@ def check_pairs(a: Sequence[object], b: Sequence[object]) -> None:
 
 
 def neighbours(parameters: Sequence[Parameter], tied: BoolArray, start: IntArray, legal: Legal) -> IntArray:
-    """Return legal rows one move away, and two moves away in tied parameters if those are few.
+    """Return the legal rows one move away; if these are few, also rows two moves away in tied parameters.
 
     Args:
         parameters: Parameters of the space.
@@ -59,7 +59,7 @@ def neighbours(parameters: Sequence[Parameter], tied: BoolArray, start: IntArray
 
 
 def _moved(start: IntArray, parameters: IntArray, codes: IntArray, legal: Legal) -> IntArray:
-    """Return the row with ``parameters`` [n, k] changed to ``codes`` [n, k], where that is legal."""
+    """Return the legal rows that result from changing ``parameters`` [n, k] of a row to ``codes`` [n, k]."""
     rows = np.tile(start, (len(parameters), 1))
     rows[np.arange(len(parameters))[:, None], parameters] = codes
     return rows[legal(rows)]
@@ -74,7 +74,7 @@ def mutate(
         parameters: Parameters of the space.
         parents: Rows, [n, parameters].
         rng: Random generator of the moves.
-        rate: Fraction of the parameters that move in addition to one that always does; it is halved every round.
+        rate: Fraction of the parameters that move, in addition to one that always moves; it is halved every round.
         legal: Returns which rows are legal.
 
     Returns:
@@ -98,7 +98,7 @@ def mutate(
 def crossover(a: IntArray, b: IntArray, rng: np.random.Generator, legal: Legal) -> IntArray:
     """Return one legal child of each pair of rows, different from both, or the row of ``a``.
 
-    Each proposal takes its own share of parameters from ``b``, so that some stay close to one parent.
+    The share of parameters from ``b`` differs between proposals, so that some stay close to one parent.
 
     Args:
         a: Rows, [n, parameters].

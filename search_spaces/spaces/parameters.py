@@ -1,7 +1,7 @@
-"""One decision of a schedule: its finite domain, and how it is sampled, mutated and encoded for a model.
+"""A parameter of a schedule: its finite domain, and how it is sampled, mutated and encoded for a model.
 
-Each parameter owns its default, neighbours, mutation and encoding, so that a search and a cost model cannot disagree
-about them. A *code* is the index of a value in ``values``; the vectorised forms work on int64 arrays of codes.
+Searches and cost models share its default, neighbours, mutation and encoding. A *code* is the index of a value in
+``values``; the vectorised methods work on int64 arrays of codes.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Parameter:
     doc: str = ""
     kind: Literal["ordinal", "categorical"] = "ordinal"
     chosen_default: Value | None = None
-    before: Value | None = None  # value for schedules that predate the parameter
-    deeper: bool = False  # larger values hide more load latency: the better choice among equal estimates
-    at_launch: bool = False  # carried by the launch: other values run the same compiled module, with rare exceptions
+    before: Value | None = None  # value in schedules that are older than the parameter
+    deeper: bool = False  # larger values hide more load latency, and are preferred among equal estimates
+    at_launch: bool = False  # a launch argument: with rare exceptions, all values share one compiled module
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -60,7 +60,7 @@ class Parameter:
 
     @property
     def default(self) -> Value:
-        """Value to start from: the given one, else the first."""
+        """Default value: the given one, else the first."""
         return self.values[0] if self.chosen_default is None else self.chosen_default
 
     @property
@@ -116,7 +116,7 @@ class Parameter:
         return np.where(how < 0.5, step, moved)
 
     def mutate(self, value: Value, rng: np.random.Generator) -> Value:
-        """Return one value moved as ``mutate_codes`` does."""
+        """Return a mutated value, like ``mutate_codes``."""
         return self.values[int(self.mutate_codes(np.array([self.code(value)], dtype=np.int64), rng)[0])]
 
     @property
@@ -169,10 +169,11 @@ def ordinal(
         name: Name in schedules.
         values: Different values, in their order.
         doc: Purpose of the parameter, in a line.
-        default: Value to start from; None for the first.
-        before: Value for schedules that predate the parameter, or None.
-        deeper: If True, larger values hide more load latency: the better choice among schedules with equal estimates.
-        at_launch: If True, the launch carries the value, so that schedules that differ in it share a compiled module.
+        default: Default value; None for the first.
+        before: Value in schedules that are older than the parameter, or None.
+        deeper: If True, larger values hide more load latency, and are preferred among schedules with equal estimates.
+        at_launch: If True, the value is a launch argument, so that schedules that only differ in it share a compiled
+            module.
 
     Returns:
         The parameter.

@@ -1,7 +1,7 @@
-"""Uniform random ranks that are the same on every machine and with every numpy.
+"""Uniform random ranks that are the same on every machine and with every version of numpy.
 
-Only the raw 64-bit output of PCG64 is used (numpy guarantees it for a seed); turning words into bounded integers is
-done here, by rejection, so that every rank is exactly equally likely.
+Only the raw 64-bit output of PCG64 is used, which numpy guarantees for a seed. Rejection sampling converts it to
+bounded integers, so that every rank is exactly equally likely.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _FEWEST_WORDS, _MOST_WORDS = 64, 4096  # drawn at a time
 
 def _words(seed: int) -> Iterator[int]:
     generator = np.random.PCG64(seed)
-    count = _FEWEST_WORDS  # most draws are of a few ranks
+    count = _FEWEST_WORDS  # most draws need only a few ranks
     while True:
         yield from generator.random_raw(count).tolist()
         count = min(2 * count, _MOST_WORDS)
 
 
 def _below(bound: int, words: Iterator[int]) -> int:
-    """Return a uniform integer in [0, bound), from the leading bits of as many words as it takes."""
+    """Return a uniform integer in [0, bound), from the leading bits of as many words as necessary."""
     bits = (bound - 1).bit_length()
     count = -(-bits // 64)
     while True:

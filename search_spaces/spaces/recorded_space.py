@@ -1,4 +1,4 @@
-"""A list of a space's schedules as a separate space, for a search that may only try these."""
+"""A space that consists of listed schedules, such as recorded ones, for a search that may only try these."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class RecordedSpace(Space):
         )
         codes = self._matrix([s for s in dict.fromkeys(listed) if _has(space, s)])
         self._rows: IntArray = codes[space.allowed(self._from_codes(codes))] if len(codes) else codes
-        if space.stratifying:  # the ranks of a stratum follow each other
+        if space.stratifying:  # sort, so that the ranks of a stratum are consecutive
             self._rows = self._rows[np.lexsort(self._rows[:, self._columns_of_strata].T[::-1])]
         self._keys = {row.tobytes() for row in self._values(self._from_codes(self._rows))}
         if not len(self._rows):
@@ -129,7 +129,7 @@ class RecordedSpace(Space):
         return np.array(self._codes(schedule), dtype=np.int64)
 
     def _values(self, columns: Columns) -> IntArray:
-        """Return rows [n, parameters] that are equal exactly for equal configurations."""
+        """Return rows [n, parameters] that are equal if and only if the configurations are."""
         return np.stack([columns[p.name] for p in self.parameters], axis=1)
 
     def _at(self, positions: IntArray) -> list[Schedule]:

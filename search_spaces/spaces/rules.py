@@ -1,16 +1,16 @@
-"""A template's definition of its space: derived columns, and named rules of legality.
+"""Attributes and rules, which define a template's space together with its parameters.
 
-Both are functions of columns that name what they need by their parameters:
+Both are functions of columns. The names of their arguments select the columns:
 
     Attribute("threads", lambda warps_m, warps_n: warps_m * warps_n * 32, "threads of a block")
     Rule("stages", lambda stages, tiles: stages <= tiles, "{stages} stages are more than the {tiles} tiles")
 
-A parameter is the column (a parameter or attribute of the space) of the same name, or the one that ``names`` gives for
-it. Parameters with a default are not columns, and ``**`` stands for all columns in ``names``. The functions receive an
+An argument is the column (a parameter or attribute of the space) of the same name, or of the name that ``names`` maps
+it to. Arguments with a default are not columns, and ``**`` collects all columns in ``names``. The functions receive an
 int64 array for a column of integers and a TextColumn for one of texts; ``each`` converts functions of single values.
 
-They are pure and total: a space evaluates them on any combination of values that their inputs can take, including
-combinations that another rule refuses, so they must not raise or divide by zero.
+A space evaluates them on any combination of values of their inputs, including combinations that another rule rejects,
+so they must not raise an exception or divide by zero.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _OfColumns:
         if not self.name:
             raise ValueError(f"a {kind} needs a name")
         if not self.needs:
-            raise ValueError(f"{kind} {self.name} needs at least one column to look at")
+            raise ValueError(f"{kind} {self.name} needs at least one column as an argument")
         if len(set(self.needs)) != len(self.needs):
             raise ValueError(f"{kind} {self.name} takes a column twice")
 
@@ -95,8 +95,8 @@ class Attribute(_OfColumns):
 class Rule(_OfColumns):
     """A predicate: ``function`` gives one bool per row, True where legal.
 
-    ``reason`` is the sentence on a refused configuration: a format string over the parameters of ``function``, or a
-    function of the values of some of them. Raises ValueError for a reason that mentions anything else.
+    ``reason`` is the message for a rejected configuration: a format string with the arguments of ``function``, or a
+    function of the values of some of them. Raises ValueError for a reason with other names.
     """
 
     reason: str | Callable[..., str | None]
@@ -116,10 +116,10 @@ class Rule(_OfColumns):
     def refusing(
         cls, name: str, why_not: Callable[..., str | None], doc: str = "", *, names: Mapping[str, str] | None = None
     ) -> Self:
-        """Return the rule that refuses the values for which ``why_not`` gives a reason.
+        """Return a rule that rejects the values for which ``why_not`` returns a reason.
 
         Args:
-            name: Name of the rule in refusals.
+            name: Name of the rule in messages.
             why_not: Function of one schedule's values that returns a sentence or None.
             doc: Purpose of the rule.
             names: Column of each of its parameters, if the names differ.
@@ -156,7 +156,7 @@ class Violation(NamedTuple):
 
 @dataclass(frozen=True)
 class Rejection:
-    """Number of configurations of the ``raw`` product that ``rule`` alone refuses."""
+    """Number of configurations of the ``raw`` product that ``rule`` alone rejects."""
 
     rule: str
     count: int
@@ -178,7 +178,7 @@ def _inputs(function: Callable[..., Any], names: Mapping[str, str]) -> dict[str,
 def _parameters(function: Callable[..., Any]) -> _Parameters:
     """Return the parameters of ``inspect.signature``, cached by code object.
 
-    The rules of a template are made anew for each problem.
+    Caching matters because the rules of a template are created for each problem.
     """
     inner = inspect.unwrap(function, stop=lambda f: hasattr(f, "__signature__"))
     if not isinstance(inner, FunctionType) or hasattr(inner, "__signature__"):

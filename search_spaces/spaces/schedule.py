@@ -35,7 +35,7 @@ class Schedule:
         shown = (repr(self.template), *(f"{name}={value!r}" for name, value in self.items))
         return cut(f"Schedule({', '.join(shown)})")
 
-    def __hash__(self) -> int:  # a search looks schedules up far more often than it makes them
+    def __hash__(self) -> int:  # cached, because a search looks schedules up far more often than it creates them
         return self._hash
 
     def __getitem__(self, name: str) -> Value:

@@ -1,4 +1,4 @@
-"""The interface between a search and a space, be that the space of one kernel template or a union of several."""
+"""The interface between a search and a space, which may be that of one kernel template or a union of several."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from search_spaces.spaces.schedule import Schedule
 class Stratum:
     """A part of a space: the legal schedules of ``template`` with certain ``values``.
 
-    ``values`` are those of the parameters that stratify the template's space; without any, the part is the whole.
-    ``ranks`` are its ranks in the space of the template. ``share`` is its share of the draws after the first, relative
-    to other strata.
+    ``values`` are values of the parameters that stratify the template's space; if empty, the stratum is the whole
+    space. ``ranks`` are its ranks in the template's space. Each stratum is drawn once; ``share`` is its relative share
+    of the further draws.
     """
 
     template: str
@@ -30,7 +30,7 @@ class Stratum:
 
     @property
     def value(self) -> Value | None:
-        """Value of the first parameter; None where there is none."""
+        """Value of the first parameter; None if the space is not stratified."""
         return self.values[0] if self.values else None
 
     @property
@@ -56,8 +56,8 @@ class SearchSpace(Protocol):
 
     One test class checks the contract:
 
-    - Every method that gives schedules gives legal ones, of the space. The order of a sample depends on the space and
-      the seed alone: on any machine, in any process.
+    - Every method that returns schedules returns legal schedules of the space. The order of a sample depends on the
+      space and the seed alone: on any machine, in any process.
     - A move takes schedules of the space, and its only randomness is the generator.
     """
 
@@ -67,7 +67,7 @@ class SearchSpace(Protocol):
 
     @property
     def strata(self) -> tuple[Stratum, ...]:
-        """Disjoint, non-empty parts that together are the space."""
+        """Disjoint, non-empty parts whose union is the space."""
 
     @property
     def fingerprint(self) -> str:

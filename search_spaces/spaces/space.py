@@ -1,4 +1,4 @@
-"""The legal schedules of a problem: counted, drawn, moved and explained, never enumerated."""
+"""The legal schedules of a problem, which are counted, sampled, moved and explained without enumerating them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from search_spaces.spaces.rules import Attribute, Rejection, Rule, Violation
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import Stratum
 
-if TYPE_CHECKING:  # a verification of one schedule neither counts nor draws
+if TYPE_CHECKING:  # imported lazily: a verification neither counts nor samples
     from search_spaces.spaces.counting.constraints import Constraints
     from search_spaces.spaces.counting.count_tree import CountTree
     from search_spaces.spaces.legality import Legality
 
 
-DRAWN = 256  # schedules among which an empty space looks for one that is nearly legal
-LEAST_SHARE = 1 / 8  # of a combination of covered values, among the schedules of one value of the stratifying parameter
+DRAWN = 256  # schedules of an empty space that are sampled to find one that is nearly legal
+LEAST_SHARE = 1 / 8  # minimum share of a combination of covered values among the samples of a stratifying value
 
 
 class EmptySpace(ValueError):
@@ -54,24 +54,24 @@ class Space:
     right numbers. ``pruning`` rules exclude schedules that a simpler or smaller one equals or beats. A search applies
     both; a schedule tuned for another problem has to satisfy only the former, which make up ``valid``.
 
-    ``stratified_by`` names the parameter whose values divide the space into ``strata``, and ``covering`` further ones:
-    structural decisions, some of whose values few schedules have. Samples of a union have as many schedules of each
-    value of the former, and soon one of each combination of the latter; these then get their part of the schedules, but
-    no less than LEAST_SHARE. Only the order of the ranks depends on them.
+    ``stratified_by`` names the parameter whose values divide the space into ``strata``, and ``covering`` further
+    structural parameters with rare values. Samples of a union contain equally many schedules of each value of the
+    former, and soon one of each combination of the latter. Each combination then gets samples in proportion to its
+    number of schedules, but at least LEAST_SHARE. Only the order of the ranks depends on them.
 
     Raises ValueError for missing parameters, duplicate names, unknown names in ``needs`` or ``stratified_by``, and
     attributes that depend on themselves.
 
     Args:
-        name: Name in schedules: the template's.
+        name: Name of the template.
         parameters: Tunable parameters, at least one.
         attributes: Values derived from them, for rules.
         constraints: Validity constraints.
         pruning: Pruning rules.
         stratified_by: Parameter of the strata, or None.
         covering: Further parameters whose combinations samples cover.
-        constants: Integers that follow from the problem alone: attributes and rules see them as columns. Schedules do
-            not include them, so that they mean the same for a problem of another size.
+        constants: Integers that follow from the problem. Attributes and rules use them as columns. Schedules do not
+            include them, so that a schedule also applies to a problem of another size.
         described: What messages call the space. Default: ``name``.
     """
 
@@ -215,7 +215,7 @@ class Space:
         return tuple(Rejection(r.name, raw - count, raw) for r, count in zip(self.rules, counts, strict=True))
 
     def _counts_under(self, rules: Iterable[Sequence[Rule]]) -> list[int]:
-        """Return the number of configurations that each set of rules leaves. All share one limit of rows."""
+        """Return the number of configurations that each set of rules allows. All counts share one limit of rows."""
         from search_spaces.spaces.counting.elimination import eliminate
         from search_spaces.spaces.counting.limits import RowsLeft
 
@@ -272,7 +272,7 @@ class Space:
         return EmptySpace(f"no schedule of {self.described} is legal: {told}", tuple(v.rule for v in reasons))
 
     def _broken_rules(self, codes: IntArray) -> IntArray:
-        """Return a number per row that is smaller if it breaks fewer rules, or later ones, which are more specific."""
+        """Return a number per row that is smaller for rows that break fewer rules, or later (more specific) rules."""
         whole = self._with_attributes(self._from_codes(codes), [a.name for a in self.attributes])
         count, total = len(self.rules), np.zeros(len(codes), dtype=np.int64)
         for place, rule in enumerate(self.rules):
@@ -299,7 +299,7 @@ class Space:
 
     def allowed(self, columns: Columns) -> BoolArray:
         """Return which rows satisfy every rule; ``columns`` holds all parameters, with values of their domains."""
-        rows = np.arange(len(columns))  # not yet refused by a rule
+        rows = np.arange(len(columns))  # rows that no rule has rejected yet
         whole = self._given(columns)
         for rule, attributes in self._rules_in_order:
             whole = self._with_attributes(whole, attributes)
@@ -427,10 +427,7 @@ class Space:
 
     @cached_property
     def _tied(self) -> BoolArray:
-        """Return the pairs of parameters, the first before the second, that share a rule.
-
-        They may share it through attributes.
-        """
+        """Return the pairs of parameters, the first before the second, that share a rule, also by attributes."""
         index = {p.name: i for i, p in enumerate(self.parameters)}
         tied = np.zeros((len(index), len(index)), dtype=np.bool_)
         for rule in self.rules:
@@ -533,7 +530,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _in_order(parameters: Sequence[Parameter], attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
-    """Return the attributes, each after those it needs, else in the order given."""
+    """Return the attributes in topological order: each after those that it needs."""
     known = {p.name for p in parameters}
     waiting, ordered = list(attributes), []
     while waiting:

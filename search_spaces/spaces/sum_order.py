@@ -1,7 +1,7 @@
-"""Order of sums: what determines in which order a schedule adds up the terms of a result.
+"""Order of sums: the order in which a schedule adds the terms of a result.
 
 Floating-point addition is not associative, so two schedules give equal bits only if they add in the same order.
-``SumOrder`` is that order as a value: equal orders give equal bits. An ``OrderPart`` is one component of it, a
+``SumOrder`` represents this order as a value: equal orders give equal bits. An ``OrderPart`` is one component of it, a
 function of a few columns of a space, so that a rule on the order keeps the space countable.
 """
 
@@ -16,7 +16,7 @@ from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.space import Space
 
-EXACT = "exact"  # value of the only term where every order gives the same bits
+EXACT = "exact"  # value of the only term if every order gives the same bits
 RULE = "order_of_sums"  # prefix of the names of rules on the order
 
 
@@ -97,7 +97,7 @@ class OrderPart(NamedTuple):
         name: Name of the component.
         columns: Parameters, attributes or constants of the space that decide it.
         value: Function of these columns, by name; "" if a schedule does not have the component.
-        batch_dependent: Function of the same columns: whether the order then depends on the batch.
+        batch_dependent: Function of the same columns that returns True if the order depends on the batch.
     """
 
     name: str
@@ -142,7 +142,7 @@ class OrderRule:
         return ""
 
     def restricted(self, space: Space, parts: Sequence[OrderPart]) -> Space:
-        """Return the schedules of ``space`` that keep the rule, as a space that is counted exactly."""
+        """Return the schedules of ``space`` that satisfy the rule, as a space that is counted exactly."""
         terms = self.reference.terms if self.reference is not None else ()
         missing = [term.name for term in terms if term.name not in {part.name for part in parts}]
         reasons = [f"{space.name} has no {name}, which the reference has" for name in missing]

@@ -1,8 +1,8 @@
 """The spaces of several kernel templates as one space to search.
 
-Every schedule belongs to exactly one template, so counts add up. A uniform sample of the union is of little use to a
-search: one template, or one tensor intrinsic of it, may have a thousand times as many schedules as the fast one. So
-samples are stratified, by the parameters that each space names in ``stratified_by``.
+Every schedule belongs to exactly one template, so counts add up. A uniform sample of the union would be of little use
+to a search, because one template or tensor intrinsic may have a thousand times as many schedules as a faster one. So
+samples are stratified by the parameters ``stratified_by`` of each space.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import Stratum
 from search_spaces.spaces.space import EmptySpace, Space
 
-JUMP = 0.05  # probability that a mutant is a random schedule of another stratum, so that a lost one can return
+JUMP = 0.05  # probability that a mutant is a random schedule of another stratum, so that no stratum is lost for good
 
 
 class UnionSpace:
@@ -58,8 +58,8 @@ class UnionSpace:
     def sample(self, n: int, seed: int, replace: bool = False) -> list[Schedule]:
         """Return ``n`` random schedules; a seed gives the same schedules on every machine.
 
-        Strata take turns in proportion to their shares, each once at the beginning. Inside a stratum each schedule is
-        equally likely. The turns of an exhausted stratum go to the others. Raises EmptySpace if nothing is legal, and
+        Each stratum is drawn once at the beginning, then in proportion to its share. Within a stratum, each schedule is
+        equally likely. The draws of an exhausted stratum go to the others. Raises EmptySpace if nothing is legal, and
         ValueError for a negative ``n`` or ``seed``.
         """
         self._refuse_empty()

@@ -1,9 +1,9 @@
-"""Orders of sums of tile programs, read off a schedule's distributions.
+"""Orders of sums of tile programs, derived from a schedule's distributions.
 
-A sum over a tile is added up by the registers of each thread in their order, then by lanes, then by warps. Sums of at
-most one term other than zero have the same bits in every order. Products add
-in ascending steps of their instruction; those of a loop that does more than add them up are those of one iteration.
-Blocks that share the iterations of a loop have ranges, and atomics add in the order in which blocks run.
+A sum over a tile first adds the registers of each thread in order, then the lanes, then the warps. Sums of at most one
+term other than zero have the same bits in every order. Products add in ascending steps of their instruction, over a
+whole loop if it only accumulates them, otherwise within one iteration. Blocks that share a loop have ranges of
+iterations, and atomics add in the order in which blocks run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,13 @@ from search_spaces.spaces.sum_order import EXACT, OrderPart
 from search_spaces.sum_orders.matmul import PRODUCTS, RANGES, instruction
 from search_spaces.sum_orders.single_terms import has_one_term
 
-_ANY_ORDER = ("max", "min", "and", "or", "xor")  # parts of the names of kinds whose order does not show
+_ANY_ORDER = (
+    "max",
+    "min",
+    "and",
+    "or",
+    "xor",
+)  # parts of the names of reductions that do not depend on the order
 
 
 def program_parts(problem: ProgramProblem, device: Device) -> tuple[OrderPart, ...]:
@@ -49,7 +55,7 @@ def program_parts(problem: ProgramProblem, device: Device) -> tuple[OrderPart, .
 
 
 def _rounds(kind: str, value: ir.Value) -> bool:
-    """Return True if joining such values rounds, so that their order shows."""
+    """Return True if adding such values rounds, so that the result depends on the order."""
     return value.dtype.is_float and not any(word in kind for word in _ANY_ORDER)
 
 
@@ -109,7 +115,7 @@ def _joined(found: Inference, made: Numbers, operation: ir.ReduceTile | ir.Scan,
         return ""
     after = ""
     carried = [k for k, reduced in enumerate(found.sums.values()) if reduced is operation]
-    # The sum starts at zero, so after a single iteration both ways have added the same.
+    # The sum starts at zero, so with a single iteration both ways give the same result.
     repeated = found.trace.turns()[found.inside[operation.result.id][-1]] > 1 if carried else False
     if repeated and values.get(sum_name(carried[0])) == AFTER:
         after = ", threads joined after the loop"
@@ -118,9 +124,9 @@ def _joined(found: Inference, made: Numbers, operation: ir.ReduceTile | ir.Scan,
 
 
 def _digits(of: Distribution, dimension: int, *, in_pairs: bool) -> str:
-    """Return who adds what along a dimension: numbers of elements, and their distance, fastest first.
+    """Return how elements along a dimension are added: (count, stride) per level, fastest first.
 
-    Registers and warps add one after another, threads join in pairs: the lanes of a warp, and two warps.
+    Registers and warps add sequentially; lanes of a warp, or two warps, add pairwise.
 
     Args:
         of: Distributes the elements.
@@ -141,7 +147,7 @@ def _digits(of: Distribution, dimension: int, *, in_pairs: bool) -> str:
 
 
 def _merged(digits: Iterable[tuple[Digit, int]]) -> list[tuple[int, int]]:
-    """Return sizes and weights, with digits joined that continue each other."""
+    """Return sizes and strides, with adjacent digits merged if one continues the other."""
     found: list[tuple[int, int]] = []
     for digit, weight in digits:
         if found and found[-1][0] * found[-1][1] == weight:

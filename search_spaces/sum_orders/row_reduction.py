@@ -12,8 +12,8 @@ from search_spaces.operators.row_reduction import Reduce, RowProblem
 from search_spaces.spaces.sum_order import EXACT, OrderPart
 from search_spaces.templates.row_reduction.space import chunk_length, places_before
 
-_BY_VECTOR = ("SoftmaxOnePass", "LayerNormOnePass")  # state that takes a vector at a time
-_BY_LANE = "LayerNormOnePass"  # merging states is not symmetric, so lanes hold slightly different ones
+_BY_VECTOR = ("SoftmaxOnePass", "LayerNormOnePass")  # states that process a vector at a time
+_BY_LANE = "LayerNormOnePass"  # merging is not symmetric, so lanes hold slightly different states
 
 
 def row_parts(problem: RowProblem, device: Device) -> tuple[OrderPart, ...]:
@@ -33,8 +33,8 @@ def row_parts(problem: RowProblem, device: Device) -> tuple[OrderPart, ...]:
         if lanes_k == subgroups_k == 1:  # one thread adds the row in ascending order
             return f"one thread, vectors of {vector}" if by_vector(passes) else "one thread"
         one_tree = subgroups_k <= lanes_k and (unroll == 1 or subgroups_k == 1)
-        # Lanes, then warps, join neighbours pair by pair. Joining states that are more than a sum is not symmetric:
-        # the compiler fuses one of two products, and which one decides the bits of each lane.
+        # # Lanes, then warps, combine pairwise with their neighbours. Combining states other than sums is not
+        # symmetric: the compiler fuses one of two products into an FMA, so the bits differ between lanes.
         if one_tree and not by_vector(passes):
             return f"{subgroups_k * lanes_k} threads, vectors of {vector}"
         loads = f", {unroll} vectors in a row" if subgroups_k > 1 else ""

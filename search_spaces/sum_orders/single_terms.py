@@ -1,4 +1,4 @@
-"""Sums of a tile program that have at most one term other than zero, such as the pick of a row's labelled column."""
+"""Find sums of a tile program with at most one nonzero term, such as the selection of a row's labelled column."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from search_spaces.programs.language.index import Index
 
 
 def has_one_term(found: Inference, operation: ir.ReduceTile | ir.Scan) -> bool:
-    """Return True if a sum adds ``where(position == number, x, 0)`` along a dimension, where one position can match.
+    """Return True if a sum adds ``where(position == number, x, 0)`` along a dimension, so that one position can match.
 
-    A sum that a loop carries may be added up by each lane alone until the loop ends. It has one term only if no other
-    iteration looks at the same positions, and all look for the same number.
+    A sum that is carried by a loop may be accumulated per lane until the loop ends. It only has one term if iterations
+    compare disjoint positions with the same number.
 
     Args:
         found: Distributions of the program.
@@ -44,9 +44,9 @@ def _is_zero(found: Inference, value: ir.Value | float) -> bool:
 def _matches(
     found: Inference, condition: ir.Value | float, dimension: int
 ) -> Iterator[tuple[ir.Coordinates, ir.Value | None]]:
-    """Return each comparison of positions along ``dimension`` that must hold, with what they are compared with.
+    """Return each comparison of positions along ``dimension`` that must hold, with the compared operand.
 
-    The latter is the same for all positions; None for a literal.
+    The operand is the same for all positions; None for a literal.
     """
     made = found.made.get(condition.id) if isinstance(condition, ir.Value) else None
     if not isinstance(made, ir.Map):
@@ -71,5 +71,5 @@ def _matches(
 
 
 def _is_apart(base: Index, loop: int, size: int) -> bool:
-    """Return True if positions from ``base`` on, ``size`` of them, differ between the iterations of a loop."""
+    """Return True if the ``size`` positions from ``base`` on are disjoint between the iterations of a loop."""
     return base.kind == "multiply" and abs(base.number) >= size and base.args[0] == Index("loop", loop)

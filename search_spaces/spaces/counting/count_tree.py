@@ -1,8 +1,8 @@
 """The result of an elimination: exact counts, and the configuration of each rank.
 
-A step is one grouped table. Each of its rows assigns some parameters and leads on to one group in each of its child
-steps; it stands for the product of their totals. Unranking walks from the last step to the first: a rank inside a group
-picks the row by the running totals, and what remains of the rank is split among the row's children.
+A step is one grouped table. Each of its rows assigns some parameters, and refers to one group in each of its child
+steps; its count is the product of the totals of these groups. Unranking goes from the last step to the first: the rank
+within a group selects a row by the cumulative counts, and the remainder of the rank is split among the row's children.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SAFE = 2**62
 class Step:
     """A step. ``starts[g]`` is the first row of group g.
 
-    ``running`` holds the cumulative counts of the rows over all groups; None if every row counts one.
+    ``running`` are the cumulative counts of the rows over all groups; None if every row has the count 1.
     """
 
     values: Mapping[str, Codes]
@@ -121,7 +121,7 @@ class CountTree:
         last = self.steps[-1]
         codes = list(zip(*(last.values[name].tolist() for name in held), strict=True))
         ends = [int(end) for end in last.running] if last.running is not None else list(range(1, len(codes) + 1))
-        below = self.count // ends[-1]  # the last root is the most significant digit of a rank
+        below = self.count // ends[-1]  # the last root corresponds to the most significant digit of a rank
         return {
             code: range(below * first, below * end) for code, first, end in zip(codes, [0, *ends], ends, strict=False)
         }

@@ -3,8 +3,8 @@
 The method is bucket elimination (Dechter, "Bucket elimination: a unifying framework for reasoning", 1999) on columnar
 tables. Small attributes and rules become relations over their inputs; large ones are evaluated on the rows of a table
 as soon as it holds their inputs. Eliminating a variable joins the relations that mention it, and groups the result by
-the columns that something else still needs; the group sizes are exact counts of completions. Variables that nothing
-ties together never share a table: their counts multiply.
+the columns that something else still needs; the group sizes are exact counts of completions. Unrelated variables never
+share a table: their counts are multiplied.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from search_spaces.spaces.counting.tables import (
 )
 from search_spaces.spaces.rules import Attribute, Rule
 
-CHUNK_ROWS = 1 << 17  # rows made at a time by a join: small enough for the cache
+CHUNK_ROWS = 1 << 17  # rows that a join produces at a time: small enough for the cache
 TABLE_ROWS = 1 << 24  # rows that a table may keep
 
 
@@ -109,7 +109,7 @@ class _Tables:
         )
 
     def _open_names(self, names: Iterable[str]) -> list[str]:
-        """Return the names that are not constants: a constant would tie together all relations with it."""
+        """Return the names that are not constants: a constant would join all relations that contain it."""
         return [name for name in names if name not in self._fixed]
 
     def _open(self, relation: Relation) -> Relation:
@@ -120,7 +120,10 @@ class _Tables:
             return CountTree((), self._parameters)
         while self._plan.waiting:
             step = self._plan.next()
-            needed = {*self._parameters, *(self._names[i] for i in bits(step.keeps))}  # no attribute that nothing reads
+            needed = {
+                *self._parameters,
+                *(self._names[i] for i in bits(step.keeps)),
+            }  # drops unused attributes
             pieces: list[Relation] = []
             kept = 0
             for piece in self._pieces(UNIT, step.actions):

@@ -1,17 +1,17 @@
 """Order of eliminating variables, from estimated table sizes.
 
 The plan sees relations as (variables, rows) and evaluations as (inputs, output), variables as bits of an int. A step
-joins everything that mentions one variable, smallest estimated table first, and applies each evaluation and filter as
-soon as its inputs are there. It ends early if some variable is finished and the next join would enlarge the table
+joins all relations that mention one variable, smallest estimated table first, and applies each evaluation and filter as
+soon as its inputs are available. It ends early if some variable is finished and the next join would enlarge the table
 (grouping first is cheaper). It continues with another variable if the table hardly grows and grouping would not shrink
-it (one pass less). The estimate of a join assumes independent, uniform values.
+it (this saves a pass). The estimate of a join assumes independent, uniform values.
 
 While tables stay small, the next step is the one with the smallest estimated table (declared order breaks ties). Above
-ROLLOUT_ROWS every variable is tried: take its step, go on greedily to the end on estimates alone, and add up the work.
-Everything is deterministic and depends on the sizes alone.
+ROLLOUT_ROWS every variable is tried: its step is followed by a greedy continuation on estimates, and the total work is
+compared. The plan is deterministic and only depends on the sizes.
 
-Held variables are eliminated after all others, together in a step of their own: it then says how the total splits among
-the combinations of their values.
+Held variables are eliminated after all others, together in one step, which gives the count for each combination of
+their values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 ROLLOUT_ROWS = 3e4
-ROLLOUT_GAIN = 0.8  # estimates are rough: leave the greedy step only for one clearly cheaper in the end
+ROLLOUT_GAIN = 0.8  # estimates are rough, so the greedy step is only replaced by a clearly cheaper one
 GROWS = 1.5  # a join grows a table that gets longer than this times its length
 SHRINKS = 0.5  # grouping shrinks a table that gets shorter than this times its length
 LOOKUP_WORK = 0.5  # work per row of a join that only adds a column; one that adds rows is 1
@@ -121,7 +121,7 @@ class EliminationPlan:
             self.relations[relation] = RelationSize(step.keeps, rows)
         self.waiting &= ~(step.variables & ~step.keeps)
         self.undefined &= ~step.variables
-        # The other steps stay as planned where they share no variable with this one.
+        # Other planned steps remain valid if they share no variable with this one.
         self._steps = {
             v: other
             for v, other in self._steps.items()
@@ -130,7 +130,7 @@ class EliminationPlan:
         self._least = {v: least for v, least in self._least.items() if not least[0] & step.variables}
 
     def _candidates(self) -> Iterator[int]:
-        """Yield the variables that a step may be for."""
+        """Yield the variables that the next step may eliminate."""
         free = self.waiting & ~self.undefined
         return bits(free & ~self.held or free)
 
@@ -182,7 +182,7 @@ class EliminationPlan:
         draft = _Draft(self, dict(self.relations), dict(self.evaluations))
         if self.waiting & ~self.held or not self.held & ~(1 << variable):
             draft.finish(1 << variable, most_peak=at_most)
-        else:  # the last step is of all held variables: a row is a combination of their values
+        else:  # the last step eliminates all held variables: a row is a combination of their values
             draft.finish(self.waiting, at_most=float("inf"))
         if draft.peak > at_most:
             self._least[variable] = (draft.seen, draft.peak)
@@ -246,16 +246,16 @@ class _Draft:
         return min(self.rows, self.plan.combinations(self.keeps()))
 
     def finish(self, target: int, at_most: float | None = None, most_peak: float = float("inf")) -> bool:
-        """Join what mentions the variable ``target``, smallest table first.
+        """Join the relations that mention the variable ``target``, smallest table first.
 
-        With ``at_most``: False as soon as the table gets longer than that. Without: True, perhaps before the target is
-        finished with, but not before some variable is, unless the peak is above ``most_peak``.
+        With ``at_most``, return False as soon as the table would be longer. Without it, return True when the target, or
+        some other variable, is finished, or the peak exceeds ``most_peak``.
         """
         undefined = self.plan.undefined & ~self.bound
         joins = {i: r for i, r in self.relations.items() if r.variables & target}
         due = {i for i, e in self.evaluations.items() if e.needs & target}
         required = target
-        while True:  # an attribute that only a table can give brings its inputs into this table
+        while True:  # an attribute that is computed in a table needs its inputs in this table
             for i in due:
                 required |= self.evaluations[i].needs
             more = {i for i, e in self.evaluations.items() if e.output & required & undefined} - due

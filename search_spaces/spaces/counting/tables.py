@@ -1,7 +1,6 @@
 """Relations as columns of codes, with the joins and groupings of variable elimination.
 
-Row order is part of every result here and depends on the input alone (no unstable sort), because the order of rows
-determines the configuration of each rank.
+The order of rows determines the configuration of each rank, so it must only depend on the input: all sorts are stable.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ _DENSE_KEYS = 1 << 22  # up to this many keys, an offset per key is cheaper than
 
 @dataclass(frozen=True, eq=False)
 class Relation:
-    """The allowed combinations of some variables, one a row, no row twice.
+    """The allowed combinations of some variables, as distinct rows.
 
-    ``columns`` holds codes. ``steps`` maps an elimination step to the group of that step each row goes on in: those
-    groups hold the counts of everything eliminated so far, and a row stands for the product of their counts.
+    ``columns`` are codes. ``steps`` maps an elimination step to the group of that step to which each row refers. These
+    groups have the counts of everything eliminated so far, and the count of a row is the product of its groups' counts.
     """
 
     columns: Mapping[str, Codes]
@@ -42,7 +41,7 @@ class Relation:
         )
 
     def select(self, names: Container[str]) -> Relation:
-        """Return every row with only the columns of these names: two rows may become equal."""
+        """Return every row with only the columns of these names: rows may become equal."""
         kept = {name: codes for name, codes in self.columns.items() if name in names}
         return Relation(kept, self.length, self.steps)
 
@@ -71,14 +70,14 @@ def product(sizes: Mapping[str, int]) -> Relation:
 
 
 def keys(tables: Sequence[Relation], sizes: Mapping[str, int]) -> tuple[list[IntArray], int]:
-    """Return one int64 key per row, equal exactly if the columns in ``sizes`` are, in lexicographic order of codes.
+    """Return one int64 key per row. Keys have the equality and the lexicographic order of the columns in ``sizes``.
 
     The keys of the tables can be compared with each other. Also returns the exclusive upper bound of the keys.
     """
     made = [np.zeros(t.length, dtype=np.int64) for t in tables]
     bound = 1
     for name, size in sizes.items():
-        if bound * size >= _KEY_LIMIT:  # keep the order, drop the keys that do not occur
+        if bound * size >= _KEY_LIMIT:  # compress the keys to those that occur, in the same order
             distinct, dense = np.unique(np.concatenate(made), return_inverse=True)
             ends = np.cumsum([len(m) for m in made])[:-1]
             made, bound = np.split(dense.astype(np.int64), ends), max(len(distinct), 1)
@@ -111,9 +110,9 @@ def group_starts(sorted_key: IntArray) -> IntArray:
 
 
 class Join:
-    """The natural join of two relations: ``counts`` says how many rows each left row gives, ``rows`` makes them.
+    """The natural join of two relations: ``counts`` is the number of rows per left row, and ``rows`` creates them.
 
-    Left rows keep their order; the matches of one left row stand in the order of the right relation.
+    Left rows keep their order, and the matches of a left row have the order of the right relation.
     """
 
     def __init__(self, left: Relation, right: Relation, sizes: Mapping[str, int]) -> None:

@@ -1,7 +1,7 @@
-"""ptxas controls as decisions of a schedule: a register cap, an optimisation level, a control file.
+"""ptxas controls as items of a schedule: a register cap, an optimisation level, a control file.
 
-They are additional items of a schedule, after the parameters of its kernel template. A dot in their names distinguishes
-them from parameters, which are identifiers. Spaces do not contain them; ``plain`` returns the schedule of the space.
+They follow the parameters of the kernel template. A dot in their names distinguishes them from parameters, which are
+identifiers. Spaces do not contain them; ``plain`` returns the schedule without them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_REGISTERS = "ptxas.max_registers"
 OPT_LEVEL = "ptxas.opt_level"
 FILE = "ptxas.control_file"
 NAMES = (MAX_REGISTERS, OPT_LEVEL, FILE)
-MIN_REGISTERS = 16  # below it ptxas rounds up to what the ABI needs
+MIN_REGISTERS = 16  # ptxas rounds lower caps up to the minimum of the ABI
 OPT_LEVELS = (1, 2)  # in addition to the default, 3; level 0 is for debugging
 _CAPS = 3  # number of occupancy steps to try
 _SMALLEST_SHARE = 0.5  # smallest cap as a share of the uncapped registers: below it nearly all of them spill
@@ -95,7 +95,7 @@ class CompilerControls:
 
 
 def plain(schedule: Schedule) -> Schedule:
-    """Return a schedule without compiler controls, as its space knows it."""
+    """Return a schedule without compiler controls, as in its space."""
     if not has_controls(schedule):
         return schedule
     return Schedule(schedule.template, tuple(item for item in schedule.items if item[0] not in NAMES))
@@ -131,8 +131,8 @@ def register_caps(kernel: GeneratedKernel, registers: int, shared: int, device: 
         device: GPU that runs it.
 
     Returns:
-        At most three caps, none below half of ``registers``. None for a kernel that states a cap of its own, or that
-        moves registers between warps (``setmaxnreg``), which would wait forever for registers that do not exist.
+        At most three caps, none below half of ``registers``. None for a kernel with a cap of its own, or one that
+        reallocates registers between warps (``setmaxnreg``), which would wait forever for registers that do not exist.
     """
     if any("maxrregcount" in option for option in kernel.compile_options) or _moves_registers(kernel):
         return ()

@@ -1,4 +1,4 @@
-"""Names of schedule parameters: one table for all kernel templates, so that the same parameter has one name.
+"""Names of schedule parameters: one table for all kernel templates, so that equal parameters have equal names.
 
 A name ends in its axis or operand. Axes are those of a matmul: m and n span the output, k is reduced. A row reduction
 has its parallel axis as m and its reduced axis as k; a transpose has the rows of x as m and the columns of x as n. A
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 PLACEHOLDERS: Mapping[str, str] = {"axis": "[mnk]", "operand": r"\w+", "number": "[1-9][0-9]*"}
-PROGRAM = "tile program"  # key of OWN for all tile programs, which also name the sizes that they leave open
+PROGRAM = "tile program"  # key of OWN for all tile programs, which also have parameters of their own for tile sizes
 
 
 class Meaning(NamedTuple):

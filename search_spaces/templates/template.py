@@ -1,4 +1,4 @@
-"""A kernel template: one way to compute an operator. It holds all that search, code generation and cost models need."""
+"""A kernel template: one way to compute an operator, as search, code generation and cost models need it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from search_spaces.templates.compiler_controls import CompilerControls, plain
 from search_spaces.templates.device_source import DeviceSource, for_device
 from search_spaces.templates.drawing import Drawing
 
-_SHARED = "search_spaces.templates.common"  # rules that several templates state alike
+_SHARED = "search_spaces.templates.common"  # package of rules that templates share
 _IMPORT = re.compile(r"^(?:from|import) [^\n(]*(?:\([^)]*\))?[^\n]*\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class KernelTemplate:
-    """One way to compute an operator: all that search, code generation and cost models need.
+    """One way to compute an operator.
 
     All functions receive problems that ``supports`` accepts.
 
@@ -43,15 +43,15 @@ class KernelTemplate:
         space: Returns the schedules of a problem on a device.
         lower: Returns the kernel of a valid config.
         supports: Returns None, or one sentence that says why the template cannot compute a problem on a device.
-        counts: Returns the cost counts of a config; without it schedules cannot be ranked before they are measured.
-        counts_are_bounds: True if counts only bound the costs from below, such as those of a user's template.
+        counts: Returns the cost counts of a config. Without it, schedules cannot be ranked before they are measured.
+        counts_are_bounds: True if counts are only lower bounds, such as those of a user's template.
         proxy: Returns the smallest problem with the same remainders, for the emulator; without it problems are emulated
             unchanged.
-        content: Further text that the version covers.
-        walk: Device code that tells which tiles each block computes (``autosched/kernels/matmul/walk.cuh``); its
-            configs have the attributes of ``Tiling``.
+        content: Further text that is part of the version.
+        walk: Device code that returns the tiles of each block (``autosched/kernels/matmul/walk.cuh``); its configs have
+            the attributes of ``Tiling``.
         compile_options: Compiler options of all its kernels.
-        sum_order: Returns the order in which a schedule adds terms, for rules on equal bits; without it the order is
+        sum_order: Returns the order in which a schedule adds terms, for rules on equal bits. Without it, the order is
             unknown.
         packages: Names of further packages that the functions use.
     """
@@ -100,11 +100,11 @@ class KernelTemplate:
 
     @cached_property
     def version(self) -> str:
-        """SHA-256 (hex) of the code of the template: a changed template is another version.
+        """SHA-256 (hex) of the code of the template.
 
         It covers ``content``, the modules of the functions other than ``sum_order``, those of ``packages``, the shared
-        rules that they use, and the device source. The location of modules does not matter: neither their packages nor
-        where they import from.
+        rules that they use, and the device source. It does not depend on the packages of modules, or on import
+        statements.
         """
         functions = (self.space, self.lower, self.supports, self.counts, self.proxy)
         texts = dict(m for f in functions if f is not None and f.__module__ != __name__ for m in _modules(f.__module__))

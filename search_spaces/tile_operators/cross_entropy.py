@@ -17,7 +17,10 @@ from search_spaces.operators.problem import option
 from search_spaces.tile_operators.softmax_rows import LOG2_E
 from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem, cut
 
-STEEP, STEEPEST = 16.0, 2.0**15  # slope and range of steep rows: e^89 is no f32 number, and 65504 the largest of f16
+STEEP, STEEPEST = (
+    16.0,
+    2.0**15,
+)  # slope and range of steep rows: e^89 overflows f32, 65504 is the largest f16
 
 
 def losses(logits: FloatArray, label: Array) -> dict[str, FloatArray]:
@@ -43,7 +46,7 @@ def gradients(logits: FloatArray, label: Array, lse: FloatArray, dloss: FloatArr
 
 
 def edge_labels(rows: int, columns: int, first: int) -> Array:
-    """Return labels (rows,) of i32: the first and last column, those next to them, and the limits of i32, in turns."""
+    """Return labels (rows,) of i32 that cycle through columns at both ends and the limits of i32."""
     edges = (0, columns, columns - 1, -1, 2**31 - 1, -(2**31))
     return np.resize(np.roll(np.array(edges, dtype=np.int64), -first), rows).astype(np.int32)
 
@@ -234,7 +237,7 @@ class CrossEntropyBackward(_OfLogits):
             yield StressInputs(("label: edges",), {**inputs, "label": label, "dloss": dloss})
 
     def reduced(self, turns: ReducedLoops) -> Self:
-        """Return a problem with three tiles of rows and two of columns: an exchange of both shows."""
+        """Return a problem with three tiles of rows and two of columns, so that exchanging them is detected."""
         bm = turns.chosen["bm"]
         rows, columns = min(self.rows, bm + cut(self.rows, bm)), cut(self.columns, turns.chosen["width"])
         return replace(self, rows=rows, columns=columns)

@@ -87,7 +87,7 @@ class _OfLinearLayer(TileOperator):
     def reduced(self, turns: ReducedLoops) -> Self:
         """Return a problem with three tiles of rows and two of columns (two iterations over parts), and a short k.
 
-        An exchange of rows and columns of tiles shows.
+        The numbers differ, so that exchanging rows and columns is detected.
         """
         bm, bk = turns.chosen["bm"], turns.chosen["bk"]
         tile, columns = turns.chosen.get("bn", PART), turns.chosen.get("width", 1)

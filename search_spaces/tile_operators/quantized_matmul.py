@@ -24,7 +24,7 @@ GROUPS = (0, 16, 32, 64, 128)
 FP4_GROUP = 16
 LAYOUTS = ("rows", "fragments")
 DEPTH = 16  # k of one mma.sync instruction; also the numbers packed at one position of the halves of words
-TIMES = 16  # factor of four-bit numbers converted to f16, which saves instructions; scales are divided by it
+TIMES = 16  # factor of four-bit numbers after conversion to f16 without a shift; scales are divided by it
 MIDDLE = 8  # zero point of four-bit numbers without an array of zero points
 
 

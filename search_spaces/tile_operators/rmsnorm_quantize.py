@@ -18,7 +18,7 @@ from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem,
 
 LARGEST = 448.0  # largest number of e4m3
 LEAST_SCALE = 2.0**-40  # scale of a row of zeros, so that quotients are not NaN
-MOST_COLUMNS = 16384  # a block holds a whole row in registers
+MOST_COLUMNS = 16384  # because a block holds a whole row in registers
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Boxes: what one TMA copy moves between a matrix and a shared-memory tile in the layout of wgmma and tcgen05."""
+"""Boxes: the units that TMA copies between a matrix and a shared-memory tile, in the layouts of wgmma and tcgen05."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def box_of(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle
 
 
 def why_too_narrow(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle: int) -> str | None:
-    """Return None, or a text with the wider swizzle that also divides the lines and so needs fewer boxes."""
+    """Return the reason if a swizzle is too narrow: a wider one also divides the lines, with fewer boxes. Else None."""
     across = (tile_k if along_k(problem, side) else extent) * problem.input_dtype.bytes
     widest = max(s for s in SWIZZLES if across % line_bytes(s) == 0)
     if swizzle == widest:
         return None
-    return f"the swizzle of {side} spans {swizzle} bytes, where {widest} would divide its lines of {across} too"
+    return f"the swizzle of {side} spans {swizzle} bytes, but {widest} bytes also divide its lines of {across}"
 
 
 def why_not_stored(problem: Matmul) -> str | None:

@@ -16,17 +16,17 @@ _EVICT = {"normally": 0x1000000000000000, "first": 0x12F0000000000000, "last": 0
 
 
 def load_hint(name: str, what: str) -> Parameter:
-    """Return the decision ``name``: how ``what`` is read."""
+    """Return the parameter ``name``: the cache hint of the loads of ``what``."""
     return categorical(name, LOAD_HINTS, f"cache hint of the loads of {what}")
 
 
 def store_hint(name: str, what: str, offered: bool = True) -> Parameter:
-    """Return the decision ``name``: how ``what`` is written. Not ``offered``: too few bytes to matter."""
+    """Return the parameter ``name``: the cache hint of the stores of ``what``; only the default unless ``offered``."""
     return categorical(name, STORE_HINTS if offered else STORE_HINTS[:1], f"cache hint of the stores of {what}")
 
 
 def no_hint_rule(hint: str, how: str, by_copy: str) -> Rule:
-    """Return a pruning rule: if the decision ``how`` is ``by_copy``, loads are cp.async, which has no such hints."""
+    """Return the pruning rule that there is no hint if ``how`` is ``by_copy``, since cp.async does not support it."""
     return Rule(
         hint,
         lambda value, chosen: (value == "none") | (chosen != by_copy),
@@ -58,7 +58,7 @@ def evict_arguments(l2_evict_last: str) -> tuple[ScalarArgument, ScalarArgument]
 
 
 def l2_evict_last_rule(problem: Matmul, device: Device) -> Rule:
-    """Return the pruning rule that no operand is kept in L2 if both fit into half of it."""
+    """Return the pruning rule that no operand has priority in L2 if both fit into half of it."""
     size = problem.batch * problem.depth * (problem.m + problem.n) * problem.input_dtype.bytes
     fits = size <= device.l2_bytes // 2
     return Rule.refusing(

@@ -17,7 +17,7 @@ def compiled_registers(config: Config, device: Device, scale: float = 1.0, more:
         config: Provides the lower bound, ``threads`` and ``min_blocks``.
         device: Limits the registers per thread.
         scale: Factor of the lower bound.
-        more: Registers added to it.
+        more: Registers added to the scaled lower bound.
     """
     least, threads, blocks = config.integers("registers", "threads", "min_blocks")
     return max(least, min(int(scale * least) + more, register_limit(device, threads, blocks)))

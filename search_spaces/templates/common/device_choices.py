@@ -1,4 +1,4 @@
-"""Parameter values that need a device feature: devices without it do not offer them."""
+"""Parameter values that need a device feature, and are left out for devices without it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import replace
 from search_spaces.hardware.devices import Device
 from search_spaces.spaces.parameters import Parameter
 
-# Values of any parameter, with the feature that they need.
+# Values of parameters of any template, with the feature that they need.
 _NEEDS = {"cp.async": "cp_async", "no_allocate_l2_256b": "l2_256b"}
 
 
 def offered(
     parameters: tuple[Parameter, ...], device: Device, own: Mapping[tuple[str, str], str] | None = None
 ) -> tuple[Parameter, ...]:
-    """Return ``parameters`` without the values for which ``device`` lacks instructions.
+    """Return ``parameters`` without the values for which ``device`` has no instructions.
 
     ``own``: further features, by (parameter, value) of a template.
     """

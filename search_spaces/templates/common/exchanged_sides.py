@@ -1,6 +1,7 @@
 """Matmuls of few rows with exchanged sides, out^T = b^T @ a^T.
 
-wgmma and tcgen05 multiply 64 or 128 rows at a time, most of them empty if a has few rows, but as few as 8 columns.
+wgmma and tcgen05 multiply 64 or 128 rows at a time, most of which are empty if a has few rows. They can multiply as few
+as 8 columns, so the sides are exchanged.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def with_sides_exchanged(
         straight: Computes out = a @ b.
         name: Name of the returned template.
         summary: Summary of the returned template, in one line.
-        supports: Returns None or why it cannot compute a problem, given with the user's sides.
+        supports: Returns None, or the reason why it cannot compute a problem (with the user's sides).
         space: The space function of ``straight``, which takes ``transposed``.
         lower_sides: Makes the kernel of a problem with exchanged sides from its operands; takes ``transposed``.
         box: Returns the shared-memory layout of a side.

@@ -27,8 +27,8 @@ def dram_bytes(
         config: Provides tiles, raster and splits.
         device: Provides the size of L2.
         cluster: Blocks along m and n that the raster orders together.
-        out_of_step: Share of the tiles whose blocks begin anywhere along k, while others walk together; they read parts
-            of panels larger than L2 again.
+        out_of_step: Share of the tiles whose blocks start at different positions along k, while other blocks advance
+            together. They read parts of panels larger than L2 again.
 
     Returns:
         Bytes.
@@ -66,7 +66,7 @@ def wave_shape(raster: str, wave: int, tiles_m: int, tiles_n: int) -> tuple[floa
         tiles_m: Rows of tiles.
         tiles_n: Columns of tiles.
     """
-    if raster == HILBERT:  # pieces may begin anywhere: their sides are longer than a square's
+    if raster == HILBERT:  # a piece may begin anywhere on the curve: its sides are longer than a square's
         side = HILBERT_SIDE * math.sqrt(wave)
         rows, columns = min(side, float(tiles_m)), min(side, float(tiles_n))
         return max(rows, wave / columns), max(columns, wave / rows)

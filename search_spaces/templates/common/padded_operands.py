@@ -1,8 +1,8 @@
-"""Matmuls with operands that TMA cannot read: a first launch copies them to lines with the required distance.
+"""Matmuls with operands that TMA cannot read: a first launch copies them to workspaces with a longer pitch.
 
-TMA takes matrices whose lines are a multiple of 16 bytes apart (CUDA Driver API, cuTensorMapEncodeTiled). A template
-that loads by TMA computes any other product after a launch that copies each misaligned operand to a workspace with
-longer lines. Its tensor maps have the true sizes, so the padding of the lines is never read.
+TMA takes matrices whose lines are a multiple of 16 bytes apart (CUDA Driver API, cuTensorMapEncodeTiled). For other
+operands, a first launch copies each misaligned operand to a workspace with longer lines. Its tensor maps have the true
+sizes, so the padding of the lines is never read.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def with_padded_operands(straight: KernelTemplate, *, space: Callable[..., Space
     """Return the template that copies misaligned operands first, and then runs ``straight``.
 
     Args:
-        straight: Loads both operands of a matmul by TMA.
+        straight: Template that loads both operands of a matmul by TMA.
         space: The space function of ``straight``, which takes the ``name`` of the template.
     """
     straight_counts, straight_proxy = straight.counts, straight.proxy
@@ -82,7 +82,7 @@ def with_padded_operands(straight: KernelTemplate, *, space: Callable[..., Space
 
     def supports(problem: Matmul, device: Device) -> str | None:
         if all(aligned_bytes(problem, side) == STRIDE_BYTES for side in SIDES):
-            return f"lines of a and b are multiples of {STRIDE_BYTES} bytes apart: {straight.name} needs no copies"
+            return f"lines of a and b are multiples of {STRIDE_BYTES} bytes apart: use {straight.name} without copies"
         return straight.supports(padded_matmul(problem), device)
 
     def padded_space(problem: Matmul, device: Device) -> Space:
@@ -123,7 +123,7 @@ def copied_operands(problem: Matmul, padded: PaddedMatmul) -> tuple[tuple[Operan
 
 
 def _behind_copies(problem: Matmul, padded: PaddedMatmul, kernel: GeneratedKernel, device: Device) -> GeneratedKernel:
-    """Return a padding launch followed by ``kernel``, whose maps then have the sizes of the true operands."""
+    """Return a padding launch followed by ``kernel``, with tensor maps of the true sizes of the operands."""
     copied = copied_operands(problem, padded)
     source_of = {copy.name: source for source, copy in copied}
 

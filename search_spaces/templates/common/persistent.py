@@ -1,4 +1,4 @@
-"""Persistent workers (blocks or clusters) and stream-K: how many are launched, and when that pays.
+"""Persistent workers (blocks or clusters) and stream-K: the number of launched workers, and when stream-K saves time.
 
 With ``stream_k`` the k-tiles of the last whole wave and of the partial wave after it are distributed evenly, in the
 order of the tiles ("data-parallel + two-tile Stream-K", Osama, Merrill, Cecka, Garland and Owens, PPoPP 2023, section
@@ -15,7 +15,8 @@ TILES_PER_BLOCK = (*range(1, 11), 12, 14, 16, 20, 24, 28, 32, 48, 64)
 def workers_of_launch(resident: int, tiles: int, tiles_per_block: int) -> int:
     """Return the number of stream-K workers for ``tiles``: all resident ones, or fewer for a small problem.
 
-    A small problem then still has a partial wave, and after it a whole one if workers have three tiles or more.
+    With fewer workers, a small problem (in the emulator) still has a partial wave, and whole waves if workers have
+    three tiles or more.
     """
     return max(min(resident, (tiles - 1) // (1 if tiles_per_block < 3 else 2)), 1)
 
@@ -36,11 +37,11 @@ def why_no_stream_k(tiles: int, resident: int, tiles_per_block: int, cluster: in
         cluster: Blocks per worker.
     """
     if tiles_per_block == 1:
-        return "stream-K distributes the k of tiles to blocks that compute several, but each computes one"
+        return "stream-K distributes the k of tiles over blocks that compute several tiles, but each block computes one"
     launched = workers_of_launch(resident, tiles, tiles_per_block)
     named = f"{launched} blocks" if cluster == 1 else f"{launched} clusters of {cluster} blocks"
     if tiles < launched or tiles % launched == 0:
-        return f"{tiles} tiles for {named} leave no partial wave after whole ones, whose k stream-K would distribute"
+        return f"{tiles} tiles for {named} have no partial wave after whole waves, whose k stream-K would distribute"
     if tiles > launched * tiles_per_block:
         return f"{tiles} tiles are more than {tiles_per_block} for each of the {named} that run at a time"
     return None

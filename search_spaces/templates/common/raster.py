@@ -1,4 +1,4 @@
-"""Orders in which blocks take the tiles of a matrix that kernels offer, see autosched/common/raster.cuh."""
+"""Orders in which blocks compute the tiles of a matrix, see autosched/common/raster.cuh."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from search_spaces.spaces.rules import Rule
 RASTER_GROUPS = {"row": 1, "column": 1, **{f"grouped_{rows}": rows for rows in (2, 4, 8, 16)}}  # rows in a band
 HILBERT = "hilbert"
 RASTER_ARGUMENT = "raster"  # argument of kernels whose launches choose the order
-STRAIGHT = 4  # extent in tiles up to which a Hilbert curve is walked line by line
+STRAIGHT = 4  # extent in tiles up to which a piece of a Hilbert curve is traversed line by line
 
 
 def raster(*, hilbert: bool = False, at_launch: bool = False) -> Parameter:
-    """Return the decision ``raster``: by rows, by columns, or by bands of so many rows, each by columns.
+    """Return the parameter ``raster``: by rows, by columns, or by bands of some rows, each by columns.
 
     Args:
-        hilbert: True if a Hilbert curve is offered, too, whose tiles take ``hilbert_rounds`` to find.
+        hilbert: True if a Hilbert curve is also possible, on which finding a tile takes ``hilbert_rounds``.
         at_launch: True if the order is a kernel argument.
     """
     values = (*RASTER_GROUPS, *((HILBERT,) if hilbert else ()))
@@ -29,7 +29,7 @@ def raster(*, hilbert: bool = False, at_launch: bool = False) -> Parameter:
 def raster_argument(value: str) -> ScalarArgument:
     """Return the argument that carries the order in a launch (``LaunchRaster`` in autosched/common/raster.cuh).
 
-    It is the binary logarithm of the rows of a band, or -1 for columns; a Hilbert curve is code and ignores it.
+    It is log2 of the rows of a band, or -1 for columns. A Hilbert curve ignores it, because it has separate code.
     """
     return ScalarArgument(
         RASTER_ARGUMENT, I32, -1 if value == "column" else RASTER_GROUPS.get(value, 1).bit_length() - 1
@@ -45,7 +45,7 @@ def hilbert_rounds(tiles_m: int, tiles_n: int) -> float:
 
 
 def raster_rule(tile: tuple[str, str], extents: tuple[int, int]) -> Rule:
-    """Return a pruning rule: no raster that equals a simpler one.
+    """Return the pruning rule that a raster is not equal to a simpler one.
 
     ``tile`` names the parameters that cut the matrix's ``extents``, rows and columns.
     """
@@ -56,6 +56,6 @@ def raster_rule(tile: tuple[str, str], extents: tuple[int, int]) -> Rule:
             return None
         if raster != HILBERT and across > 1 and RASTER_GROUPS[raster] < down:
             return None
-        return f"raster {raster} orders {down} x {across} tiles as a simpler raster does"
+        return f"raster {raster} orders {down} x {across} tiles like a simpler raster"
 
     return Rule.refusing("raster", why_not, names={"rows": tile[0], "columns": tile[1]})

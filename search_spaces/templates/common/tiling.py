@@ -75,14 +75,13 @@ class Tiling:
             "split_k",
             lambda tile_k, split_k: (split_k - 1) * self.tiles_of_split(tile_k, split_k) < ceil_div(k, tile_k),
             lambda tile_k, split_k: (
-                f"split_k is {split_k}, but k = {k} has {-(-k // tile_k)} tiles of {tile_k}: a split would have "
-                "nothing to do"
+                f"split_k is {split_k}, but k = {k} has {-(-k // tile_k)} tiles of {tile_k}: a split would be empty"
             ),
             names=self.names,
         )
 
     def grid_rules(self, parameters: Sequence[Parameter]) -> tuple[Rule, ...]:
-        """Return ``grid_rule``, or nothing if no tiles make the grid too large: each rule couples its parameters."""
+        """Return ``grid_rule`` if some tiles make the grid too large; unnecessary rules would couple parameters."""
         domains = {p.name: [int(v) for v in p.values] for p in parameters if p.name in (*self.tiles, "split_k")}
         tiles = zip(self.extents[:2], self.tiles[:2], strict=True)
         most = self.matrices * max(domains["split_k"]) * math.prod(-(-n // min(domains[name])) for n, name in tiles)
@@ -100,7 +99,7 @@ class Tiling:
     def split_waves_rule(
         self, device: Device, waves: int, blocks_of: Callable[[IntArray], IntArray] = np.ones_like
     ) -> Rule:
-        """Return the pruning rule that k is split only if SMs are idle, as adding the parts costs time.
+        """Return the pruning rule that k is only split if SMs are idle otherwise, as adding partial sums costs time.
 
         Args:
             device: Provides the number of SMs.
@@ -122,7 +121,8 @@ class Tiling:
     def narrow_rule(self, device: Device, balanced_n: int) -> Rule:
         """Return the pruning rule that tiles have at least ``balanced_n`` columns, if n has as many.
 
-        From there on shared memory keeps up with the tensor cores. The rule applies only if such tiles occupy all SMs.
+        With so many columns, shared memory keeps up with the tensor cores. The rule applies only if such tiles occupy
+        all SMs.
         """
         n = self.extents[1]
 

@@ -1,4 +1,4 @@
-"""Work that one copy schedule demands of the machine: counts, not times."""
+"""Cost counts of a copy schedule."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Decisions of a copy schedule, values derived from them, and the rules that a schedule must satisfy.
 
-The kernel is ``autosched/kernels/copy.cuh``; its ``static_assert``s carry the names of the rules here. Threads take
-neighbouring vectors, the only mapping that moves whole sectors. A *round* is ``unroll`` vectors per thread.
+The kernel is ``autosched/kernels/copy.cuh``; its ``static_assert``s carry the names of the rules here. Threads copy
+adjacent vectors, which is the only mapping that moves whole sectors. A *round* is ``unroll`` vectors per thread.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Decisions of a matmul schedule and values derived from them: the parameters and attributes of its space."""
+"""Parameters and attributes of the space of matmul schedules."""
 
 from __future__ import annotations
 
@@ -124,16 +124,16 @@ def axis_names(axis: str) -> dict[str, str]:
 
 
 def whole_tile(problem: Matmul, row: TensorIntrinsic) -> bool:
-    """Return True if the epilogue through shared memory holds a whole tile of out in f32.
+    """Return True if the epilogue in shared memory needs a whole tile of out in f32.
 
-    That is needed if a reduction reads it, or if only wmma.store knows the accumulators' layout. Otherwise each
-    subgroup passes one row of fragments at a time, in the type of out.
+    It does if a reduction reads the tile, or if the accumulators have the opaque layout of wmma.store. Otherwise each
+    subgroup stores one row of fragments at a time, in the type of out.
     """
     return problem.reduced_axis is not None or row.c.layout is None
 
 
 def epilogue_attributes(problem: Matmul) -> tuple[Attribute, ...]:
-    """Return the shared memory that results pass through before they are stored."""
+    """Return the attributes on the shared memory of results before they are stored."""
 
     def epilogue_line(tile_n: int, subgroups_n: int, intrinsic: str) -> int:
         whole = whole_tile(problem, intrinsics.intrinsic(intrinsic))
@@ -161,7 +161,7 @@ def epilogue_attributes(problem: Matmul) -> tuple[Attribute, ...]:
 
 
 def fragment_attributes() -> tuple[Attribute, ...]:
-    """Return the fragments of out per subgroup, and the registers of a's and b's fragments for one step of k."""
+    """Return the attributes on fragments of out per subgroup, and on fragment registers of a and b per step of k."""
     operands: tuple[tuple[OperandSide, str], ...] = (("a", "m"), ("b", "n"))
 
     def fragments(axis: str) -> Callable[..., Any]:

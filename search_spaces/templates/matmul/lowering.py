@@ -79,14 +79,14 @@ def copy(problem: Matmul, config: Config, side: OperandSide) -> CopyPlan:
 
 
 def _accepted(answer: Answer | Refusal | str) -> Answer:
-    """Return ``answer``, which the rules of the space have checked. Raises ValueError if it is a refusal."""
+    """Return ``answer``. Raises ValueError if it is a refusal, which the rules of the space exclude."""
     if isinstance(answer, Refusal | str):
         raise ValueError(answer.reason if isinstance(answer, Refusal) else answer)
     return answer
 
 
 def reduction_parts(problem: Matmul, config: Config) -> tuple[int, int]:
-    """Return the number of tiles that share results of the reduction, and of bands of such tiles; else (1, 0)."""
+    """Return the number of tiles that share results of a reduction, and of bands of such tiles; (1, 0) without one."""
     tiles_m, tiles_n = config.integers("tiles_m", "tiles_n")
     if problem.reduced_axis is None:
         return 1, 0
@@ -97,8 +97,8 @@ def exchanged_sums(config: Config, threads: int) -> tuple[Operand, ...]:
     """Return the workspaces of split-K or stream-K.
 
     With split-K: partial sums in the order of the accumulators of the ``threads`` that multiply, and one arrival
-    counter for every tile of out. With stream-K: for every two neighbouring blocks, which share a tile, the sums of
-    one, and two counters, of tickets and of stored sums.
+    counter per tile of out. With stream-K: for each pair of neighbouring blocks, which share a tile, the sums of one
+    block, and two counters for tickets and stored sums.
     """
     split_k, blocks, accumulators = config.integers("split_k", "blocks", "accumulators")
     if config.integer("stream_k"):
@@ -116,9 +116,10 @@ def exchanged_sums(config: Config, threads: int) -> tuple[Operand, ...]:
 
 
 def workspaces(problem: Matmul, config: Config) -> tuple[Operand, ...]:
-    """Return the sums that blocks exchange.
+    """Return the workspaces of sums that blocks exchange.
 
-    For a reduction across tiles also its parts, and one arrival counter for every band of tiles that share results.
+    For a reduction across tiles, also those of its parts, and of one arrival counter per band of tiles that share
+    results.
     """
     found = exchanged_sums(config, config.integer("threads"))
     across, bands = reduction_parts(problem, config)

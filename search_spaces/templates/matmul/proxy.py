@@ -11,7 +11,7 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.matmul.decisions import tiling
 from search_spaces.templates.matmul.stream_k import streams
 
-LEAST_TILES = 5  # for two blocks: three tiles whose k is distributed, and two whole ones
+LEAST_TILES = 5  # minimum tiles with stream-K, for two blocks: three tiles whose k is distributed, and two whole ones
 MOST_TILES = 8  # largest number of tiles along m or n, or of matrices
 
 

@@ -1,4 +1,4 @@
-"""Pruning rules of matmuls: they leave out schedules that a simpler or smaller one equals or beats."""
+"""Pruning rules of matmuls: they exclude schedules for which a simpler or smaller schedule is at least as fast."""
 
 from __future__ import annotations
 
@@ -37,18 +37,19 @@ NARROW = 16  # rows or columns of out below which tensor-core fragments, at leas
 FULL_WAVES = 2  # blocks per SM above which more blocks add no parallelism
 WIDE_TILE = 64  # side of a tile from which loads cost less than arithmetic
 FEW_THREADS = 128  # one warp per scheduler of an SM
-# Registers per register of a step's fragments: two buffers of f32 are rounded to tf32 (cvt.rna) while others are
-# loaded. Of 37 sampled schedules near the limit 20 of the 25 with less room spill 8 to 296 bytes, and 2 of the 12 with
-# as much (NVRTC 13.5, sm_90a, 2026-11-22); f16, which is not rounded, does not spill there.
+# # Registers per fragment register of a step, if two buffers of f32 are rounded to tf32 (cvt.rna) while others are
+# loaded. Of 37 sampled schedules near the limit, 20 of the 25 with fewer registers spill 8 to 296 bytes, and 2 of the
+# other 12 (NVRTC 13.5, sm_90a, 2026-11-22). f16, which is not rounded, does not spill there.
 ROUNDING_REGISTERS = 2
-# Registers above the lower bound, where first choices for sm_75, sm_100 and sm_120 have spilled (NVRTC 13.5,
-# 2026-11-24): copies through registers, those of less than a register at a time, and two buffers of fragments.
+# # Registers in addition to the lower bound, without which first choices for sm_75, sm_100 and sm_120 spilled (NVRTC
+# 13.5, 2026-11-24): for copies through registers, for copies of less than a register at a time, and for two fragment
+# buffers.
 STAGED_REGISTERS, ELEMENT_REGISTERS, BUFFER_REGISTERS = 8, 16, 24
 LEAST_RESULTS = 32  # results per thread: with 32 x 32 results of a warp, reading fragments keeps up with mma.sync
 
 
 def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Return the rules that leave out schedules which a simpler or smaller one equals or beats."""
+    """Return the rules that exclude schedules for which a simpler or smaller schedule is at least as fast."""
     return (
         *tile_size_rules(problem),
         _code_size_rule(),
@@ -88,9 +89,9 @@ def tile_size_rules(problem: Matmul) -> tuple[Rule, ...]:
 def tensor_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     """Return rules that prefer tensor cores to CUDA cores, and mma.sync to wmma.
 
-    Tensor cores multiply at least 8 times as fast as CUDA cores, unless their fragments are mostly padding. mma.sync,
-    whose operands and accumulators are known lane by lane, needs no f32 tile in shared memory, no row of wmma's stride,
-    and half the shared-memory loads.
+    Tensor cores multiply at least 8 times as fast as CUDA cores, unless their fragments are mostly padding. mma.sync
+    has a known register layout. Unlike wmma it needs no f32 tile in shared memory and no row stride, and half the
+    shared-memory loads.
     """
     rows = [
         row
@@ -108,7 +109,7 @@ def tensor_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         Rule(
             "tensor_cores",
             each(lambda intrinsic: intrinsic in names),
-            f"{{intrinsic}} is slower than {names[-1]}, which serves this problem: neither m nor n is under {NARROW}",
+            f"{{intrinsic}} is slower than {names[-1]}, which supports this problem: neither m nor n is under {NARROW}",
         ),
     )
 
@@ -141,7 +142,7 @@ def _cuda_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def _reads_both(problem: Matmul) -> bool:
-    """Return True if ldmatrix reads both operands with the lines of memory: it transposes 16-bit elements only."""
+    """Return True if ldmatrix can read both operands in their storage orders; it only transposes 16-bit elements."""
     return problem.input_dtype.bytes == 2 or (problem.order_a == "row" and problem.order_b == "col")
 
 
@@ -186,7 +187,7 @@ def part_rules(problem: Matmul, device: Device, threads: str = "threads") -> tup
             lambda sg_data_n, fragments_n, intrinsic: (
                 ~is_mma(intrinsic) | (sg_data_n % 16 == 0) | (fragments_n % 2 == 1)
             ),
-            "sg_data_n is {sg_data_n}, but one ldmatrix fills two fragments of b that lie side by side",
+            "sg_data_n is {sg_data_n}, but one ldmatrix loads two adjacent fragments of b",
         ),
         wave_rule("m"),
         wave_rule("n"),
@@ -211,7 +212,7 @@ def _mma_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         if row.unit != "mma" or isinstance(parsed, str):
             return True
         if isinstance(row.requirement(operand, parsed, element_bytes), Refusal):
-            return True  # a validity constraint refuses it
+            return True  # a validity constraint rejects it
         read = fragment_traffic(row, operand, parsed, element_bytes)
         return read.wavefronts <= read.ideal
 
@@ -220,7 +221,7 @@ def _mma_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         return Rule(
             f"read_conflicts_{operand}",
             each(lambda layout, rows, cols, intrinsic: conflict_free(layout, rows, cols, intrinsic, operand)),
-            f"layout {{layout}} makes ldmatrix wait for banks, which padded and swizzled tiles of {operand} do not",
+            f"layout {{layout}} has bank conflicts of ldmatrix, unlike padded and swizzled tiles of {operand}",
             names={name: names[name] for name in ("layout", "rows", "cols")},
         )
 
@@ -239,7 +240,7 @@ def _mma_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
                 | (copy_b == "ld.global")
                 | (split.tiles_of_split(tile_k, split_k) < 2)
             ),
-            "one stage of cp.async waits for all of memory's latency in every k-tile",
+            "with one stage, cp.async waits for the whole memory latency in every k-tile",
         ),
         reads("a"),
         reads("b"),
@@ -342,7 +343,7 @@ def _copy_pruning(problem: Matmul, operand: str) -> tuple[Rule, ...]:
     names = operand_names(problem, operand)
     axis: Axis = "cols" if row_major(problem, operand) else "rows"
 
-    good: list[frozenset[tuple[int, int]] | None] = []  # (vector, columns), None if all are
+    good: list[frozenset[tuple[int, int]] | None] = []  # allowed (vector, columns) of each layout; None for all
 
     def which(layout: str, rows: int, cols: int) -> int:
         """Return the index in ``good`` for a layout. Hundreds of layouts share a few dozen entries."""
@@ -357,7 +358,7 @@ def _copy_pruning(problem: Matmul, operand: str) -> tuple[Rule, ...]:
         return pairs is None or (vector, min(columns, WARP)) in pairs
 
     def conflicts(layout: TextColumn, rows: IntArray, cols: IntArray, vector: IntArray, columns: IntArray) -> BoolArray:
-        """Return a mask of the copies to keep. Validity rules reject illegal layouts and copies that tear a line."""
+        """Return a mask of copies with few conflicts. Validity rules reject illegal layouts and copies."""
         torn: BoolArray = np.not_equal((cols if axis == "cols" else rows) % (vector * columns), 0)
         free: BoolArray = each(few)(each(which)(layout, rows, cols), vector, columns)
         return torn | free
@@ -389,6 +390,6 @@ def _stage_rules(problem: Matmul) -> tuple[Rule, ...]:
         Rule(
             "stages_async",
             lambda stages, copy_a, copy_b: (stages <= 2) | (copy_a == "cp.async") | (copy_b == "cp.async"),
-            "{stages} stages need a cp.async copy: loads through registers are one k-tile ahead",
+            "{stages} stages need cp.async copies: loads through registers are only one k-tile ahead",
         ),
     )

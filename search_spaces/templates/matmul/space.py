@@ -1,4 +1,4 @@
-"""The schedules of matmuls: those that the kernel can run, and those worth trying.
+"""The space of matmul schedules: validity constraints and pruning rules.
 
 The kernel is ``autosched/kernels/matmul.cuh``; its ``static_assert``s carry the names of the rules here.
 """
@@ -116,10 +116,7 @@ def intrinsic_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
                 f"the {problem.reduction} reads the tile of out from shared memory, so the epilogue must go through it"
             )
         if intrinsics.intrinsic(intrinsic).c.layout is None:
-            return (
-                f"{intrinsic} does not say which thread holds which accumulator, so the epilogue must go through "
-                "shared memory"
-            )
+            return f"{intrinsic} leaves the layout of accumulators open, so the epilogue must go through shared memory"
         return None
 
     return (
@@ -161,7 +158,7 @@ def scale_words_rule(problem: Matmul) -> tuple[Rule, ...]:
     def words(tile_k: int) -> str | None:
         if tile_k % word == 0:
             return None
-        return f"tile_k is {tile_k}, but a word of scales is of {word} elements along k"
+        return f"tile_k is {tile_k}, but a word of scales covers {word} elements along k"
 
     return (Rule.refusing("scale_words", words),)
 
@@ -202,7 +199,7 @@ def _fragment_rules() -> tuple[Rule, ...]:
                 (fragment_buffers == 1) | ((copy_a == "cp.async") & (copy_b == "cp.async"))
             ),
             "two buffers of fragments need cp.async copies of a and b, but they are {copy_a} and {copy_b}: loads "
-            "through registers land too late",
+            "through registers arrive too late",
         ),
         Rule(
             "fragment_stages",

@@ -1,7 +1,7 @@
-"""Stream-K of mma.sync matmuls: how many blocks are launched, and when that is legal and pays.
+"""Stream-K of mma.sync matmuls: the number of launched blocks, and the rules of legality and pruning.
 
-The number of blocks is that of resident ones. Each computes whole tiles, and an even share of the k-tiles of the last
-whole wave and the partial wave after it (``autosched/common/stream_k.cuh``).
+All resident blocks are launched. Each computes whole tiles, and an even share of the k-tiles of the last whole wave and
+the partial wave after it (``autosched/common/stream_k.cuh``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.templates.common.stream_k import too_little_idle
 
 ACCUMULATING = 2  # registers of a block relative to its accumulators: fragments and addresses need about as many
-KEPT_BYTES = 48  # bytes of shared memory: a block's current part, its next part, and what follows
+KEPT_BYTES = 48  # bytes of shared memory for a block's current part, next part and position
 
 
 def stream_k(problem: Matmul) -> Parameter:
@@ -58,9 +58,9 @@ def launched_blocks(device: Device) -> Attribute:
 
 
 def early_copies() -> Attribute:
-    """Return the column that is 1 if stream-K copies a block's next k-tiles while it stores the current part's results.
+    """Return the attribute that is 1 if stream-K copies a block's next k-tiles while it stores the current results.
 
-    This costs no shared memory: results use the last stage, the only one that these copies leave free.
+    This costs no shared memory: results use the last stage, the only one that these copies do not use.
     """
     return Attribute(
         "early_copies",
@@ -82,7 +82,7 @@ def stream_k_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         if tiles > launched and tiles % launched:
             return None
         return (
-            f"{tiles} tiles for {launched} blocks leave no partial wave after whole ones, whose k it would distribute"
+            f"{tiles} tiles for {launched} blocks have no partial wave after whole waves, whose k it would distribute"
         )
 
     return (
@@ -95,13 +95,13 @@ def stream_k_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         Rule(
             "stream_k_tiles",
             lambda tile_k, stream_k: np.equal(stream_k, 0) | (tile_k < problem.depth),
-            f"stream-K distributes k-tiles, but k = {problem.depth} is one of {{tile_k}}",
+            f"stream-K distributes k-tiles, but k = {problem.depth} has one k-tile of {{tile_k}}",
         ),
     )
 
 
 def exchanged_rule() -> Rule:
-    """Return the rule that the layout of accumulators, which blocks exchange, is known."""
+    """Return the rule that the layout of accumulators is known, because blocks exchange them."""
     return Rule(
         "stream_k_intrinsic",
         each(lambda intrinsic, stream_k: stream_k == 0 or intrinsics.intrinsic(intrinsic).unit == "mma"),
@@ -112,8 +112,8 @@ def exchanged_rule() -> Rule:
 def stream_k_pruning(problem: Matmul, device: Device, most: int) -> tuple[Rule, ...]:
     """Return the rules that stream-K needs a whole wave and as many blocks as an SM holds.
 
-    Without a whole wave, ``split_k`` has the same effect and no loop over tiles. Stream-K launches ``min_blocks``
-    blocks per SM, whereas of whole tiles as many run as fit. ``most`` is the largest value of ``min_blocks``.
+    Without a whole wave, ``split_k`` has the same effect without a loop over tiles. Stream-K launches ``min_blocks``
+    blocks per SM, whereas without it as many blocks run as fit. ``most`` is the largest value of ``min_blocks``.
     """
     room = device.registers_per_sm // ACCUMULATING
 

@@ -25,12 +25,10 @@ def _drawings(problem: Matmul, config: Config, device: Device) -> tuple[Drawing,
 
 def _supports(problem: Matmul, device: Device) -> str | None:
     if problem.scale == "block":
-        return "scales of blocks need sums of 128 products of their own, which only wgmma_matmul keeps"
+        return "block scales need separate sums of each 128 products: use wgmma_matmul"
     if problem.blocks and not device.has("block_scale_mma"):
         since = FEATURES["block_scale_mma"].since
-        return (
-            f"{problem.a} is multiplied by mma.sync with block scales since {since}, but {device.name} is {device.arch}"
-        )
+        return f"mma.sync of {problem.a} with block scales needs {since}, but {device.name} is {device.arch}"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Work that one matvec schedule demands of the machine: counts that follow from the config, not times."""
+"""Cost counts of a matvec schedule."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def counts(problem: Matvec | Matmul, config: Config, device: Device) -> CostCoun
     reduction = config.integer("accumulators") // batches_k if mma else tile_m * rows_n
 
     def wavefronts(width: int, parts: int, rows: int, rows_at_once: int) -> int:
-        """Return the cycles of the 128-byte-wide L1 in which a warp loads one vector per thread.
+        """Return the cycles of the 128-byte-wide L1 to load one vector per thread of a warp.
 
-        A load has ``width`` elements, of which each lane has ``parts`` side by side. They come from ``rows`` rows, of
-        which ``rows_at_once`` may be served together.
+        A load has ``width`` elements; each lane has ``parts`` adjacent loads. They come from ``rows`` rows, of which
+        ``rows_at_once`` may be served together.
         """
         # Parts side by side leave gaps between lanes, so each load touches all the lines of the parts.
         lines = max(1, lanes_k * width * parts * element // device.shared_bytes_per_cycle) * rows // rows_at_once

@@ -30,7 +30,7 @@ def lowering_config(chosen: Schedule | Config, expand: bool = True) -> LoweringC
 
     Args:
         chosen: The schedule.
-        expand: True if to expand the config if the schedule says so.
+        expand: If True, expand the config if the schedule has ``expand_dims``.
 
     Raises:
         ValueError: As ``LoweringConfig`` does.

@@ -14,19 +14,19 @@ def supports(problem: Matvec | Matmul, device: Device) -> str | None:
     if isinstance(problem, Matvec):
         return None
     if problem.m > MOST_ROWS:
-        return f"m is {problem.m}, and matvec kernels take at most {MOST_ROWS} rows"
+        return f"m is {problem.m}, but matvec kernels support at most {MOST_ROWS} rows"
     if problem.a not in INPUTS:
-        return f"a and b are {problem.a}, and matvec kernels read {' or '.join(INPUTS)}"
+        return f"a and b are {problem.a}, but matvec kernels read {' or '.join(INPUTS)}"
     if problem.acc == "f16":
-        return "matvec kernels add up in f32, and acc is f16"
+        return "matvec kernels accumulate in f32, but acc is f16"
     if problem.order_a != "row":
-        return "a is column-major, and matvec kernels read it row by row"
+        return "a is column-major, but matvec kernels read it row by row"
     if problem.order_b != "col":
-        return "b is row-major, and matvec kernels read its columns as contiguous lines: store it column-major"
+        return "b is row-major, but matvec kernels read its columns as contiguous lines: store it column-major"
     if problem.batch > 1:
-        return f"batch is {problem.batch}, and matvec kernels compute one product"
+        return f"batch is {problem.batch}, but matvec kernels compute one product"
     if problem.epilogue != "none":
-        return f"matvec kernels store the product as it is, without the epilogue {problem.epilogue}"
+        return f"matvec kernels do not support the epilogue {problem.epilogue}"
     if problem.reduction != "none":
         return f"matvec kernels have no second output, which {problem.reduction} needs"
     return None

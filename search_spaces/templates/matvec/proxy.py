@@ -14,9 +14,9 @@ from search_spaces.templates.matvec.space import most_shift, row_classes, tiling
 def proxy(problem: Matvec | Matmul, schedule: Schedule) -> Matvec | Matmul:
     """Return ``problem`` reduced to a few tiles of ``schedule`` with the same remainders (``Tiling.proxy``).
 
-    Each split keeps two rounds of the unrolled loop and its remaining steps. If rows are not aligned, the ends of a row
-    take up to two steps out of the loop: rounds for these are kept as well, and a row of each class. If steps are
-    shorter than a load, all of k is kept, as the alignment would change.
+    Each split keeps two iterations of the unrolled loop and the remaining steps. If rows are not aligned, up to two
+    steps at the ends of a row are outside of the loop, so iterations for these and a row of each class are kept as
+    well. If steps are shorter than a load, all of k is kept, because the alignment would change.
     """
     matvec, unroll, classes = as_matvec(problem), schedule.integer("unroll"), row_classes(as_matvec(problem))
     shift = most_shift(matvec)

@@ -1,6 +1,6 @@
-"""Decisions of a matvec schedule, values derived from them, and the rules that a schedule must satisfy.
+"""Parameters, attributes and rules of the space of matvec schedules.
 
-A schedule is a ``LoweringConfig`` over (m, n, k) and a few further decisions. The kernel is
+A schedule is a ``LoweringConfig`` over (m, n, k) and a few further parameters. The kernel is
 ``autosched/kernels/matvec.cuh``; its ``static_assert``s carry the names of the rules here.
 """
 
@@ -90,20 +90,20 @@ def widest_access(problem: Matvec) -> int:
 
 
 def aligned_elements(problem: Matvec) -> int:
-    """Return the power of two of elements, at most 16 bytes, at which all rows of x and w start."""
+    """Return the alignment in elements of all rows of x and w: a power of two, at most 16 bytes."""
     return min(widest_access(problem), problem.k & -problem.k)
 
 
 def row_classes(problem: Matvec) -> int:
-    """Return the power of two after which rows of w begin equally far from an aligned address again.
+    """Return the number of rows of w (a power of two) after which their alignment repeats.
 
-    A block computes rows of one class only, so that one shift of x fits them all.
+    A block only computes rows of one class, with equal alignment, so that one shift of x is sufficient.
     """
     return min(widest_access(problem) // aligned_elements(problem), 1 << (problem.n - 1).bit_length())
 
 
 def most_shift(problem: Matvec) -> int:
-    """Return the most elements of k by which the first aligned load of a row may begin before it."""
+    """Return the maximum number of elements by which the first aligned load may begin before its row."""
     return widest_access(problem) - aligned_elements(problem)
 
 
@@ -289,7 +289,7 @@ def _spill_rule(device: Device) -> Rule:
 
 @lru_cache(maxsize=2**14)
 def _why_not_distributed(**chosen: int) -> str | None:
-    """Return a reason if a workgroup's tile cannot be distributed to subgroups, lanes and vectors along a dimension."""
+    """Return the reason why a dimension of a tile cannot be distributed over subgroups, lanes and vectors, or None."""
     try:
         lowering(**chosen)
     except ValueError as error:
@@ -350,7 +350,7 @@ def _size_rules(problem: Matvec) -> tuple[Rule, ...]:
     width = mma_row(problem).n
 
     def padded(intrinsic: str, tile_m: int) -> str | None:
-        # Rows of x that fragments multiply if a workgroup has so many, and if one has all.
+        # Fragments of x for tile_m rows, and for all rows.
         columns, needed = (-(-m // rows) * -(-rows // width) * width for rows in (tile_m, m))
         if intrinsic == FMA or columns <= needed:
             return None
@@ -360,7 +360,7 @@ def _size_rules(problem: Matvec) -> tuple[Rule, ...]:
         Rule(
             "tile_m",
             lambda tile_m: (tile_m == 1) | (ceil_div(m, tile_m) < ceil_div(m, np.maximum(tile_m - 1, 1))),
-            f"tile_m is {{tile_m}}, but fewer rows make as few tiles of m = {m}",
+            f"tile_m is {{tile_m}}, but fewer rows give the same number of tiles of m = {m}",
         ),
         Rule.refusing("fragments_m", padded),
         Rule(
@@ -398,7 +398,7 @@ def _loop_rules() -> tuple[Rule, ...]:
         Rule(
             "expand_dims",
             lambda vector_w, expand_dims: (vector_w > 1) | (expand_dims != "yes"),
-            "vector_w is {vector_w}: a vector of one element has nothing to expand",
+            "vector_w is {vector_w}: a vector of one element cannot be expanded",
         ),
         Rule(
             "unroll",

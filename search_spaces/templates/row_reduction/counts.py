@@ -1,4 +1,4 @@
-"""Work that one row reduction demands of the machine: counts, not times."""
+"""Cost counts of a row-reduction schedule."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def counts(problem: RowProblem, config: Config, device: Device) -> CostCounts:
     state_words = problem.state_words(config.text("passes"))
     element = problem.input_dtype.bytes
     warps = threads // device.warp_size
-    # A split row is finished by one block in `split`, or by all blocks in a second launch or as a cluster. The counts
-    # below are those of an average block; nothing overlaps the finish of the last row by one block.
+    # # A split row is finished by its last block, or by all blocks in a second launch or as a cluster. The counts below
+    # are those of an average block; nothing overlaps the last block's finish of the last row.
     writes = problem.normalizes
     second_launch, in_cluster = config["finish"] == "second_launch", config["finish"] == "cluster"
     alone = split > 1 and writes and config["finish"] == "last_block"
@@ -74,8 +74,8 @@ def counts(problem: RowProblem, config: Config, device: Device) -> CostCounts:
 def _sector_bytes(problem: RowProblem, element: int, tile: int) -> float:
     """Return the bytes fetched per byte used.
 
-    Lines that do not start at a sector touch one more, and a block with columns narrower than a sector still fetches
-    whole ones.
+    A line that does not start at a sector touches one more sector, and a block with fewer columns than a sector still
+    fetches whole sectors.
     """
     line = problem.contiguous * element
     narrow = 1.0 if problem.reduces_contiguous else max(1.0, SECTOR_BYTES / (tile * element))
@@ -85,7 +85,7 @@ def _sector_bytes(problem: RowProblem, element: int, tile: int) -> float:
 def _lines(problem: RowProblem, config: Config) -> int:
     """Return the 128-byte lines that a warp's load touches, each a cycle of L1.
 
-    Lanes along the reduced axis share a line if that axis is contiguous, the others if it is not.
+    Lanes along the contiguous axis share lines.
     """
     lanes, vector = config.integers("lanes_k", "vector_x")
     together = lanes if problem.reduces_contiguous else WARP // lanes
@@ -100,7 +100,9 @@ def _dram_bytes(problem: RowProblem, config: Config, reads: int, partial_bytes: 
     tile, chunk = config.integers("parallel_tile", "chunk")
     resident = max(1, occupancy(device, threads, min(registers, device.max_registers_per_thread), shared))
     in_flight = min(x, float(resident * device.sm_count * tile * chunk * problem.input_dtype.bytes))
-    if config["finish"] == "second_launch" and config.integer("split_k") > 1:  # it begins after all of x has been read
+    if (
+        config["finish"] == "second_launch" and config.integer("split_k") > 1
+    ):  # a launch that begins when x has been read
         in_flight = x
     if reads > 1 and in_flight > L2_SHARE * device.l2_bytes:
         again = (reads - 1) * x

@@ -18,8 +18,8 @@ SOURCE = DeviceSource("autosched/kernels/row_reduction.cuh", "autosched::row_red
 def lowering_config(problem: RowProblem, schedule: Schedule) -> LoweringConfig:
     """Return the schedule's distribution over (parallel, reduced), as in the kernel's index arithmetic.
 
-    The contiguous axis has the vectors and the fastest lanes. The parallel axis is tiled by ``workgroup``, the reduced
-    one is walked by ``partial_reduction``.
+    Vectors and the fastest lanes run along the contiguous axis. ``workgroup`` tiles the parallel axis, and the loop
+    advances along the reduced axis by ``partial_reduction``.
     """
     lanes, subgroups, subgroups_m, batch, vector, unroll = (
         schedule.integer(name) for name in ("lanes_k", "subgroups_k", "subgroups_m", "batch", "vector_x", "unroll")

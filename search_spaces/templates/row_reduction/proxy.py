@@ -24,13 +24,13 @@ def proxy(problem: RowProblem, schedule: Schedule) -> RowProblem:
     length = problem.length % period + CUT_STEPS * period
     before = int(places_before(schedule.integer("vector_x"), schedule["peel"] == "yes"))
     while length < problem.length and (split - 1) * int(chunk_length(length + before, contiguous, split)) >= length:
-        length += period  # parts are whole vectors, and each must have some
+        length += period  # parts consist of whole vectors, and none may be empty
     length = min(length, problem.length)
     extent = min(problem.parallel_extent, tile + problem.parallel_extent % tile)
     if not isinstance(problem, Reduce):
         return replace(problem, rows=extent, columns=length)
     size = length if problem.reduction_size else 0
     if contiguous:
-        # Each row has one reduction. If those of the original have several, the kernel sees no difference.
+        # Each row has one reduction, even if rows of the original have several, which is equivalent for the kernel.
         return replace(problem, rows=extent, columns=length, reduction_size=size)
     return replace(problem, rows=length * min(problem.outer, 2), columns=extent, reduction_size=size)

@@ -1,4 +1,4 @@
-"""Decisions of a row reduction's schedule, values derived from them, and the rules that a schedule must satisfy.
+"""Parameters, attributes and rules of the space of row-reduction schedules.
 
 The kernel is ``autosched/kernels/row_reduction.cuh``; its ``static_assert``s carry the names of the rules here. The
 first seven parameters are the fields of a LoweringConfig (``lowering_config`` in lowering.py) over the parallel axis,
@@ -26,13 +26,13 @@ from search_spaces.templates.common.launch_rules import device_rules, grid_rule
 
 REGISTER_OVERHEAD = 20  # registers for addresses and counters, the fewest seen in compiled kernels
 BODY_LIMIT = 256  # elements per thread and step of the loop; more overflow the instruction cache
-REGISTER_BODY_LIMIT = 512  # elements per thread if its rows stay in registers and the loop is fully unrolled
+REGISTER_BODY_LIMIT = 512  # the same if rows stay in registers and the loop is fully unrolled
 STEP_LIMIT = 1024  # steps of the loop over a row if more threads are available
 FULL_WAVES = 2  # blocks per SM above which splitting rows gains nothing
 SPLIT_FLAG_BYTES = 16  # bytes of a split row's flag, or of the mbarriers of a cluster's two passes
 CLUSTER_LIMIT = 8  # blocks of a cluster on every GPU that has clusters
 CLUSTER_THREADS = (
-    4096  # threads of a cluster: with 16 bytes each, rows of 64 KiB in one step; the emulator runs as many together
+    4096  # threads of a cluster: with 16 bytes each, they read a row of 64 KiB in one step; limit of the emulator
 )
 CLUSTER_PART_BYTES = 8192  # bytes of a row below which a block of a cluster has too little to read
 STAGING_ALIGNMENT = 128
@@ -49,7 +49,7 @@ def space(problem: RowProblem, device: Device) -> Space:
         attributes(problem),
         validity_constraints(problem, device),
         pruning_rules(problem, device),
-        stratified_by="row_staging",  # only a few schedules keep a row on the chip
+        stratified_by="row_staging",  # because only a few schedules keep a row on the chip
     )
 
 
@@ -85,14 +85,14 @@ def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
 
 
 def places_before(vector_x: npt.ArrayLike, peeled: npt.ArrayLike) -> IntArray:
-    """Return the positions of a row before its elements: in peeled rows, the largest distance to an aligned vector."""
+    """Return the positions before a row's elements: in peeled rows, the largest distance to an aligned vector."""
     return np.where(peeled, np.asarray(vector_x) - 1, 0)
 
 
 def chunk_length(span: npt.ArrayLike, contiguous: bool, split_k: npt.ArrayLike) -> IntArray:
-    """Return the positions of a row of ``span`` that each of ``split_k`` blocks reduces, perhaps fewer in the last.
+    """Return the positions of a row of ``span`` that each of ``split_k`` blocks reduces; the last one may have fewer.
 
-    In ``contiguous`` memory every part begins where all vectors that divide the row are aligned.
+    In ``contiguous`` memory every part begins at a position that is aligned for all vectors that divide the row.
     """
     unit = 8 if contiguous else 1
     return np.minimum(ceil_div(ceil_div(span, split_k), unit) * unit, span)
@@ -239,12 +239,12 @@ def _split_rules(problem: RowProblem) -> tuple[Rule, ...]:
         Rule(
             "split_filled",
             lambda split_k, chunk: (split_k - 1) * chunk < problem.length,
-            f"split_k is {{split_k}}, but {problem.length} elements in parts of {{chunk}} leave a block without any",
+            f"split_k is {{split_k}}, but {problem.length} elements in parts of {{chunk}} leave a block empty",
         ),
         Rule(
             "finish",
             lambda split_k, finish: (split_k > 1) | (finish == "last_block"),
-            "split_k is {split_k}, which leaves nothing to finish in a second launch",
+            "split_k is {split_k}, so a second launch has nothing to do",
         ),
         Rule(
             "cluster_size",
@@ -257,7 +257,7 @@ def _split_rules(problem: RowProblem) -> tuple[Rule, ...]:
                 (split_k == 1) | (finish == "cluster") | ((row_staging == "reload") & (passes == "one"))
             ),
             "split_k is {split_k} with row_staging {row_staging} and {passes} passes, but the last block of a split "
-            "row has seen a part of it: use row_staging reload and one pass, or finish cluster",
+            "row has only read a part of it: use row_staging reload and one pass, or finish cluster",
         ),
         grid_rule(),
     )
@@ -271,11 +271,11 @@ def _size_rules(problem: RowProblem) -> tuple[Rule, ...]:
             lambda step, chunk, lanes_k, subgroups_k, unroll: (
                 (step < 2 * chunk) | ((lanes_k == 1) & (subgroups_k == 1) & (unroll == 1))
             ),
-            "a step takes {step} elements, but half as many already cover a part of {chunk}",
+            "a step processes {step} elements, but half as many already cover a part of {chunk}",
         ),
         Rule(
             "tile_size",
-            # Lanes that do not share a row must hold their own rows; other ways to a larger tile are choices.
+            # Lanes that do not share a row must have separate rows, so only other causes of a large tile are excluded.
             lambda parallel_tile, subgroups_m, batch, vector_x: (
                 (parallel_tile < 2 * problem.parallel_extent)
                 | ((subgroups_m == 1) & (batch == 1) & (contiguous | (vector_x == 1)))
@@ -292,7 +292,7 @@ def _loop_rules(problem: RowProblem) -> tuple[Rule, ...]:
         Rule(
             "peel",
             lambda vector_x, peel: (problem.contiguous % vector_x != 0) | (peel != "yes"),
-            f"vectors of {{vector_x}} are aligned in rows of {problem.length}: there is nothing to peel",
+            f"vectors of {{vector_x}} are aligned in rows of {problem.length}, so peeling has no effect",
         ),
         Rule(
             "loop_steps",
@@ -328,7 +328,7 @@ def _split_gain_rules(problem: RowProblem, device: Device) -> tuple[Rule, ...]:
                 (split_k == 1) | (finish == "cluster") | (blocks // split_k < FULL_WAVES * device.sm_count)
             ),
             lambda blocks, split_k: (
-                f"rows are split {split_k} times, but without that {blocks // split_k} blocks already fill the "
+                f"rows are split {split_k} times, but without splitting {blocks // split_k} blocks already fill the "
                 f"{device.sm_count} SMs of {device.name}"
             ),
         ),
@@ -348,6 +348,6 @@ def _split_gain_rules(problem: RowProblem, device: Device) -> tuple[Rule, ...]:
             "cluster_part",
             lambda finish, chunk: (finish != "cluster") | (chunk * element_bytes >= CLUSTER_PART_BYTES),
             f"a block of a cluster reads {{chunk}} elements of a row, less than {CLUSTER_PART_BYTES} bytes: fewer "
-            "blocks keep it on chip, too",
+            "blocks can keep the row on the chip, too",
         ),
     )

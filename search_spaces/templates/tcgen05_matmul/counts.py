@@ -1,4 +1,4 @@
-"""Work that one tcgen05 schedule demands of the machine: counts that follow from the config, not times."""
+"""Cost counts of a tcgen05 matmul schedule."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     stream_k, in_blocks = config.integer("stream_k"), problem.scale == "block"
     works = config.integer("blocks")
     asks = config.text("tile_scheduler") == LAUNCH_CONTROL
-    workers = (
-        -(-works // config.integer("tiles_per_block")) if asks else launched // pair
-    )  # workers that compute several tiles
+    workers = -(-works // config.integer("tiles_per_block")) if asks else launched // pair  # persistent workers
     tiles = works / workers if stream_k else -(-works // workers)  # tiles per block
     row = row_of(problem, tile_m, tile_n)
     element = problem.input_dtype.bytes
@@ -42,13 +40,13 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     read_bytes = multiplications * element * row.k * (ROWS + tile_n // pair)
     wavefronts = (read_bytes + stage_bytes) / device.shared_bytes_per_cycle
     boxes = sum(config.integer(f"stage_bytes_{side}") / (box(problem, config, side).size * element) for side in SIDES)
-    # One thread multiplies and one copies, each with a wait and an advance of the ring.
+    # One thread issues multiplications, and one issues copies; each also waits and advances the ring.
     issued = 4 * multiplications + 4 * boxes + 40
     if in_blocks:  # each k-tile's sums are loaded, scaled and accumulated
         issued += SCALING * ROWS * tile_n / device.warp_size
     results = ROWS * tile_n
     out_bytes = results * problem.out_dtype.bytes
-    # A thread loads, finishes and stores a row: a store of 16 bytes per lane fills its sectors only in part.
+    # A thread loads, converts and stores a row, so a store of 16 bytes per lane only fills a part of its sectors.
     finishing = 5.0 * results / device.warp_size
     stored = float(out_bytes) if store_buffers else out_bytes * max(1.0, SECTOR_BYTES / 16 / 2)
     partial_bytes = 4.0 * results if split_k > 1 else 0.0  # written, and read by the last block of a tile

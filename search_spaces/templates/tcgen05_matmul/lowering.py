@@ -99,9 +99,9 @@ def out_map(config: Config, out: Operand) -> TensorMap:
 def workspaces(config: Config) -> tuple[Operand, ...]:
     """Return the workspaces of split-K or stream-K.
 
-    With split-K: partial sums, as columns of the rows of a block, and an arrival counter for these rows of every tile
-    of out. With stream-K: the same for every two neighbours that share a tile, with two counters, of tickets and of
-    stored sums.
+    With split-K: partial sums, as columns of a block's rows, and an arrival counter for these rows of every tile of
+    out. With stream-K: the same for each pair of neighbours that share a tile, with two counters for tickets and stored
+    sums.
     """
     split_k, blocks, tile_n = config.integers("split_k", "blocks", "tile_n")
     pair = blocks_of_tile(config)

@@ -1,4 +1,4 @@
-"""The kernel template of matmuls by tcgen05, whose operands are padded for TMA (Blackwell)."""
+"""The kernel template of tcgen05 matmuls whose operands are padded for TMA (Blackwell)."""
 
 from __future__ import annotations
 

@@ -19,19 +19,19 @@ def row_of(problem: Matmul, tile_m: int, tile_n: int) -> TensorIntrinsic:
 def supports(problem: Matmul, device: Device) -> str | None:
     """Return None, or one sentence that says why the tcgen05 kernel cannot compute ``problem`` on ``device``."""
     if problem.a == "f32" and problem.precision == "ieee":
-        return "tcgen05 multiplies f32 as tf32, but the problem asks for ieee precision"
+        return "tcgen05 multiplies f32 as tf32, but the problem requires ieee precision"
     reason = row_of(problem, ROWS, 256).why_not(device)
     if reason is not None:
         return reason
     if problem.blocks and problem.scale_order != "tiled":
-        return "tcgen05 takes block scales in tiles: store them with scale_order = tiled"
+        return "tcgen05 needs block scales in tiles: store them with scale_order = tiled"
     step = row_of(problem, ROWS, 256).numbers
     if problem.blocks and problem.k % step:
         return (
             f"tcgen05 multiplies {step} numbers of {problem.a} along k at a time, which do not divide k = {problem.k}"
         )
     if problem.acc == "f16":
-        return "the tcgen05 kernel adds up in f32, but the problem asks for sums in f16"
+        return "the tcgen05 kernel accumulates in f32, but the problem requires f16"
     if problem.reduction != "none":
         return f"the tcgen05 kernel has no second output, which {problem.reduction} needs"
     for side in SIDES:

@@ -10,7 +10,7 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.common.persistent import streams
 from search_spaces.templates.tcgen05_matmul.problem import tiling
 
-TILES_PER_BLOCK = 3  # tiles of a persistent block: both buffers of sums, and the first one again
+TILES_PER_BLOCK = 3  # tiles of a persistent block: they use both buffers of sums, and the first one again
 
 
 def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
@@ -26,7 +26,7 @@ def proxy(problem: Matmul, schedule: Schedule) -> Matmul:
     most = {axis: -(-int(getattr(problem, axis)) // tile[axis]) for axis in sizes}
     counts = {axis: -(-size // tile[axis]) for axis, size in sizes.items()}
     several = min(schedule.integer("tiles_per_block"), TILES_PER_BLOCK)
-    if several > 1 and not schedule.integer("stream_k"):  # of a launch with fewer blocks than planned
+    if several > 1 and not schedule.integer("stream_k"):  # also exercises a launch with fewer blocks than planned
         several = max(several, schedule.integer("sum_buffers") + 1)
     if schedule.integer("stream_k"):
         counts["m"], counts["n"] = min(

@@ -1,4 +1,4 @@
-"""The schedules of matmuls by tcgen05: those that the kernel can run, and those worth trying.
+"""The space of tcgen05 matmul schedules: validity constraints and pruning rules.
 
 The kernel is ``autosched/kernels/tcgen05_matmul.cuh``; its ``static_assert``s carry the names of the rules here.
 """
@@ -35,7 +35,7 @@ from search_spaces.templates.common.raster import raster, raster_rule
 from search_spaces.templates.common.stream_k import too_little_idle
 from search_spaces.templates.tcgen05_matmul.problem import row_of, scale_tiles, scale_words, tiling
 
-FINISHING_WARPS = 4  # warps of a block that finish tiles: each can access a quarter of the lanes of tensor memory
+FINISHING_WARPS = 4  # epilogue warps of a block: each can access a quarter of the lanes of tensor memory
 THREADS = (2 + FINISHING_WARPS) * WARP  # one warp copies, and one multiplies
 BARRIER_BYTES = 16  # bytes of shared memory per stage, and per buffer of sums: two mbarriers
 ADDRESS_BYTES = (
@@ -43,10 +43,10 @@ ADDRESS_BYTES = (
 )
 ANSWER_BYTES = 3 * (16 + BARRIER_BYTES)  # bytes of shared memory: answers of launch control
 LAUNCH_CONTROL = "launch_control"
-REGISTERS = 96  # registers per thread: a finishing warp holds 32 sums at a time
+REGISTERS = 96  # registers per thread: an epilogue warp holds 32 sums at a time
 BALANCED_N = 128  # columns from which shared memory keeps up with the multiplications
 ALIGNMENT = 1024  # bytes of shared memory after which a swizzle repeats
-FEW_STAGES = 3  # one that is multiplied, and two in flight
+FEW_STAGES = 3  # one is multiplied, and two are in flight
 FULL_WAVES = 1  # blocks per SM above which splitting k adds no parallelism: one runs at a time
 
 
@@ -76,7 +76,7 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
     columns = n_of(problem.multiplied_as, 1)
     if problem.blocks:  # scales are loaded for this many columns at a time
         columns = tuple(n for n in columns if n % SCALE_LINES == 0)
-    in_blocks = problem.scale == "block"  # sums are those of a k-tile, and accumulated in registers
+    in_blocks = problem.scale == "block"  # tensor memory has the sums of one k-tile, which are accumulated in registers
     if in_blocks:
         columns = tuple(n for n in columns if SCALE_BLOCK % n == 0)
     return (
@@ -189,8 +189,8 @@ def _launched_blocks(
 ) -> int:
     """Return the number of blocks to launch.
 
-    It is the smallest for ``tiles_per_block`` each; one per tile if blocks take over those of others; all resident ones
-    with stream-K.
+    It is the smallest number with at most ``tiles_per_block`` tiles each, the number of tiles with launch control, or
+    the number of resident blocks with stream-K.
     """
     pair = tile_m // ROWS
     if tile_scheduler == LAUNCH_CONTROL:
@@ -264,7 +264,7 @@ def _persistent_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def _scale_bytes(problem: Matmul, tile_n: int, tile_k: int) -> int:
-    """Return the shared-memory bytes of a stage's scales, in whole kilobytes to keep the next stage aligned."""
+    """Return the shared-memory bytes of a stage's scales, as a multiple of 1 KiB to keep the next stage aligned."""
     size = scale_words(problem, tile_k) * scale_tiles(tile_n) * SCALE_BYTES
     return -(-size // ALIGNMENT) * ALIGNMENT
 
@@ -311,7 +311,7 @@ def _layout_rule(problem: Matmul, side: OperandSide) -> Rule:
         if isinstance(box, str):
             return box
         if extent * tile_k * problem.input_dtype.bytes % ALIGNMENT:
-            return f"the tile of {side} has {extent} x {tile_k} elements, which are no whole kilobytes"
+            return f"the tile of {side} has {extent} x {tile_k} elements, which is not a multiple of 1 KiB"
         answer = row.requirement(side, box, problem.input_dtype.bytes)
         return answer.reason if isinstance(answer, Refusal) else None
 
@@ -341,14 +341,14 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
             lambda tile_n, sum_buffers, tiles_per_block: (
                 (sum_buffers == 2) | ((tiles_per_block == 1) & (problem.scale != "block")) | (2 * tile_n > COLUMNS)
             ),
-            "with {sum_buffers} tile in tensor memory nothing is multiplied while one of the {tiles_per_block} tiles "
-            "of a block is finished, and there is room for two",
+            "with {sum_buffers} tile in tensor memory nothing is multiplied during the epilogues of the "
+            "{tiles_per_block} tiles of a block, although two tiles fit",
         ),
     )
 
 
 def _waves_rule(problem: Matmul, device: Device) -> Rule:
-    """Return the rule that exactly the resident number of persistent blocks is launched, so that all end together."""
+    """Return the rule that as many persistent blocks are launched as are resident, so that all end together."""
 
     def why_not(tile_m: int, tile_n: int, tiles_per_block: int, stream_k: int) -> str | None:
         if tiles_per_block == 1:

@@ -13,22 +13,17 @@ from search_spaces.templates.tcgen05_matmul.problem import supports as straight_
 from search_spaces.templates.tcgen05_matmul.space import space as straight_space
 from search_spaces.templates.tcgen05_matmul.template import TCGEN05_MATMUL
 
-MOST_ROWS = 128  # rows of a from which the 128 rows of tcgen05 are full without exchanging sides
+MOST_ROWS = 128  # with more rows of a, the 128 rows of tcgen05 are full without exchanging sides
 
 
 def supports(problem: Matmul, device: Device) -> str | None:
     """Return None, or one sentence that says why this kernel cannot compute ``problem`` on ``device``."""
     if problem.scale == "block":
-        return (
-            "scales of blocks are those of rows of a, which are columns with sides exchanged: tcgen05_matmul takes them"
-        )
+        return "block scales are not supported with sides exchanged: use tcgen05_matmul"
     if problem.blocks:
-        return f"block scales of {problem.a} come for 128 columns at a time, as many as rows: tcgen05_matmul takes them"
+        return f"block scales of {problem.a} are not supported with sides exchanged: use tcgen05_matmul"
     if problem.m > MOST_ROWS:
-        return (
-            f"with sides exchanged tcgen05 computes at most {MOST_ROWS} rows, not {problem.m}: tcgen05_matmul takes "
-            "more"
-        )
+        return f"with sides exchanged tcgen05 computes at most {MOST_ROWS} rows, not {problem.m}: use tcgen05_matmul"
     return straight_supports(problem, device)
 
 

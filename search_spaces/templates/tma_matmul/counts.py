@@ -1,4 +1,4 @@
-"""Work that one schedule demands of the machine: counts that follow from the config, not times."""
+"""Cost counts of a TMA matmul schedule."""
 
 from __future__ import annotations
 

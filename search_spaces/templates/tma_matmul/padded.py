@@ -1,4 +1,4 @@
-"""The kernel template of matmuls by mma.sync behind TMA, whose operands are padded for it."""
+"""The kernel template of mma.sync matmuls with TMA loads, whose operands are padded for TMA."""
 
 from __future__ import annotations
 

@@ -20,9 +20,9 @@ def rows_of(problem: Matmul, device: Device) -> tuple[TensorIntrinsic, ...]:
 def supports(problem: Matmul, device: Device) -> str | None:
     """Return None, or one sentence that says why the kernel cannot compute ``problem`` on ``device``."""
     if not device.has("tma"):
-        return f"TMA is there since {FEATURES['tma'].since}, but {device.name} is {device.arch}"
+        return f"TMA needs {FEATURES['tma'].since} or newer, but {device.name} is {device.arch}"
     if problem.scale == "block":
-        return "scales of blocks need sums of 128 products of their own, which only wgmma_matmul keeps"
+        return "block scales need separate sums of each 128 products: use wgmma_matmul"
     if problem.reduction != "none":
         return f"the kernel has no second output, which {problem.reduction} needs"
     if not rows_of(problem, device):

@@ -1,4 +1,4 @@
-"""The schedules of matmuls by mma.sync from stages that TMA fills: those that can run, and those worth trying.
+"""The space of mma.sync matmul schedules with TMA loads: validity constraints and pruning rules.
 
 The kernel is ``autosched/kernels/tma_matmul.cuh``; its ``static_assert``s carry the names of the rules here.
 """
@@ -47,10 +47,10 @@ BARRIER_BYTES = 16  # bytes of shared memory per stage: two mbarriers
 # Registers that track a thread's position in parts of tiles: with 94 counted, of 96, ptxas spilled 12 bytes (NVRTC
 # 13.5, sm_120, 2026-11-24).
 WALK_REGISTERS = 8
-FLAG_BYTES = 16  # bytes: one word that tells all threads whether their block came first
+FLAG_BYTES = 16  # bytes: a word that tells all threads whether their block arrived first
 MIN_BLOCKS = (1, 2, 3)
 SWIZZLES = (32, 64, 128)
-FEW_STAGES = 3  # one that is multiplied, and two in flight
+FEW_STAGES = 3  # one is multiplied, and two are in flight
 
 
 @lru_cache(maxsize=64)
@@ -172,8 +172,8 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
                     fragment_buffers == 1 or tile_k // intrinsics.intrinsic(intrinsic).k % 2 == 0
                 )
             ),
-            "two buffers of fragments alternate over an even number of steps, which {intrinsic} does not make of "
-            "tile_k = {tile_k}",
+            "two buffers of fragments need an even number of steps, but tile_k = {tile_k} has an odd number of "
+            "steps of {intrinsic}",
         ),
         tiling(problem).split_rule(),
         *stream_k_rules(problem, device),
@@ -239,8 +239,8 @@ def _swizzle_rule(problem: Matmul, side: OperandSide) -> Rule:
     return Rule(
         f"swizzle_{side}",
         widest,
-        f"boxes of {side} of {{swizzle}} bytes, but twice as wide ones make up the {{across}} elements of a line: they "
-        "are fewer, and cost no conflicts",
+        f"boxes of {side} have {{swizzle}} bytes, but fewer boxes of twice the width divide the {{across}} elements "
+        "of a line, without conflicts",
         names={"across": across, "swizzle": f"swizzle_{side}"},
     )
 

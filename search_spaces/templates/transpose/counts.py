@@ -1,4 +1,4 @@
-"""Work that one transpose schedule demands of the machine: counts, not times."""
+"""Cost counts of a transpose schedule."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def counts(problem: Transpose, config: Config, device: Device) -> CostCounts:
     elements = rows * columns
     loads, stores = elements / vector_x / warp, elements / vector_out / warp
     wavefronts = 0.0
-    # A vector costs its access, and the bounds check and address of a partial tile; transposed elements a move each.
+    # A vector costs its access, and for partial tiles a bounds check and an address; a transposed element costs a move.
     instructions = 3.0 * (loads + stores) + (elements / warp if block_rows > 1 and element < 4 else 0.0)
     layout = shared_layout(config)
     if layout is not None:

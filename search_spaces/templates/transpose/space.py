@@ -1,4 +1,4 @@
-"""Decisions of a transpose schedule, values derived from them, and the rules that a schedule must satisfy.
+"""Parameters, attributes and rules of the space of transpose schedules.
 
 The kernel is ``autosched/kernels/transpose.cuh``; its ``static_assert``s carry the names of the rules here. Rows and
 columns are those of x. The load side moves lines of x, the store side lines of out, which are columns of x.
@@ -55,7 +55,7 @@ def vectors(problem: Transpose) -> tuple[int, ...]:
 
 
 def layouts(problem: Transpose) -> tuple[str, ...]:
-    """Return the ``sampled_layouts`` that are distinct here.
+    """Return the ``sampled_layouts`` that make a difference for transposes.
 
     They are pads after each line, swizzles of all eight 16-byte chunks of 128 bytes, and xor.
     """
@@ -103,7 +103,7 @@ def attributes(problem: Transpose) -> tuple[Attribute, ...]:
         tile_bytes: IntArray, threads: IntArray, vector_x: IntArray, block_rows: IntArray, copy_x: TextColumn
     ) -> IntArray:
         vectors_of_thread = ceil_div(tile_bytes, vector_x * element_bytes * threads)
-        held = vectors_of_thread * ceil_div(vector_x * element_bytes, 4)  # one register each, even if small
+        held = vectors_of_thread * ceil_div(vector_x * element_bytes, 4)  # at least one register per vector
         # Blocks are transposed into pieces smaller than a register, which are live together with their sources.
         piece_bytes = block_rows * element_bytes
         pieces: IntArray = tile_bytes // (threads * piece_bytes) * ((block_rows > 1) & (piece_bytes < 4))
@@ -154,7 +154,7 @@ def validity_constraints(problem: Transpose, device: Device) -> tuple[Rule, ...]
 
 
 def pruning_rules(problem: Transpose, device: Device) -> tuple[Rule, ...]:
-    """Return the rules that leave out schedules which a simpler one equals or beats, and poor thread mappings."""
+    """Return the rules that exclude poor thread mappings, and schedules for which a simpler one is at least as fast."""
     return (
         *_tile_pruning(problem),
         *_binding_pruning(problem),
@@ -191,7 +191,7 @@ def _route_constraints() -> tuple[Rule, ...]:
         Rule(
             "block_rows",
             lambda copy_x, block_rows: (block_rows == 1) | (copy_x == "ld.global"),
-            "block_rows is {block_rows}, but cp.async brings no element into a register to turn it",
+            "block_rows is {block_rows}, but cp.async copies bypass registers, where blocks are transposed",
         ),
         Rule(
             "stages",
@@ -219,7 +219,7 @@ def _layout_constraint() -> Rule:
         if block_rows == 1 or together >= block_rows:
             return None
         return (
-            f"blocks of {block_rows} rows are turned to be stored together, but layout {layout_x} keeps {together} "
+            f"blocks of {block_rows} rows are transposed to be stored together, but layout {layout_x} keeps {together} "
             "elements of a column together"
         )
 

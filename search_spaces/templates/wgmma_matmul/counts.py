@@ -1,4 +1,4 @@
-"""Work that one wgmma schedule demands of the machine: counts that follow from the config, not times."""
+"""Cost counts of a wgmma matmul schedule."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     blocks, launched, store_buffers = config.integers("blocks", "launched_blocks", "store_buffers")
     stream_k = config.integer("stream_k")
     cluster = config.integer("cluster_m"), config.integer("cluster_n")
-    if config.integer("tiles_per_block") > 1 and not stream_k:  # no more blocks than are resident, on any chip
+    if config.integer("tiles_per_block") > 1 and not stream_k:  # persistent blocks, which are resident on any chip
         launched = min(launched, device.running_sms(math.prod(cluster)) * config.integer("min_blocks"))
     tiles = blocks / launched if stream_k else -(-blocks // launched)  # tiles per block
     row = row_of(problem, tile_n)
@@ -87,7 +87,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     beside = (tiles - 1) * stored if store_buffers or ping_pong else 0.0
     ends = 1 if ping_pong else math.ceil(tiles)
     exchanged = exchanged_bytes(tile_m, tile_n) if stream_k else 0.0
-    exposed = 0.0 if ping_pong else exchanged  # when alternating, the other consumer multiplies meanwhile
+    exposed = 0.0 if ping_pong else exchanged  # with ping-pong, the other consumer multiplies meanwhile
     dealt = dealt_share(blocks, launched) if stream_k else 0.0
     stored_boxes = _stored_boxes(problem, config)
     staged_whole = store_buffers == stored_boxes
@@ -104,7 +104,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
             wavefronts * steps + (2.0 * out_bytes / device.shared_bytes_per_cycle if store_buffers else 0.0)
         )
         * tiles
-        + lines * (tiles - ends),  # stores that are not waited for take L1 bandwidth from the other consumer
+        + lines * (tiles - ends),  # stores without a wait use L1 bandwidth of the other consumer
         load_bytes=(sectors * steps + partial_bytes) * tiles + beside + 2 * (exchanged - exposed),
         store_bytes=stored * tiles - beside + 2 * exposed,
         dram_bytes=dram_bytes(problem, config, device, cluster, dealt) + exchanged * launched,
@@ -116,7 +116,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         run_bytes=float(min(box(problem, config, side).line * element for side in SIDES)),
         multicast_bytes=(stage_bytes - requested) * steps * tiles,
         boxed=ends if store_buffers else 0,
-        boxes=1 if staged_whole else stored_boxes,  # boxes of a wholly staged tile are waited for together
+        boxes=1 if staged_whole else stored_boxes,  # one wait for all boxes of a wholly staged tile
         box_buffers=1 if staged_whole else max(store_buffers, 1),
         copying_cycles=sum(counted.cycles for counted in copied.values()),
         drains=ends,
@@ -138,7 +138,7 @@ def _stored_boxes(problem: Matmul, config: Config) -> int:
 
 
 def _seeking(config: Config, cluster: tuple[int, int]) -> float:
-    """Return the cycles in which a consumer finds its next tile of out."""
+    """Return the cycles that a consumer needs to find its next tile of out."""
     if config.text("raster") != HILBERT:
         return 0.0
     across_m, across_n = (config.integer(f"tiles_{axis}") // of for axis, of in zip("mn", cluster, strict=True))

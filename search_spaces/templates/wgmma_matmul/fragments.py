@@ -1,8 +1,9 @@
 """Source of wgmma's A operand: shared memory, or registers that the consumers load from shared memory.
 
-Registers can hold what descriptors cannot express: 4-byte elements contiguous along m. If both are possible, registers
-only add cost: the same bytes are read from shared memory, loads take instructions, and no multiplication is in flight
-while its registers are reloaded. The search then uses shared memory; registers stay legal.
+Registers support operands that descriptors cannot express: 4-byte elements that are contiguous along m. If both are
+possible, registers only add cost: the same bytes are read from shared memory, loads take instructions, and no
+multiplication is in flight while its registers are reloaded. Then the search uses shared memory, but registers are
+still legal.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def descriptors_take(problem: Matmul) -> bool:
 
 
 def a_operand_source(problem: Matmul) -> Parameter:
-    """Return the decision ``a_operand_source``: where wgmma reads A."""
+    """Return the parameter ``a_operand_source``: where wgmma reads A."""
     values = (SHARED, REGISTERS) if descriptors_take(problem) else (REGISTERS,)
     return categorical("a_operand_source", values, "where wgmma reads a: registers or shared memory", before=values[0])
 
@@ -41,7 +42,7 @@ def a_operand_source(problem: Matmul) -> Parameter:
 def fragment_registers(
     problem: Matmul, tile_m: IntArray, tile_k: IntArray, sharing: IntArray, a_operand_source: TextColumn
 ) -> IntArray:
-    """Return the registers of A that a consumer's thread holds until a k-tile's multiplications have been waited for.
+    """Return the registers of A that a consumer's thread holds until the multiplications of a k-tile have completed.
 
     Args:
         problem: Provides the type.
@@ -56,12 +57,12 @@ def fragment_registers(
 
 
 def fragment_rules() -> tuple[Rule, ...]:
-    """Return the rules without which registers of A do not hold what is multiplied."""
+    """Return the rules that registers of A are not overwritten while they are multiplied."""
     return (
         Rule(
             "a_operand_source",
             lambda a_operand_source, in_flight: (a_operand_source == SHARED) | (in_flight == 0),
-            "{in_flight} k-tiles in flight read registers of A while those of the next one are loaded into them",
+            "{in_flight} k-tiles in flight read registers of A that loads of the next k-tile overwrite",
         ),
     )
 
@@ -84,7 +85,7 @@ def loading(problem: Matmul, config: Config, multiplications: float, wavefronts_
 
     Args:
         problem: Provides type and storage order.
-        config: Says where A is read.
+        config: Provides the source of A.
         multiplications: wgmma instructions per k-tile.
         wavefronts_of_a: Wavefronts of reading A once without conflicts.
     """

@@ -85,9 +85,9 @@ def out_map(config: Config, out: Operand) -> TensorMap:
 def workspaces(config: Config) -> tuple[Operand, ...]:
     """Return the workspaces of split-K or stream-K.
 
-    With split-K: partial sums in the order of the accumulators, and one arrival counter for every tile of out. With
-    stream-K: for every two neighbours that share a tile the sums of one of them, and for each of its warpgroups two
-    counters, of tickets and of stored sums.
+    With split-K: partial sums in the order of the accumulators, and one arrival counter per tile of out. With stream-K:
+    for each pair of neighbours that share a tile, the sums of one of them, and for each of its warpgroups two counters
+    for tickets and stored sums.
     """
     split_k, blocks, accumulators, consumers = config.integers(
         "split_k", "blocks", "accumulators", "consumer_warpgroups"

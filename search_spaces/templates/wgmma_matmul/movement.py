@@ -1,4 +1,4 @@
-"""Copies of an operand's tiles to shared memory: by TMA, or by threads of the producer warp or warpgroup.
+"""Copies of an operand's tiles to shared memory, by TMA or by threads of the producer warp or warpgroup.
 
 TMA takes matrices whose lines are a multiple of 16 bytes apart; one thread issues the copy of a box. Threads copy any
 operand by cp.async, 4, 8 or 16 bytes at a time (PTX ISA, "cp.async" and "Async proxy"). If lines are aligned to less
@@ -30,8 +30,8 @@ BY_TMA, BY_THREADS = "tma", "cp.async"  # values of copy_a and copy_b
 _WARPGROUP = 4  # warps
 LEAST_COPY_BYTES = 4  # smallest size of cp.async
 ISSUED_PER_COPY = 4  # instructions per copy, including the predicate and addresses
-# A word that is shifted into place is read, exchanged and written. H100, 2026-11-27: including waits for its copy, a
-# warp takes 90 cycles per word, whether alone on an SM, one of four of a block, or next to another block's.
+# # A word that is shifted into place is read, exchanged and written. On an H100 (2026-11-27) a warp takes 90 cycles per
+# word, including waits for its copy, regardless of other warps on the SM.
 ISSUED_PER_SHIFT = 14
 SHIFT_CYCLES = 90.0
 
@@ -42,7 +42,7 @@ def access(problem: Matmul, config: Config, side: OperandSide) -> int:
 
 
 def copies(problem: Matmul) -> tuple[Parameter, ...]:
-    """Return the decisions ``copy_a`` and ``copy_b``: how each operand is copied."""
+    """Return the parameters ``copy_a`` and ``copy_b``: how each operand is copied."""
 
     def copy(side: OperandSide) -> Parameter:
         if is_padded(problem, side):  # threads read unpadded operands
@@ -55,7 +55,7 @@ def copies(problem: Matmul) -> tuple[Parameter, ...]:
 
 
 def _enough_registers(problem: Matmul) -> int:
-    """Return the registers of copying threads; more if they must shift lines that are aligned to less than a word."""
+    """Return the registers of a copying thread; more if it must shift lines that are aligned to less than a word."""
     return (
         SHIFTING_REGISTERS
         if any(aligned_bytes(problem, side) < LEAST_COPY_BYTES for side in SIDES)
@@ -64,7 +64,7 @@ def _enough_registers(problem: Matmul) -> int:
 
 
 def producer_registers(problem: Matmul) -> Parameter:
-    """Return the decision on registers that the threads of a copying warpgroup keep."""
+    """Return the parameter ``producer_registers``: registers that threads of a copying warpgroup keep."""
     return ordinal(
         "producer_registers",
         (0, 24, 40, _enough_registers(problem)),
@@ -90,7 +90,7 @@ def ends_bytes(problem: Matmul) -> Attribute:
 
 
 def movement_rules(problem: Matmul) -> tuple[Rule, ...]:
-    """Return the rules without which threads cannot copy what TMA does not."""
+    """Return the rules for operands that threads copy instead of TMA."""
     enough = _enough_registers(problem)
     registers = Rule(
         "copying_registers",
@@ -116,21 +116,20 @@ def _alone_rule(side: OperandSide) -> Rule:
 def copy_pruning(problem: Matmul, device: Device) -> tuple[Rule, ...]:
     """Return rules that leave out decisions without effect, and slow copies.
 
-    Decisions for TMA have no effect if threads copy both operands, and the reverse. If blocks on all SMs keep the pipes
-    busy, copies by threads only take instructions that TMA would not need. With fewer blocks latency counts, and
-    measurements decide.
+    Parameters of TMA have no effect if threads copy both operands, and vice versa. If all SMs are busy, copies by
+    threads only cost instructions that TMA does not need. With fewer blocks latency matters, so both are measured.
     """
     enough = _enough_registers(problem)
     return (
         Rule(
             "l2_promotion",
             lambda l2_promotion, copy_a, copy_b: (l2_promotion == 128) | (copy_a == BY_TMA) | (copy_b == BY_TMA),
-            "l2_promotion is {l2_promotion}, but TMA loads neither operand, and 128 says the same",
+            "l2_promotion is {l2_promotion}, but TMA loads neither operand: use 128",
         ),
         Rule(
             "l2_evict_last_by_tma",
             lambda l2_evict_last, copy_a, copy_b: (l2_evict_last == "none") | (copy_a == BY_TMA) | (copy_b == BY_TMA),
-            "{l2_evict_last} should be kept in L2, but TMA loads neither operand",
+            "l2_evict_last is {l2_evict_last}, but TMA loads neither operand",
         ),
         Rule(
             "registers_to_copy",
@@ -150,7 +149,7 @@ def _busy_rule(problem: Matmul, device: Device, side: OperandSide) -> Rule:
             (copy == BY_TMA)
             | (problem.batch * ceil_div(problem.m, tile_m) * ceil_div(problem.n, tile_n) * split_k < device.sm_count)
         ),
-        f"threads copy {side}, which TMA does without their instructions, and tiles of {{tile_m}} x {{tile_n}} in "
+        f"threads copy {side}, for which TMA needs fewer instructions, and tiles of {{tile_m}} x {{tile_n}} in "
         f"{{split_k}} splits keep all {device.sm_count} SMs of {device.name} busy",
         names={"copy": f"copy_{side}"},
     )
@@ -158,7 +157,7 @@ def _busy_rule(problem: Matmul, device: Device, side: OperandSide) -> Rule:
 
 @dataclass(frozen=True)
 class Copying:
-    """Cost of copying an operand's part of a k-tile by threads, beyond the bytes that it writes."""
+    """Cost of copying an operand's part of a k-tile by threads, in addition to the written bytes."""
 
     issued: float  # warp instructions, counted as if spread over the schedulers of an SM
     wavefronts: float  # wavefronts of L1, in addition to those of the writes
@@ -190,7 +189,7 @@ def copying(problem: Matmul, config: Config, side: OperandSide, device: Device) 
         issued if config.integer("producer_registers") else issued * device.schedulers_per_sm,
         (1 + 2 * shifted)
         * stage_bytes
-        / device.shared_bytes_per_cycle,  # from L1; shifted words are read and written again
+        / device.shared_bytes_per_cycle,  # reads of L1; shifted words are read and written once more
         ((line - aligned) / SECTOR_BYTES + 1) * SECTOR_BYTES / line if line >= SECTOR_BYTES else SECTOR_BYTES / line,
         SHIFT_CYCLES * pieces / (_WARPGROUP if config.integer("producer_registers") else 1) if shifted else 0.0,
     )

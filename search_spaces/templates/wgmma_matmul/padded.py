@@ -1,4 +1,4 @@
-"""The kernel template of matmuls by wgmma, whose operands are padded for TMA (Hopper)."""
+"""The kernel template of wgmma matmuls whose operands are padded for TMA (Hopper)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Persistent blocks of wgmma_matmul: ``templates.common.persistent`` for its clusters."""
+"""Persistent blocks of wgmma_matmul: ``templates.common.persistent`` applied to clusters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from search_spaces.templates.common.stream_k import too_little_idle
 
 
 def launched_blocks(device: Device) -> Attribute:
-    """Return the blocks to launch: the fewest for ``tiles_per_block`` each, or all resident ones with stream-K."""
+    """Return the blocks to launch: the fewest with at most ``tiles_per_block`` tiles, or with stream-K all resident."""
 
     def blocks_of_launch(
         blocks: int, tiles_per_block: int, cluster_m: int, cluster_n: int, min_blocks: int, stream_k: int
@@ -72,7 +72,7 @@ def persistent_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def persistent_pruning(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Return the rule that exactly the resident number of persistent blocks is launched, so that all end together."""
+    """Return the rule that as many persistent blocks are launched as are resident, so that all end together."""
 
     def resident_blocks(cluster: int, min_blocks: int) -> int:
         return device.sms_of_clusters(cluster) * min_blocks
@@ -98,9 +98,9 @@ def _rule_of_launch(
     why_not: Callable[[int, int, int, int, int], str | None],
     doc: str = "",
 ) -> Rule:
-    """Return the rule that refuses the launches for which ``why_not`` gives a reason.
+    """Return the rule that rejects the launches for which ``why_not`` returns a reason.
 
-    Many tiles and clusters make the same launch, so each launch is judged once.
+    Many schedules have the same launch, so each distinct launch is checked once.
 
     Args:
         name: Name of the rule.

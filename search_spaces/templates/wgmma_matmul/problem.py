@@ -26,7 +26,7 @@ def supports(problem: Matmul, device: Device, *, through_registers: OperandSide 
     if problem.blocks:
         return f"wgmma has no block scales, which {problem.a} needs"
     if problem.a == "f32" and problem.precision == "ieee":
-        return "wgmma multiplies f32 as tf32, but the problem asks for ieee precision"
+        return "wgmma multiplies f32 as tf32, but the problem requires ieee precision"
     reason = row_of(problem, 256).why_not(device)
     if reason is not None:
         return reason

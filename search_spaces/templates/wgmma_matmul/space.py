@@ -1,4 +1,4 @@
-"""The schedules of matmuls by wgmma: those that the kernel can run, and those worth trying.
+"""The space of wgmma matmul schedules: validity constraints and pruning rules.
 
 The kernel is ``autosched/kernels/wgmma_matmul.cuh``; its ``static_assert``s carry the names of the rules here.
 """
@@ -69,9 +69,9 @@ FLAG_BYTES = 16  # bytes of shared memory: flag of a split's last block
 COLUMNS_APART, CLOSE_COLUMNS = (
     16,
     32,
-)  # with more columns than the second, tile_n is tried in steps of the first instead of 8
+)  # above CLOSE_COLUMNS, tile_n is a multiple of COLUMNS_APART instead of 8
 BALANCED_N = 64  # columns of a wgmma below which reading shared memory takes longer than multiplying
-FEW_STAGES = 3  # one that is multiplied, and two in flight
+FEW_STAGES = 3  # one is multiplied, and two are in flight
 FULL_WAVES = 2  # blocks per SM above which splitting k adds no parallelism
 MOST_CLUSTER = 4  # blocks per cluster: larger ones leave SMs of a GPC idle
 
@@ -99,7 +99,7 @@ def space(problem: Matmul, device: Device, *, transposed: bool = False, name: st
 def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter, ...]:
     """Return the domains, before any rule applies."""
     span = 128 // problem.input_dtype.bytes
-    in_blocks = problem.scale == "block"  # sums are those of a k-tile
+    in_blocks = problem.scale == "block"  # wgmma sums one k-tile at a time
     return (
         ordinal("tile_m", (64, 128, 192, 256, 320), "rows of the workgroup tile of out"),
         ordinal("tile_n", _columns(problem), "columns of the workgroup tile of out, the n of one wgmma"),
@@ -141,7 +141,7 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
 
 
 def _columns(problem: Matmul) -> tuple[int, ...]:
-    """Return every n of wgmma. With block scales a tile is whole blocks, or a part of one."""
+    """Return every n of wgmma. With block scales, a tile consists of whole blocks, or is a part of one."""
     if problem.scale == "block":
         return 8, 16, 32, 64, 128  # 256 columns need more registers than a thread has
     return N_OF[problem.multiplied_as]
@@ -156,7 +156,7 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
     def consumer_registers(
         consumer_warpgroups: IntArray, producer_registers: IntArray, threads: IntArray, min_blocks: IntArray
     ) -> IntArray:
-        """Return the most registers that the consumers can take.
+        """Return the maximum number of registers per thread that consumers can get.
 
         setmaxnreg waits forever for more registers than the block's warpgroups were launched with (PTX ISA,
         "setmaxnreg").
@@ -361,7 +361,7 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
             "ping_pong_in_flight",
             lambda ping_pong, in_flight: np.equal(ping_pong, 0) | np.equal(in_flight, 1),
             "consumers alternate (ping_pong = {ping_pong}) with {in_flight} k-tiles in flight: the tensor cores would "
-            "run dry at each of them, as only one consumer multiplies at a time",
+            "be idle after each, because only one consumer multiplies at a time",
         ),
     )
 
@@ -371,7 +371,7 @@ def _columns_rule(problem: Matmul) -> Rule:
     return Rule(
         "columns",
         lambda tile_n: np.equal(tile_n % COLUMNS_APART, 0) | (tile_n <= CLOSE_COLUMNS) | np.equal(tile_n, covering),
-        f"tile_n is {{tile_n}}, which is tried as a multiple of {COLUMNS_APART} from {CLOSE_COLUMNS} on, but for the "
+        f"tile_n is {{tile_n}}, but from {CLOSE_COLUMNS} on only multiples of {COLUMNS_APART} are tried, and the "
         f"one that covers n = {problem.n}",
     )
 

@@ -1,8 +1,8 @@
 """The kernel template of matmuls by wgmma with sides exchanged: out^T = b^T @ a^T.
 
-It serves two kinds of problems. wgmma multiplies 64 rows at a time, most of them empty if a has few rows, but as few as
-8 columns. And only wgmma's first operand can come from registers, so tf32 with b stored by rows needs b there. All
-functions are those of ``wgmma_matmul`` for the problem with sides exchanged: its m is n here, its a is b^T.
+It is for two kinds of problems. If a has few rows, most of wgmma's 64 rows would be empty, but it can multiply as few
+as 8 columns. And tf32 with b stored by rows needs b as the first operand, the only one that can be read from registers.
+All functions are those of ``wgmma_matmul`` for the problem with sides exchanged: its m is n here, its a is b^T.
 """
 
 from __future__ import annotations
@@ -22,11 +22,9 @@ def supports(problem: Matmul, device: Device) -> str | None:
     """Return None, or one sentence that says why this kernel cannot compute ``problem`` on ``device``."""
     reason = straight_supports(problem, device, through_registers="b")
     if reason is None and problem.scale == "block":
-        return (
-            "scales of blocks are those of rows of a, which are columns with sides exchanged: wgmma_matmul takes them"
-        )
+        return "block scales are not supported with sides exchanged: use wgmma_matmul"
     if reason is None and problem.m > MOST_ROWS and straight_supports(problem, device) is None:
-        return f"with sides exchanged wgmma computes at most {MOST_ROWS} rows, not {problem.m}: wgmma_matmul takes more"
+        return f"with sides exchanged wgmma computes at most {MOST_ROWS} rows, not {problem.m}: use wgmma_matmul"
     return reason
 
 

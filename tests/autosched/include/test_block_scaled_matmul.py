@@ -76,13 +76,13 @@ def test_8_bit_floats_are_multiplied_by_scales_of_one(name: str) -> None:
 def test_what_other_devices_are_told() -> None:
     problem = Matmul(256, 256, 256, a="nvf4")
     reasons = {t.name: reason for t, reason in candidates(problem, device("h100"))}
-    assert reasons["matmul"] == "nvf4 is multiplied by mma.sync with block scales since sm_120a, but h100 is sm_90a"
+    assert reasons["matmul"] == "mma.sync of nvf4 with block scales needs sm_120a, but h100 is sm_90a"
     assert reasons["wgmma_matmul"] == "wgmma has no block scales, which nvf4 needs"
     assert {t.name: r for t, r in candidates(problem, RTX5090)}["matmul"] is None
     b200 = device("b200")
     assert {t.name: r for t, r in candidates(replace(problem, scale_order="tiled"), b200)}["tcgen05_matmul"] is None
     in_rows = {t.name: r for t, r in candidates(problem, b200)}["tcgen05_matmul"]
-    assert in_rows == "tcgen05 takes block scales in tiles: store them with scale_order = tiled"
+    assert in_rows == "tcgen05 needs block scales in tiles: store them with scale_order = tiled"
     odd = {t.name: r for t, r in candidates(replace(problem, k=288, scale_order="tiled"), b200)}["tcgen05_matmul"]
     assert odd == "tcgen05 multiplies 64 numbers of nvf4 along k at a time, which do not divide k = 288"
 

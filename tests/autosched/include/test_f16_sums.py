@@ -165,7 +165,7 @@ def test_nothing_but_sums_in_f16_is_searched(chip: str, unit: str) -> None:
     assert {s["intrinsic"] for s in schedules if s.template == "matmul"} == {"mma_m16n8k16_f16_f16"}
     assert any(s.template == "wgmma_matmul" for s in schedules) == (unit == "wgmma")
     few = Matmul(8, 512, 512, acc="f16", order_b="col")
-    assert template("matvec").why_not(few, target) == "matvec kernels add up in f32, and acc is f16"
+    assert template("matvec").why_not(few, target) == "matvec kernels accumulate in f32, but acc is f16"
 
 
 def test_accumulators_take_half_the_registers() -> None:

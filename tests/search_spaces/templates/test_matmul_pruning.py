@@ -91,7 +91,7 @@ def test_the_reason_names_a_tensor_instruction_of_the_device() -> None:
     whole = space(Matmul(64, 64, 64), H200)
     chosen = {p.name: p.default for p in whole.parameters} | {"intrinsic": "fma_m8n4k1"}
     (reason,) = (v.reason for v in whole.explain(chosen) if v.rule == "tensor_cores")
-    assert reason.startswith("fma_m8n4k1 is slower than mma_m16n8k16_f16, which serves this problem")
+    assert reason.startswith("fma_m8n4k1 is slower than mma_m16n8k16_f16, which supports this problem")
 
 
 GOOD: dict[str, str | int] = {

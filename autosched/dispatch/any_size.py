@@ -1,4 +1,4 @@
-"""Tile programs called at any size: one kernel per schedule, the nearest tuned one, serves all dynamic sizes."""
+"""Calls of a tile program at any size, each with the nearest tuned schedule."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from search_spaces.hardware.dtypes import DType
 from search_spaces.launches.operand import stride_of
 from search_spaces.programs.builder import Program
 
-MOST_KERNELS = 256  # loaded kernels, one for each combination of dynamic sizes
+MOST_KERNELS = 256  # maximum number of loaded kernels, one for each combination of dynamic sizes
 
 
 class KernelOfAnySize:
@@ -22,10 +22,10 @@ class KernelOfAnySize:
     Call it like a ``LoadedKernel``; the shapes of the arrays give the sizes. The first call at a size looks up the
     nearest tuned schedule. One kernel is compiled per schedule and per divisor of a size (16, 8, or none).
 
-    The loaded kernels of the last MOST_KERNELS sizes are kept. While a CUDA graph can launch one, hold what ``of``
-    returned: a kernel that nothing refers to is unloaded.
+    The loaded kernels of the last MOST_KERNELS sizes are kept, others are unloaded. If a CUDA graph launches one, keep
+    a reference to the result of ``of``.
 
-    If a dynamic size is 0, nothing is launched, and outputs keep what they hold.
+    If a dynamic size is 0, nothing is launched, and outputs are unchanged.
 
     Args:
         kernel_of: Returns the kernel of a program at all its sizes, like ``Database.kernel``.
@@ -52,7 +52,7 @@ class KernelOfAnySize:
         """Return the kernel for inputs of these shapes.
 
         Raises:
-            ValueError: Arrays are missing or disagree about a size; also everything that ``Database.kernel`` raises.
+            ValueError: Arrays are missing or have inconsistent sizes.
         """
         return self._kernel_at(tuple(self._sizes_of(arrays, named).items()))
 
@@ -80,11 +80,11 @@ class KernelOfAnySize:
         return {name: size for name, (size, _) in found.items()}
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
-        """Launch the kernel, or nothing where a size is 0.
+        """Launch the kernel; nothing if a size is 0.
 
         Raises:
-            ValueError: As ``of`` and ``LoadedKernel`` do. Also if a size is 0, but an output that is not given has
-                elements, which no launch would write.
+            ValueError: As ``of`` and ``LoadedKernel`` do. Also if a size is 0 and an output with elements is not
+                passed, because no launch would write it.
         """
         sizes = self._sizes_of(arrays, named)
         if 0 not in sizes.values():
@@ -105,7 +105,7 @@ class KernelOfAnySize:
             shapes = {name: tuple(known[size] for size in a.sizes) for name, a in outputs}
             full = next((name for name, shape in shapes.items() if 0 not in shape), None)
             if full is not None:
-                raise ValueError(f"{empty} is 0, so no launch writes {full}: pass out=, which keeps what it holds")
+                raise ValueError(f"{empty} is 0, so no launch writes {full}: pass out=, which is left unchanged")
             first = given[self._inputs[0].name]
             found = tuple(_empty(first, shape, a.dtype) for shape, (_, a) in zip(shapes.values(), outputs, strict=True))
             return found if len(found) > 1 else found[0]

@@ -34,7 +34,7 @@ class CallLogError(ValueError):
 
 
 class CallLog:
-    """Counts of problems that are added to those of a file. Thread-safe."""
+    """Counts of problems, which are added to those of a file. Thread-safe."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -131,7 +131,7 @@ def _read_own(path: Path) -> Counter[str]:
     """
     text = text_of(path)
     if text.partition("\n")[0].strip() != ",".join(HEADER):
-        raise CallLogError(f"{path} is not a log of calls that autosched wrote: name another file")
+        raise CallLogError(f"{path} is not a call log written by autosched: name another file")
     counts: Counter[str] = Counter()
     for key, count, _ in counted(path, text):
         counts[key] += count
@@ -139,7 +139,7 @@ def _read_own(path: Path) -> Counter[str]:
 
 
 def counted(path: Path, text: str) -> Iterator[tuple[str, int, float | None]]:
-    """Yield problem key, count and seconds per call of each line; seconds is None if the call was not timed.
+    """Yield the problem key, count and seconds per call of each line; seconds is None if not recorded.
 
     Raises CallLogError, which names ``path``.
     """
@@ -150,7 +150,7 @@ def counted(path: Path, text: str) -> Iterator[tuple[str, int, float | None]]:
             or not row[0].isdigit()
             or not 0 < int(row[0]) < _MOST_COUNT
         ):
-            raise CallLogError(f"line {number} of {path} is not a count and problem: mend it, or record again")
+            raise CallLogError(f"line {number} of {path} is not a count and a problem: correct it, or record again")
         yield row[1], int(row[0]), _seconds(path, number, row[2]) if row[2:] and row[2] else None
 
 
@@ -172,7 +172,7 @@ def _rows(path: Path, text: str) -> Iterator[list[str]]:
             yield next(rows)
         except StopIteration:
             return
-        except csv.Error as error:  # a field longer than 131,072 characters
+        except csv.Error as error:  # a field has more than 131,072 characters
             raise CallLogError(f"line {rows.line_num + 1} of {path} cannot be read: {error}") from None
 
 
@@ -181,6 +181,6 @@ def text_of(path: Path) -> str:
     try:
         return read_bounded(path, _LARGEST).decode()
     except UnicodeDecodeError as error:
-        raise CallLogError(f"{path} is not a log of calls: it is not text") from error
+        raise CallLogError(f"{path} is not a call log: it is not text") from error
     except ValueError as error:
-        raise CallLogError(f"{path} is not a log of calls: {error}") from None
+        raise CallLogError(f"{path} is not a call log: {error}") from None

@@ -1,4 +1,4 @@
-"""Problems of calls on arrays, derived from shapes, strides and types alone. All functions are pure.
+"""Problems of calls on arrays, derived only from shapes, strides and types. All functions are pure.
 
 A plan is made once for each set of shapes, strides and types, and kept with its kernel.
 """
@@ -20,7 +20,7 @@ from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, So
 from search_spaces.operators.transpose import Transpose
 from search_spaces.tile_operators.tile_problem import TileOperator
 
-# Types of autosched by their names in numpy and torch.
+# autosched's types by their names in numpy and torch.
 TYPES = {"float16": "f16", "float32": "f32", "uint32": "u32", "int8": "i8", "int32": "i32"} | {
     theirs: ours for ours, theirs in NAMES.items()
 }
@@ -115,7 +115,7 @@ def matmul_plan(
         b: (k, n), or with the leading axes of ``a``.
         bias: (n,), or None.
         scale_a: Scales of ``a`` as in ``autosched.matmul``: one element, one per row, or one per row and 128 of k.
-        scale_b: Scales of the columns of ``b``. Both scales must be given, or neither.
+        scale_b: Scales of the columns of ``b``. Give both scales or neither.
         block_scale_a: Scales of blocks along k, for ``block_format``.
         block_scale_b: The same for ``b``.
         out: Array for the result; None for a new one.
@@ -136,7 +136,7 @@ def matmul_plan(
             f"a and b do not fit together: {_shapes(a, b)}; give a (..., m, k) and b (k, n) or (..., k, n)"
         )
     batch = math.prod(lead) if lead_b else 1
-    if lead and not lead_b:  # a shared b: the rows of all matrices of a form one matrix
+    if lead and not lead_b:  # one b for all matrices of a: treat their rows as one matrix
         if not a.is_dense(a.shape):
             raise ValueError("a must be dense and row-major if b is one matrix: copy it")
         m, order_a = math.prod(lead) * m, "row"
@@ -184,7 +184,9 @@ def _factor_type(name: str, array: ArraySpec, block_format: str) -> str:
     element = _block_format(block_format).element.name
     known = ("uint8", {"e4m3": NAMES["e4m3"], "e2m1x2": "float4_e2m1fn_x2"}[element])
     if array.type not in known:
-        raise ValueError(f"{name} of {block_format} must hold {' or '.join(known)}, not {array.type}: view it as uint8")
+        raise ValueError(
+            f"{name} of {block_format} must be of type {' or '.join(known)}, not {array.type}: view it as uint8"
+        )
     return block_format
 
 
@@ -202,7 +204,7 @@ def _block_scales(problem: Matmul, a: ArraySpec | None, b: ArraySpec | None) -> 
     shapes = {operand.name: operand.shape for operand in problem.operands()}
     for name, scales in given.items():
         if scales is None:
-            raise ValueError(f"{problem.a} needs {name}, bytes of the shape {shapes[name]}")
+            raise ValueError(f"{problem.a} needs {name}: bytes of the shape {shapes[name]}")
         if scales.itemsize != 1 or math.prod(scales.shape) != math.prod(shapes[name]):
             raise ValueError(
                 f"{name} must be {math.prod(shapes[name])} bytes, {problem.scale_order}: {shapes[name]}, "
@@ -220,7 +222,7 @@ def _scale(a: ArraySpec | None, b: ArraySpec | None, sizes: tuple[list[int], int
         raise ValueError("give both scale_a and scale_b, or neither: replace a missing one by a single 1")
     for name, scale in (("scale_a", a), ("scale_b", b)):
         if scale.type != "float32":
-            raise ValueError(f"{name} must hold float32, not {scale.type}: convert it")
+            raise ValueError(f"{name} must be of type float32, not {scale.type}: convert it")
         _dense(name, scale)
     lead, m, n, k = sizes
     deep, across = -(-k // SCALE_BLOCK), -(-n // SCALE_BLOCK)
@@ -362,7 +364,7 @@ def transpose_plan(x: ArraySpec, *, out: ArraySpec | None) -> CallPlan:
     size = 8 * x.itemsize
     problem = Transpose(rows=rows, columns=columns, batch=math.prod(lead), dtype=f"u{size}")
     if out is not None and out.type != x.type:
-        raise ValueError(f"out must hold {x.type} as x does, not {out.type}")
+        raise ValueError(f"out must be of type {x.type} like x, not {out.type}")
     return _plan(problem, ["x"], (*lead, columns, rows), None, out)
 
 
@@ -392,7 +394,7 @@ def tile_problem(
             raise ValueError(f"{problem.operator} does not accept {name} here: give {', '.join(wanted)}")
         if array.shape != wanted[name].shape or types[name] != wanted[name].dtype.name:
             raise ValueError(
-                f"{name} must have the shape {wanted[name].shape} and hold {wanted[name].dtype.name}, not "
+                f"{name} must have the shape {wanted[name].shape} and type {wanted[name].dtype.name}, not "
                 f"{array.shape} of {types[name]}"
             )
     missing = [name for name in wanted if name not in arrays]
@@ -415,25 +417,25 @@ def _order(name: str, matrix: ArraySpec) -> str:
     for order in ("row", "col"):
         if matrix.is_dense(matrix.shape, order):
             return order
-    raise ValueError(f"{name} must be dense, row-major or column-major, and has strides {matrix.strides}: copy it")
+    raise ValueError(f"{name} must be dense, row-major or column-major, but has strides {matrix.strides}: copy it")
 
 
 def _dense(name: str, array: ArraySpec) -> None:
     if not array.is_dense(array.shape):
-        raise ValueError(f"{name} must be dense and C-contiguous, and has strides {array.strides}: copy it")
+        raise ValueError(f"{name} must be dense and C-contiguous, but has strides {array.strides}: copy it")
 
 
 def _rows(operator: str, x: ArraySpec) -> tuple[int, int, str]:
-    """Return the number of rows (all axes but the last), the number of columns, and the type."""
+    """Return the number of rows (the product of all axes but the last), the number of columns, and the type."""
     if x.ndim < 1:
-        raise ValueError(f"{operator} takes an array of at least one axis")
+        raise ValueError(f"{operator} needs an array with at least one axis")
     _dense("x", x)
     return math.prod(x.shape[:-1]), x.shape[-1], _type("x", x)
 
 
 def _vector(name: str, array: ArraySpec, length: int, kind: str) -> None:
     if array.shape != (length,) or TYPES.get(array.type) != kind:
-        raise ValueError(f"{name} must have the shape ({length},) and hold {kind}, not {array.shape} of {array.type}")
+        raise ValueError(f"{name} must have the shape ({length},) and type {kind}, not {array.shape} of {array.type}")
     _dense(name, array)
 
 

@@ -28,7 +28,7 @@ __all__ = ["Database", "NoSchedule", "NotTuned", "StaleSchedule", "device_name"]
 
 
 class StaleSchedule(UserWarning):
-    """The environment has changed since the schedule in use was timed."""
+    """Device, software or kernel code has changed since the schedule in use was timed."""
 
 
 class NotTuned(UserWarning):
@@ -38,8 +38,8 @@ class NotTuned(UserWarning):
 class Database:
     """Read access to an existing tuning database, given as a path or SQLAlchemy URL.
 
-    If it has no trial of a problem, look-ups use the recordings that come with autosched. With None as the path there
-    is no database: only recorded problems and their neighbours are served.
+    If it has no trial of a problem, look-ups use the recordings that come with autosched. If the path is None, there is
+    no database: look-ups only find recorded problems and their neighbours.
 
     The database may be read-only, in a read-only folder, and in use by others. Thread-safe. Raises StoreError, a
     ValueError, as ``Store.open`` does.
@@ -49,8 +49,8 @@ class Database:
         self._path = path
         self._lock = threading.Lock()
         self._opened: Store | None = None
-        self._warned: set[str] = set()  # problems that were warned about
-        self._checked: dict[Problem, Trial] = {}  # last best trial per problem, with a valid schedule
+        self._warned: set[str] = set()  # problems whose warning was issued
+        self._checked: dict[Problem, Trial] = {}  # last best trial of each problem, whose schedule is valid
         if path is not None and not ResolvedCache(path).known:
             self._open(path)
 
@@ -125,7 +125,7 @@ class Database:
             The selected kernel, generated but not compiled, with its provenance.
 
         Raises:
-            NoSchedule: There is nothing for the problem, or no device to look it up for.
+            NoSchedule: No kernel can be used for the problem, or the device is not determined.
             ValueError: The problem or device is invalid.
         """
         from autosched.dispatch.lookup import look_up
@@ -172,7 +172,7 @@ class Database:
             gpu = gpu_here(cp)
         except UnknownDevice as error:
             raise RuntimeUnavailable(str(error)) from error
-        except Exception as error:  # any error of cupy without a driver or GPU
+        except Exception as error:  # cupy raises various errors without a driver or GPU
             why = missing_driver() or f"{type(error).__name__}: {first_line(error)}"
             raise RuntimeUnavailable(f"kernels need a GPU, but none is usable: {why}") from error
         cache = ResolvedCache(self._path, dependent=dependent)
@@ -193,7 +193,7 @@ class Database:
         return kernel
 
     def kernel_of_any_size(self, program: Program, **sizes: int) -> KernelOfAnySize:
-        """Return a program with dynamic sizes as a function of arrays, whose shapes give these sizes in every call.
+        """Return a tile program as a function of arrays, whose shapes give its dynamic sizes in every call.
 
         ``database.kernel_of_any_size(program, n=4096, k=4096)(a, b)`` accepts an ``a`` of any number of rows, and uses
         the schedule of the nearest tuned number. Raises ValueError unless ``sizes`` are exactly the constant sizes;
@@ -218,7 +218,7 @@ class Database:
 
 
 def _problem(problem: Problem | Program, sizes: Mapping[str, int]) -> Problem:
-    """Return the problem, made from a tile program if necessary. Raises ValueError for anything else."""
+    """Return a problem, also for a tile program with sizes. Raises ValueError for anything else."""
     if isinstance(problem, Problem) and not sizes:
         return problem
     from search_spaces.programs.builder import Program
@@ -230,7 +230,9 @@ def _problem(problem: Problem | Program, sizes: Mapping[str, int]) -> Problem:
     Problem.check(problem)
     if "device" in sizes:
         raise ValueError("a kernel runs on the GPU of this machine: leave device= out, or use look_up(problem, device)")
-    raise ValueError(f"only tile programs take sizes ({', '.join(sizes)}): {problem} has its own")
+    raise ValueError(
+        f"sizes ({', '.join(sizes)}) only apply to tile programs: leave them out, since {problem} has its own"
+    )
 
 
 def _refuse_invalid(store: Store, problem: Problem, trial: Trial) -> None:
@@ -248,7 +250,8 @@ def _refuse_invalid(store: Store, problem: Problem, trial: Trial) -> None:
 def device_name(store: Store, device: str | Device) -> str:
     """Return the name of a device as the trials of ``store`` spell it.
 
-    Raises UnknownDevice if the device is neither a row nor in the store: that is an error, not an empty result.
+    Raises UnknownDevice if the device is neither a row nor in the store: an unknown name is an error, not an empty
+    result.
     """
     if isinstance(device, Device):
         return device.name
@@ -271,7 +274,7 @@ def _provenance(name: str) -> Provenance:
 
 
 def _gpu_row() -> Device | None:
-    """Return the row of this machine's GPU, or None. It is queried once, in a subprocess, which takes a second."""
+    """Return the row of this machine's GPU, or None. The first call starts a process, which takes a second."""
     from measurements.runners.cuda.runner import cuda_available, cuda_device
 
     if not cuda_available()[0]:

@@ -2,10 +2,10 @@
 
 Each call looks up the kernel of its shapes, strides and types in a table of this process. The first call queries the
 database: the ``database`` argument, else that of ``use``, else that of AUTOSCHED_DB (read once), else the default
-database of ``tune``. Without a database, the recordings that come with autosched serve the problems recorded on this
-GPU and their neighbours. Kernels are those of ``Database.kernel``, with its warnings; ``chosen`` lists them. Work is
-queued on cupy's current stream, or on torch's if the first array is a tensor; no call waits for it. All functions are
-thread-safe.
+database of ``tune``. Without a database, calls use the recordings that are part of autosched, for problems recorded on
+this GPU and their neighbours. Kernels are selected as by ``Database.kernel``, with its warnings; ``chosen`` lists them.
+Work is queued on cupy's current stream, or on torch's if the first array is a tensor; no call waits for it. All
+functions are thread-safe.
 
 All raise ValueError, in one line, for arrays that are not on one GPU, have inconsistent shapes, or are not dense (a
 matrix of ``matmul`` may also be column-major, such as ``b.T``), and for an ``out`` that overlaps an input. They raise
@@ -285,15 +285,15 @@ def loaded_kernel(problem: Problem, gpu: int) -> LoadedKernel | None:
 
 
 def awaited_database() -> str | None:
-    """Return the path at which calls look for a default database; None if they have one."""
+    """Return the path of the default database if it does not exist yet; else None."""
     return str(default_database()) if _default.get() is _NO_DATABASE else None
 
 
 @dataclass(frozen=True)
 class _LoadedCall:
-    """A loaded kernel with everything that a call needs.
+    """A loaded kernel, prepared for calls.
 
-    Contains the problem; names and byte sizes of the arrays of a call, out last, and their order in the kernel if
+    It has the problem; names and byte sizes of the arrays of a call, out last, and their order in the kernel if
     different; shape, type and GPU of a new result; and the torch module if the first array is a tensor.
     """
 
@@ -309,7 +309,7 @@ class _LoadedCall:
 
     @classmethod
     def of(cls, kernel: LoadedKernel, plan: CallPlan, first: Any, gpu: int) -> _LoadedCall:
-        """Return the call of a loaded kernel by its plan."""
+        """Prepare calls of a loaded kernel from their plan."""
         sizes = {o.name: o.bytes for o in plan.problem.operands()}
         names = (*plan.operands, "out")
         order = tuple(names.index(o.name) for o in (*kernel.inputs, *kernel.outputs))
@@ -334,7 +334,7 @@ class _Default:
         self._asked = False
 
     def set(self, database: Database | None) -> bool:
-        """Set the database, or with None the one of the environment. Return False if it was set already."""
+        """Set the database; None restores the one of the environment. Return False if nothing changes."""
         changed = database is None or database is not self._database
         self._database, self._asked = database, False
         return changed
@@ -350,7 +350,7 @@ class _Default:
         return self._database
 
 
-_lock = threading.RLock()  # held while a kernel is loaded
+_lock = threading.RLock()  # locked while a kernel is loaded
 _default = _Default()
 _NO_DATABASE = Database(None)
 _databases: dict[str, Database] = {}
@@ -408,7 +408,7 @@ def _call(arrays: tuple[Any, ...], out: Any, source: Source | None, options: tup
         check_apart(loaded.names, starts, loaded.bytes, len(arrays))
     if bits % ALIGNMENT:
         name = next(name for name, at in zip(loaded.names, starts, strict=True) if at % ALIGNMENT)
-        raise ValueError(f"{name} must start at a multiple of {ALIGNMENT} bytes, which a view may not do: copy it")
+        raise ValueError(f"{name} must start at a multiple of {ALIGNMENT} bytes: copy the view")
     loaded.kernel.launch_at(starts if loaded.order is None else [starts[i] for i in loaded.order], torch)
     return result
 
@@ -486,7 +486,7 @@ def _load(
 
 
 def _facts(array: Any) -> ArraySpec:
-    if hasattr(array, "stride"):  # a tensor
+    if hasattr(array, "stride"):  # the first array is a tensor
         kind, size = str(array.dtype).removeprefix("torch."), int(array.element_size())
         return ArraySpec(tuple(array.shape), tuple(array.stride()), kind, size)
     size = array.dtype.itemsize
@@ -494,7 +494,7 @@ def _facts(array: Any) -> ArraySpec:
 
 
 def _result_type(first: Any, out_type: str | None) -> Any:
-    """Return the result type in the terms of the first array's library."""
+    """Return the result type as an object of the first array's library."""
     torch = torch_of(first)
     if torch is not None:
         return first.dtype if out_type is None else getattr(torch, _NAMES[out_type])

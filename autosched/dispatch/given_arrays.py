@@ -1,4 +1,4 @@
-"""Checks of the arrays of a call: a fast comparison with earlier calls, and layouts that a kernel would misread."""
+"""Checks of the arrays of a call: a fast signature to recognise earlier calls, and checks of layouts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from search_spaces.hardware.dtypes import NAMES, DType
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import divisor_of
 
-ALIGNMENT = 16  # bytes: the widest access of any kernel; allocations of cupy and torch start at multiples of 256
+ALIGNMENT = 16  # bytes of the widest access of any kernel; allocations of cupy and torch start at multiples of 256
 _CUDA = 2  # DLPack's kDLCUDA
 
 
@@ -18,7 +18,7 @@ def look_at(ndarray: type, arrays: Sequence[Any]) -> tuple[tuple[Any, ...], list
     """Return a signature of the arrays, their addresses, and the combined address bits.
 
     The signature is shape, strides, type and GPU of each array, without its address. Returns None if an array is
-    neither a cupy ``ndarray`` nor a tensor. Every kernel call runs this function, so its time adds to each launch.
+    neither a cupy ``ndarray`` nor a tensor. Every call runs this function, so its duration matters.
     """
     torch = sys.modules.get("torch")
     looks: list[Any] = []
@@ -39,16 +39,16 @@ def look_at(ndarray: type, arrays: Sequence[Any]) -> tuple[tuple[Any, ...], list
 
 
 def as_gpu_array(cp: Any, name: str, array: Any) -> Any:
-    """Return ``array`` itself if it is a cupy array or GPU tensor, else a cupy array over its memory, on its own GPU.
+    """Return ``array`` itself if it is a cupy array or GPU tensor, else a cupy array of the same memory on its GPU.
 
-    Raises ValueError if the array is not on a GPU. cupy alone would copy an array that is not on the current one.
+    Raises ValueError if the array is not on a GPU. cupy itself would copy an array that is not on the current GPU.
     """
     torch = torch_of(array)
     if isinstance(array, cp.ndarray) or (torch is not None and array.is_cuda):
         return array
     if torch is None and hasattr(array, "__cuda_array_interface__"):
         gpu = cp.cuda.runtime.pointerGetAttributes(array.__cuda_array_interface__["data"][0]).device
-        with cp.cuda.Device(max(gpu, 0)):  # negative without memory: an array without elements
+        with cp.cuda.Device(max(gpu, 0)):  # negative if the array has no elements and no memory
             return cp.asarray(array)
     if torch is None and hasattr(array, "__dlpack__") and array.__dlpack_device__()[0] == _CUDA:
         return cp.from_dlpack(array)
@@ -71,7 +71,7 @@ def check_apart(names: Sequence[str], starts: Sequence[int], sizes: Sequence[int
     high = low + sizes[written]
     for i, start in enumerate(starts):
         if start < high and low < start + sizes[i] and i != written:
-            raise ValueError(f"{names[written]} overlaps {names[i]} in memory: give it an array of its own")
+            raise ValueError(f"{names[written]} overlaps {names[i]} in memory: use separate arrays")
 
 
 def arguments(inputs: Sequence[Operand], arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,11 +103,11 @@ def split_outputs(outputs: Sequence[Operand], out: Any) -> tuple[Any, ...]:
 
 
 def check_array(operand: Operand, shape: tuple[int, ...], dtype: str, c_contiguous: bool, address: int) -> None:
-    """Raise an error for an array that the kernel would misread.
+    """Raise an error for an array whose type, shape, layout or alignment the kernel does not support.
 
     Args:
         operand: The kernel's operand.
-        shape: Shape of the array; one leading axis of extent 1 may be left out.
+        shape: Shape of the array; a leading axis of extent 1 may be omitted.
         dtype: Name of its type in numpy or torch.
         c_contiguous: True if it is dense and C-contiguous.
         address: Address of its first element, in bytes.
@@ -117,20 +117,20 @@ def check_array(operand: Operand, shape: tuple[int, ...], dtype: str, c_contiguo
     """
     name, wanted = operand.name, operand.shape
     if dtype not in (operand.dtype.storage, torch_type(operand.dtype)):
-        raise ValueError(f"{name} must hold {operand.dtype.name}, not {dtype}: convert it")
+        raise ValueError(f"{name} must be of type {operand.dtype.name}, not {dtype}: convert it")
     if operand.columns is not None:
         wanted = (*wanted[:-1], operand.columns)
     if shape != wanted and (1, *shape) != wanted:
-        raise ValueError(f"{name} must have the shape {wanted} in memory, not {shape}: the kernel is made for one size")
+        raise ValueError(f"{name} must have the shape {wanted} in memory, not {shape}: load a kernel for this size")
     if not c_contiguous:
         raise ValueError(f"{name} must be dense and C-contiguous: copy it, or pass a column-major operand transposed")
     aligned = ALIGNMENT if operand.columns is None or divisor_of(operand.shape[-1]) > 1 else operand.dtype.bytes
     if address % aligned:
-        raise ValueError(f"{name} must start at a multiple of {aligned} bytes, which a view may not do: copy it")
+        raise ValueError(f"{name} must start at a multiple of {aligned} bytes: copy the view")
 
 
 def torch_type(dtype: DType) -> str:
-    """Return the type's name in torch and ml_dtypes, which is numpy's except for types that numpy lacks."""
+    """Return the type's name in torch and ml_dtypes: that of numpy, if numpy has the type."""
     return NAMES.get(dtype.name, dtype.storage)
 
 

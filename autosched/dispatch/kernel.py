@@ -1,4 +1,4 @@
-"""Calling a chosen kernel on arrays that are already on the GPU, on the caller's current stream."""
+"""Calls of a loaded kernel on GPU arrays, on the caller's current stream."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ from search_spaces.arrays import Array
 from search_spaces.launches.launch import Launch, ScalarArgument
 from search_spaces.launches.operand import Operand, stride_of
 
-# Shapes and types of new outputs; after the arrays of a call are checked, also the torch module if the first array
-# is a tensor, and the outputs.
+# Shapes and types of new outputs; and the result of checking arrays: torch module (if tensors), outputs.
 _ToMake = tuple[tuple[tuple[int, ...], Any], ...]
 _Accepted = tuple[Any, _ToMake]
 
@@ -49,11 +48,11 @@ class LoadedKernel(ABC):
 
     Call it with the problem's inputs in order, or by name: dense C-contiguous cupy arrays, torch tensors, or objects
     with ``__cuda_array_interface__`` or ``__dlpack__``, shaped as in memory (a column-major operand is passed
-    transposed). A first dimension of 1 may be left out; if the first input lacks it, so does the result. The result is
+    transposed). A first dimension of 1 may be omitted; if the first input omits it, so does the result. The result is
     ``out``, written in place, or a new array of the first input's library (cupy by default). If the problem has several
     outputs, both are tuples. Arrays that a kernel reads and writes are inputs; without other outputs they are also the
-    result. Types that numpy lacks (bfloat16, float8_e4m3fn and float8_e5m2) are those of torch or ml_dtypes, or
-    unsigned integers of the same bits. Scalars that a kernel receives by value are passed by name
+    result. For types that numpy does not have (bfloat16, float8_e4m3fn and float8_e5m2), use those of torch or
+    ml_dtypes, or unsigned integers with the same bits. Scalars that a kernel receives by value are passed by name
     (``kernel(x, eps=1e-6)``); omitted ones have the values that the kernel was tuned with.
 
     Work is queued on cupy's current stream, or on torch's if the first input is a tensor. No call waits for it. The
@@ -74,7 +73,7 @@ class LoadedKernel(ABC):
         self._names, self._bytes = tuple(o.name for o in arrays), tuple(o.bytes for o in arrays)
         self._written = tuple(i for i, o in enumerate(arrays) if o.role != "input")
         self._changed = tuple(i for i, o in enumerate(arrays) if o.role == "inout")
-        self._accepted: dict[tuple[Any, ...], _Accepted] = {}  # by signature of a call's arrays
+        self._accepted: dict[tuple[Any, ...], _Accepted] = {}  # checked arrays, by their signature
         self.scalars: tuple[ScalarArgument, ...] = ()
 
     @abstractmethod
@@ -88,7 +87,7 @@ class LoadedKernel(ABC):
 
     @abstractmethod
     def _bound(self, starts: Sequence[Any]) -> Callable[[], None]:
-        """Return ``_launch`` for these addresses, prepared as far as possible."""
+        """Return a function that launches the kernel on these addresses, with everything prepared."""
 
     def _passed(self, named: dict[str, Any]) -> list[Array]:
         """Remove the scalars of a call from its named arguments, and return their values as kernel parameters.
@@ -131,7 +130,7 @@ class LoadedKernel(ABC):
 
         Runs on the current stream of ``torch``, or of cupy if that is None.
         """
-        # _is_current inlined: microseconds count
+        # ``_is_current`` is inlined to save time per call
         if self._get_device() == self._gpu and (
             torch is None or torch_stream(torch, self._gpu) == self._current_stream().ptr
         ):
@@ -142,7 +141,7 @@ class LoadedKernel(ABC):
 
     @property
     def by_stream(self) -> bool:
-        """True if ``driver_steps`` differ between streams and between threads, because of workspaces."""
+        """True if ``driver_steps`` depends on the stream and the thread, because of workspaces."""
         return False
 
     def driver_steps(self, names: Sequence[str], starts: Sequence[int], torch: Any) -> tuple[DriverStep, ...] | None:
@@ -154,15 +153,15 @@ class LoadedKernel(ABC):
             torch: The torch module, for its current stream; None for cupy's.
 
         Returns:
-            The launches; None if only this object can launch the kernel.
+            The launches; None if a caller cannot queue them itself.
         """
         return None
 
     def bind(self, *arrays: Any, out: Any = None, **named: Any) -> BoundKernel:
         """Return a function without arguments that launches the kernel on these arrays and returns the result.
 
-        All checks of a call are made once, here, and scalars are fixed. The outputs may follow the inputs in order;
-        otherwise they are allocated here, and every call writes them.
+        All checks of a call are made once, here, and scalars are fixed. Outputs may be passed after the inputs.
+        Otherwise they are allocated once, and every call overwrites them.
 
         Args:
             arrays: Inputs, optionally followed by the outputs.
@@ -198,7 +197,7 @@ class LoadedKernel(ABC):
     ) -> tuple[Sequence[Any], tuple[Any, ...], Any]:
         """Return the addresses of inputs, then outputs; the outputs, passed or allocated; and torch or None.
 
-        torch is returned if the first input is its tensor.
+        The torch module is returned if the first input is a tensor.
         """
         if named or len(arrays) != len(self.inputs):
             by_name = arguments(self.inputs, arrays, named)
@@ -207,7 +206,7 @@ class LoadedKernel(ABC):
         if out is not None:
             if not self.outputs:
                 names = ", ".join(self._names[i] for i in self._written)
-                raise ValueError(f"the kernel writes {names} in place: leave out out")
+                raise ValueError(f"the kernel modifies {names} in place: omit out=")
             outs = split_outputs(self.outputs, out)
         given: Sequence[Any] = (*arrays, *outs)
         seen = look_at(self._ndarray, given)
@@ -231,13 +230,13 @@ class LoadedKernel(ABC):
         return starts, outs, torch
 
     def _accept(self, arrays: Sequence[Any]) -> _Accepted:
-        """Check arrays of a new signature."""
+        """Check arrays with a new signature."""
         self._check_each(arrays)
         torch = torch_of(arrays[0])
-        short = len(arrays[0].shape) < len(self.inputs[0].shape)  # only a first dimension of 1 can be missing
+        short = len(arrays[0].shape) < len(self.inputs[0].shape)  # at most a first dimension of 1 is omitted
         to_make = []
         for o in self.outputs:
-            # An output has the type of the first input of the same operand type: bf16 may be stored in several types.
+            # bf16 arrays may have several numpy types: use that of the first bf16 input.
             like = next((a for i, a in zip(self.inputs, arrays, strict=False) if i.dtype == o.dtype), None)
             kind: Any = o.dtype.storage
             if torch is not None:
@@ -260,7 +259,7 @@ class LoadedKernel(ABC):
                 stride = stride_of(operand.name, array.shape, strides, unit)
                 dense = stride == operand.shape[-1] or math.prod(array.shape[:-1]) == 1
             if gpu != self._gpu:
-                raise ValueError(f"{operand.name} is on GPU {gpu}, and the kernel on GPU {self._gpu}: move one")
+                raise ValueError(f"{operand.name} is on GPU {gpu}, but the kernel is on GPU {self._gpu}: move one")
             check_array(operand, tuple(array.shape), kind, dense, int(start))
 
     def _made(self, to_make: _ToMake, torch: Any, first: Any) -> tuple[Any, ...]:
@@ -295,13 +294,13 @@ class LoadedKernel(ABC):
 class BoundKernel:
     """A kernel bound to its arrays, which it keeps alive.
 
-    It runs on the stream that is current when it is called.
+    It runs on the stream that is current at the call.
 
     Args:
         result: Array that every call writes and returns.
         bound: Launches on cupy's current stream.
-        elsewhere: Makes the caller's stream (torch's for tensors) cupy's current one for the launch.
-        is_current: Returns True if it already is.
+        elsewhere: Returns a context that makes the caller's stream (torch's for tensors) cupy's current one.
+        is_current: Returns True if the caller's stream already is cupy's current one.
         arrays: Arrays to keep alive.
     """
 
@@ -331,7 +330,7 @@ class BoundKernel:
 
 
 class CubinKernel(LoadedKernel):
-    """A generated kernel, or one of the user's, loaded from its cubin."""
+    """A generated kernel or a user's kernel, loaded from its cubin."""
 
     def __init__(self, cp: Any, launch: Launch, cubin: str, provenance: KernelProvenance) -> None:
         """Load a cubin on the current GPU.
@@ -355,8 +354,8 @@ class CubinKernel(LoadedKernel):
         behind = (*(scalar.name for scalar in passed), *(o.name for o in self._wanted))
         self._parameters = self._loaded.encoder((*self._names, *behind))
         self._run = self._loaded.launch_with
-        # By stream, since launches on two streams must not share workspaces. The per-thread default stream has the same
-        # handle in every thread, hence the thread.
+        # By stream and thread, because concurrent launches must not share workspaces. The per-thread default stream has
+        # the same handle in every thread.
         self._workspaces: dict[tuple[int, int], list[Any]] = {}
 
     def _launch(self, starts: Sequence[Any]) -> None:
@@ -381,7 +380,7 @@ class CubinKernel(LoadedKernel):
 
     def driver_steps(self, names: Sequence[str], starts: Sequence[int], torch: Any) -> tuple[DriverStep, ...] | None:
         """Return the launches of a call; None if they need more than launches, such as constant memory."""
-        if set(names) != set(self._names):  # the kernel and the call have different arrays
+        if set(names) != set(self._names):  # the kernel's arrays differ from those of the call
             return None
         with self._context(torch):
             workspace = self._workspace() if self._wanted else []
@@ -399,9 +398,9 @@ class CubinKernel(LoadedKernel):
 
 
 def gpu_library() -> Any:
-    """Return the library that loads and launches kernels: cupy, imported lazily, or ``CoreGpu`` where cupy is absent.
+    """Return the library that loads and launches kernels: cupy, or ``CoreGpu`` if cupy is not installed.
 
-    Raises RuntimeUnavailable without either.
+    Raises RuntimeUnavailable if neither is installed.
     """
     known = sys.modules.get("cupy") or _without_cupy.get("library")
     if known is not None:
@@ -435,8 +434,8 @@ def torch_stream(torch: Any, gpu: int) -> int:
     """Return the address of torch's current stream on ``gpu``.
 
     ``torch.cuda.current_stream`` creates a Python object, which takes a third of a call. Addresses of known streams are
-    therefore cached by stream number. torch numbers its pooled streams, which it never destroys; the number of any
-    other stream is its address.
+    therefore cached by stream number. torch never destroys its pooled streams, which have small numbers; the number of
+    any other stream is its address.
     """
     number = torch.accelerator.current_stream(gpu).stream_id
     address = _STREAMS.get((gpu, number))
@@ -451,4 +450,4 @@ _STREAMS: dict[tuple[int, int], int] = {}
 def _as_current(cp: Any, address: int) -> Any:
     """Return a stream as a context of cupy."""
     make: Callable[[Any], Any] | None = getattr(cp.cuda.Stream, "from_external", None)
-    return make(_ForeignStream(address)) if make is not None else cp.cuda.ExternalStream(address)  # cupy before 14
+    return make(_ForeignStream(address)) if make is not None else cp.cuda.ExternalStream(address)  # for cupy before 14

@@ -14,14 +14,14 @@ from search_spaces.operators.problem import Problem
 
 
 class LibraryKernel(LoadedKernel):
-    """Call of cuBLAS with the interface of a kernel: the same arrays, checks and streams."""
+    """Call of cuBLAS with the interface of a loaded kernel: the same arrays, checks and streams."""
 
     def __init__(self, cp: Any, problem: Problem, provenance: KernelProvenance) -> None:
         """Prepare the call. Raises Unable if the library cannot compute ``problem``."""
         super().__init__(cp, problem.operands(), provenance)
         self._gemm, names = library_product(problem)
         self._positions = [self._names.index(name) for name in names]
-        self._multipliers: dict[int, Callable[..., None]] = {}  # by stream
+        self._multipliers: dict[int, Callable[..., None]] = {}  # cuBLAS handles, by stream
 
     def _launch(self, starts: Sequence[int]) -> None:
         stream = self._cupy.cuda.get_current_stream()

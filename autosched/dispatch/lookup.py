@@ -1,16 +1,16 @@
 """Selection of the kernel for a problem on a device: from the exact trial, the nearest trial, or the time model.
 
-1. The best trial of exactly this problem and device, whatever the model predicts. If the vendor's library won it, the
-  library is selected.
-2. Otherwise the recording of this problem and device that comes with autosched.
+1. The best trial of exactly this problem and device, regardless of the model's prediction. If that is the vendor's
+  library, the library is selected.
+2. Otherwise the recording of this problem and device that is part of autosched.
 3. Otherwise the nearest trial by ``problem_distance``, if its schedule is valid for the requested problem and the time
   model does not rank it below the default choice (``default_choice``), or if only dynamic sizes differ. If the library
-  won the nearest trial, the library is selected. At most MOST_TRIED trials are considered. The database precedes the
-  recordings at equal distance; recordings serve their own device only.
-4. Otherwise the default choice; without a database only if a recorded problem is near enough.
+  won the nearest trial, the library is selected. At most MOST_TRIED trials are considered. At equal distance, the
+  database precedes the recordings, which are used only for their own device.
+4. Otherwise the default choice; without a database, only if a recorded problem is near enough.
 
 Every schedule is validated before a kernel is generated from it. Trials that fail are skipped, and the result lists the
-reasons. Nothing here needs a GPU.
+reasons. The selection needs no GPU.
 """
 
 from __future__ import annotations
@@ -42,9 +42,8 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import TemplateSet
 
 MOST_TRIED = 8
-# Slowdown relative to the default choice, by the model, above which a schedule is rejected. The model's first choice is
-# within 2 to 3% of the best in the median (PyTorch's AutoHeuristic matmuls on A100 and H100), so smaller differences
-# are noise.
+# Maximum predicted slowdown of a nearest schedule relative to the default choice. The model's first choice is within 2
+# to 3% of the best in the median (PyTorch's AutoHeuristic matmuls on A100 and H100), so smaller differences are noise.
 NEIGHBOUR_SLACK = 1.03
 
 Source = Store | ShippedRecordings
@@ -64,7 +63,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A recorded, interchangeable problem and device, with their distance and database."""
+    """A recorded problem of the same operator, with its device, distance and database."""
 
     source: Source
     problem_key: str
@@ -86,7 +85,8 @@ def look_up(
     """Return the kernel for a problem: a recorded one, the nearest one, the library's, or the model's choice.
 
     Args:
-        store: Database. None: only ``shipped`` is used, and the model chooses only for neighbours of recorded problems.
+        store: Database. If None, only ``shipped`` is used, and the model chooses only for neighbours of recorded
+            problems.
         problem: Problem to compute.
         device: GPU that it runs on.
         here: Current compiler, driver and CUDA versions, compared with those of the trial.
@@ -99,7 +99,7 @@ def look_up(
         The kernel, or the library, with its provenance.
 
     Raises:
-        NoSchedule: There is no trial with ``exact``, or nothing can be used at all.
+        NoSchedule: No trial matches with ``exact``, or no kernel can be used.
     """
     search = _LookUp(store, problem, device, here, usable, library)
     for source in (store, None if exact else shipped):
@@ -124,7 +124,7 @@ def look_up(
 
 
 class _LookUp:
-    """One look-up: its arguments, and why trials were skipped so far."""
+    """One look-up: its arguments, and the reasons why trials were skipped."""
 
     def __init__(
         self,
@@ -161,7 +161,10 @@ class _LookUp:
             self._refused.append(f"{which} cannot be used any more ({why})")
             return None
         if isinstance(source, ShippedRecordings) and (trial.rank or 1) > 1:
-            self._skip("the winner of the recorded comparison, which is not in the recording, as the vendor's library")
+            self._skip(
+                "the winner of the recorded comparison, which is not part of the recording (such as the vendor's "
+                "library)"
+            )
         stale = stale_reasons(trial, self._device, self._here, its, kernel)
         origin = _origin(source, trial)
         return Answer(kernel, self._provenance(Kind.EXACT, trial.schedule, origin=origin, stale=stale))
@@ -180,7 +183,7 @@ class _LookUp:
                 (predicted,) = predicted_seconds(TemplateSet([its]), self._problem, [trial.schedule], self._device)
                 if neighbour.distance.differences and predicted > NEIGHBOUR_SLACK * default.seconds:
                     times = predicted / default.seconds
-                    why = f"the time model expects it to take {times:.3g} times as long as its own choice"
+                    why = f"the time model expects it to take {times:.3g} times as long as the model's choice"
             why = why or self._usable(kernel)
         except ValueError as error:
             why = str(error)
@@ -200,7 +203,7 @@ class _LookUp:
         return Answer(kernel, provenance)
 
     def _library(self, source: Source, trial: Trial, distance: ProblemDistance) -> Answer | None:
-        """Return the library as the result. It has no time model; it won this trial, and serves every size."""
+        """Return the library as the result. It is not ranked by the time model, because it won this trial."""
         try:
             version = self._vendor(self._problem)
         except ValueError as error:
@@ -221,7 +224,7 @@ class _LookUp:
         kernel = templates.kernel(self._problem, default.schedule, self._device)
         why = self._usable(kernel)
         if why is not None:
-            raise NoSchedule(f"{self.miss(neighbours)} (the model's own choice cannot be used: {why})")
+            raise NoSchedule(f"{self.miss(neighbours)} (the model's choice cannot be used: {why})")
         provenance = self._provenance(
             Kind.MODEL,
             default.schedule,
@@ -233,17 +236,17 @@ class _LookUp:
         return Answer(kernel, provenance)
 
     def miss(self, neighbours: Sequence[Neighbour]) -> str:
-        """Return one line on a problem that was not tuned, or whose trial cannot be used."""
+        """Return a message for a problem that was not tuned, or whose trial cannot be used."""
         if self._refused:
             why = "; ".join(self._refused)
         elif neighbours:
             why = f"the nearest trial differs: {', '.join(neighbours[0].distance.differences)}"
         elif self._store is None:
-            why = f"nothing of {self._problem.operator} is recorded there"
+            why = f"no recording has a problem of {self._problem.operator}"
         else:
-            why = f"it holds nothing of {self._problem.operator}"
+            why = f"it has no trial of {self._problem.operator}"
         if self._store is None:
-            usable = "no recording that comes with autosched can be used"
+            usable = "no recording of autosched can be used"
             remedy = f"tune something, give database=..., call autosched.use(...), or set {VARIABLE}"
             return f"no database, and {usable} on {self._device.name}: {remedy} ({why})"
         return f"{self._store.name} has no usable trial of this problem on {self._device.name}: {why}; tune it first"
@@ -278,8 +281,8 @@ class _LookUp:
     def neighbours(self, shipped: ShippedRecordings | None) -> list[Neighbour]:
         """Return all recorded problems of the operator that have a time, nearest first.
 
-        These are the database's problems on every device, and those of ``shipped`` on this device. Problems that are
-        not interchangeable come last, those with the fewest differences first.
+        These are the database's problems on every device, and those of ``shipped`` on this device. Problems whose
+        kernels cannot be exchanged come last, those with the fewest differences first.
         """
         operator, device = self._problem.operator, self._device
         found: dict[tuple[bool, str, str], Neighbour] = {}
@@ -319,7 +322,7 @@ def _row(name: str) -> Device | None:
 
 
 def _origin(source: Source, trial: Trial) -> Origin:
-    assert trial.seconds is not None  # best trials always have status ok
+    assert trial.seconds is not None  # the best trial always has a time
     return Origin(
         database=source.name,
         trial=trial.id,

@@ -19,8 +19,8 @@ def pack_weights(w: Any) -> Any:
         w: (n, k / 8) of int32 from ``pack_int4``, or (n, k) of int8 or e4m3: a numpy or cupy array, or a tensor.
 
     Returns:
-        The same weights, of the same type and library: one row per 16 columns of the result. Calls recognise packed
-        weights by their shape.
+        The same weights, of the same type and library, with one row per 16 columns of the result. Calls recognise
+        packed weights by this shape.
 
     Raises:
         ValueError: Weights of another shape or type.

@@ -20,7 +20,7 @@ class NoSchedule(LookupError):
 class Kind(StrEnum):
     """The reason why a kernel was chosen."""
 
-    EXACT = "exact"  # tuned for this problem on this device
+    EXACT = "exact"  # tuned for exactly this problem and device
     NEAREST = "nearest"  # tuned for another size, or for another device of the family
     MODEL = "model"  # chosen by the time model, because no tuned kernel could be used
     LIBRARY = "library"  # the vendor's library won when this was tuned
@@ -30,8 +30,8 @@ class Kind(StrEnum):
 class Origin:
     """The trial that a kernel comes from.
 
-    ``database`` is the database that contains it, or the recordings that come with autosched. ``time`` is the
-    provenance of ``seconds``: measured, replayed or estimated. ``created`` is in ISO 8601. ``trial`` is the row in its
+    ``database`` is the database that contains it, or autosched's recordings. ``time`` is the
+    provenance of ``seconds``: measured, replayed or estimated. ``created`` is in ISO 8601. ``trial`` is its id in the
     database, for display only: problem, device and schedule identify a trial.
     """
 
@@ -51,12 +51,12 @@ class Origin:
 class KernelProvenance:
     """Source of a kernel. ``origin`` is None if the model chose it.
 
-    ``database`` is the user's database, "" without one; ``origin.database`` holds the trial.
+    ``database`` is the user's database ("" without one); ``origin.database`` contains the trial.
 
-    ``distance`` is in doublings (``problem_distance``), and ``differences`` lists requested and recorded values. Both
-    refer to the nearest existing trial if the model chose. ``stale`` lists changes since the trial was timed.
-    ``refused`` lists why trials at least as near were skipped. ``predicted_seconds`` and ``default_seconds`` are the
-    model's times of this kernel and of the model's own choice; None if not computed.
+    ``distance`` is in doublings (``problem_distance``), and ``differences`` lists requested and recorded values. If the
+    model chose, both refer to the nearest existing trial. ``stale`` lists changes since the trial was timed.
+    ``refused`` lists the reasons why trials at least as near were skipped. ``predicted_seconds`` and
+    ``default_seconds`` are predicted times of this kernel and of the model's choice; None if not computed.
     """
 
     kind: Kind
@@ -86,7 +86,7 @@ class KernelProvenance:
 
     @property
     def warning(self) -> str:
-        """One line that a user of the kernel should read; "" if there is nothing to report."""
+        """Warning for users of the kernel in one line; "" if there is none."""
         asked = fields_of(self.problem)
         sizes = " ".join(f"{k}={v}" for k, v in asked.items() if type(v) is int and v != 1)
         what = f"{asked['operator']} {sizes} on {self.device}"
@@ -95,7 +95,7 @@ class KernelProvenance:
             used = {
                 Kind.NEAREST: "the nearest tuned schedule is used",
                 Kind.LIBRARY: "the vendor's library is used, which won the nearest tuned problem",
-            }.get(self.kind, "the time model's own choice is used")
+            }.get(self.kind, "the time model's choice is used")
             parts.append(f"{self.database or 'autosched without a database'} has no usable trial of {what}: {used}")
             if self.differences:
                 parts.append(f"nearest trial: {', '.join(self.differences)}")

@@ -1,4 +1,4 @@
-"""Resolution of a problem to a loadable kernel: look it up in the database, and compile it unless it is cached."""
+"""Resolution of a problem to a loadable kernel: look-up in the database, and compilation unless cached."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def resolve(
         The launch, its cubin and its provenance; no cubin if the library is called.
 
     Raises:
-        NoSchedule: As ``look_up``.
+        NoSchedule: No kernel can be used (see ``look_up``).
         RuntimeUnavailable: There is no compiler.
     """
     compiled: dict[str, Compiled] = {}

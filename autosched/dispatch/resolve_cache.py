@@ -32,11 +32,13 @@ from search_spaces.installed import metadata_folders
 from search_spaces.launches.launch import Launch, launch_from_json
 from search_spaces.operators.problem import Problem
 
-_MOST_BYTES = 1 << 20  # maximum size of an entry
+_MOST_BYTES = 1 << 20  # maximum size of an entry, in bytes
 _FORMAT = 1
 _DIGEST = re.compile("[0-9a-f]{64}")
-_HEADER = 100  # bytes of an SQLite header, including the change counter
-_COMPILERS = re.compile(r"nvidia_cuda_nvrtc(_cu12)?-[^-]+\.dist-info")  # folders of installed packages, PEP 427
+_HEADER = 100  # size in bytes of an SQLite header, which includes the change counter
+_COMPILERS = re.compile(
+    r"nvidia_cuda_nvrtc(_cu12)?-[^-]+\.dist-info"
+)  # metadata folders of installed packages (PEP 427)
 # Folders whose code affects the selection, and the recordings that come with autosched.
 _CHOOSERS = ("search_spaces", "cost_models", "autosched", "measurements/trials")
 _NO_DATABASE = "none"
@@ -48,14 +50,14 @@ class Resolved:
     """A cached look-up. ``launch`` names the entry function in the cubin; both are None if the library is called."""
 
     launch: Launch | None
-    cubin: str | None  # path
+    cubin: str | None  # path of the cubin
     provenance: KernelProvenance
 
 
 class ResolvedCache:
     """Look-ups in one database file, or without a database (None).
 
-    ``identity`` is "" for anything but a file, and then nothing is cached. ``dependent`` selects the entries of
+    ``identity`` is "" if the database is not a file; then nothing is cached. ``dependent`` selects the entries of
     dependent launches (search_spaces/templates/dependent.py).
     """
 
@@ -68,7 +70,7 @@ class ResolvedCache:
 
     @property
     def known(self) -> bool:
-        """True if exactly this file was opened before and is a database."""
+        """True if this exact file was opened before, so that it is a database."""
         with suppress(OSError):  # the cache may belong to another user
             return self._folder is not None and self._folder.is_dir()
         return False
@@ -91,13 +93,13 @@ class ResolvedCache:
         return None
 
     def store(self, problem: Problem, gpu: GpuHere, resolved: Resolved, template_module: str) -> None:
-        """Store an entry, unless problem or template belong to another package, whose code is not monitored.
+        """Store an entry, unless problem or template belong to another package, whose changes are not detected.
 
         Args:
             problem: The requested problem.
             gpu: This machine's GPU.
             resolved: The entry.
-            template_module: Module that defines its template, "" for the library.
+            template_module: Module that defines its template; "" for the vendor's library.
         """
         ours = type(problem).__module__.startswith(_OURS) and (template_module or _OURS).startswith(_OURS)
         if self._folder is None or not ours:
@@ -124,7 +126,7 @@ def file_identity(path: str | Path) -> str:
         for part in (place, f"{place}-wal"):
             with suppress(FileNotFoundError):
                 found = os.stat(part)
-                if not stat.S_ISREG(found.st_mode):  # opening a pipe would block
+                if not stat.S_ISREG(found.st_mode):  # do not open a pipe, which would block
                     return ""
                 seen.append([found.st_size, found.st_mtime_ns, found.st_ino])
         with open(place, "rb") as file:
@@ -143,9 +145,9 @@ def _key(problem: Problem, gpu: GpuHere) -> str:
 
 @cache
 def _compilers() -> list[str]:
-    """Return the installed NVRTC packages by the names of their metadata folders, which contain the version.
+    """Return the names of the metadata folders of installed NVRTC packages, which contain the version.
 
-    Loading the library itself takes a tenth of a second.
+    Loading the library to query its version would take a tenth of a second.
     """
     return sorted({name for name, _ in metadata_folders() if _COMPILERS.fullmatch(name.lower())})
 

@@ -1,4 +1,4 @@
-"""Changes since a trial was timed: device, driver, CUDA, compiler, kernel template."""
+"""Changes of device, driver, CUDA, compiler and kernel template since a trial was timed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def stale_reasons(
         trial: Best trial of a problem.
         device: Current GPU.
         here: Current compiler, driver, CUDA and library versions; "" is not compared.
-        template: Current template of the schedule; None if there is none, as for the library.
+        template: Current template of the schedule; None if it has none, for example for the library.
         kernel: Kernel that the schedule currently generates for its own problem; None if unknown.
 
     Returns:
@@ -61,7 +61,7 @@ def stale_reasons(
 
 
 def _compiler(template: KernelTemplate | None, here: Environment) -> str:
-    """Return the compiler that kernels of the template use here; "" if unknown."""
+    """Return the compiler of the template's kernels on this machine; "" if unknown."""
     if template is None or NVCC not in template.compile_options or not here.toolchain:
         return here.toolchain
     try:

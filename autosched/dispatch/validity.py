@@ -1,4 +1,4 @@
-"""Validity of a trial's schedule for the current template; it may have been edited, or come from another version."""
+"""Check that a trial's schedule is valid for the current template. It may be edited, or from another version."""
 
 from __future__ import annotations
 

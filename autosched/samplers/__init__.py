@@ -1,9 +1,9 @@
 """Samplers, which propose the next schedules of a search.
 
 Start at ``base.py``, the interface: a sampler proposes legal schedules of a space, and trials are reported to it. A
-factory creates samplers: ``factory(space, *, seed, estimates, threads)``. The built-in ones are listed here; another
-package adds its own by an entry point of the group ``autosched.samplers``, named like the sampler. This package must
-not import the search that uses it, ``autosched.tuning``.
+factory creates samplers: ``factory(space, *, seed, estimates, threads)``. The built-in ones are listed here. Other
+packages add samplers by entry points of the group ``autosched.samplers``, whose names are those of the samplers. This
+package must not import the search that uses it, ``autosched.tuning``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Factory = Callable[..., Sampler]
 
 
 def _bayes(space: SearchSpace, *, seed: int, estimates: Estimates | None, threads: int) -> Sampler:
-    from autosched.samplers.bayes.sampler import BayesSampler  # imports scipy
+    from autosched.samplers.bayes.sampler import BayesSampler  # lazy: imports scipy
 
     return BayesSampler(space, seed, estimates=estimates)
 
@@ -51,13 +51,13 @@ def _random(space: SearchSpace, *, seed: int, estimates: Estimates | None, threa
 
 
 def _tpe(space: SearchSpace, *, seed: int, estimates: Estimates | None, threads: int) -> Sampler:
-    from autosched.samplers.tpe import OptunaSampler  # imports optuna, which takes a second
+    from autosched.samplers.tpe import OptunaSampler  # lazy: imports optuna, which takes a second
 
     return OptunaSampler(space, seed)
 
 
-BRUTE_FORCE = "brute_force"  # all schedules in random order, so that the first ones are a fair sample
-MODEL = "model"  # schedules in the order of their estimates; learns nothing from results
+BRUTE_FORCE = "brute_force"  # all schedules in random order, so that an interrupted search has tried an unbiased sample
+MODEL = "model"  # schedules in the order of their estimates, regardless of results
 _OURS: dict[str, Factory] = {
     "bayes": _bayes,
     "evolution": _evolution,
@@ -95,15 +95,15 @@ def sampler(
         A sampler to which nothing has been reported yet.
 
     Raises:
-        ValueError: An unknown name, a package's sampler that cannot be loaded or is not one, or a seed that is not a
-            non-negative integer.
+        ValueError: An unknown name, a package's sampler that cannot be loaded or is not a Sampler, or a seed that is
+            not a non-negative integer.
     """
     check(name, seed)
     factory = _OURS.get(name)
     if factory is None:
         try:
             factory = _offered()[name].load()
-        except (Exception, SystemExit) as error:  # third-party code may raise anything
+        except (Exception, SystemExit) as error:  # third-party code may raise any exception
             raise ValueError(
                 f"the sampler {name} cannot be loaded ({error or type(error).__name__}): fix or uninstall its package"
             ) from error

@@ -1,4 +1,4 @@
-"""The contract of a sampler, and the bookkeeping that samplers share."""
+"""The contract of samplers, and functions that they share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FIRST_DRAW = 256
 
 
 def differences(a: Schedule, b: Schedule) -> int:
-    """Return in how many parameters two schedules of a space differ: in all of them for different templates."""
+    """Return the number of parameters in which two schedules of a space differ; all of them for different templates."""
     if a.template != b.template:
         return max(len(a.items), len(b.items))
     return sum(x != y for x, y in zip(a.items, b.items, strict=True))
@@ -26,10 +26,10 @@ def spread_out(ranked: Sequence[Schedule], n: int, distance: int) -> list[Schedu
     Args:
         ranked: Schedules, the best first.
         n: Number of schedules to select.
-        distance: Number of parameters in which they differ where possible.
+        distance: Minimum number of parameters in which selected schedules differ, if possible.
 
     Returns:
-        The first ``n`` that differ so from those before them, then the first of the others.
+        The first ``n`` that differ enough from all selected before; if they are fewer, then the best of the others.
     """
     chosen: list[Schedule] = []
     others: list[Schedule] = []
@@ -48,16 +48,16 @@ class Sampler(ABC):
 
     - ``ask(n)`` returns at most n schedules, all legal and all different. None was proposed or reported before. It
       returns fewer than n only when no others remain, so an empty list means that the space is exhausted.
-    - ``tell`` reports one result: of a proposed schedule, in any order and at any later time, or of one never proposed.
-      The latter restores earlier trials: a new sampler to which the same results are reported proposes none of them
-      again and has learned as much. A second result of one schedule is a repeated measurement.
-    - A failure is reported, too. It never counts as a time.
+    - ``tell`` reports one result, in any order, also of a schedule that was never proposed. This restores earlier
+    trials: a new sampler with the same reported results proposes none of them again and has learned as much. A second
+    result of one schedule is a repeated measurement.
+    - Failures are reported too. They never count as times.
     - The same space, seed and calls give the same proposals, on any machine with the same versions. There is no other
       state: no clock, no global generator, no hash order.
 
     Attributes:
         name: Name on the command line.
-        has_controls: True if schedules with compiler controls are proposed and reported. They are in no space.
+        has_controls: True if schedules with compiler controls, which belong to no space, are proposed and reported.
     """
 
     name: str
@@ -87,13 +87,13 @@ class Sampler(ABC):
         """
 
     def consider(self, schedules: Sequence[Schedule]) -> None:  # noqa: B027 - most samplers need no candidates
-        """Offer schedules of the space, the most promising first, which may be proposed earlier than others.
+        """Suggest schedules of the space, the most promising first. The sampler may propose them earlier than others.
 
         Call it before the first proposal.
         """
 
     def prepare(self) -> None:  # noqa: B027 - most samplers have nothing to prepare
-        """Compute what proposals need and no result changes, while trials are in flight. Proposals stay the same."""
+        """Do preparatory work that depends on no result, while trials are in flight. Does not change proposals."""
 
     @property
     def expected_gain(self) -> float:
@@ -107,16 +107,16 @@ class Sampler(ABC):
 
     @property
     def batch(self) -> int:
-        """Number of proposals that together cost about as much as one."""
+        """Number of proposals that the sampler makes at about the cost of one."""
         return 1
 
     def proposer(self, schedule: Schedule) -> str:
-        """Return the name that trials keep as the source of ``schedule``: the sampler's or the adviser's."""
+        """Return the name stored in trials as the source of ``schedule``: that of the sampler or the adviser."""
         return self.name
 
 
 class UnvisitedPool:
-    """The legal schedules that were neither proposed nor reported, in one random order.
+    """The legal schedules that were neither proposed nor reported, in random order.
 
     Args:
         space: Legal schedules.
@@ -169,7 +169,7 @@ class UnvisitedPool:
         return drawn
 
     def _extend(self) -> bool:
-        """Make the random order longer. A longer sample of a space begins with the shorter one of the same seed."""
+        """Extend the random order. With the same seed, a longer sample of a space begins with the shorter one."""
         before = len(self._order)
         self._order = self._space.sample(max(_FIRST_DRAW, 2 * before), self._seed)
         return len(self._order) > before

@@ -18,25 +18,25 @@ from search_spaces.templates.compiler_controls import (
     register_caps,
 )
 
-ADVISER = "compiler_controls"  # name of their source, in trials
-SHARE = 0.1  # fraction of the trials
-INCUMBENTS = 3  # fastest schedules whose controls are varied
-# Consecutive proposals of too small an expected gain before controls are varied, while the search still runs.
+ADVISER = "compiler_controls"  # name stored in trials as the source of these schedules
+SHARE = 0.1  # fraction of the trials that vary controls
+INCUMBENTS = 3  # number of fastest schedules whose controls are varied
+# Controls are also varied after this many consecutive proposals with too small an expected gain.
 _PATIENCE = 4
 
 
 class ControlsSampler(Sampler):
     """Propose the schedules of a sampler, and in the last tenth of the trials the fastest ones with other controls.
 
-    The controls are searched from the fastest schedule so far, one control at a time, so that two of them are combined
-    once one of them helps. The sampler itself never sees them: they are in no space.
+    One control of the fastest schedules so far is changed at a time. A second one is combined with the first if that
+    helps. The wrapped sampler does not receive these schedules, which belong to no space.
 
     Args:
-        sampler: Proposes everything else.
+        sampler: Proposes all other schedules.
         task: Task of the search.
         trials: Number of trials of the run.
         files: Control files to try.
-        min_gain: Expected gain below which the search is about to end.
+        min_gain: Expected gain below which a proposal counts as too small.
     """
 
     has_controls = True
@@ -52,9 +52,9 @@ class ControlsSampler(Sampler):
     ) -> None:
         self.name = sampler.name
         self._sampler, self._task, self._files, self._min_gain = sampler, task, tuple(files), min_gain
-        self._remaining = math.ceil(SHARE * trials)  # proposals with controls
+        self._remaining = math.ceil(SHARE * trials)  # remaining proposals with controls
         self._own_remaining = trials - self._remaining
-        self._num_small = 0  # proposals in a row with too small an expected gain
+        self._num_small = 0  # consecutive proposals with too small an expected gain
         self._seen: set[Schedule] = set()
         self._measurements: dict[Schedule, Measurement] = {}
         self._last_varied = False
@@ -75,7 +75,7 @@ class ControlsSampler(Sampler):
         return self._sampler.batch
 
     def proposer(self, schedule: Schedule) -> str:
-        """Return ADVISER for schedules with compiler controls, else the wrapped sampler's answer."""
+        """Return ADVISER for schedules with compiler controls, else the name given by the wrapped sampler."""
         return ADVISER if has_controls(schedule) else self._sampler.proposer(schedule)
 
     def ask(self, n: int) -> list[Schedule]:
@@ -87,7 +87,7 @@ class ControlsSampler(Sampler):
         return [*first, *varied, *(self._own(missing) if missing > 0 else ())]
 
     def _own(self, n: int) -> list[Schedule]:
-        """Return proposals of the sampler."""
+        """Return proposals of the wrapped sampler."""
         found = self._sampler.ask(n)
         if n > 0:
             small = self._sampler.expected_gain < self._min_gain
@@ -112,7 +112,7 @@ class ControlsSampler(Sampler):
         return found
 
     def _caps(self, schedule: Schedule) -> tuple[int, ...]:
-        """Return register caps for a schedule without controls; none if its registers are not known."""
+        """Return register caps for a schedule without controls; none if its number of registers is unknown."""
         measurement = self._measurements.get(schedule)
         if measurement is None or measurement.resources is None:
             return ()

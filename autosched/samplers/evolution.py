@@ -1,15 +1,15 @@
 """Evolutionary search ranked by a learned model, after TVM MetaSchedule (Shao et al., NeurIPS 2022).
 
-A population of legal schedules of all templates, part of it the best measured so far and the rest random, is mutated
-and crossed over for a few generations. One model predicts all times, and the best predictions that are new are
-proposed, with a few random schedules among them. The model is trained again whenever the number of trials has grown by
-a fifth.
+A population of legal schedules of all templates is mutated and crossed over for a few generations. It starts with the
+best measured schedules and random ones. One model predicts all times. The new schedules with the best predictions are
+proposed, together with a few random ones. The model is trained again whenever the number of trials has grown by a
+fifth.
 
-Estimated times (of an analytic model) lead from the first proposal. The learned model corrects them: it is trained on
-measured over estimated time, which needs far fewer trials than learning the time itself.
+Estimated times (of an analytic model) guide the search from the first proposal. The learned model corrects them: it is
+trained on the ratio of measured to estimated time, which needs far fewer trials than learning the time itself.
 
-Each proposal depends on the seed and on the proposals and results so far, and on nothing else: a search that was
-stopped and restored continues as if it had not been.
+Proposals depend only on the seed and on the proposals and results so far, so a restored search continues exactly like
+an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from search_spaces.arrays import FloatArray
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
-_FEWEST_ROWS = 2  # minimum for training a model
+_FEWEST_ROWS = 2  # minimum number of trials for training a model
 
 
 class Model(Protocol):
@@ -42,7 +42,7 @@ class Model(Protocol):
         """Return the logarithm of the time of each row of X [n, d], up to a constant, [n]."""
 
 
-Fit = Callable[[Matrix, FloatArray], Model]  # of rows [n, d] and their seconds [n]; deterministic
+Fit = Callable[[Matrix, FloatArray], Model]  # deterministic training on rows [n, d] and their seconds [n]
 
 
 @dataclass(frozen=True)
@@ -50,18 +50,18 @@ class EvolutionSettings:
     """Constants of the search.
 
     Attributes:
-        warmup: Number of ok trials before a model is trained. Until then estimates lead ``guided`` of the proposals,
-            and the others are random.
-        guided: Fraction of proposals that estimates lead.
-        first: Number of random schedules whose best start the first population, with estimated times.
+        warmup: Number of successful trials before a model is trained. Until then, a fraction ``guided`` of the
+            proposals follows estimates, and the others are random.
+        guided: Fraction of proposals that follow estimates before a model is trained.
+        first: With estimated times, number of random schedules from which the best are taken for the first population.
         population: Number of schedules in a generation.
         generations: Number of generations of a proposal.
-        elite: Fraction of the first generation that is the best measured.
+        elite: Fraction of the first generation that consists of the best measured schedules.
         mutation: Probability that a child is a mutant; else two parents are crossed over.
         epsilon: Fraction of proposals that stay random.
         growth: A model is trained when the number of trials has grown by this factor.
-        distance: Number of parameters in which the proposals of one batch differ where possible.
-        failure_factor: A failure counts as this many times the slowest ok trial, for the model alone.
+        distance: Minimum number of parameters in which the proposals of a batch differ, if possible.
+        failure_factor: In the training data, a failure counts as this multiple of the slowest successful time.
     """
 
     warmup: int = 24
@@ -83,8 +83,8 @@ class EvolutionSampler(Sampler):
     Args:
         space: Schedules to propose.
         seed: Random seed.
-        fit: Trains a model on results; None for none, so that estimates alone lead.
-        estimates: Features for the model, and times before there is one. Default: the encoding of ``space``.
+        fit: Trains a model on results; None to follow estimates only.
+        estimates: Features for the model, and times to follow until it is trained. Default: the encoding of ``space``.
         settings: Constants of the search. Default: ``EvolutionSettings()``.
     """
 
@@ -106,7 +106,7 @@ class EvolutionSampler(Sampler):
         self._estimates = Estimates.encoded(space) if estimates is None else estimates
         self._settings = EvolutionSettings() if settings is None else settings
         self._unseen = UnvisitedPool(space, seed)
-        self._times: dict[Schedule, list[float]] = {}  # ok times of each schedule, empty for failures
+        self._times: dict[Schedule, list[float]] = {}  # times of each schedule; empty after a failure
         self._model: Model | None = None
         self._trained = 0
 
@@ -121,7 +121,7 @@ class EvolutionSampler(Sampler):
         """Return the best predictions of an evolved population, then random schedules."""
         rng = np.random.default_rng([self._seed, self._unseen.seen])
         self._train()
-        guided = int(max(n, 0) * self._guided_share + rng.random())  # exactly that share on average
+        guided = int(max(n, 0) * self._guided_share + rng.random())  # rounds so that the share is exact on average
         ranked = self._evolved(guided, rng) if guided else []
         for schedule in ranked:
             self._unseen.remove(schedule)
@@ -157,7 +157,7 @@ class EvolutionSampler(Sampler):
             rows = [row for row, use in zip(rows, usable, strict=True) if use]
             labels, guess = labels[usable], guess[usable]
             labels = labels / np.exp(guess)
-        if len(rows) < _FEWEST_ROWS:  # the others are expected to fail
+        if len(rows) < _FEWEST_ROWS:  # schedules without a finite estimate are expected to fail
             return
         self._model, self._trained = self._fit(self._estimates.features(rows), labels), size
 
@@ -172,7 +172,7 @@ class EvolutionSampler(Sampler):
         return predicted
 
     def _evolved(self, n: int, rng: np.random.Generator) -> list[Schedule]:
-        """Return the ``n`` new schedules with the best predictions that a few generations find; perhaps fewer."""
+        """Return up to ``n`` new schedules with the best predictions, found in a few generations."""
         settings = self._settings
         elite = self._fastest()[: int(settings.elite * settings.population)]
         first = settings.population if self._times or not self._estimates.has_times else settings.first
@@ -190,7 +190,7 @@ class EvolutionSampler(Sampler):
         scores.update(zip(unknown, self._predicted(unknown).tolist(), strict=True))
 
     def _children(self, living: Sequence[Schedule], rng: np.random.Generator) -> list[Schedule]:
-        """Return as many children as ``living``, which is sorted; most are from the better half."""
+        """Return as many children as ``living``, which is sorted. Parents are mostly from the better half."""
 
         def parents(count: int) -> list[Schedule]:
             return [living[i] for i in (len(living) * rng.random(count) ** 2).astype(int)]

@@ -1,7 +1,7 @@
-"""Propose the schedules with the smallest estimates, in that order, and learn nothing from results.
+"""Propose the schedules with the smallest estimates, in that order, regardless of results.
 
-This is the search where the estimates themselves are the times, as without a GPU. A trial then adds only what a
-compiler knows (registers, spills), so that a few of the best are enough. Its ``expected_gain`` says when.
+This sampler is used if estimates are the times, as without a GPU. A trial then only adds registers and spills from the
+compiler, so a few trials suffice. ``expected_gain`` shows when to stop.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from measurements.trials.measurement import Measurement
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
-DISTANCE = 2  # parameters in which the first proposals differ, since similar ones compile to the same registers
-SPREAD = 48  # number of these proposals
+DISTANCE = 2  # number of parameters in which the first proposals differ, because similar ones have similar registers
+SPREAD = 48  # number of first proposals that differ so much
 
 
 class ModelSampler(Sampler):
@@ -37,8 +37,8 @@ class ModelSampler(Sampler):
         self._unseen = UnvisitedPool(space, seed)
         self._estimates = estimates if estimates is not None and estimates.has_times else None
         self._num_estimated = 0
-        self._ranked: list[Schedule] | None = None  # in reverse: the next one is last
-        self._best = math.inf  # log seconds
+        self._ranked: list[Schedule] | None = None  # in reverse order: the next proposal is the last element
+        self._best = math.inf  # log of the estimated seconds
         self._gain = math.inf
 
     @property

@@ -1,4 +1,4 @@
-"""Sampling without replacement: the baseline that every other sampler has to beat."""
+"""Random sampling without replacement, the baseline for other samplers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from search_spaces.spaces.search_space import SearchSpace
 
 
 class RandomSampler(Sampler):
-    """Proposes the space's own sample: uniform in one space, strata in turns in a union. It learns nothing.
+    """Proposes a random sample of the space, uniform in one space and stratified in a union, regardless of results.
 
     Args:
         space: Schedules to propose.

@@ -1,8 +1,8 @@
 """Search for objectives other than time: one sampler per weighted sum of the objectives' logarithms.
 
 A weighted sum of logarithms needs no scaling, because the unit of an objective only adds a constant. With several
-weights, one sampler each, the search moves along the Pareto front (its convex part in logarithms). Every sampler learns
-from every trial.
+weight vectors, one sampler each, the search covers the Pareto front (its convex part in logarithms). Every sampler
+learns from every trial.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Costs = Callable[[Schedule, Measurement], tuple[float, ...] | None]
 
 
 class ScalarizedSampler(Sampler):
-    """Lets several samplers propose in turn, each for one weighting of the objectives.
+    """Alternates between several samplers, each with its own weights of the objectives.
 
     Args:
         samplers: One sampler for each of ``weights``.
         weights: Weights of the objectives.
-        costs: Returns the logarithms of a trial's objectives; None if it lacks one.
+        costs: Returns the logarithms of a trial's objectives; None if one is missing.
     """
 
     def __init__(self, samplers: Sequence[Sampler], weights: Sequence[Sequence[float]], costs: Costs) -> None:
@@ -33,7 +33,7 @@ class ScalarizedSampler(Sampler):
         self._weights = [tuple(w) for w in weights]
         self._costs = costs
         self._next = 0
-        self._pending: set[Schedule] = set()  # proposed and not reported
+        self._pending: set[Schedule] = set()  # schedules that are proposed but not reported
 
     @property
     def batch(self) -> int:
@@ -48,7 +48,7 @@ class ScalarizedSampler(Sampler):
             member = self._samplers[self._next % len(self._samplers)]
             self._next += 1
             own = member.ask(share)
-            if not own:  # it has seen the whole space
+            if not own:  # this sampler has seen the whole space
                 break
             new = [schedule for schedule in own if schedule not in self._pending]
             self._pending.update(new)
@@ -58,7 +58,7 @@ class ScalarizedSampler(Sampler):
         return proposals
 
     def tell(self, schedule: Schedule, measurement: Measurement) -> None:
-        """Report the result to every sampler, with its weighted objective in place of the time."""
+        """Report the result to every sampler, with its weighted objective instead of the time."""
         self._pending.discard(schedule)
         costs = self._costs(schedule, measurement)
         for member, weights in zip(self._samplers, self._weights, strict=True):
@@ -67,11 +67,11 @@ class ScalarizedSampler(Sampler):
     def _scored(
         self, measurement: Measurement, costs: tuple[float, ...] | None, weights: Sequence[float]
     ) -> Measurement:
-        """Return the measurement with the objective in place of its time."""
+        """Return the measurement with the weighted objective instead of its time."""
         if measurement.timing is None:
             return measurement
         if costs is None:
-            reason = "an objective has no value here"
+            reason = "an objective has no value for this trial"
             return dataclasses.replace(measurement, status=Status.UNRANKED, reason=reason, timing=None)
         cost = sum(w * c for w, c in zip(weights, costs, strict=True))
         return dataclasses.replace(measurement, timing=Timing.estimate(math.exp(cost)))

@@ -1,4 +1,4 @@
-"""Sampler that also tries the proposals of an adviser: first its own first proposal, then the advice, then its own."""
+"""Sampler that also proposes the schedules of an adviser."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SeededSampler(Sampler):
         self._adviser = adviser
         self._advice = list(dict.fromkeys(advice))
         self._advised: set[Schedule] = set()
-        self._started = not own_first  # whether anything was proposed or reported
+        self._started = not own_first  # True once anything was proposed or reported
         self._enough = enough
         self._num_reported = 0
 
@@ -77,7 +77,7 @@ class SeededSampler(Sampler):
         return [*proposals, *self._own(n - len(proposals))] if len(proposals) < n else proposals
 
     def _own(self, n: int) -> list[Schedule]:
-        """Return proposals of the wrapped sampler except pending advice, of which it is unaware."""
+        """Return proposals of the wrapped sampler, without schedules that are pending as advice."""
         own = self._sampler.ask(n)
         while any(schedule in self._advised for schedule in own):
             own = [schedule for schedule in own if schedule not in self._advised]

@@ -1,8 +1,8 @@
 """Any Optuna sampler through Optuna's ask-and-tell interface, by default its tree-structured Parzen estimator.
 
-Optuna knows independent domains and none of the rules, so most of its suggestions are illegal. A suggestion that is
-illegal, or not new, is reported to Optuna as failed at once and costs no measurement. After a few of them in a row the
-last one is repaired: the nearest new legal schedule to it, among random ones and neighbours of the best, is proposed.
+Optuna only supports independent domains without rules, so most of its suggestions are illegal. A suggestion that is
+illegal, or not new, is immediately reported to Optuna as failed, without a measurement. After a few of them in a row,
+the last one is repaired: the most similar new legal schedule is proposed, among random ones and neighbours of the best.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from search_spaces.spaces.parameters import Parameter, Value
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
-_TEMPLATE = "template"  # the other parameters that Optuna knows have a dot in their names
-_TRIES = 3  # suggestions per proposal before the last one is repaired
-_RANDOM = 256  # random schedules that a repair chooses from
-_BEST = 4  # best schedules whose neighbours a repair chooses from
-_NEIGHBOURS = 32  # neighbours of each of these
+_TEMPLATE = "template"  # name of the template's parameter; all others have a dot in their names
+_TRIES = 3  # number of suggestions per proposal before the last one is repaired
+_RANDOM = 256  # number of random schedules that a repair considers
+_BEST = 4  # number of best schedules whose neighbours a repair considers
+_NEIGHBOURS = 32  # number of neighbours of each of these
 
 
 class OptunaSampler(Sampler):
     """Proposes by an Optuna sampler.
 
-    First the template is chosen, then values for the parameters of that template alone, which Optuna knows as
-    "template.parameter". It chooses positions among a parameter's values: from a categorical distribution, or for an
-    ordinal parameter from an integer one. The objective is log(seconds). A failed trial is reported as pruned: Optuna's
-    samplers rank it below every finished one, or leave it out.
+    Optuna first chooses the template, then values of its parameters, whose names in the study are "template.parameter".
+    It chooses the index of a value: from a categorical distribution, or for an ordinal parameter from an integer one.
+    The objective is log(seconds). A failed trial is reported as pruned: Optuna's samplers rank it below all finished
+    trials, or ignore it.
 
     Args:
         space: Schedules to propose.
@@ -44,7 +44,7 @@ class OptunaSampler(Sampler):
     name = "tpe"
 
     def __init__(self, space: SearchSpace, seed: int, sampler: optuna.samplers.BaseSampler | None = None) -> None:
-        optuna.logging.set_verbosity(optuna.logging.ERROR)  # otherwise it prints a line per trial to stderr
+        optuna.logging.set_verbosity(optuna.logging.ERROR)  # otherwise Optuna prints a line per trial to stderr
         self._space = space
         self._seed = seed
         self._unseen = UnvisitedPool(space, seed)
@@ -102,14 +102,14 @@ class OptunaSampler(Sampler):
         return self._started(self._suggested(trial), trial)
 
     def _nearest(self, suggestion: Schedule) -> Schedule | None:
-        """Return a new legal schedule that differs from ``suggestion`` in few parameters; None if none is left."""
+        """Return a new legal schedule that differs from ``suggestion`` in few parameters; None if none remains."""
         self._repairs += 1
         seed = np.random.SeedSequence([self._seed, self._repairs]).generate_state(1, np.uint64)
         best = sorted(self._times, key=lambda s: self._times[s])[:_BEST]
         pool = [near for schedule in best for near in self._space.neighbours(schedule, _NEIGHBOURS)]
         pool += self._space.sample(_RANDOM, int(seed[0]))
         pool = [schedule for schedule in pool if schedule in self._unseen] or self._unseen.draw(1)
-        # the first of equals: a neighbour of the best
+        # on ties, the first one, which is a neighbour of the best
         return min(pool, key=lambda s: differences(s, suggestion), default=None)
 
     def _started(self, schedule: Schedule, trial: Trial) -> Schedule:
@@ -120,7 +120,7 @@ class OptunaSampler(Sampler):
     def _suggested(self, trial: Trial) -> Schedule:
         """Return a template and its parameters, chosen by Optuna in this order.
 
-        For an enqueued trial, return those that it holds.
+        For an enqueued trial, return its own parameters.
         """
         template = trial.suggest_categorical(_TEMPLATE, tuple(self._space.members))
         items: list[tuple[str, Value]] = []

@@ -1,8 +1,8 @@
 """Estimates from another recording of a kernel: its times on another GPU, or for another size.
 
-A schedule's estimate is the median time that the other recording holds for the same values of the shared parameters;
-where it holds none, the prediction of boosted trees trained on it. A sampler learns how far to follow such estimates:
-times of another GPU need not even agree in order.
+A schedule's estimate is the median time in the other recording for the same values of the shared parameters. If it has
+none, the estimate is the prediction of boosted trees trained on the recording. Samplers learn how accurate such
+estimates are, because times on another GPU may even be ranked differently.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
-_FAILED = 2.0  # a failure counts as this multiple of the slowest time
+_FAILED = 2.0  # a failed schedule is estimated as this multiple of the slowest time
 
 
 class TransferredTimes:
@@ -36,7 +36,7 @@ class TransferredTimes:
         shared: Parameters that both have and that vary in the other recording.
 
     Raises:
-        ValueError: No shared parameter, or the other recording holds no time.
+        ValueError: There is no shared parameter, or the other recording has no time.
     """
 
     def __init__(self, space: SearchSpace, measurements: Mapping[Schedule, Measurement]) -> None:

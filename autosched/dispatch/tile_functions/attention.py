@@ -33,9 +33,9 @@ def attention(
         k: (batch, kv_heads, keys, head_size), or (total, kv_heads, head_size).
         v: Like ``k``; the head size may differ.
         out: Array for the result, or a pair of arrays with ``log_sum_exp``. Default: new arrays.
-        offsets: (batch + 1,) of int32, ascending from 0 to the total: where sequences of any lengths begin.
+        offsets: (batch + 1,) of int32, ascending from 0 to the total: start of each sequence in packed arrays.
         slopes: (heads,) of f32: decrease of a key's score per position of distance (ALiBi).
-        sinks: (heads,) of f32, whose exponentials are part of each sum.
+        sinks: (heads,) of f32, whose exponentials are added to the softmax denominators.
         causal: If True, queries see only keys up to their own position; the last query is at the last key.
         window: Maximum number of keys that a query sees; 0 for all.
         soft_cap: Bound of the scores' magnitude, applied with tanh; 0 for none.
@@ -81,7 +81,7 @@ def attention_backward(
         k: (batch, kv_heads, keys, head_size).
         v: Values, of the shape of ``k``.
         o: Result of ``attention``, of the shape of ``q``.
-        lse: Its second result with ``log_sum_exp``: (batch, heads, queries) of f32.
+        lse: Second result of ``attention`` with ``log_sum_exp``: (batch, heads, queries) of f32.
         do: Gradient of ``o``.
         out: Arrays for the results. Default: new ones.
         offsets: As in ``attention``; all arrays then have its packed shapes, and ``lse`` is (heads, total).
@@ -122,7 +122,7 @@ def decode_attention(
     """Compute attention of the newest positions of each sequence over a paged cache.
 
     Args:
-        q: (batch, queries, heads, head_size) of f16 or bf16, with 1 to 8 queries a sequence.
+        q: (batch, queries, heads, head_size) of f16 or bf16, with 1 to 8 queries per sequence.
         k: (pages, page, kv_heads, head_size), of q's type or e4m3; the page size is a power of two from 16 to 1024.
         v: The same shapes and types as ``k``.
         table: (batch, entries) of int32: the pages of each sequence, in order.

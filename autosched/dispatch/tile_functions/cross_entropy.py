@@ -53,7 +53,7 @@ def cross_entropy_backward(
 
 
 def linear_cross_entropy(x: Any, w: Any, label: Any, out: Any = None, *, database: Source | None = None) -> Any:
-    """Compute ``cross_entropy`` of ``x @ w.T``, without these logits in memory.
+    """Compute ``cross_entropy`` of ``x @ w.T``, without storing these logits.
 
     Args:
         x: (rows, k) of f16 or bf16.
@@ -77,8 +77,8 @@ def linear_cross_entropy_dlogits(
 ) -> Any:
     """Compute the gradients of the logits of ``linear_cross_entropy``.
 
-    The result g has ``rows * columns`` elements. To limit it, call this for some rows at a time, and accumulate ``g @
-    w`` and ``g.T @ x``, like the gradient of ``torch.ops.autosched.linear_cross_entropy``.
+    The result g has ``rows * columns`` elements. To save memory, call this for some rows at a time, and accumulate ``g
+    @ w`` and ``g.T @ x``, like the gradient of ``torch.ops.autosched.linear_cross_entropy``.
 
     Args:
         x: (rows, k) of f16 or bf16.

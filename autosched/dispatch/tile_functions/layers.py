@@ -25,7 +25,8 @@ def rmsnorm_quantize(
         database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
 
     Returns:
-        ``x + residual`` of x's type, its norm as e4m3, and the scales (rows,) of f32: the norm is e4m3 times scale.
+        ``x + residual`` of x's type, its norm as e4m3, and the scales (rows,) of f32: the norm is the e4m3 value times
+        the scale.
 
     Raises:
         ValueError: Arrays do not fit together, or are on several GPUs.
@@ -87,7 +88,7 @@ def qk_norm_rope_append(
     order: str = "positions",
     database: Source | None = None,
 ) -> Any:
-    """Normalise and rotate queries and keys by their positions, and store keys and values in a paged cache in place.
+    """Normalise and rotate queries and keys, and store keys and values in place in a paged cache.
 
     No two tokens may have the same slot.
 
@@ -99,7 +100,7 @@ def qk_norm_rope_append(
             from 16 to 1024.
         v: The same shapes and types as ``k``, changed in place.
         out: Array for the queries. Default: a new one.
-        slots: (tokens,) of int32: index of each token into the positions of all pages; -1 is not stored.
+        slots: (tokens,) of int32: position of each token among the positions of all pages; -1 is not stored.
         block_table: (sequences, entries) of int32, the pages of each sequence; replaces ``slots``.
         sequence: (tokens,) of int32: row of ``block_table`` of each token; -1 for none.
         q_weight: (head_size,) of qkv's type, weight of the queries' RMS norm. Default: no norm.

@@ -24,8 +24,8 @@ def quantized_matmul(
     Args:
         x: (m, k) of f16 or bf16.
         w: (n, k / 8) of int32 from ``pack_int4``, or (n, k) of int8 or e4m3; or either from ``pack_weights``.
-        scale: (groups, n) of x's type: one per row of w and group of its columns. Scales of e4m3, one per 16 columns,
-            mean that w contains e2m1 codes (nvf4).
+        scale: (groups, n) of x's type: one per row of w and group of its columns. If scales are e4m3, one per 16
+            columns, w contains e2m1 codes (nvf4).
         out: Array for the result, (m, n). Default: a new one.
         zeros: (groups, n) of uint8, zero points of 4-bit weights. Default: 8.
         global_scale: (1,) of f32, the factor of all weights of nvf4.
@@ -56,7 +56,7 @@ def grouped_matmul(
     w_order: str = "row",
     database: Source | None = None,
 ) -> Any:
-    """Multiply the rows of each group by the group's own matrix, with group sizes known only on the device.
+    """Multiply the rows of each group by the group's matrix. Group sizes are in GPU memory.
 
     Args:
         x: (m, k) of f16, bf16 or e4m3, sorted by groups; (groups, m, k) if ``rows`` is "masked"; or with ``token``

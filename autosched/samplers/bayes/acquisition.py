@@ -11,7 +11,7 @@ import scipy
 from cost_models.gaussian_process import IncrementalPosterior, Prediction
 from search_spaces.arrays import BoolArray, FloatArray, IntArray
 
-LEAST_GAIN, MOST_GAIN, RESOLUTION = 0.05, 8.0, 0.01  # in standard deviations of the values
+LEAST_GAIN, MOST_GAIN, RESOLUTION = 0.05, 8.0, 0.01  # minimum gain to aim at, in standard deviations of the values
 
 
 def expected_improvement(predicted: Prediction, best: float) -> FloatArray:

@@ -13,7 +13,7 @@ from search_spaces.spaces.parameters import Parameter, Value
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
-LEAST_SIZE = 32  # a parameter with a value this large counts threads or elements
+LEAST_SIZE = 32  # a parameter with a value of at least this counts threads or elements, not stages
 
 _Places = dict[Value, float]  # the coordinate of each value
 
@@ -34,7 +34,7 @@ class SpaceCoordinates:
         for member in members.values():
             for parameter in member.parameters:
                 by_name.setdefault(parameter.name, []).append(parameter)
-        columns: dict[str, list[_Places]] = {}  # columns of each name
+        columns: dict[str, list[_Places]] = {}  # names of the columns of each parameter
         for name, parameters in by_name.items():
             places = _places(parameters)
             if len(places) > 1 or 1 < len(members) != len(parameters):
@@ -59,7 +59,7 @@ class SpaceCoordinates:
         }
 
     def of(self, schedules: Sequence[Schedule]) -> npt.NDArray[np.float32]:
-        """Return one row per schedule, float32 [n, len(names)]; NaN if its template lacks the parameter."""
+        """Return one row per schedule, float32 [n, len(names)]; NaN if its template does not have the parameter."""
         rows = np.full((len(schedules), len(self.names)), np.nan, dtype=np.float32)
         for template, code in self._templates.items():
             own = [i for i, s in enumerate(schedules) if s.template == template]
@@ -73,7 +73,7 @@ class SpaceCoordinates:
 
 
 def _places(parameters: Sequence[Parameter]) -> _Places:
-    """Return the coordinate of each value of the parameters, which share a name."""
+    """Return the coordinate of each value of parameters with the same name."""
     values = list(dict.fromkeys(value for p in parameters for value in p.values))
     numbers = [v for v in values if isinstance(v, int)]
     ordered = all(p.kind == "ordinal" for p in parameters)
@@ -89,9 +89,9 @@ def _places(parameters: Sequence[Parameter]) -> _Places:
 
 
 def _factors_of_two(parameters: Sequence[Parameter]) -> list[_Places]:
-    """Return the number of factors of two of each value of the parameters, which share a name, scaled to 0 to 1.
+    """Return the number of factors of two of each value of parameters with the same name, scaled to 0 to 1.
 
-    The list is empty if they are not sizes, or if the sizes already determine these numbers.
+    The list is empty if the values are not sizes, or are all powers of two.
     """
     values = dict.fromkeys(value for p in parameters for value in p.values)
     sizes = [v for v in values if isinstance(v, int) and v > 0]

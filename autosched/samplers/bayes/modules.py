@@ -1,4 +1,4 @@
-"""Compiled modules of a space: which schedules share one, and which modules have a fast schedule."""
+"""Compiled modules of a space: the schedules that share a module, and the modules with a fast schedule."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class CompiledModules:
         self._numbers: dict[tuple[object, ...], int] = {}
         self._best: dict[int, tuple[float, Schedule]] = {}
         self._least = math.inf
-        self._swept: set[int] = set()  # modules whose schedules ``siblings`` has returned
+        self._swept: set[int] = set()  # numbers of modules whose schedules ``siblings`` has returned
 
     def number(self, schedule: Schedule) -> int:
         """Return the number of a schedule's module."""
@@ -53,7 +53,7 @@ class CompiledModules:
         return [module for _, module in sorted((s, m) for m, (s, _) in self._best.items() if s <= bound)]
 
     def are_fast(self, modules: IntArray) -> BoolArray:
-        """Return which of these module numbers belong to fast modules."""
+        """Return a mask of the module numbers that belong to fast modules."""
         fast = np.zeros(len(self._numbers), dtype=np.bool_)
         fast[self._fast()] = True
         found: BoolArray = fast[modules]

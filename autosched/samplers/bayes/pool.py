@@ -1,4 +1,4 @@
-"""Candidates of an acquisition function: the whole of a small space, or a changing sample of a large one."""
+"""Candidates of an acquisition function: all schedules of a small space, or a changing sample of a large one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from search_spaces.spaces.schedule import Schedule
 
 
 class Pool:
-    """Candidates of the acquisition: a whole space, or random schedules whose worst are replaced.
+    """Candidates of the acquisition function: a whole space, or schedules of which the worst are replaced repeatedly.
 
     Args:
         schedules: Schedules of the pool.
@@ -21,7 +21,7 @@ class Pool:
 
     Attributes:
         places: Coordinates of the schedules, float32 [d, n].
-        grid: The same as a grid, for a whole space.
+        grid: The same coordinates as a grid, for a whole space.
         seen: True if each schedule was proposed or reported, [n].
         modules: Number of each schedule's compiled module, [n].
     """

@@ -1,19 +1,19 @@
 """Bayesian optimisation with a Gaussian process.
 
 Without estimated times, the value of a schedule is the ratio of the best time so far to its time, which concentrates
-the model on fast schedules. After a few random trials, each proposal is the schedule with the highest probability to
-reach the optimum that the model expects (``acquisition.likely_optimum``), over the whole of a small space or a changing
-sample of a large one. Aiming at the optimum, instead of at any improvement, prevents the search from trying the
-neighbours of a good schedule one by one. Pending and failed trials are imputed with their predicted mean (kriging
-believer), so that proposals in flight differ. A proposal is weighted by the probability that the schedule works
-(``cost_models/feasibility.py``).
+the model on fast schedules. After a few random trials, each proposal is the schedule with the highest probability of
+reaching the optimum that the model expects (``acquisition.likely_optimum``). Candidates are all schedules of a small
+space, or a changing sample of a large one. Aiming at the optimum, instead of at any improvement, prevents the search
+from trying the neighbours of a good schedule one by one. Pending and failed trials are imputed with their predicted
+mean (kriging believer), so that proposals in flight differ. A proposal is weighted by the probability that the schedule
+works (``cost_models/feasibility.py``).
 
 With estimated times, values are their logarithms, because estimates have relative errors, and the estimate is an
 additional coordinate (``Guesses``). A second Gaussian process models the residuals of a linear trend in the estimate,
-whose slope is learned (``Trend``). Estimates may be right about nearly all schedules and wrong about the fastest, which
-the likelihood hardly shows. So after ``patience`` trials without improvement, three of four proposals come from the
-model without the trend (two of four if that model found the best), until one of the two models finds an improvement.
-Observed trials are biased towards fast schedules, so both models treat the prior mean as unknown
+whose slope is learned (``Trend``). Estimates may be accurate for most schedules and wrong for the fastest ones, which
+hardly changes the likelihood. So after ``patience`` trials without improvement, three of four proposals come from the
+model without the trend (two of four if the model with the trend found the best), until one of the two models finds an
+improvement. Observed trials are biased towards fast schedules, so both models treat the prior mean as unknown
 (``Hyperparameters.offset``). A proposal then maximises the expected improvement (Jones, Schonlau and Welch, Efficient
 Global Optimization of Expensive Black-Box Functions, 1998) beyond a margin.
 """
@@ -74,20 +74,26 @@ class BayesSampler(Sampler):
         self._estimates = estimates if estimates is not None and estimates.has_times else None
         self._unseen = UnvisitedPool(space, seed)
         self._columns = SpaceCoordinates(space)
-        self._times: dict[Schedule, list[float] | None] = {}  # in the order seen; None while pending
+        self._times: dict[
+            Schedule, list[float] | None
+        ] = {}  # times of each schedule, in the order seen; None while pending, empty after a failure
         self._medians: dict[Schedule, float] = {}  # median time of each schedule that has one
         self._best: float | None = None  # smallest median; None if unknown
         self._reported: list[Schedule] = []
         self._pool: Pool | None = None
-        self._by_guess: list[Schedule] | None = None  # random schedules and ends of descents, the best estimate last
+        self._by_guess: list[Schedule] | None = (
+            None  # random schedules and results of descents; the best estimate is last
+        )
         self._guesses: Guesses | None = None
         self._of_pool = np.zeros(0)  # estimated values of the pool
-        self._goal = math.inf  # a time below this is an improvement
+        self._goal = math.inf  # a smaller time counts as an improvement
         self._stale_trials = 0  # trials reported since the last improvement
         self._guided = True  # whether the model with the trend found the best so far
         self._guided_to: dict[Schedule, bool] = {}  # whether that model made each pending proposal
-        self._models: dict[str, IncrementalPosterior] = {}  # "plain", "guided" (with the trend), "works"
-        self._observed: list[Schedule] = []  # schedules that each model has observed
+        self._models: dict[
+            str, IncrementalPosterior
+        ] = {}  # by name: "plain", "guided" (with the trend), "works" (feasibility)
+        self._observed: list[Schedule] = []  # schedules that the models have observed
         self._observed_guesses: list[float] = []  # estimated values of the observed schedules
         self._count = 0  # number of seen schedules passed to the models
         self._fitted = 0
@@ -111,7 +117,7 @@ class BayesSampler(Sampler):
         self._considered = list(schedules)
 
     def prepare(self) -> None:
-        """Create the pool once the initial trials are proposed."""
+        """Create the pool if the initial trials have been proposed."""
         if self._unseen.seen >= self._settings.first:
             self._made_pool()
 
@@ -155,7 +161,7 @@ class BayesSampler(Sampler):
         """Return the next trials, 1 to n; an empty list if none remains."""
         self._gain = math.inf
         if self._unseen.seen < self._settings.first or not self._medians:
-            # every second one is random, in case estimates are misleading
+            # every second trial is random, because estimates may be misleading
             guessed = self._guessed() if self._unseen.seen % 2 == 0 else None
             return self._taken(guessed or next(iter(self._unseen.draw(1)), None))
         pool = self._made_pool()
@@ -174,7 +180,7 @@ class BayesSampler(Sampler):
     def _batch(self, pool: Pool, state: AcquisitionState, guided: bool, n: int) -> list[Schedule]:
         """Return the n best of the pool, each chosen as if the predicted values of the previous ones were observed.
 
-        Every second one has a compiled module with a fast schedule, while there are any.
+        Every second one has a compiled module with a fast schedule, if one remains.
         """
         self._num_batches += 1
         batches, compiled, free = self._settings.batches, self._modules.are_fast(pool.modules), 0
@@ -193,7 +199,7 @@ class BayesSampler(Sampler):
                 worth = now.worth(seen, batches.margins[free % len(batches.margins)])
                 free += 1
             best = int(worth.argmax())
-            if worth[best] == -math.inf:  # the whole pool is seen, but perhaps not the whole space
+            if worth[best] == -math.inf:  # all schedules of the pool are seen, but perhaps not those of the space
                 return chosen or self._taken(next(iter(self._unseen.draw(1)), None))
             if not chosen:
                 self._gain = now.gain(best)
@@ -259,7 +265,7 @@ class BayesSampler(Sampler):
             given = {name: model.hyperparameters for name, model in self._models.items()}
         new = list(islice(self._times, self._count, None))
         if refitted or len(self._observed) + len(new) > refits.most * 5 // 4:
-            grid = pool.grid or Grid(pool.places)  # for a changing pool, valid until it changes
+            grid = pool.grid or Grid(pool.places)  # for a changing pool, predictions are valid until it changes
             self._models = {name: IncrementalPosterior(pool.places, found, grid) for name, found in given.items()}
             self._observed, self._observed_guesses, new = [], [], self._remembered()
         self._note_observed(new)
@@ -274,7 +280,10 @@ class BayesSampler(Sampler):
             self._observed_guesses += self._guesses.values(schedules).tolist()
 
     def _remembered(self) -> list[Schedule]:
-        """Return the observed schedules; of more than ``most``, the fastest half of ``most`` and the newest others."""
+        """Return the schedules for the model.
+
+        If there are more than ``most``, half of these are the fastest, half the newest.
+        """
         most = self._settings.refits.most
         if len(self._times) <= most:
             return list(self._times)
@@ -294,7 +303,7 @@ class BayesSampler(Sampler):
         if (works == 0).any():
             found["works"] = feasibility.hyperparameters(columns, works, begin.get("works"))
         known = ~np.isnan(values)
-        if not known.any():  # all failed; later results are used from the next fit on
+        if not known.any():  # all observed schedules failed; later results are used from the next fit on
             return {"plain": settings.mode(len(columns)), **found}
         columns, values = columns[:, known], values[known]
         scaled = Scale.of(values).down(values)
@@ -347,9 +356,9 @@ class BayesSampler(Sampler):
     # -- estimated times -----------------------------------------------------------------------------------------
 
     def _guessed(self) -> Schedule | None:
-        """Return the unseen schedule with the best estimate, among random ones and the ends of their descents.
+        """Return the unseen schedule with the best estimate, among random ones and results of descents.
 
-        None without estimated times.
+        Returns None without estimated times.
         """
         if self._estimates is None:
             return None
@@ -364,7 +373,7 @@ class BayesSampler(Sampler):
         return None
 
     def _trend(self) -> Trend:
-        """Return the estimates of the observed schedules and of the pool."""
+        """Return the estimated values of the observed schedules and of the pool."""
         observed = np.array(self._observed_guesses)
         scale = Scale.of(observed)
         return Trend(scale.down(observed), scale.down(self._of_pool))

@@ -15,7 +15,7 @@ class GuessTrust:
     """Trust in estimated times.
 
     Attributes:
-        guessed: Number of random schedules, the best estimates of which start descents.
+        guessed: Number of random schedules. Descents start from those with the best estimates.
         patience: Trials without improvement after which the estimates are down-weighted.
         progress: Fraction by which the best time must decrease to count as an improvement.
         margin: Margin of the expected improvement, in standard deviations of the observed values.
@@ -29,13 +29,13 @@ class GuessTrust:
 
 @dataclass(frozen=True)
 class Refits:
-    """When hyperparameters are fitted again, and to how many observations.
+    """Conditions for fitting hyperparameters again, and the number of observations to fit.
 
     Attributes:
         growth: Refit when the number of results has grown by this factor.
-        later: The factor from ``many`` results on, where a fit costs more and changes less.
+        later: The same factor from ``many`` results on, when a fit costs more and changes less.
         many: Number of results from which ``later`` applies.
-        most: Maximum number of observations of the model: half of them the fastest, the others the newest.
+        most: Maximum number of observations of the model, half of which are the fastest, the others the newest.
     """
 
     growth: float = 1.25
@@ -49,7 +49,7 @@ class CandidatePool:
     """Schedules among which the acquisition function is maximised.
 
     Attributes:
-        whole: Size of the largest space that is searched as a whole; a larger one is searched by a changing pool.
+        whole: Size of the largest space that is evaluated completely. Larger ones are sampled by a changing pool.
         living: Number of schedules in a changing pool.
         elite: Number of best schedules whose neighbours enter the pool.
         moves: Number of schedules of each kind that replace the worst of the pool before each proposal: neighbours of
@@ -66,15 +66,15 @@ class CandidatePool:
 
 @dataclass(frozen=True)
 class Batches:
-    """Batches of proposals from one evaluation of a changing pool. A space that is searched as a whole has none.
+    """Batches of proposals from one evaluation of a changing pool. They are not used for small spaces.
 
     Attributes:
         size: Number of proposals in a batch, if as many trials may be in flight.
-        share: One of ``share`` proposals is free. The others have compiled modules, while there are any.
+        share: One of ``share`` proposals is unrestricted. The others reuse compiled modules, while any remain.
         near: Ratio to the best time up to which further schedules of a compiled module are tried.
-        margins: Margins of the expected improvement of consecutive free proposals, cyclically, as fractions of
-            ``GuessTrust.margin``: in a large batch, some proposals may exploit known results.
-        swept: Number of modules whose schedules enter the pool at a time.
+        margins: Margins of the expected improvement of consecutive unrestricted proposals, cyclically, as fractions of
+            ``GuessTrust.margin``. With a small margin, a proposal exploits known results.
+        swept: Number of modules whose schedules are added to the pool at a time.
         promising: Number of schedules of the pool with the largest acquisition, among which a batch is chosen, in
             addition to half as many of compiled modules.
     """

@@ -1,4 +1,4 @@
-"""Steps from random schedules to neighbours with smaller estimates; nothing is measured."""
+"""Descents from random schedules to neighbours with smaller estimated times, without measurements."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
 STARTS = 8  # number of starts; each descent takes 150 to 300 estimates
-_DISTANCE = 6  # parameters in which starts differ if possible: the best of a sample are often nearly equal
+_DISTANCE = 6  # number of parameters in which starts differ if possible, because the best of a sample are often similar
 _NEIGHBOURS = 256  # neighbours estimated per step
 _STEPS = 32
-# Strata that share the given number of samples. With more strata, each gets as many schedules as one of these.
+# The requested number of samples is meant for this many strata, and is scaled up for spaces with more.
 _STRATA = 2
 TIE = 1e-3  # smaller differences of log seconds are below the resolution of any model
 
@@ -24,11 +24,11 @@ Rank = tuple[int, int, int, float]
 
 
 def starting_points(space: SearchSpace, samples: int, seed: int) -> list[Schedule]:
-    """Return random schedules to start from.
+    """Return random schedules to start descents from.
 
     Args:
         space: Schedules to draw.
-        samples: Number of schedules; more are drawn from many strata, so that each template gets enough of them.
+        samples: Number of schedules. More are drawn if there are many strata, so that each template gets enough.
         seed: Random seed.
     """
     return space.sample(max(samples, math.ceil(samples * round(sum(s.share for s in space.strata)) / _STRATA)), seed)
@@ -69,8 +69,8 @@ def descended(space: SearchSpace, estimates: Estimates, starts: Sequence[Schedul
 def ranking(space: SearchSpace) -> Callable[[Schedule, float], Rank]:
     """Return the rank of a schedule with an estimate (log seconds), the smallest first.
 
-    Estimates that differ by less than TIE count as the same; then fewer parameters that are not at their defaults win,
-    then a deeper pipeline.
+    Estimates that differ by less than TIE are ties. Fewer parameters with non-default values break a tie, then a deeper
+    pipeline.
     """
     plain = {(t, p.name): p.default for t, m in space.members.items() for p in m.parameters if not p.deeper}
     deep = {(t, p.name): p for t, m in space.members.items() for p in m.parameters if p.deeper}

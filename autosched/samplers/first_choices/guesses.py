@@ -1,8 +1,8 @@
 """Convert estimates for the Gaussian process: to values, and to one more coordinate.
 
-As a coordinate an estimate need not be right: schedules with similar estimates have similar values, whatever these are.
-So even estimates that are wrong about the fastest schedules identify slow ones. The coordinate is the rank of an
-estimate, in steps so coarse that the best few in a hundred share one: among these the other coordinates decide.
+As a coordinate, an estimate need not be accurate: the model only assumes that schedules with similar estimates have
+similar values. So even estimates that are wrong about the fastest schedules identify slow ones. The coordinate is the
+rank of an estimate, in steps so coarse that the best few percent share one. Among these, the other coordinates decide.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from cost_models.estimates import Estimates
 from search_spaces.arrays import FloatArray
 from search_spaces.spaces.schedule import Schedule
 
-LEAST = -3.0  # smallest log value: 20 times the best time and slower count the same
-_STEPS = 32  # steps of the coordinate
+LEAST = -3.0  # smallest log value: all times above 20 times the best one are equivalent
+_STEPS = 32  # number of steps of the coordinate
 
 
 class Guesses:
@@ -37,12 +37,12 @@ class Guesses:
     def values(self, schedules: Sequence[Schedule]) -> FloatArray:
         """Return the logarithm of the best estimate over each schedule's, [n].
 
-        It is LEAST for a schedule that does not fit on the device, and above 0 for one better than the reference.
+        It is LEAST for a schedule that does not fit on the device, and positive for one better than the reference.
         """
         return np.maximum(self._least - self._estimates.log_seconds(schedules), LEAST)
 
     def coordinate(self, schedules: Sequence[Schedule]) -> Columns:
-        """Return the fraction of schedules with a worse estimate, in steps from 0 to 1, as a row float32 [1, n]."""
+        """Return the fraction of schedules with a worse estimate, rounded to steps from 0 to 1, float32 [1, n]."""
         worse = np.searchsorted(self._sorted, -self._estimates.log_seconds(schedules)) / max(len(self._sorted) - 1, 1)
         steps: Columns = (np.floor(np.minimum(worse, 1.0) * _STEPS) / _STEPS).astype(np.float32)[None, :]
         return steps

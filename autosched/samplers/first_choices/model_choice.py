@@ -1,8 +1,8 @@
 """Choose the default schedule of a problem that was not tuned.
 
-It is the best schedule by the time model that a few descent steps from a fixed sample of the space find. It is also the
-baseline: a schedule tuned for another size is accepted only if the model does not rank it behind the default. The
-default takes part in every paired re-measurement.
+It is the schedule with the smallest predicted time after a few descent steps from a fixed sample of the space. It is
+also the baseline: a schedule tuned for another size is used only if the model does not predict it to be slower than the
+default. Every paired timing includes the default.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import TemplateSet
 
-SAMPLES = 512  # stratified by template and intrinsic; predicting them takes less time than building the space
+SAMPLES = 512  # sample size, stratified by template and intrinsic; predictions take less time than building the space
 SEED = 0
 
 

@@ -17,13 +17,13 @@ from cost_models.estimates import Estimates
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
-WHOLE = 8192  # a space of up to so many schedules is estimated as a whole
+WHOLE = 8192  # a space of up to this many schedules is estimated completely
 SAMPLES = 4096
 POPULATION = 64
 GENERATIONS = 16
 MUTANTS = 4  # mutants of each member per generation, in addition to one crossover child
-TIED = 2  # maximum members with the same estimate (within TIE), which would otherwise crowd out the others
-BEST = 512  # schedules that are returned
+TIED = 2  # maximum number of members with the same estimate (within TIE), which would otherwise crowd out the others
+BEST = 512  # maximum number of returned schedules
 
 
 def fastest(space: SearchSpace, estimates: Estimates, seed: int) -> tuple[list[Schedule], int]:
@@ -68,7 +68,7 @@ def _evolved(space: SearchSpace, seen: Estimates, seed: int) -> list[Schedule]:
 
 
 def _survivors(seen: Estimates, schedules: Iterable[Schedule]) -> list[Schedule]:
-    """Return the POPULATION best of ``schedules``, at most TIED of those that tie."""
+    """Return the POPULATION best of ``schedules``, at most TIED of those with the same estimate."""
     ties = Counter[int]()
     survivors: list[Schedule] = []
     for schedule in _in_order(seen, schedules):

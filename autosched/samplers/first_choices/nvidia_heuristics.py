@@ -39,10 +39,12 @@ GPUS: Mapping[str, str] = {
     **{"a100_pcie": "A100_PCIE_80GB", "a30": "A30_PCIE", "a40": "A40_PCIE", "a6000": "RTX_A6000"},
     **{"rtx6000ada": "RTX_6000_ADA", "h100_nvl": "H100_NVL"},
     **{"rtx5080": "RTX_5080", "rtx5090": "RTX_5090", "rtx_pro_6000": "RTX_PRO_6000"},
-}  # the library's names of devices. B200 and similar GPUs get tcgen05 proposals; its times for H20 exceed the peak
+    # the library's names of devices. B200 and similar GPUs are missing because their proposals are for tcgen05, and H20
+    # because its predicted rates exceed the peak.
+}
 
-# Types of a and b, accumulators and out, as nvMatmulHeuristics.h spells them. It has no 16-bit out for i8, and both
-# 8-bit floats have the same rate. f16_f16: f16 accumulators.
+# The library's codes (nvMatmulHeuristics.h) for types of a and b, accumulators and out. It has no 16-bit out for i8,
+# and both 8-bit floats have the same code. f16_f16 has f16 accumulators.
 _PRECISIONS = {
     "f16": "HSH",
     "f16_f16": "HHH",
@@ -52,14 +54,14 @@ _PRECISIONS = {
     "e5m2": "QQTST",
     "i8": "BII",
 }
-_PROPOSED = 3  # maximum schedules among the first trials
-_ASKED = 12  # configurations requested; several may map to the same schedule
-_SECONDS = 20.0  # seconds before a process is killed; normally it takes a fifth of a second
-_SAMPLES = 64  # sample size among the schedules that a configuration leaves open
+_PROPOSED = 3  # maximum number of its schedules among the first trials
+_ASKED = 12  # number of requested configurations, since several may map to the same schedule
+_SECONDS = 20.0  # time limit of the process in seconds; normally it takes a fifth of a second
+_SAMPLES = 64  # sample size among the schedules that match a configuration
 
 
 class HeuristicsFailed(ValueError):
-    """The library is installed but gives no answer. The message is one line."""
+    """The library is installed but returned no result. The message is one line."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +71,11 @@ class Configuration:
     Attributes:
         tile: Tile of a block along m, n and k.
         warp_tile: Tile of a warp along m, n and k.
-        instruction_m: Rows of one mma (64: wgmma).
+        instruction_m: Rows of one mma instruction (64 for wgmma).
         stages: Number of pipeline stages.
         split_k: Number of blocks that share the k of one tile.
         cluster: Blocks of a cluster along m and n.
-        swizzle: Tiles in a band.
+        swizzle: Number of tiles in a band of the tile order.
         by_columns: True if consecutive blocks go down a column of tiles.
         seconds: Time that the library predicts.
     """
@@ -90,7 +92,7 @@ class Configuration:
 
     @property
     def warps(self) -> int:
-        """Warps that multiply, along m and n."""
+        """Number of warps that multiply."""
         return math.prod(self.warps_along)
 
     @property
@@ -131,7 +133,7 @@ def advice(task: SearchTask, estimates: Estimates) -> Advice:
     try:
         found = configurations(problem, GPUS[device.name], _ASKED)
     except HeuristicsFailed as error:
-        return Advice(line=f"{NAME} is left out: {error}; reinstall or uninstall nvidia-matmul-heuristics")
+        return Advice(line=f"{NAME} is not used: {error}; reinstall or uninstall nvidia-matmul-heuristics")
     near: dict[Schedule, None] = {}
     for configuration in found:
         schedule = nearest(configuration, task.templates, problem, device, estimates)
@@ -141,11 +143,11 @@ def advice(task: SearchTask, estimates: Estimates) -> Advice:
             break
     if not near:
         return Advice()
-    return Advice(tuple(near), f"{len(near)} of the first trials are the nearest schedules to what {NAME} proposes")
+    return Advice(tuple(near), f"{len(near)} of the first trials are the nearest schedules to proposals of {NAME}")
 
 
 def knows(operand: str, precision: str) -> bool:
-    """Return True if the library supports matmuls of operands of this type in this precision."""
+    """Return True if the library supports matmuls with this operand type and precision."""
     return operand in _PRECISIONS and precision != "ieee"
 
 
@@ -158,13 +160,13 @@ def configurations(problem: Matmul, gpu: str, count: int) -> list[Configuration]
         count: Maximum number of configurations.
 
     Raises:
-        HeuristicsFailed: The library gives no answer.
+        HeuristicsFailed: The library returned no result.
     """
     letters = "".join("N" if order == "row" else "T" for order in (problem.order_a, problem.order_b))
     request = {
         "gpu": gpu,
         "precision": _PRECISIONS["f16_f16" if problem.acc == "f16" else problem.a],
-        "layout": f"{letters}_ROW_MAJOR",  # the library's terms: N is row-major, T is transposed while loading
+        "layout": f"{letters}_ROW_MAJOR",  # the library's codes: N is row-major, T is transposed while loading
         **{name: getattr(problem, name) for name in ("m", "n", "k", "batch")},
         "count": count,
     }
@@ -178,14 +180,14 @@ def configurations(problem: Matmul, gpu: str, count: int) -> list[Configuration]
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise HeuristicsFailed(f"its process gave no answer ({error})") from error
+        raise HeuristicsFailed(f"its process failed ({error})") from error
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         raise HeuristicsFailed(f"it failed ({last:.120})")
     try:
         return [_configuration(row) for row in json.loads(done.stdout)]
     except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
-        raise HeuristicsFailed(f"its answer is not understood ({type(error).__name__} {error})"[:160]) from error
+        raise HeuristicsFailed(f"its result cannot be interpreted ({type(error).__name__} {error})"[:160]) from error
 
 
 def _configuration(row: Mapping[str, float]) -> Configuration:
@@ -265,7 +267,7 @@ def _raster(c: Configuration) -> str:
 def _narrowed(space: Space, decisions: Mapping[str, Value]) -> Space:
     """Return the part of ``space`` with the values nearest to ``decisions``.
 
-    A decision that leaves no legal schedule together with those before it is left out.
+    A decision is skipped if no legal schedule satisfies it together with the previous ones.
     """
     known = {parameter.name: parameter for parameter in space.parameters}
     wanted = {name: _nearest(known[name], value) for name, value in decisions.items()}

@@ -1,4 +1,4 @@
-"""Script that asks nvMatmulHeuristics for the configurations of one matmul.
+"""Script that queries nvMatmulHeuristics for the configurations of one matmul.
 
 It reads a JSON object from stdin: ``gpu``, ``precision`` and ``layout`` by the library's names, ``m``, ``n``, ``k``,
 ``batch`` and ``count``. It prints a list of objects, each a configuration with its predicted seconds. It imports
@@ -19,7 +19,7 @@ FIELDS = (
 
 def main() -> None:
     """Write the library's configurations for the requested problem to stdout."""
-    # the script's folder comes first in the path, where its files would shadow modules of the same names
+    # remove the script's folder from the path, because its files would shadow modules of the same names
     sys.path.pop(0)
     request = json.load(sys.stdin)
     library = importlib.import_module("nvMatmulHeuristics")

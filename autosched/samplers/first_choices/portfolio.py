@@ -1,7 +1,7 @@
 """First trials of a search: winners of similar problems, and schedules of different structures with small estimates.
 
-None of them is random. Neighbours of one good schedule would teach little about other structures, because the model
-may be wrong about all neighbours in the same way.
+None of them is random. They have different structures, because the model may be wrong about all neighbours of a
+schedule in the same way.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from search_spaces.spaces.search_space import SearchSpace
 
 NAME = "portfolio"
 SAMPLER = "bayes"  # only this sampler begins with a portfolio; others keep their own first proposals
-SIZE = 32  # schedules
-ENOUGH = 16  # number of results from which the sampler's own proposals are more informative than the portfolio
-WINNERS = 16  # at most
-_DISTANCE = 3  # parameters in which the model's schedules differ where possible
-_SLOWEST = 1.25  # times the best estimate
+SIZE = 32  # maximum number of schedules in a portfolio
+ENOUGH = 16  # with this many results, the sampler's own proposals are better than the rest of the portfolio
+WINNERS = 16  # maximum number of winners in a portfolio
+_DISTANCE = 3  # number of parameters in which the model's schedules differ if possible
+_SLOWEST = 1.25  # maximum ratio of an estimate to the best one
 
 
 def first_tried(
@@ -33,8 +33,8 @@ def first_tried(
     """Return a sampler that begins with a portfolio.
 
     Args:
-        sampler: Proposes once ENOUGH results are known. Only SAMPLER begins with a portfolio.
-        space: Its space.
+        sampler: Makes all other proposals. Only SAMPLER begins with a portfolio.
+        space: Space of the sampler.
         estimates: Estimates before the first trial.
         winners: Returns winners as in ``portfolio``.
 
@@ -74,16 +74,15 @@ def _in_turns(space: SearchSpace, model: Sequence[Schedule], winners: Sequence[S
 
 
 def _best_of_model(space: SearchSpace, estimates: Estimates) -> list[Schedule]:
-    """Return all schedules with small estimates in a sample and in the descents from it.
-
-    The best of each structure come first.
-    """
+    """Return schedules with small estimates from a sample and from descents, the best of each structure first."""
     seen = Estimates(estimates.features, estimates.log_seconds, most=math.inf)
     descended(space, seen, starting_points(space, SAMPLES, SEED))
     bound = min(seen.known.values(), default=math.inf) + math.log(_SLOWEST)
     fast = [schedule for schedule, value in seen.known.items() if value <= bound and math.isfinite(value)]
     fast.sort(key=seen.known.__getitem__)
-    leaders = {structure(schedule): schedule for schedule in reversed(fast)}  # the fastest overwrites slower ones
+    leaders = {
+        structure(schedule): schedule for schedule in reversed(fast)
+    }  # iterates from slow to fast, so the fastest of a structure remains
     return list(dict.fromkeys([*sorted(leaders.values(), key=seen.known.__getitem__), *fast]))
 
 

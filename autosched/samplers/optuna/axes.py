@@ -1,7 +1,7 @@
 """Parameters of an Optuna study as axes: the coordinate of each value, and its neighbours.
 
-A *place* represents a value: the number itself, or the position of a choice, since a choice may be any object, such as
-a list or NaN. Places have coordinates from 0 to 1. The coordinate of an unordered choice is its position, as
+A *place* represents a value: the number itself, or the index of a choice, since a choice may be any object, such as a
+list or NaN. Places have coordinates from 0 to 1. The coordinate of an unordered choice is its position, as
 ``cost_models.covariance`` expects.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 Place = int | float
-_NEAR = 0.15  # standard deviation of a move, as a fraction of the axis
+_NEAR = 0.15  # standard deviation of a mutation, as a fraction of the axis
 
 
 class Axis(Protocol):
@@ -28,13 +28,13 @@ class Axis(Protocol):
         """Return the value of a place."""
 
     def coordinate(self, place: Place) -> float:
-        """Return the coordinate of a place, from 0 to 1; the position of an unordered choice."""
+        """Return the coordinate of a place: from 0 to 1, or the index of an unordered choice."""
 
     def random(self, rng: np.random.Generator) -> Place:
         """Return a random place."""
 
     def near(self, place: Place, rng: np.random.Generator) -> Place:
-        """Return another place: the next one of an ordinal, a nearby one of a float, any one of a categorical."""
+        """Return a mutated place: an adjacent ordinal value, a nearby float, or any other category."""
 
 
 def axis(found: BaseDistribution) -> Axis:
@@ -57,21 +57,21 @@ class _Choices:
         self._ordinal &= all(a < b for a, b in itertools.pairwise([-math.inf, *numbers, math.inf]))
         try:
             self._places = {choice: place for place, choice in reversed(list(enumerate(found.choices)))}
-        except TypeError:  # a choice cannot be hashed
+        except TypeError:  # a choice is not hashable
             self._places = {}
         self._coordinates = [float(place) for place in range(len(found.choices))]
         if self._ordinal:
             scale = [math.log2(1 + c) for c in numbers] if numbers[0] >= 0 else self._coordinates
             if any(
                 a >= b for a, b in itertools.pairwise(scale)
-            ):  # coordinates coincide, as for 0 and 1e-30, or 2^70 and 2^70 + 1
+            ):  # coordinates coincide, for example of 0 and 1e-30, or of 2^70 and 2^70 + 1
                 scale = self._coordinates
             self._coordinates = [(s - scale[0]) / (scale[-1] - scale[0]) for s in scale]
 
     def place(self, value: Any) -> Place:
         try:
             return self._places[value]
-        except (KeyError, TypeError):  # NaN, which equals nothing, or what cannot be hashed
+        except (KeyError, TypeError):  # NaN, which equals nothing, or a value that is not hashable
             return int(self._found.to_internal_repr(value))
 
     def value(self, place: Place) -> Any:
@@ -158,7 +158,7 @@ class _Floats:
 def _between(value: float, low: float, high: float) -> float:
     """Return the position of ``value`` in a range, 0 to 1; 0 for a range too small for a float.
 
-    It computes with halves, since the whole range may overflow a float.
+    Computes with half of each value, because the difference may overflow a float.
     """
     return (value / 2 - low / 2) / ((high / 2 - low / 2) or 1.0)
 

@@ -29,28 +29,28 @@ from cost_models.gaussian_process import IncrementalPosterior, Scale
 from search_spaces.arrays import FloatArray
 
 Params = dict[str, Any]
-Places = tuple[Place, ...]  # one value for each parameter
+Places = tuple[Place, ...]  # a candidate: one place for each parameter
 Legal = Callable[[Places], bool]
 
-_FIRST = 5  # random trials before the model is used
+_FIRST = 5  # number of random trials before the model is used
 _GROWTH = 1.15
-_RANDOM = 384  # candidates per draw
-_DRAWS = 16  # maximum draws until _ENOUGH candidates are legal
+_RANDOM = 384  # number of candidates per draw
+_DRAWS = 16  # maximum number of draws until _ENOUGH candidates are legal
 _ENOUGH = 128
 _NEAR = 384
 _ELITE = 5
 _ROUNDS = 3
-_MOST = 384  # maximum trials in the model
+_MOST = 384  # maximum number of trials in the model
 _STATES = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL, TrialState.RUNNING)
 
 
 class StudySampler(BaseSampler):
     """Optuna sampler that maximises the expected improvement under the Gaussian process that ``tune`` uses.
 
-    Trials that failed, were pruned, or broke a constraint (``Trial.set_constraint``) have no value. A second model
-    learns from them where trials fail. Running trials are imputed with their predicted mean (kriging believer), so that
-    parallel workers spread out. A categorical parameter with ascending numbers as choices, such as tile sizes, is
-    treated as ordinal.
+    Trials that failed, were pruned, or broke a constraint (``Trial.set_constraint``) have no value. From these, a
+    second model learns which parameters fail. Running trials are imputed with their predicted mean (kriging believer),
+    so that parallel workers spread out. A categorical parameter with ascending numbers as choices, such as tile sizes,
+    is treated as ordinal.
 
     The joint model covers the parameters that every completed or pruned trial has, with the same range. Other
     parameters are sampled at random and not passed to ``legal``. Before the first such trial all values are drawn
@@ -58,7 +58,7 @@ class StudySampler(BaseSampler):
     proposes an illegal one.
 
     Args:
-        legal: Predicate on the parameters, including those with a single value. Only legal ones are proposed.
+        legal: Predicate on all parameters, including those with a single value. Proposals satisfy it.
 
     Raises:
         ValueError: The study has several objectives.
@@ -146,7 +146,7 @@ class StudySampler(BaseSampler):
         """Return the hyperparameters of the model of values, and those of the model of failures if any trial failed.
 
         They are refitted when the number of results has grown by ``_GROWTH``, and at the first failure. ``count`` is
-        the number of all results, including those left out of the model.
+        the number of all results, including those that the model does not use.
         """
         fitted, failed = self._fitted, bool((works == 0).any())
         if fitted is None or fitted[1] != names or count >= fitted[0] * _GROWTH or (failed and fitted[3] is None):
@@ -174,8 +174,8 @@ class StudySampler(BaseSampler):
         if not found and not self._warned:
             self._warned = True
             warnings.warn(
-                f"none of {_DRAWS * _RANDOM:,} random parameters is legal, so one that is not is proposed: check what "
-                "StudySampler was given as legal, or give narrower ranges",
+                f"none of {_DRAWS * _RANDOM:,} random candidates is legal, so an illegal one is proposed: check the "
+                "predicate ``legal``, or use narrower ranges",
                 stacklevel=2,
             )
         return found or random
@@ -191,7 +191,7 @@ class StudySampler(BaseSampler):
 
 
 def _placed(trial: FrozenTrial, names: Sequence[str], axes: Sequence[Axis]) -> Places | None:
-    """Return the places of a trial's values; None if a choice is unknown, as in trials added from another study."""
+    """Return the places of a trial's values; None if a choice is unknown, for example in trials from another study."""
     try:
         return tuple(one.place(trial.params[name]) for name, one in zip(names, axes, strict=True))
     except (ValueError, TypeError):
@@ -199,7 +199,7 @@ def _placed(trial: FrozenTrial, names: Sequence[str], axes: Sequence[Axis]) -> P
 
 
 def _failed(trial: FrozenTrial) -> bool:
-    """Return True if a finished trial has no value that counts.
+    """Return True if a finished trial has no usable value.
 
     Optuna's trials have constraints since version 5.
     """
@@ -230,11 +230,13 @@ def _values(trials: Sequence[FrozenTrial], direction: StudyDirection) -> FloatAr
     if low > 0:
         return found / high if sign > 0 else low / found
     best = high if sign > 0 else low
-    return 1 - sign * (best / 2 - found / 2) / ((high / 2 - low / 2) or 1.0)  # their difference may overflow a float
+    return 1 - sign * (best / 2 - found / 2) / (
+        (high / 2 - low / 2) or 1.0
+    )  # halves, because the difference may overflow a float
 
 
 def _kept(values: FloatArray, works: FloatArray) -> list[int]:
-    """Return the trials for the model: all, or the running ones, the best, and the newest others."""
+    """Return the trials for the model: all of them, or the running, the best and the newest ones."""
     if len(values) <= _MOST:
         return list(range(len(values)))
     worth = np.where(np.isnan(works), math.inf, np.nan_to_num(values, nan=-math.inf))

@@ -111,7 +111,7 @@ class TestMatmul:
         assert isinstance(plan.problem, Matmul) and (plan.problem.scale, plan.out_type) == ("tensor", "bf16")
         for scales, message in (
             ({"scale_a": one}, "give both scale_a and scale_b"),
-            ({"scale_a": one, "scale_b": of((5,), "float16")}, "scale_b must hold float32, not float16"),
+            ({"scale_a": one, "scale_b": of((5,), "float16")}, "scale_b must be of type float32, not float16"),
             ({"scale_a": of((4,), "float32"), "scale_b": one}, "for each of 4 rows of a and each of 5 columns of b"),
             (
                 {"scale_a": of((1, 4), "float32"), "scale_b": of((1, 1), "float32")},
@@ -148,14 +148,14 @@ class TestMatmul:
         usual: dict[str, Any] = {"block_scale_a": scales, "block_scale_b": of((24, 6), "uint8"), "block_format": "nvf4"}
         assert planned(a, b, **usual).problem == planned(a, b, **{**usual, "block_format": "nvfp4"}).problem
         for changed, message in (
-            ({"block_scale_b": None}, r"nvf4 needs block_scale_b, bytes of the shape \(1, 24, 6\)"),
+            ({"block_scale_b": None}, r"nvf4 needs block_scale_b: bytes of the shape \(1, 24, 6\)"),
             ({"block_scale_b": scales}, r"block_scale_b must be 144 bytes, row: \(1, 24, 6\), not \(20, 6\) of uint8"),
             ({"block_format": "nvf5"}, "unknown block_format 'nvf5': use one of mxf8, mxf4, nvf4"),
             ({"block_format": ""}, "a has type uint8, which no kernel supports"),
         ):
             with pytest.raises(ValueError, match=message):
                 planned(a, b, **usual | changed)
-        with pytest.raises(ValueError, match="a of nvf4 must hold uint8 or float4_e2m1fn_x2, not float16: view it as"):
+        with pytest.raises(ValueError, match="a of nvf4 must be of type uint8 or float4_e2m1fn_x2, not float16: view it as"):
             planned(of((20, 48)), b, **usual)
         halves = {name: array for name, array in usual.items() if name != "block_format"}
         with pytest.raises(ValueError, match="block_scale_a and block_scale_b need block_format"):
@@ -212,7 +212,7 @@ class TestMatmul:
             planned(of((4, 6)), of((6, 5)), **changes)
 
     def test_a_bias_of_another_type(self) -> None:
-        with pytest.raises(ValueError, match=r"bias must have the shape \(5,\) and hold f16, not \(5,\) of float32"):
+        with pytest.raises(ValueError, match=r"bias must have the shape \(5,\) and type f16, not \(5,\) of float32"):
             planned(of((4, 6)), of((6, 5)), of((5,), "float32"))
 
 
@@ -266,7 +266,7 @@ def test_transpose_of_any_element(kind: str) -> None:
     moved = plan.problem.reference({"x": in_memory(operand, x)})["out"]
     found = np.ascontiguousarray(moved.astype(operand.dtype.storage)).reshape(-1).view(kind).reshape(plan.out_shape)
     assert (found == x.swapaxes(1, 2)).all()
-    with pytest.raises(ValueError, match="out must hold"):
+    with pytest.raises(ValueError, match="out must be of type"):
         transpose_plan(facts(x), out=of((2, 5, 3), "i8"))
 
 

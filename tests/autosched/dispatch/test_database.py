@@ -300,7 +300,7 @@ class TestKernel:
         gemm = Gemm(8, 16, 32, 1, "f16", "f16", b_turned=True)
         addresses = (a.data.ptr, b.data.ptr, out.data.ptr)
         assert calls == [(0, gemm, *addresses), (9, gemm, *addresses)]
-        with pytest.raises(ValueError, match="a must hold f16, not float32"):
+        with pytest.raises(ValueError, match="a must be of type f16, not float32"):
             kernel(cupy.zeros((8, 32), "f4"), b)
 
     def test_a_users_kernel(self, tmp_path: Path, cupy: PretendedCupy) -> None:

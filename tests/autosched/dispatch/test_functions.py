@@ -215,4 +215,4 @@ class TestDatabase:
             for _ in range(3):
                 autosched.softmax(x, database=database)
         assert [w.category for w in said] == [NotTuned]
-        assert "softmax columns=64 rows=4 on h200: the time model's own choice is used" in str(said[0].message)
+        assert "softmax columns=64 rows=4 on h200: the time model's choice is used" in str(said[0].message)

@@ -161,7 +161,7 @@ class TestLaunch:
         kernel = loaded(cupy, cubin, takes=takes)
         x, y = cupy.zeros(8, "f4"), cupy.zeros(8, "f4")
         assert kernel(x, y) is x
-        with pytest.raises(ValueError, match="writes x in place: leave out out"):
+        with pytest.raises(ValueError, match="modifies x in place: omit out="):
             kernel(x, y, out=x)
         with pytest.raises(ValueError, match="x overlaps y in memory"):
             kernel(x, x)
@@ -243,7 +243,7 @@ class TestBound:
 
     def test_it_is_checked_when_it_is_made(self, cupy: PretendedCupy, cubin: str) -> None:
         a, b, _ = arrays(cupy)
-        with pytest.raises(ValueError, match="b must hold f32"):
+        with pytest.raises(ValueError, match="b must be of type f32"):
             loaded(cupy, cubin).bind(a, cupy.zeros(b.shape, "f8"))
         with pytest.raises(TypeError, match="4 arrays"):
             loaded(cupy, cubin).bind(a, a, a, a)
@@ -264,7 +264,7 @@ class TestRefused:
                 ("b", lambda: kernel(a, wrapped(elsewhere[1]))),
                 ("out", lambda: kernel(a, b, out=wrapped(elsewhere[2]))),
             ):
-                with pytest.raises(ValueError, match=f"{name} is on GPU 0, and the kernel on GPU 1: move one"):
+                with pytest.raises(ValueError, match=f"{name} is on GPU 0, but the kernel is on GPU 1: move one"):
                     call()
         assert cupy.launches == []
 
@@ -291,8 +291,8 @@ class TestRefused:
         assert (shifted.shape, shifted.strides, shifted.dtype) == (a.shape, a.strides, a.dtype)
         for wrong, message in (
             ((shifted, b), "a must start at a multiple of 16 bytes"),
-            ((arrays(cupy, 1)[0], b), "a is on GPU 1, and the kernel on GPU 0"),
-            ((a, cupy.zeros(b.shape, "i4")), "b must hold f32, not int32"),
+            ((arrays(cupy, 1)[0], b), "a is on GPU 1, but the kernel is on GPU 0"),
+            ((a, cupy.zeros(b.shape, "i4")), "b must be of type f32, not int32"),
             ((a.reshape(64), b), "a must have the shape"),
         ):
             with pytest.raises(ValueError, match=message):
@@ -345,7 +345,7 @@ class TestArguments:
     @pytest.mark.parametrize(
         ("array", "message"),
         [
-            (np.zeros((96, 64), np.float32), "a must hold f16, not float32"),
+            (np.zeros((96, 64), np.float32), "a must be of type f16, not float32"),
             (np.zeros((64, 96), np.float16), r"a must have the shape \(1, 96, 64\) in memory, not \(64, 96\)"),
             (np.zeros((2, 96, 64), np.float16), "shape"),
             (np.zeros((96,), np.float16), "shape"),
@@ -436,7 +436,7 @@ class TestTensors:
         kernel = loaded(cupy, cubin, takes=problem.operands())
         a, b, _ = (Tensor(array, "bfloat16") for array in arrays(cupy, problem=problem))
         assert kernel(a, b).dtype == "torch.bfloat16"
-        with pytest.raises(ValueError, match="b must hold bf16, not float16"):
+        with pytest.raises(ValueError, match="b must be of type bf16, not float16"):
             kernel(a, Tensor(b.array, "float16"))
 
     def test_strides_are_not_taken_for_those_of_cupy(self, cupy: PretendedCupy, torch: Any, cubin: str) -> None:

@@ -147,7 +147,7 @@ class TestChoice:
         assert (found.kind, found.schedule, found.origin) == (Kind.MODEL, default.schedule, None)
         assert "the time model expects it to take" in found.refused[0]
         assert found.differences == ("rows is 64, recorded 128",)
-        assert "the time model's own choice is used" in found.warning
+        assert "the time model's choice is used" in found.warning
 
     def test_a_farther_one_where_the_nearest_is_refused(self, store: Store, default: DefaultChoice) -> None:
         slow = next(s for s in samples() if predicted(ASKED, s) > 1.5 * NEIGHBOUR_SLACK * default.seconds)
@@ -176,7 +176,7 @@ class TestChoice:
     def test_an_empty_database(self, store: Store, default: DefaultChoice) -> None:
         found = look_up(store, ASKED, H200).provenance
         assert (found.kind, found.schedule, found.differences) == (Kind.MODEL, default.schedule, ())
-        assert found.warning.endswith("the time model's own choice is used; tune it")
+        assert found.warning.endswith("the time model's choice is used; tune it")
 
     def test_a_trial_that_is_not_valid_any_more_is_a_miss(self, store: Store, default: DefaultChoice) -> None:
         broken = dataclasses.replace(make_trial(ASKED, samples()[0]), schedule=samples()[0].replace(vector_x=7))
@@ -190,11 +190,11 @@ class TestChoice:
         bad = template("row_reduction").kernel(ASKED, samples()[0], H200).digest
         found = look_up(store, ASKED, H200, usable=lambda kernel: "no room" if kernel.digest == bad else None)
         assert found.provenance.refused == ("its best schedule cannot be used any more (no room)",)
-        with pytest.raises(NoSchedule, match="the model's own choice cannot be used: no room"):
+        with pytest.raises(NoSchedule, match="the model's choice cannot be used: no room"):
             look_up(store, ASKED, H200, usable=lambda kernel: "no room")
 
     def test_only_the_exact_one_where_that_is_asked_for(self, store: Store, default: DefaultChoice) -> None:
-        with pytest.raises(NoSchedule, match="it holds nothing of softmax; tune it first"):
+        with pytest.raises(NoSchedule, match="it has no trial of softmax; tune it first"):
             look_up(store, ASKED, H200, exact=True)
         store.append(make_trial(NEAR, default.schedule))
         with pytest.raises(NoSchedule, match="the nearest trial differs: rows is 64, recorded 128; tune it first"):

@@ -153,7 +153,7 @@ class TestAdvice:
         assert said == {"precision": "TST", "gpu": "A100_SXM_80GB", "problem": [256, 256, 256, "NT_ROW_MAJOR", 1]}
         assert NAME not in sys.modules
         assert [s["tile_m"] for s in found.schedules] == [64, 128]  # equal configurations are proposed once
-        assert found.line == f"2 of the first trials are the nearest schedules to what {NAME} proposes"
+        assert found.line == f"2 of the first trials are the nearest schedules to proposals of {NAME}"
 
     def test_nothing_for_what_it_does_not_know(self, stub: Path) -> None:
         own = dataclasses.replace(A100, name="mine")

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import numpy as np
 
 from search_spaces.arrays import Array, BoolArray, FloatArray, IntArray
-from search_spaces.hardware.dtypes import F32, SMALLEST, DType
-from search_spaces.operators.problem import sum_growth
+from search_spaces.hardware.dtypes import DType
 from search_spaces.programs.language import ir
+from search_spaces.programs.language.atomics import Added, before, combined, ordered, rounds
 from search_spaces.programs.language.bounded import (
     LIMITS,
     Bounded,
@@ -30,11 +29,9 @@ from search_spaces.programs.language.bounded import (
     rounded,
     scanned,
 )
-from search_spaces.programs.language.functions import ATOMICS, FUNCTIONS, REDUCTIONS, U
+from search_spaces.programs.language.functions import FUNCTIONS
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.places import resolve
-
-T = TypeVar("T")
 
 
 def interpret(
@@ -73,7 +70,7 @@ def interpret(
         if a.order is not None
     }
     with np.errstate(all="ignore"):
-        for block in _ordered(list(itertools.product(*map(range, trace.blocks))), order):
+        for block in ordered(list(itertools.product(*map(range, trace.blocks))), order):
             _Block(block, arrays, given, outputs, bounds, combined, order).run(operations)
     types = {a.name: a.dtype for a in trace.arrays}
     for name, added in combined.items():
@@ -89,39 +86,6 @@ def _without_gaps(array: ir.Array, given: Array) -> Array:
 def _numbers(dtype: DType, stored: Array) -> FloatArray:
     """Return the numbers of a stored array. Packed pairs stay bytes, which only products unpack."""
     return stored.astype(np.float64) if dtype.values > 1 else dtype.load(stored)
-
-
-@dataclass(frozen=True)
-class Added:
-    """Totals of the atomic additions to an array, which do not depend on their order.
-
-    Attributes:
-        sizes: Sum of the magnitudes, including the initial element.
-        counts: Number of additions.
-    """
-
-    sizes: FloatArray
-    counts: FloatArray
-
-    @classmethod
-    def of(cls, values: FloatArray) -> Added:
-        """Return the state before any addition."""
-        return cls(np.zeros_like(values), np.zeros_like(values))
-
-    def bound(self, type_: DType) -> FloatArray:
-        """Return the largest error of the sums if each addition is rounded to ``type_``."""
-        most = int(self.counts.max(initial=0))
-        if type_ == F32:
-            growth = np.array([sum_growth(n) * U if n else 0.0 for n in range(most + 1)])
-        else:
-            growth = (1.0 + type_.unit_roundoff) ** np.arange(most + 1) - 1.0
-        found: FloatArray = growth[self.counts.astype(np.int64)] * self.sizes
-        if not type_.is_float:
-            return found
-        found = found if type_ == F32 else found + self.counts * SMALLEST[type_.name]
-        with np.errstate(over="ignore"):
-            reached = type_.load(type_.store(self.sizes + found))  # the largest partial sum in any order
-        return np.where(np.isfinite(reached) | ~np.isfinite(self.sizes), found, np.inf)
 
 
 @dataclass
@@ -373,8 +337,8 @@ class _Block:
         if window.index is None:
             place = self._matrix(self.outputs, window)[1]
             parts = [self._matrix(a, window)[0] for a in arrays]
-            old[place], unsure[place] = _before(type_, parts)
-            joined = _combined(kind, type_, parts, value[0][place], value[1][place])
+            old[place], unsure[place] = before(type_, parts)
+            joined = combined(kind, type_, parts, value[0][place], value[1][place])
             for part, result in zip(parts, joined, strict=True):
                 part[...] = result
             return old, unsure
@@ -382,56 +346,11 @@ class _Block:
         lines = [self._lines(a, window) for a in arrays]
         places, given, error = rows[inside] * lines[0].shape[1] + columns[inside], value[0][inside], value[1][inside]
         olds, errors = np.zeros(places.size), np.zeros(places.size)
-        for chosen in _rounds(places, self.order):  # a position may occur several times
+        for chosen in rounds(places, self.order):  # a position may occur several times
             at = np.unravel_index(places[chosen], lines[0].shape)
             parts = [a[at] for a in lines]
-            olds[chosen], errors[chosen] = _before(type_, parts)
-            for line, result in zip(lines, _combined(kind, type_, parts, given[chosen], error[chosen]), strict=True):
+            olds[chosen], errors[chosen] = before(type_, parts)
+            for line, result in zip(lines, combined(kind, type_, parts, given[chosen], error[chosen]), strict=True):
                 line[at] = result
         old[inside], unsure[inside] = olds, errors
         return old, unsure
-
-
-def _ordered(items: Sequence[T], order: int) -> list[T]:
-    """Return the items in the order that ``interpret`` asks for."""
-    if order < 2:
-        return list(items[:: -1 if order else 1])
-    return [items[i] for i in np.random.default_rng(order).permutation(len(items))]
-
-
-def _rounds(places: IntArray, order: int) -> Iterator[IntArray]:
-    """Yield indices into ``places``, each once, in rounds in which no position occurs twice."""
-    taken = np.array(_ordered(range(places.size), order), dtype=np.int64)
-    by_place = taken[np.argsort(places[taken], kind="stable")]
-    first = np.searchsorted(places[by_place], places[by_place])
-    turn = np.arange(places.size) - first
-    for number in range(int(turn.max(initial=-1)) + 1):
-        yield by_place[turn == number]
-
-
-def _before(type_: DType, parts: list[FloatArray]) -> Bounded:
-    """Return the current elements of an array with their bounds, from the parts that ``_combined`` returns."""
-    part, bound, sizes, counts = parts
-    return part.copy(), bound + Added(sizes, counts).bound(type_)
-
-
-def _combined(
-    kind: str, type_: DType, parts: list[FloatArray], given: FloatArray, error: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return elements combined with values: the elements, their bounds, and the magnitudes and counts of additions."""
-    part, bound, sizes, counts = parts
-    if not ATOMICS[kind].reduction:  # the value replaces the element
-        return given, error, sizes, counts
-    reduction = REDUCTIONS[ATOMICS[kind].reduction]
-    both = np.stack([part, given])
-    if not type_.is_float:
-        whole = np.asarray(reduction.on_numpy(both.astype(np.int64), axis=0)).astype(np.int64)
-        return whole.astype(np.int32).astype(np.float64), bound, sizes, counts
-    result = np.asarray(reduction.on_numpy(both, axis=0), dtype=np.float64)
-    if kind == "addf":
-        return result, bound + error, sizes + np.abs(given) + np.abs(part) * (counts == 0), counts + 1
-    if kind == "mulf":
-        product = np.abs(result)
-        most = (np.abs(part) + bound) * (np.abs(given) + error)
-        return result, most - product + type_.unit_roundoff * most + SMALLEST[type_.name], sizes, counts
-    return result, np.maximum(bound, error), sizes, counts

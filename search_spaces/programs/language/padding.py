@@ -8,38 +8,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import numpy as np
 
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.bounded import cast
-from search_spaces.programs.language.functions import FUNCTIONS, PICKS, REDUCTIONS
-from search_spaces.programs.language.index import ZERO, Index
+from search_spaces.programs.language.functions import PICKS, REDUCTIONS
+from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import ProgramError, Source
+from search_spaces.programs.language.outside import (
+    INSIDE,
+    Edge,
+    Outside,
+    either,
+    grouped,
+    implied,
+    joined,
+    known_number,
+    misses,
+    shifted,
+    stretched,
+)
 
-Edge = tuple[Index, int, bool]
-"""Start of a tile along a dimension, and the first position outside of the array (inside, if the bool is True)."""
-
-
-@dataclass(frozen=True)
-class Outside:
-    """The values of a tile's elements outside of its arrays, along one dimension.
-
-    Attributes:
-        kind: ``inside`` if no element is outside, else ``constant`` or ``unknown`` values.
-        value: The constant.
-        edges: The ends of arrays that the tile crosses.
-        source: The operation that produced the numbers.
-    """
-
-    kind: Literal["inside", "constant", "unknown"]
-    value: float = 0.0
-    edges: frozenset[Edge] = frozenset()
-    source: Source | None = None
-
-
-INSIDE = Outside("inside")
 Both = tuple[Outside, Outside]
 
 
@@ -91,23 +81,23 @@ class _Walk:
         given, number = self.outside[value.id], self.everywhere.get(value.id)
         if state in self.states:
             before, constant = self.states[state]
-            given = _joined(before[0], given[0], constant, number), _joined(before[1], given[1], constant, number)
+            given = joined(before[0], given[0], constant, number), joined(before[1], given[1], constant, number)
             number = number if number == constant else None
         self.states[state] = given, number
 
     def _keep(self, value: ir.Value, window: ir.Window) -> None:
         """Record what some part of a tile in shared memory may now hold."""
         name = window.array.name
-        rows, columns = (_shifted(o, at * -1) for o, at in zip(self.outside[value.id], window.at, strict=True))
+        rows, columns = (shifted(o, at * -1) for o, at in zip(self.outside[value.id], window.at, strict=True))
         given = (columns, rows) if window.turned else (rows, columns)
         before = self.shared.get(name, given)
-        self.shared[name] = _either(before[0], given[0]), _either(before[1], given[1])
+        self.shared[name] = either(before[0], given[0]), either(before[1], given[1])
 
     def _kept(self, window: ir.Window) -> Both:
         """Return the values that a part of a tile in shared memory contains, in the orientation of the window."""
         rows, columns = self.shared.get(window.array.name, (INSIDE, INSIDE))
         seen = (columns, rows) if window.turned else (rows, columns)
-        return _shifted(seen[0], window.at[0]), _shifted(seen[1], window.at[1])
+        return shifted(seen[0], window.at[0]), shifted(seen[1], window.at[1])
 
     def _of(self, operation: ir.Computing) -> Both:
         match operation:
@@ -136,8 +126,8 @@ class _Walk:
                 if value.shape[dimension] == 1:
                     return (INSIDE, columns) if dimension == 0 else (rows, INSIDE)
                 if dimension == 0:
-                    return _stretched(rows, operation.size), columns
-                return rows, _stretched(columns, operation.size)
+                    return stretched(rows, operation.size), columns
+                return rows, stretched(columns, operation.size)
             case ir.ReduceTile():
                 return self._reduced(operation)
             case ir.Scan():
@@ -153,7 +143,7 @@ class _Walk:
             places = self.outside[window.index.id][d]
             if places.kind == "inside":
                 return INSIDE
-            return replace(places, value=padding) if _misses(window, places) else replace(places, kind="unknown")
+            return replace(places, value=padding) if misses(window, places) else replace(places, kind="unknown")
         low, high = window.at[d].interval(self.trace.most_blocks, self.turns)
         edges: set[Edge] = set()
         if high + window.shape[d] > window.least[d]:
@@ -166,7 +156,7 @@ class _Walk:
         assert window.index is not None
         for d in window.indexed:
             places = self.outside[window.index.id][d]
-            if places.kind != "inside" and not _misses(window, places):
+            if places.kind != "inside" and not misses(window, places):
                 held = f"{places.value:g}" if places.kind == "constant" else "what nobody knows"
                 raise ProgramError(
                     f"{source}: store: places are {held} outside of the array that they come from (loaded at "
@@ -182,13 +172,13 @@ class _Walk:
                 "or use p.where"
             )
         if shape[0] >= value.shape[0]:
-            return _stretched(rows, shape[0] // value.shape[0]), INSIDE
-        grouped = _grouped(rows, value.shape[0] // shape[0])
-        if grouped is None:
+            return stretched(rows, shape[0] // value.shape[0]), INSIDE
+        joined_rows = grouped(rows, value.shape[0] // shape[0])
+        if joined_rows is None:
             raise ProgramError(
                 f"{source}: reshape: rows that it joins lie inside and outside of the array (loaded at {rows.source})"
             )
-        return grouped, INSIDE
+        return joined_rows, INSIDE
 
     def _reduced(self, operation: ir.ReduceTile) -> Both:
         d, kind = operation.dimension, operation.kind
@@ -199,10 +189,10 @@ class _Walk:
         if picks and along.kind == "constant" and any(before for _, _, before in along.edges):
             along = replace(along, kind="unknown")  # the padding's index may be smaller than that of an equal element
         whole = operation.size == operation.value.shape[d]
-        grouped = None if whole else _grouped(along, operation.size)
+        groups = None if whole else grouped(along, operation.size)
         adds_nothing = along.kind == "inside" or (along.kind == "constant" and along.value == neutral)
-        if grouped is not None:
-            along = grouped if adds_nothing else replace(grouped, kind="unknown")
+        if groups is not None:
+            along = groups if adds_nothing else replace(groups, kind="unknown")
         elif not adds_nothing:
             held = f"{along.value:g}" if along.kind == "constant" else "what nobody knows"
             axis = ("rows", "columns")[d]
@@ -274,13 +264,13 @@ class _Walk:
             elif own.kind == "inside":
                 values.append(self.everywhere.get(argument.id))
             else:  # a constant is known beyond its own edges only
-                covers = own.kind == "constant" and edges <= _implied(own.edges, edges)
+                covers = own.kind == "constant" and edges <= implied(own.edges, edges)
                 values.append(own.value if covers else None)
         if not edges:
             return INSIDE
         if operation.function == "where" and self._is_other(operation, owns):
             return Outside("constant", values[2] or 0.0, edges, source)
-        number = _number(operation.function, values)
+        number = known_number(operation.function, values)
         if number is not None and operation.function == "cast":
             number = float(cast(operation.result.dtype, (np.array([number]), np.zeros(1)))[0][0])
         if number is None:
@@ -343,91 +333,6 @@ class _Walk:
         if isinstance(operation, ir.Coordinates) and operation.dimension == d:
             return operation.base
         return None
-
-
-def _misses(window: ir.Window, places: Outside) -> bool:
-    """Return True if positions beyond the end of the tile that holds them lie outside of the window's array."""
-    rows, columns = window.array.matrix
-    extent = columns if len(window.indexed) == 2 else rows
-    return places.kind == "constant" and not 0 <= places.value < extent
-
-
-def _implied(masked: frozenset[Edge], edges: frozenset[Edge]) -> frozenset[Edge]:
-    """Return the edges whose outside is covered by a mask."""
-
-    def from_zero(edge: Edge) -> tuple[Index, int]:
-        at, extent, _ = edge
-        return (ZERO, extent - at.number) if at.kind == "constant" else (at, extent)
-
-    def covers(mask: Edge, edge: Edge) -> bool:
-        (one, masked), (other, end) = from_zero(mask), from_zero(edge)
-        return one == other and mask[2] == edge[2] and (masked >= end if edge[2] else masked <= end)
-
-    return frozenset(e for e in edges if any(covers(m, e) for m in masked))
-
-
-def _stretched(outside: Outside, factor: int) -> Outside:
-    """Return the padding of a tile in which each element is repeated ``factor`` times."""
-    edges = frozenset((at * factor, extent * factor, before) for at, extent, before in outside.edges)
-    return replace(outside, edges=edges)
-
-
-def _grouped(outside: Outside, size: int) -> Outside | None:
-    """Return the padding after grouping neighbours, or None if a group spans the end of an array."""
-    if any(at.divisor % size or extent % size for at, extent, _ in outside.edges):
-        return None
-    edges = frozenset((at // size, extent // size, before) for at, extent, before in outside.edges)
-    return replace(outside, edges=edges)
-
-
-def _shifted(outside: Outside, by: Index) -> Outside:
-    """Return the padding of a tile that begins ``by`` elements later."""
-    return replace(outside, edges=frozenset((at + by, extent, before) for at, extent, before in outside.edges))
-
-
-def _either(one: Outside, other: Outside) -> Outside:
-    """Return the padding of a tile that was stored in parts."""
-    if one.kind == "inside" or other.kind == "inside":
-        return other if one.kind == "inside" else one
-    same = one.kind == other.kind == "constant" and one.value == other.value
-    return replace(one, kind=one.kind if same else "unknown", edges=one.edges | other.edges)
-
-
-def _joined(before: Outside, after: Outside, first: float | None, second: float | None) -> Outside:
-    """Return the padding of a state that was set twice."""
-    if before.kind == "inside" and after.kind == "inside":
-        return INSIDE
-    values = [
-        number if o.kind == "inside" else (o.value if o.kind == "constant" else None)
-        for o, number in ((before, first), (after, second))
-    ]
-    edges, source = before.edges | after.edges, before.source or after.source
-    if values[0] is not None and values[0] == values[1]:
-        return Outside("constant", values[0], edges, source)
-    return Outside("unknown", 0.0, edges, source)
-
-
-def _number(function: str, values: list[float | None]) -> float | None:
-    """Return a function of values of which None is an unknown finite number."""
-    known = [v for v in values if v is not None]
-    if len(known) == len(values):
-        if function == "cast":
-            return known[0]
-        with np.errstate(all="ignore"):
-            return float(np.asarray(FUNCTIONS[function].on_numpy(*(np.float64(v) for v in known))))
-    if function == "multiply" and 0.0 in known:
-        return 0.0
-    if function == "and" and 0.0 in known:
-        return 0.0
-    if function == "divide" and values[0] == 0.0:
-        return 0.0
-    if function in ("add", "subtract") and known and math.isinf(known[0]):
-        return known[0] if function == "add" or values[0] is not None else -known[0]
-    if function == "where" and values[1] is not None and values[1] == values[2]:
-        return values[1]
-    if function == "where" and values[0] is not None:
-        return values[1] if values[0] else values[2]
-    return None
 
 
 def check_padding(trace: ir.Trace) -> None:

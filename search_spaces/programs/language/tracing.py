@@ -14,10 +14,10 @@ from search_spaces.hardware.dtypes import BF16, E4M3, E5M2, F16, F32, I8, I32, U
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.language import ir
-from search_spaces.programs.language.distribution import subgroup_lanes
 from search_spaces.programs.language.functions import FUNCTIONS
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import Shape
+from search_spaces.programs.language.layout_distributions import subgroup_lanes
 from search_spaces.programs.language.loops import Loops
 from search_spaces.programs.language.memory import ARRAY_DTYPES, ArrayOperations, shape_of
 from search_spaces.programs.language.named_functions import place_of

@@ -12,8 +12,9 @@ from search_spaces.hardware.fragments import WARP
 from search_spaces.layouts.shared_layout import SharedLayout
 from search_spaces.programs.inference.inference import Spread
 from search_spaces.programs.language import ir
-from search_spaces.programs.language.distribution import Digit, Distribution, Renamed, Shuffled, fold, move
+from search_spaces.programs.language.distribution import Digit, Distribution, fold
 from search_spaces.programs.language.functions import REDUCTIONS
+from search_spaces.programs.language.moves import Renamed, Shuffled, move
 from search_spaces.programs.lowering.contraction import is_product
 from search_spaces.programs.lowering.emit_base import EmitterBase
 from search_spaces.programs.lowering.refs import Ref, register_type

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from search_spaces.programs.language import ir
-from search_spaces.programs.language.distribution import WIDEST, Distribution, turned
+from search_spaces.programs.language.distribution import WIDEST, Distribution
 from search_spaces.programs.language.functions import ATOMICS, REDUCTIONS
+from search_spaces.programs.language.layout_distributions import turned
 from search_spaces.programs.lowering.emit_memory import MemoryAccess
 from search_spaces.programs.lowering.refs import Ref, register_type
 

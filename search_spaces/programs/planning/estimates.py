@@ -11,7 +11,8 @@ from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.inference.inference import Inference, Spread
 from search_spaces.programs.language import ir
-from search_spaces.programs.language.distribution import move, subgroup_lanes
+from search_spaces.programs.language.layout_distributions import subgroup_lanes
+from search_spaces.programs.language.moves import move
 from search_spaces.programs.planning.memory import across_bytes
 from search_spaces.programs.planning.numbers import Numbers, anchor_numbers, numbers, product_numbers, warps_of
 from search_spaces.programs.planning.opaque import WARP_BYTES, is_staged, read_behind

@@ -11,7 +11,7 @@ from search_spaces.hardware.fragments import WARP
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.inference.inference import Inference, Spread
-from search_spaces.programs.language import distribution
+from search_spaces.programs.language import layout_distributions
 from search_spaces.programs.language.distribution import Distribution
 from search_spaces.programs.planning.ways import WARPS, fragments, is_boxed, rows_of
 from search_spaces.spaces.parameters import Value
@@ -38,7 +38,7 @@ class ProductNumbers:
 
 @dataclass(frozen=True)
 class AnchorNumbers:
-    """A tile distributed in blocks along memory lines, in numbers; arguments are those of ``distribution.blocked``."""
+    """Arguments of ``layout_distributions.blocked``: a tile distributed in blocks along memory lines, in numbers."""
 
     shape: tuple[int, int]
     along: int
@@ -104,11 +104,11 @@ def _evaluate(spread: Spread, base: Base, warps: int) -> Distribution:
         return inner.swap()
     match base:
         case AnchorNumbers():
-            return distribution.blocked(base.shape, warps, base.along, base.columns, base.across, base.vector)
+            return layout_distributions.blocked(base.shape, warps, base.along, base.columns, base.across, base.vector)
         case NestedLayout():
-            return distribution.of_nested(base, spread.shape)
+            return layout_distributions.of_nested(base, spread.shape)
         case WgMap():
-            return distribution.of_wg_map(spread.shape, base, GIVEN_VECTOR)
+            return layout_distributions.of_wg_map(spread.shape, base, GIVEN_VECTOR)
     return _fragments(base, spread)
 
 
@@ -125,7 +125,7 @@ def _fragments(product: ProductNumbers, spread: Spread) -> Distribution:
             fragment, groups, slow = row.c, (of_rows, of_columns), 0
     if fragment.layout is None:
         raise ValueError(f"{row.name} reads operands only from shared memory: its fragments are not specified")
-    return distribution.of_fragment(fragment.layout, fragment.register_order, spread.shape, groups, slow)
+    return layout_distributions.of_fragment(fragment.layout, fragment.register_order, spread.shape, groups, slow)
 
 
 def warps_across(pieces: int, lines: int, columns: int, warps: int) -> int:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from search_spaces.hardware.fragments import WARP
 from search_spaces.programs.inference.inference import Spread
 from search_spaces.programs.language import ir
-from search_spaces.programs.language.distribution import Distribution, Renamed, Shuffled, move
+from search_spaces.programs.language.distribution import Distribution
+from search_spaces.programs.language.moves import Renamed, Shuffled, move
 from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.planning.numbers import Numbers, numbers
 from search_spaces.programs.planning.opaque import is_staged

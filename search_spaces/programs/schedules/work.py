@@ -14,8 +14,10 @@ from search_spaces.hardware.costs.transactions import SECTOR_BYTES, WIDEST_BYTES
 from search_spaces.hardware.fragments import WARP
 from search_spaces.programs.inference.inference import Inference, Spread, Staged
 from search_spaces.programs.language import ir
-from search_spaces.programs.language.distribution import Distribution, Renamed, Shuffled, move, turned
+from search_spaces.programs.language.distribution import Distribution
 from search_spaces.programs.language.functions import FUNCTIONS
+from search_spaces.programs.language.layout_distributions import turned
+from search_spaces.programs.language.moves import Renamed, Shuffled, move
 from search_spaces.programs.planning.boxes import BoxedNumbers
 from search_spaces.programs.planning.exchange import reading, wavefronts
 from search_spaces.programs.planning.memory import exchange_layout

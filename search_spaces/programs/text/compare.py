@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from search_spaces.programs.language import arrays, ir
+from search_spaces.programs.language import arrays, ir, operations
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import Source, Trace
 
 _NOWHERE = Source("", 0)
-_OF_PROGRAMS = (ir.__name__, arrays.__name__)
+_OF_PROGRAMS = (ir.__name__, arrays.__name__, operations.__name__)
 
 
 def same(one: Trace, other: Trace) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from autosched.cli import main
 from autosched.reporting.tile_program_pictures import panels
-from search_spaces.programs.language.distribution import blocked
+from search_spaces.programs.language.layout_distributions import blocked
 from search_spaces.spaces.space import Space
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -11,17 +11,9 @@ from search_spaces.hardware.fragments import WARP
 from search_spaces.hardware.intrinsics import INTRINSICS
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.wg_map import WgMap
-from search_spaces.programs.language.distribution import (
-    Distribution,
-    Renamed,
-    Shuffled,
-    blocked,
-    fold,
-    move,
-    of_fragment,
-    of_nested,
-    of_wg_map,
-)
+from search_spaces.programs.language.distribution import Distribution, fold
+from search_spaces.programs.language.layout_distributions import blocked, of_fragment, of_nested, of_wg_map
+from search_spaces.programs.language.moves import Renamed, Shuffled, move
 
 BLOCKED = [
     blocked(shape, warps, along, columns, across, vector)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from search_spaces.layouts.shared_layout import SharedLayout
-from search_spaces.programs.language.distribution import Distribution, blocked
+from search_spaces.programs.language.distribution import Distribution
+from search_spaces.programs.language.layout_distributions import blocked
 from search_spaces.programs.planning.exchange import steps
 from search_spaces.programs.planning.memory import EXCHANGES, exchange_layout
 

@@ -11,8 +11,8 @@ from program_outcome import outcome
 from autosched.programs.loading import problem
 from search_spaces.hardware.devices import device
 from search_spaces.programs.builder import Builder, Input, Output, Program, program
-from search_spaces.programs.language.distribution import blocked
 from search_spaces.programs.language.ir import Array
+from search_spaces.programs.language.layout_distributions import blocked
 from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.schedules.sizes import lane_counts
 from search_spaces.programs.template import template

@@ -12,8 +12,8 @@ from autosched.programs.loading import problem
 from search_spaces.hardware.devices import device
 from search_spaces.programs.builder import Input, Output, Program, program
 from search_spaces.programs.inference.inference import Spread
-from search_spaces.programs.language.distribution import blocked
 from search_spaces.programs.language.ir import ProgramError
+from search_spaces.programs.language.layout_distributions import blocked
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.template import template
 

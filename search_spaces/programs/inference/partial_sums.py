@@ -1,0 +1,69 @@
+"""States of loops whose sums may stay partial in each thread until the loop ends."""
+
+from __future__ import annotations
+
+from search_spaces.programs.inference.inference import Inference
+from search_spaces.programs.language import ir
+
+
+def find_sums(found: Inference) -> None:
+    """Find states of a loop that add a reduction in each iteration and are otherwise only scaled, or read after it."""
+    reads: dict[int, int] = {}
+    uses: dict[int, int] = {}
+    for operation, _ in found.trace.walk():
+        if isinstance(operation, ir.Read):
+            reads[operation.result.id] = operation.state
+        for value in ir.inputs(operation):
+            uses[value.id] = uses.get(value.id, 0) + 1
+    for loop in found.loops.values():
+        sets: dict[int, list[ir.Set]] = {}
+        for operation in ir.walk_body(loop.body):
+            if isinstance(operation, ir.Set):
+                sets.setdefault(operation.state, []).append(operation)
+        for state, given in sets.items():
+            reads_inside = [r for r, s in reads.items() if s == state and loop.number in found.inside[r]]
+            if given[0] not in loop.body:
+                continue
+            if len(given) != 1 or len(reads_inside) != 1 or uses.get(reads_inside[0]) != 1:
+                continue
+            reduce = _added(found, given[0].value, reads_inside[0], uses)
+            if (
+                reduce is not None
+                and loop.number in found.inside[reduce.result.id]
+                and _starts_at_zero(found, state, loop)
+            ):
+                found.sums[state] = reduce
+
+
+def _added(found: Inference, value: ir.Value, read: int, uses: dict[int, int]) -> ir.ReduceTile | None:
+    """Return the reduction in ``read + reduction`` or ``read * factor + reduction``."""
+    operation = found.made.get(value.id)
+    if not isinstance(operation, ir.Map) or operation.function != "add" or uses.get(value.id) != 1:
+        return None
+    for first, second in (operation.arguments, operation.arguments[::-1]):
+        if not isinstance(first, ir.Value) or not isinstance(second, ir.Value):
+            return None
+        made = found.made[second.id]
+        if isinstance(made, ir.ReduceTile) and made.kind == "add" and uses.get(second.id) == 1:
+            scaled = found.made[first.id]
+            if first.id == read:
+                return made
+            if isinstance(scaled, ir.Map) and scaled.function == "multiply" and uses.get(first.id) == 1:
+                taken = [a for a in scaled.arguments if isinstance(a, ir.Value)]
+                if any(a.id == read for a in taken):
+                    return made
+    return None
+
+
+def _starts_at_zero(found: Inference, state: int, loop: ir.Loop) -> bool:
+    """Return True if the state is zero whenever the loop begins: a loop in another one goes on with what it left."""
+    around_loop = next(around for operation, around in found.trace.walk() if operation is loop)
+    if any(isinstance(region, ir.Loop) for region in around_loop):
+        return False
+    for operation, around in found.trace.walk():
+        if operation is loop:
+            return False
+        if isinstance(operation, ir.Set) and operation.state == state:
+            made = found.made[operation.value.id]
+            return not around and isinstance(made, ir.Fill) and made.number == 0.0
+    return False

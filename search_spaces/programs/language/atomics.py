@@ -1,0 +1,95 @@
+"""Atomic combinations of elements in any order, with bounds on their rounding errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from search_spaces.arrays import FloatArray, IntArray
+from search_spaces.hardware.dtypes import F32, SMALLEST, DType
+from search_spaces.operators.problem import sum_growth
+from search_spaces.programs.language.bounded import Bounded
+from search_spaces.programs.language.functions import ATOMICS, REDUCTIONS, U
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Added:
+    """Totals of the atomic additions to an array, which do not depend on their order.
+
+    Attributes:
+        sizes: Sum of the magnitudes, including the initial element.
+        counts: Number of additions.
+    """
+
+    sizes: FloatArray
+    counts: FloatArray
+
+    @classmethod
+    def of(cls, values: FloatArray) -> Added:
+        """Return the state before any addition."""
+        return cls(np.zeros_like(values), np.zeros_like(values))
+
+    def bound(self, type_: DType) -> FloatArray:
+        """Return the largest error of the sums if each addition is rounded to ``type_``."""
+        most = int(self.counts.max(initial=0))
+        if type_ == F32:
+            growth = np.array([sum_growth(n) * U if n else 0.0 for n in range(most + 1)])
+        else:
+            growth = (1.0 + type_.unit_roundoff) ** np.arange(most + 1) - 1.0
+        found: FloatArray = growth[self.counts.astype(np.int64)] * self.sizes
+        if not type_.is_float:
+            return found
+        found = found if type_ == F32 else found + self.counts * SMALLEST[type_.name]
+        with np.errstate(over="ignore"):
+            reached = type_.load(type_.store(self.sizes + found))  # the largest partial sum in any order
+        return np.where(np.isfinite(reached) | ~np.isfinite(self.sizes), found, np.inf)
+
+
+def ordered(items: Sequence[T], order: int) -> list[T]:
+    """Return the items in the order that ``interpret`` asks for."""
+    if order < 2:
+        return list(items[:: -1 if order else 1])
+    return [items[i] for i in np.random.default_rng(order).permutation(len(items))]
+
+
+def rounds(places: IntArray, order: int) -> Iterator[IntArray]:
+    """Yield indices into ``places``, each once, in rounds in which no position occurs twice."""
+    taken = np.array(ordered(range(places.size), order), dtype=np.int64)
+    by_place = taken[np.argsort(places[taken], kind="stable")]
+    first = np.searchsorted(places[by_place], places[by_place])
+    turn = np.arange(places.size) - first
+    for number in range(int(turn.max(initial=-1)) + 1):
+        yield by_place[turn == number]
+
+
+def before(type_: DType, parts: list[FloatArray]) -> Bounded:
+    """Return the current elements of an array with their bounds, from the parts that ``combined`` returns."""
+    part, bound, sizes, counts = parts
+    return part.copy(), bound + Added(sizes, counts).bound(type_)
+
+
+def combined(
+    kind: str, type_: DType, parts: list[FloatArray], given: FloatArray, error: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Return elements combined with values: the elements, their bounds, and the magnitudes and counts of additions."""
+    part, bound, sizes, counts = parts
+    if not ATOMICS[kind].reduction:  # the value replaces the element
+        return given, error, sizes, counts
+    reduction = REDUCTIONS[ATOMICS[kind].reduction]
+    both = np.stack([part, given])
+    if not type_.is_float:
+        whole = np.asarray(reduction.on_numpy(both.astype(np.int64), axis=0)).astype(np.int64)
+        return whole.astype(np.int32).astype(np.float64), bound, sizes, counts
+    result = np.asarray(reduction.on_numpy(both, axis=0), dtype=np.float64)
+    if kind == "addf":
+        return result, bound + error, sizes + np.abs(given) + np.abs(part) * (counts == 0), counts + 1
+    if kind == "mulf":
+        product = np.abs(result)
+        most = (np.abs(part) + bound) * (np.abs(given) + error)
+        return result, most - product + type_.unit_roundoff * most + SMALLEST[type_.name], sizes, counts
+    return result, np.maximum(bound, error), sizes, counts

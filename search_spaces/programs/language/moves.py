@@ -1,0 +1,54 @@
+"""Moves between two distributions of a tile that need no shared memory: within threads or within warps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from search_spaces.hardware.fragments import WARP
+from search_spaces.programs.language.distribution import Distribution
+
+
+@dataclass(frozen=True)
+class Renamed:
+    """A move within threads: the new register r is register ``table[r]`` of the same thread."""
+
+    table: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Shuffled:
+    """A move within warps: the new register r is register ``table[r]`` of the lane ``lane ^ masks[r]``."""
+
+    table: tuple[int, ...]
+    masks: tuple[int, ...]
+
+
+Move = Renamed | Shuffled
+
+
+@lru_cache(maxsize=2**14)
+def move(source: Distribution, target: Distribution, warps: int) -> Move | None:
+    """Return the register moves between two distributions of one shape; None if they need shared memory."""
+    have, want = source.elements(warps), target.elements(warps)
+    threads, lanes = np.arange(len(have)), np.arange(WARP)
+    places = np.full((WARP, math.prod(source.shape)), -1)  # in warp 0: a lane's first register with each element
+    registers = np.arange(source.registers)[::-1]
+    places[lanes[:, None], have[:WARP, registers]] = registers
+    table = places[lanes[:, None], want[:WARP]]
+    if (table >= 0).all() and (table == table[:1]).all() and (have[:, table[0]] == want).all():
+        return Renamed(tuple(table[0].tolist()))
+    partners = lanes ^ lanes[:, None]  # (masks, lanes)
+    found = []
+    for r in range(want.shape[1]):
+        held = places[partners, want[:WARP, r]]
+        masks = np.flatnonzero((held[:, 0] >= 0) & (held == held[:, :1]).all(axis=1))
+        fits = (m for m in masks.tolist() if (have[threads ^ m, held[m, 0]] == want[:, r]).all())
+        mask = next(fits, None)
+        if mask is None:
+            return None
+        found.append((int(held[mask, 0]), mask))
+    return Shuffled(tuple(r for r, _ in found), tuple(m for _, m in found))

@@ -243,7 +243,7 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
                 return func(args[0].double(), *args[1:], **kwargs).to(args[0].dtype)
         name, is_view = _described(func)
         values = self._values if self._values is not None and not is_view else None
-        judged = values.run(func, args, kwargs) if values is not None and values.concern(args, kwargs) else None
+        judged = values.run(func, args, kwargs) if values is not None and values.concern(name, args, kwargs) else None
         result = judged.result if judged is not None else func(*args, **kwargs)
         new = []
         for tensor, alias in zip(_results(result), _aliases(func, result), strict=False):

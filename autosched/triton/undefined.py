@@ -20,6 +20,8 @@ from measurements.emulator.memory import Flags
 _OTHER_BYTES = (0x00, 0x77)  # replacements of the 0xFF bytes: zeros, and large numbers
 # Other bytes than the tried ones might change a comparison, so each comparison depends on its operands.
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+# Operators that replace all of their first argument, so its earlier bytes do not matter.
+_OVERWRITING = frozenset({"zero_", "fill_", "copy_", "normal_", "uniform_", "random_", "exponential_", "bernoulli_"})
 
 Taken = Callable[[str, Grade], None]
 
@@ -47,9 +49,12 @@ class UndefinedValues:
         self._storages = storages
         self._taken = taken
 
-    def concern(self, args: Any, kwargs: dict[str, Any]) -> bool:
-        """Return True if an argument of an operator has undefined bytes."""
-        return self._storages.has_undefined and any(self._is_undefined(t) for t in tensors_of((args, kwargs)))
+    def concern(self, name: str, args: Any, kwargs: dict[str, Any]) -> bool:
+        """Return True if the operator of this name has an argument with undefined bytes that it reads."""
+        if not self._storages.has_undefined:
+            return False
+        read = args[1:] if name in _OVERWRITING else args
+        return any(self._is_undefined(t) for t in tensors_of((read, kwargs)))
 
     def run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> JudgedCall:
         """Run an operator whose arguments have undefined bytes."""

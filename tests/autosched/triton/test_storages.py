@@ -8,6 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from autosched.triton.storages import Storages  # noqa: E402
+from autosched.triton.undefined import UndefinedValues  # noqa: E402
 
 
 def test_flags_of_freed_storages_are_freed():
@@ -27,3 +28,15 @@ def test_flags_of_freed_storages_are_freed():
     assert kept < 2_000_000  # flags of all 4,000 tensors have 16 MB
     assert storages.defined(alive.untyped_storage()) is not None
     assert storages.holding(alive.data_ptr() + 4) is not None
+
+
+def test_an_operator_that_overwrites_its_tensor_runs_once():
+    """A second run on a copy would take several times the memory of the tensor."""
+    storages = Storages()
+    values = UndefinedValues(storages, lambda *_: None)
+    undefined, defined = torch.empty(4), torch.zeros(4)
+    storages.add(undefined, undefined=True)
+    for name, arguments in (("zero_", (undefined,)), ("fill_", (undefined, 2)), ("copy_", (undefined, defined))):
+        assert not values.concern(name, arguments, {})
+    assert values.concern("copy_", (defined, undefined), {})
+    assert values.concern("add_", (undefined, 2), {})

@@ -44,7 +44,7 @@ def run_planned(
         ExecutableRefused: It cannot be run this way.
         HostFailure: This machine cannot run the emulator.
     """
-    options = ExecutableOptions(device, plan.suppressions, driver, undefined_memory)
+    options = ExecutableOptions(device, plan.suppressions, driver, undefined_memory, plan.time_limit)
 
     def verify(launch: ExecutableLaunch) -> None:
         for _ in make_runs(_runs_of(launch, plan), suppressions=plan.suppressions):

@@ -271,6 +271,10 @@ class ExecutableOrder:
         raced = self._judge(HOST, block, Use(use), ranges, CallSite("the host", frames))
         return not raced and bool(self.order.pending(block))
 
+    def node_site(self, number: int) -> tuple[str, str, int]:
+        """Return function, file and line where the program created a running node of a graph (``CallSites.place``)."""
+        return self.sites.place(self._graphs.nodes[number].frames)
+
     def pending(self) -> Iterator[UsedStretch]:
         """Yield the host-accessible memory that operations use for which the host has not waited."""
         for block in self.order.pending_blocks():

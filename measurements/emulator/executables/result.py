@@ -23,12 +23,14 @@ class ExecutableOptions:
         suppressions: Expected findings.
         driver: True if the program opens libcuda at run time although it is not linked with it.
         undefined_memory: If True, device memory is undefined until it is written.
+        loop_limit: CPU seconds of all iterations of a graph's loop.
     """
 
     device: Device
     suppressions: tuple[Suppression, ...] = ()
     driver: bool = False
     undefined_memory: bool = True
+    loop_limit: float = 60.0
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,10 @@ is copied.
 from __future__ import annotations
 
 import re
+import resource
 import socket
 import struct
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -58,6 +60,7 @@ class ExecutableSession:
             "module": self.load,
             "kernel": self.kernel,
             "launch": self.launch,
+            "iteration": self.iteration,
             "misuse": self.misuse,
             "lacking": self.lacking,
             "machine_code": self.machine_code,
@@ -68,6 +71,7 @@ class ExecutableSession:
             "pending": self.pending,
         }
         self.refused_cubin = False
+        self._loops: dict[int, float] = {}  # CPU seconds at the beginning of a graph's loop, by the number of its node
 
     def serve(self, connection: socket.socket) -> None:
         """Answer requests until the program ends."""
@@ -209,6 +213,27 @@ class ExecutableSession:
         head = " ".join(map(str, (error, int(is_sticky), *map(len, stretches))))
         lines = [head, *(_lines_of(each) for each in stretches if each)]
         return "\n".join(lines) + f"\n{done.printed}"
+
+    def iteration(self, rest: str, _: bytes) -> str:
+        """Return "ended" if the iterations of a graph's loop have exceeded their time limit, else ""."""
+        node, iterations = map(int, rest.split())
+        now, limit = _cpu_seconds(), self.options.loop_limit
+        began = self._loops.setdefault(node, now)
+        if now - began <= limit:
+            return ""
+        function, file, line = self.order.node_site(node)
+        message = (
+            f"a loop of a graph{where(function, file, line)} is not done after {iterations:,} iterations, which took "
+            f"{limit:g} s: its condition may never become 0; if it does, raise --time-limit"
+        )
+        finding = Finding(FindingKind.TIMEOUT, message, file, line)
+        self.report.add_of_host(finding, "", (finding.kind, file, line))
+        return "ended"
+
+
+def _cpu_seconds() -> float:
+    """Return the CPU seconds of this process and the launches that it has emulated."""
+    return time.process_time() + sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
 
 
 def _lines_of(stretches: Iterable[tuple[int, ...]]) -> str:

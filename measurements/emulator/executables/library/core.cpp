@@ -511,6 +511,14 @@ int run(const Launch& launch) {
   return failed(error);
 }
 
+int begin_iteration(unsigned node, std::uint64_t iterations) {
+  Session& s = session();
+  const Lock lock(s.mutex);
+  flush_order();
+  if (s.ask("iteration " + std::to_string(node) + " " + std::to_string(iterations)).empty()) return success;
+  return failed(s.sticky = launch_timeout);
+}
+
 int blocks_per_multiprocessor(Kernel* kernel, int threads, std::size_t shared) {
   if (learn(kernel) != success || threads <= 0 || static_cast<unsigned>(threads) > kernel->most_threads) return 0;
   const std::uint64_t each = shared + kernel->static_shared + fact("reserved_shared_per_block");

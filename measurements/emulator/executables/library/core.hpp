@@ -151,6 +151,9 @@ int learn(Kernel* kernel);  // determines parameters and limits, once
 int run(const Launch& launch);
 // Records other work in a stream, or a wait: later kernels do not overlap earlier ones.
 void end_overlaps();
+// Called before each iteration of a loop of a graph (the number of its node, and of the iterations so far). Returns the
+// error of a launch that exceeds its time limit if the iterations have exceeded it together.
+int begin_iteration(unsigned node, std::uint64_t iterations);
 int blocks_per_multiprocessor(Kernel* kernel, int threads, std::size_t shared);
 
 // Memory of a texture or surface object.

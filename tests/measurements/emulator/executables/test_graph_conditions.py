@@ -33,8 +33,9 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return path
 
 
-def run(program: Path, *arguments: str) -> tuple[int, dict[str, object]]:
-    command = [sys.executable, "-m", "autosched", "run", "--device", "h100", "--json", str(program), *arguments]
+def run(program: Path, *arguments: str, options: tuple[str, ...] = ()) -> tuple[int, dict[str, object]]:
+    options = ("--device", "h100", "--json", *options)
+    command = [sys.executable, "-m", "autosched", "run", *options, str(program), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
     return done.returncode, json.loads(done.stdout)
 
@@ -58,3 +59,12 @@ def test_a_condition_that_nothing_orders_or_sets_is_found(program: Path, how: st
     assert status == 1
     findings = answer["findings"]
     assert isinstance(findings, list) and kind in {f["kind"] for f in findings}, answer
+
+
+@pytest.mark.parametrize("body", [(), ("empty",)], ids=["a kernel", "empty"])
+def test_a_loop_without_an_end_is_ended_by_the_time_limit(program: Path, body: tuple[str, ...]) -> None:
+    status, answer = run(program, "endless", *body, options=("--time-limit", "0.5"))
+    assert status == 1
+    (finding,) = answer["findings"]  # type: ignore[misc]
+    assert finding["kind"] == "timeout" and "in main" in finding["message"], answer
+    assert "--time-limit" in finding["message"]

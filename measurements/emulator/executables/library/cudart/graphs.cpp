@@ -18,13 +18,14 @@ std::uint32_t read_condition(const Conditional& c, unsigned number) {
 // Runs the bodies as children of the node; the iterations of a loop run one after another.
 int run_conditional(const Conditional& c, const std::vector<std::vector<Step>>& bodies) {
   const unsigned number = running_node();
-  for (;;) {
+  const bool chooses = c.type == Conditional::Type::choice, loops = c.type == Conditional::Type::loop;
+  for (std::uint64_t iterations = 0;; ++iterations) {
     const std::uint32_t value = read_condition(c, number);
-    const bool chooses = c.type == Conditional::Type::choice;
     const std::size_t body = chooses ? value : value != 0 ? 0 : 1;
-    if (body >= bodies.size() || (c.type == Conditional::Type::loop && value == 0)) return success;
+    if (body >= bodies.size()) return success;
+    if (const int error = loops ? begin_iteration(number, iterations) : success; error != success) return error;
     if (const int error = run_all(bodies[body]); error != success) return error;
-    if (c.type != Conditional::Type::loop) return success;
+    if (!loops) return success;
   }
 }
 // Returns a node's present work: the bodies of a conditional node are filled after its creation.

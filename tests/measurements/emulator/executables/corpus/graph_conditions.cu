@@ -1,4 +1,5 @@
 // Conditional nodes of graphs: a loop, both ways of an if, a choice, and faults of programs that use them.
+// "endless" is a loop whose condition nothing clears, around a body with a kernel or ("endless", "empty") without.
 #include <cstring>
 
 #include "check.h"
@@ -7,6 +8,7 @@ __global__ void count_down(int* left, int* steps, cudaGraphConditionalHandle mor
   ++*steps;
   cudaGraphSetConditional(more, --*left > 0);
 }
+__global__ void count_on(int* steps) { ++*steps; }
 __global__ void store(int* to, int value) { *to = value; }
 __global__ void choose(cudaGraphConditionalHandle chosen, unsigned value) { cudaGraphSetConditional(chosen, value); }
 __global__ void choose_by_thread(cudaGraphConditionalHandle chosen) { cudaGraphSetConditional(chosen, threadIdx.x); }
@@ -41,7 +43,7 @@ int main(int argc, char** argv) {
   cudaGraphConditionalHandle handle;
   CHECK(cudaGraphConditionalHandleCreate(&handle, graph, 1, is("unset") ? 0 : cudaGraphCondAssignDefault));
   int expected = 0;
-  if (is("loop") || is("captured") || is("unset")) {
+  if (is("loop") || is("captured") || is("unset") || is("endless")) {
     const cudaGraph_t body = conditional(graph, handle, cudaGraphCondTypeWhile, 1, nullptr)[0];
     if (is("captured")) {
       cudaStream_t stream;
@@ -51,6 +53,9 @@ int main(int argc, char** argv) {
       cudaGraph_t same;
       CHECK(cudaStreamEndCapture(stream, &same));
       if (same != body) return verdict(false);
+    } else if (is("endless")) {
+      void* arguments[] = {&result};
+      if (argc < 3) kernel(body, reinterpret_cast<void*>(count_on), arguments, nullptr);
     } else {
       void* arguments[] = {&left, &result, &handle};
       kernel(body, reinterpret_cast<void*>(count_down), arguments, nullptr);

@@ -26,7 +26,8 @@ ORDERS = (
     "streams", "blocking", "halves", "atomics", "managed", "managed_write", "managed_read", "result", "reuse",
     "pageable", "pool", "pool_free", "default", "rows", "graph", "graph_node", "edge",
     "edge_around", "child", "host_node", "executable", "fork", "join", "device_copy", "threads",
-    "thread_reads", "thread_copies", "result_of_thread", "joined", "joined_posix", "read_before_join", "callback",
+    "thread_reads", "thread_copies", "result_of_thread", "joined", "joined_posix", "read_before_join", "told",
+    "callback",
 )  # fmt: skip
 
 

@@ -2,7 +2,9 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <cstring>
+#include <mutex>
 #include <thread>
 
 #include "check.h"
@@ -290,6 +292,28 @@ int main(int argc, char** argv) {
     if (sound) other.join();
     plain[0] = managed[7];  // read_before_join
     if (!sound) other.join();
+  } else if (is("told")) {  // one thread launches and reads, when another one says that it has waited
+    cudaStream_t a = stream();
+    std::mutex mutex;
+    std::condition_variable said;
+    bool done = false;
+    std::thread other([&] {
+      fill<<<1, count, 0, a>>>(managed, 1);
+      ready = true;
+      if (sound) {
+        std::unique_lock lock(mutex);
+        said.wait(lock, [&] { return done; });
+      }
+      plain[0] = managed[7];  // told
+    });
+    await();
+    CHECK(cudaStreamSynchronize(a));
+    {
+      const std::lock_guard lock(mutex);
+      done = true;
+    }
+    said.notify_one();
+    other.join();
   } else if (is("device_copy")) {  // between places of the device the host does not wait
     cudaStream_t b = stream();
     CHECK(cudaMemcpy(y, x, bytes, cudaMemcpyDeviceToDevice));

@@ -55,10 +55,8 @@ DRAM serves the whole launch at ``dram_bandwidth * DRAM_EFFICIENCY``, reduced by
 SMs and DRAM overlap, less so the closer they are: ``(sm^2 + dram^2)^(1/2)``. Nothing overlaps with the start of the
 first blocks and with the stores and round trips of the last ones. Each launch adds a constant.
 
-Power limit, if a device's ``sustained_clock_hz`` is known: let ``u`` be the fraction of time for which tensor cores are
-busy, plus MEMORY_POWER times those of DRAM and L2. The clock is at most ``sustained_clock_hz / u^(1/3)``, since dynamic
-power is proportional to the clock and the square of the voltage, which rises with the clock. The time of the SMs grows
-as the clock falls, so near the limit an idle cycle costs only two thirds of a cycle.
+The time of the SMs grows as the power limit lowers the clock (``power_limit.py``), so near the limit an idle cycle
+costs only two thirds of a cycle.
 
 All terms grow with the counts: more conflicts, bytes, instructions or spills never give a smaller prediction.
 
@@ -75,6 +73,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cost_models import power_limit
 from cost_models.cost_columns import CostColumns
 from search_spaces.arrays import FloatArray, IntArray
 from search_spaces.hardware.costs.cost_counts import CostCounts
@@ -100,7 +99,6 @@ STORE_ROUND_TRIP = 500.0  # cycles until a TMA store has read its box from share
 TURN = 420.0  # cycles in which neither of two alternating warpgroups multiplies, twice per step: alternation is
 # published to raise 8,192 positions with heads of 128 from 570 to 620-640 TFLOP/s (arXiv 2407.08608)
 BOX_BARRIERS = 2  # barriers of a warpgroup per box: before and after it is written
-MEMORY_POWER = 0.1  # peak power of DRAM and of L2, each relative to that of tensor cores: an assumption
 LAUNCH_SECONDS = 0.45e-6  # H100, 2026-11-27: a one-block kernel in a graph takes 1.18 us, of which 0.73 us are its own
 _WARPGROUP = 4  # warps
 SPILL_WAVEFRONTS = 2.0  # a spilled word is written and read back
@@ -268,7 +266,8 @@ def _of_launches(
     in_flight = resident * np.maximum(w.stages - 1, 1) * missed
     dram_seconds = _dram_seconds(w, device, in_flight * active)
     multiplied = block.math * _tensor_shares(works, device) * -(-w.blocks // sms) / clock
-    slowed = _slowed(w, device, multiplied, _overlapped(sm_seconds, dram_seconds, ends))
+    moved = w.dram_bytes / device.dram_bandwidth + w.blocks * (w.load_bytes + w.store_bytes) / device.l2_bandwidth
+    slowed = power_limit.slowdown(device, multiplied, moved, _overlapped(sm_seconds, dram_seconds, ends))
     sm_seconds = sm_seconds * slowed
     staged_seconds = w.staged_bytes / (device.dram_bandwidth * DRAM_EFFICIENCY)
     alone_seconds = np.maximum(w.alone_bytes / SM_PORT_BYTES, w.alone_trips * L2_LATENCY) / clock
@@ -492,20 +491,6 @@ def _tensor_shares(works: Sequence[CostCounts], device: Device) -> FloatArray:
         if unit(name).tensor
     }
     return np.array([shares.get((w.unit, w.operand_dtype), 0.0) for w in works], dtype=np.float64)
-
-
-def _slowed(w: CostColumns, device: Device, multiplied: FloatArray, seconds: FloatArray) -> FloatArray:
-    """Return the factor, at least 1, by which the power limit lengthens the time of the SMs.
-
-    ``multiplied`` is the time in seconds that tensor cores would take at their peak.
-    """
-    if not device.sustained_clock_hz:
-        return np.ones(len(seconds))
-    limit = (device.sustained_clock_hz / device.tensor_clock_hz) ** 3
-    moved = w.dram_bytes / device.dram_bandwidth + w.blocks * (w.load_bytes + w.store_bytes) / device.l2_bandwidth
-    drawn = multiplied + MEMORY_POWER * moved
-    slowed: FloatArray = np.maximum(np.cbrt(drawn / seconds / limit), 1.0)
-    return slowed
 
 
 def _rates(works: Sequence[CostCounts], device: Device) -> FloatArray:

@@ -14,6 +14,7 @@ Times are in SM cycles. A block keeps each pipe busy for 32 times its instructio
 Pipes overlap in part: their times are combined by a power sum (``OVERLAP``). A block also waits for its chain of
 dependent instructions; with ``r`` resident blocks per SM, the other blocks hide all but ``EXPOSED / r`` of this time.
 An SM needs this time for each of its blocks, and at least one full chain. DRAM transfers overlap with all of that.
+The clock of the SMs is the one that the power limit allows (``power_limit.py``).
 
 No rate is fitted. Rates of the pipes are the manufacturer's. ``OVERLAP``, ``EXPOSED`` and ``TAIL`` are round numbers;
 fits to recordings of other kernels did not improve on them. docs/reference/estimates.md reports the ranking quality.
@@ -27,6 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from cost_models import power_limit
 from cost_models.analytic import DRAM_EFFICIENCY, LAUNCH_SECONDS, SM_PORT_BYTES, SPECIAL_RATE
 from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.costs.launch_counts import LaunchCounts
@@ -214,8 +216,17 @@ def launch_times(launches: LaunchTable, device: Device, *, exposed: float = EXPO
     cycles = np.maximum(share * (busy + waiting), chain + START)
     sm_seconds = cycles / device.clock_hz
     dram_seconds = t.dram_bytes / (device.dram_bandwidth * DRAM_EFFICIENCY)
+    sm_seconds = sm_seconds * _slowdown(t, device, np.hypot(sm_seconds, dram_seconds))
     seconds = np.where(fits, np.hypot(sm_seconds, dram_seconds) + LAUNCH_SECONDS, np.inf)
     return LaunchTimes(seconds, np.where(fits, resident, 0.0), pipes, waiting, sm_seconds, dram_seconds)
+
+
+def _slowdown(t: LaunchTable, device: Device, seconds: Floats) -> Floats:
+    """Return the highest clock over the clock within the power limit, for launches of ``seconds``."""
+    multiplying = _tensor_cycles(t, device, at_peak=True) * t.blocks / device.sm_count / device.clock_hz
+    sectors = t.unique_sectors + t.store_sectors + t.atomic_sectors
+    moving = t.dram_bytes / device.dram_bandwidth + t.blocks * sectors * SECTOR_BYTES / device.l2_bandwidth
+    return power_limit.slowdown(device, multiplying, moving, seconds)
 
 
 def least_seconds(counts: LaunchCounts, stated: CostCounts, device: Device) -> float:
@@ -266,7 +277,8 @@ def _pipes(t: LaunchTable, device: Device) -> dict[str, Floats]:
     }
 
 
-def _tensor_cycles(t: LaunchTable, device: Device) -> Floats:
+def _tensor_cycles(t: LaunchTable, device: Device, *, at_peak: bool = False) -> Floats:
+    """Return the cycles of tensor cores for one block; with ``at_peak``, at the rate of the fastest instructions."""
     cycles = np.zeros_like(t.blocks)
     for operation, times in t.executed.items():
         flops, dtype = tensor_flops(operation)
@@ -276,6 +288,7 @@ def _tensor_cycles(t: LaunchTable, device: Device) -> Floats:
             rate = device.tensor_rate(dtype)
         except ValueError:  # the device does not support the type: assumed as fast as f16
             rate = device.tensor_rate("f16")
-        rate *= 1.0 if operation.startswith(("wgmma", "tcgen05")) else device.mma_sync_fraction
+        if not (at_peak or operation.startswith(("wgmma", "tcgen05"))):
+            rate *= device.mma_sync_fraction
         cycles = cycles + times * flops / rate * device.clock_hz / device.tensor_clock_hz
     return cycles

@@ -46,6 +46,16 @@ def test_no_kernel_is_faster_than_the_peak_of_the_device(chip: object) -> None:
     assert flops / seconds <= chip.fma_peak  # type: ignore[attr-defined]
 
 
+def test_the_power_limit_lengthens_launches_that_multiply_without_a_pause() -> None:
+    wgmma = "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16"
+    multiplying = dataclasses.replace(COUNTS, executed=((wgmma, 1e4),), chain_cycles=0.0)
+    h100 = device("h100")
+    burst = dataclasses.replace(h100, sustained_clock_hz=0.0)
+    slowdown = launch_time(multiplying, h100, RESOURCES).seconds / launch_time(multiplying, burst, RESOURCES).seconds
+    assert 1.05 < slowdown < h100.tensor_clock_hz / h100.sustained_clock_hz
+    assert launch_time(COUNTS, h100, RESOURCES).seconds == launch_time(COUNTS, burst, RESOURCES).seconds
+
+
 @given(st.sampled_from(GROWING), st.floats(1, 1e6))
 def test_more_of_anything_is_never_faster(name: str, more: float) -> None:
     larger = dataclasses.replace(COUNTS, **{name: getattr(COUNTS, name) + more})

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from autosched.tuning.backends.recorded_times import scale_of_estimates
 from autosched.verify.launch_counting import counted
 from autosched.verify.machine_counting import counted_in, in_program
 from autosched.version import VERSION
@@ -56,8 +57,13 @@ class AnalyticEstimator:
             program: Compiled launches of a pipeline, whose times are added. Default: all launches have ``resources``.
 
         Returns:
-            Seconds; None if the template has no cost counts and the emulator cannot count them.
+            Seconds under sustained load, not below recorded ones (``recorded_times.py``); None if the template has no
+            cost counts and the emulator cannot count them.
         """
+        seconds = self._modelled(candidate, resources, program)
+        return None if seconds is None else seconds * scale_of_estimates(candidate.problem, self.device)
+
+    def _modelled(self, candidate: Candidate, resources: Resources, program: Compiled | None) -> float | None:
         template, problem, schedule = self.templates.of(candidate.schedule), candidate.problem, candidate.schedule
         stated = None
         if template.counts is not None:

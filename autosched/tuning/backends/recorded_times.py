@@ -1,0 +1,53 @@
+"""Recorded times of a problem, below which its estimates must not fall.
+
+The final of a recorded search has times of a GPU under sustained load. If the model estimates less for the winner, all
+estimates of the problem are scaled, which keeps their order.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from autosched.samplers.first_choices.model_choice import predicted_seconds
+from measurements.trials import recording
+from search_spaces.catalogue import templates_for
+from search_spaces.hardware.devices import Device
+from search_spaces.operators.problem import Problem
+from search_spaces.spaces.schedule import Schedule
+
+
+@lru_cache(maxsize=64)
+def scale_of_estimates(problem: Problem, device: Device) -> float:
+    """Return the factor that raises the estimate of the recorded winner to its time.
+
+    Args:
+        problem: Problem of the estimates.
+        device: GPU of the estimates.
+
+    Returns:
+        The factor, at least 1. It is 1 without a recorded final of exactly this problem and device, or if the winner is
+        not in the current space.
+    """
+    found = winner(problem, device)
+    if found is None:
+        return 1.0
+    schedule, seconds = found
+    templates = templates_for(problem, device)
+    if schedule not in templates.space(problem, device):
+        return 1.0
+    (estimated,) = predicted_seconds(templates, problem, [schedule], device)
+    return max(1.0, seconds / estimated)
+
+
+def winner(problem: Problem, device: Device) -> tuple[Schedule, float] | None:
+    """Return the fastest schedule of the recorded finals, and its seconds; None without one."""
+    try:
+        found = recording.find(problem.key(), device.name)
+    except recording.RecordingError:
+        return None
+    times = {
+        trial.schedule: trial.measurement.timing.median
+        for trial in (() if found is None else found.trials)
+        if trial.ok and trial.rank is not None and trial.measurement.timing is not None
+    }
+    return min(times.items(), key=lambda item: item[1], default=None)

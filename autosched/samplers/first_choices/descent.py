@@ -18,6 +18,7 @@ _NEIGHBOURS = 256  # neighbours estimated per step
 _STEPS = 32
 # The requested number of samples is meant for this many strata, and is scaled up for spaces with more.
 _STRATA = 2
+_OTHER_SIDE = {"_m": "_n", "_n": "_m", "_a": "_b", "_b": "_a"}  # ends of the names of parameters of a matmul
 TIE = 1e-3  # smaller differences of log seconds are below the resolution of any model
 
 Rank = tuple[int, int, int, float]
@@ -55,7 +56,7 @@ def descended(space: SearchSpace, estimates: Estimates, starts: Sequence[Schedul
         here = start
         best = rank_of[start]
         for _ in range(_STEPS):
-            near = space.neighbours(here, _NEIGHBOURS)
+            near = [*space.neighbours(here, _NEIGHBOURS), *_mirrored(space, here)]
             found = estimates.log_seconds(near)
             ranks = {n: rank(n, float(g)) for n, g in zip(near, found, strict=True) if g < math.log1p(TIE) + best[-1]}
             if not ranks or not min(ranks.values()) < best:
@@ -64,6 +65,21 @@ def descended(space: SearchSpace, estimates: Estimates, starts: Sequence[Schedul
             best = ranks[here]
         ends[here] = best
     return sorted(ends, key=lambda schedule: ends[schedule])
+
+
+def _mirrored(space: SearchSpace, schedule: Schedule) -> list[Schedule]:
+    """Return the schedule with the values along m and n exchanged, and those of a and b; nothing if it is not legal.
+
+    A tile of 256 x 128 in clusters along n and one of 128 x 256 in clusters along m are not neighbours.
+    """
+    values = schedule.values
+    others = {
+        name: values[other]
+        for name in values
+        if (other := name[:-2] + _OTHER_SIDE.get(name[-2:], "")) in values and values[other] != values[name]
+    }
+    mirrored = schedule.replace(**others)
+    return [mirrored] if others and mirrored in space else []
 
 
 def ranking(space: SearchSpace) -> Callable[[Schedule, float], Rank]:

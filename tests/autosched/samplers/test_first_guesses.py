@@ -15,7 +15,9 @@ from cost_models.estimates import AnalyticEstimates, Estimates
 from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
+from search_spaces.spaces.parameters import ordinal
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.spaces.space import Space
 from search_spaces.templates.template import TemplateSet
 
 
@@ -77,6 +79,18 @@ class TestDescent:
         starts = [s for s in TOY.sample(10**6, 0) if s["x"] in (32, 128)]
         ends = descended(TOY, estimates_by(valleys), starts)
         assert ends[0] == max(starts, key=lambda s: (s["x"], s["letter"] == "b"))
+
+    def test_sides_of_a_matmul_are_exchanged_in_one_step(self) -> None:
+        """Two local optima are mirror images: 3 x 1 is surrounded by slower schedules."""
+        space = Space("tiles", tuple(ordinal(name, (1, 2, 3)) for name in ("tile_m", "tile_n")), (), ())
+
+        def log_seconds(schedule: Schedule) -> float:
+            tile = schedule.integer("tile_m"), schedule.integer("tile_n")
+            return {(1, 3): -1.0, (3, 1): -2.0}.get(tile, 0.0)
+
+        estimates = Estimates(space.encode, lambda schedules: np.array([log_seconds(s) for s in schedules]))
+        (start,) = (s for s in space.sample(9, 0) if (s["tile_m"], s["tile_n"]) == (1, 3))
+        assert dict(descended(space, estimates, [start])[0].items) == {"tile_m": 3, "tile_n": 1}
 
     def test_failures_alone_lead_nowhere(self) -> None:
         assert descended(TOY, estimates_by(slope), [s for s in TOY.sample(100, 0) if s["letter"] == "c"]) == []

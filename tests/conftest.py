@@ -13,6 +13,7 @@ from tempfile import gettempdir
 from threading import Timer
 from typing import TYPE_CHECKING
 
+import forked_python
 import pytest
 from hypothesis import HealthCheck, settings
 from skipped_tests import LastSkipped
@@ -61,6 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Tests share one cache with those of later runs and leave the user's own cache alone.
     os.environ.setdefault("AUTOSCHED_CACHE_DIR", str(Path(gettempdir(), f"autosched-tests-{os.getuid()}")))
     _keep_bytecode(Path(os.environ["AUTOSCHED_CACHE_DIR"], "bytecode"))
+    os.environ.setdefault(forked_python.OWNER, str(os.getpid()))
     config.pluginmanager.register(LastSkipped(config))
     if config.getoption("--update-slow"):
         if config.option.dist != "no" and config.option.numprocesses:

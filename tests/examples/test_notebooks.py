@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
+import forked_python
 import pytest
 from needs import needs_compiler, needs_nvrtc
 
@@ -22,7 +22,7 @@ def test_the_first_hour(tmp_path: Path) -> None:
     code = "\n".join("".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code")
     script = tmp_path / "first_hour.py"
     script.write_text(code, "utf-8")
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, cwd=tmp_path, check=False)
+    done = forked_python.run([sys.executable, str(script)], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr
     assert "estimated" in done.stdout and "shared_race" in done.stdout
     assert "ok findings: 0" in done.stdout

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import forked_python
 import pytest
 from needs import cpp_compiler
 
@@ -83,7 +83,7 @@ def test_a_database_without_it(example: Any, tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.nightly
 def test_all_of_it(tmp_path: Path) -> None:
-    run = subprocess.run(
+    run = forked_python.run(
         [sys.executable, str(SCRIPT), str(tmp_path)], capture_output=True, text=True, cwd=SCRIPT.parents[1]
     )
     assert run.returncode == 0, run.stderr

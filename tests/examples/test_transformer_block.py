@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
+import forked_python
 import pytest
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "transformer_block.py"
@@ -14,8 +14,13 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "transformer_block.py"
 @pytest.mark.nightly
 def test_the_block_runs_with_what_was_tuned(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLE), str(tmp_path)], capture_output=True, text=True, timeout=280, check=False
+    done = forked_python.run(
+        [sys.executable, str(EXAMPLE), str(tmp_path)],
+        torch=True,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "9 of 9 calls ran tuned kernels" in done.stdout

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
+import forked_python
 import pytest
 import yaml
 from cases import representative
@@ -56,7 +56,7 @@ def test_the_shell_completes_commands_options_and_devices(words: str, expected: 
         "COMP_WORDS": words,
         "COMP_CWORD": str(len(words.split()) - 1),
     }
-    done = subprocess.run(
+    done = forked_python.run(
         [sys.executable, "-c", "import sys; from autosched.cli import main; sys.exit(main())"],
         env=environment,
         capture_output=True,

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean
 
+import forked_python
 import pytest
 
 LIST = Path("tests", "slow.txt")  # in the root folder of the run
@@ -31,8 +32,8 @@ def function_of(item: pytest.Item) -> str:
 
 
 def cpu_seconds() -> float:
-    """Return the CPU time of this process and of its children that have ended."""
-    return sum(os.times()[:4])
+    """Return the CPU time of this process, of its children and of its forked processes that have ended."""
+    return sum(os.times()[:4]) + forked_python.cpu_seconds
 
 
 def updated(listed: set[str], seconds: dict[str, float], exists: set[str]) -> list[str]:

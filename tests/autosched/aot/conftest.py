@@ -12,6 +12,7 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import forked_python
 import pytest
 from needs import cpp_compiler
 from store_trials import make_trial
@@ -80,7 +81,7 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Export:
             store.append(replace(make_trial(schedule, _TIMED, problem, name), fingerprint="{}"))
     # A separate process, so that its registrations do not affect other tests.
     command = [sys.executable, "-m", "autosched", "export", "--db", str(database), "--cubin", str(folder / "kernels")]
-    done = subprocess.run(
+    done = forked_python.run(
         [*command, "--ptx", *(f"--kernel={file}" for file in (kernel, HERE / "smooth.toml", HERE / "sum_twice.toml"))],
         capture_output=True,
         text=True,

@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import forked_python
 import pytest
 from needs import needs_compiler, needs_nvrtc
 from store_trials import make_trial
@@ -57,7 +58,9 @@ def test_launches_pass_other_scalars(tmp_path: Path) -> None:
         store.append(replace(make_trial(schedule, timed, p, "a100"), fingerprint="{}"))
     folder = tmp_path / "kernels"
     command = [sys.executable, "-m", "autosched", "export", "--db", str(tmp_path / "best.db"), "--cubin", str(folder)]
-    done = subprocess.run([*command, "--program", str(place)], capture_output=True, text=True, check=False, timeout=250)
+    done = forked_python.run(
+        [*command, "--program", str(place)], capture_output=True, text=True, check=False, timeout=250
+    )
     assert done.returncode == 0, done.stderr
     compiled(tmp_path / "libcuda.so.1", HERE / "fake_driver.cpp", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1")
     library = compiled(tmp_path / "kernels.so", folder / "autosched_kernels.cpp", "-shared", "-fPIC")

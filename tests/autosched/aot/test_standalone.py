@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked_python
 import numpy as np
 import pytest
 from needs import needs_compiler, needs_nvrtc
@@ -27,7 +28,7 @@ pytestmark = [needs_compiler, needs_nvrtc, pytest.mark.skipif(sys.platform != "l
 
 def emulated(device: str, *command: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     started = [sys.executable, "-m", "autosched", "run", "--device", device, *options, *command]
-    return subprocess.run(started, capture_output=True, text=True, timeout=250, check=False)
+    return forked_python.run(started, capture_output=True, text=True, timeout=250, check=False)
 
 
 def called(

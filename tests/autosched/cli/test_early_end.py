@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked_python
 import pytest
 from cases import representative, spread
 from needs import needs_compiler, needs_nvrtc
@@ -57,7 +58,7 @@ TRITON = ("tune --triton", "best --triton", "verify FILE", "judge")
 
 
 def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return forked_python.run(
         [sys.executable, "-m", "autosched", *command],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -143,7 +144,7 @@ def test_a_real_time_signal_has_no_name(tmp_path: Path) -> None:
 
 
 def test_a_second_process_of_a_file_does_not_decide_the_status() -> None:
-    done = subprocess.run([sys.executable, "-c", FORKS], cwd=ROOT, capture_output=True, timeout=120, check=False)
+    done = forked_python.run([sys.executable, "-c", FORKS], cwd=ROOT, capture_output=True, timeout=120, check=False)
     assert done.returncode == 2
 
 
@@ -160,7 +161,7 @@ def test_what_is_sent_to_the_command_reaches_whoever_works(number: signal.Signal
     (tmp_path / "x.py").write_text(
         "import os, time\nopen('pid', 'w').write(str(os.getpid())); print('here', flush=True); time.sleep(60)\n"
     )
-    process = subprocess.Popen(
+    process = forked_python.Popen(
         [sys.executable, "-m", "autosched", "space", "--program", "x.py", "--size", "n=64"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -222,7 +223,7 @@ sys.exit(cli.main())
 
 
 def test_a_bug_is_called_one_and_nobody_else_is_blamed() -> None:
-    done = subprocess.run([sys.executable, "-c", RAISES], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = forked_python.run([sys.executable, "-c", RAISES], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2
     assert done.stderr.count("autosched: ") == 1 and "internal error (LookupError)" in done.stderr
     assert "os._exit" not in done.stderr and "a bug of ours" in done.stderr
@@ -242,6 +243,6 @@ def test_temporary_files_of_a_command_that_ends_early_are_removed(tmp_path: Path
     temporary.mkdir()
     command = [sys.executable, "-m", "autosched", "verify", "--program", "x.py", "--size", "n=64"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=120, check=False)
+    done = forked_python.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=120, check=False)
     assert done.returncode == 2
     assert not list(temporary.iterdir())

@@ -11,7 +11,6 @@ import os
 import re
 import resource
 import sqlite3
-import subprocess
 import sys
 import threading
 import time
@@ -20,6 +19,7 @@ from contextlib import closing
 from functools import cache
 from pathlib import Path
 
+import forked_python
 import pytest
 
 from autosched.cli import main
@@ -284,7 +284,7 @@ def test_a_package_that_exits_ends_nothing(tmp_path: Path) -> None:
     told.mkdir()
     (told / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1\n")
     (told / "entry_points.txt").write_text("[autosched.templates]\nevil = evil:templates\n")
-    done = subprocess.run(
+    done = forked_python.run(
         [
             sys.executable,
             "-m",

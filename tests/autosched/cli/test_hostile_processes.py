@@ -14,6 +14,7 @@ import sys
 import time
 from pathlib import Path
 
+import forked_python
 import pytest
 from cases import representative, spread
 
@@ -36,7 +37,7 @@ def run(folder: Path, *command: str) -> tuple[int, str, int]:
     """
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     with (folder / "err").open("w+b") as err:
-        process = subprocess.Popen(
+        process = forked_python.Popen(
             [sys.executable, "-m", "autosched", *command, "--kernel", "k.toml", "--device", "a100"],
             cwd=folder,
             env=environment,
@@ -220,7 +221,7 @@ def test_whoever_is_told_to_stop_waits_for_no_kernel(
 ) -> None:
     write(tmp_path, "")
     (tmp_path / "k.cu").write_text(SOURCE.replace("y[i] = x[i];", "while (true) y[i] += x[i];"))
-    process = subprocess.Popen(  # signals this process only, not the process group of its runners
+    process = forked_python.Popen(  # signals this process only, not the process group of its runners
         [sys.executable, "-m", "autosched", *command, "--kernel", "k.toml", "--device", "a100"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import forked_python
 import pytest
 from cases import representative
 from needs import needs_compiler, needs_nvrtc
@@ -32,7 +32,7 @@ class Machine:
 
     def run(self, *arguments: str, cwd: Path | None = None) -> tuple[int, str, str]:
         """Run a command and return (status, stdout, stderr)."""
-        done = subprocess.run(
+        done = forked_python.run(
             [sys.executable, "-m", "autosched", *arguments],
             cwd=cwd or self.here,
             env={
@@ -148,7 +148,7 @@ def test_a_deleted_folder(machine: Machine) -> None:
         "import os, sys; os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')\n"
         "from autosched.cli import main; sys.exit(main(['best', 'matmul', '--db', 'b.db']))"
     )
-    done = subprocess.run(
+    done = forked_python.run(
         [sys.executable, "-c", code],
         cwd=machine.here,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
+import forked_python
 import numpy as np
 import pytest
 
@@ -70,7 +70,7 @@ def test_refusals() -> None:
 def test_the_command_line_searches_both() -> None:
     """Runs in a separate process, because the template stays registered."""
     sizes = [part for name in "mnk" for part in ("--size", f"{name}=64")]
-    told = subprocess.run(
+    told = forked_python.run(
         [sys.executable, "-m", "autosched", "space", "--program", PROGRAM, *sizes, "--device", "a100"],
         capture_output=True,
         text=True,

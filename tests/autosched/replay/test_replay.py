@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
 
+import forked_python
 import pytest
 from store_trials import make_trial
 
@@ -170,7 +171,7 @@ class TestCommand:
         log.write_text("kept\n")
         with log.open("a") as file:
             command = [sys.executable, "-m", "autosched", "replay", "cache.json", "--to-t4", "/dev/stdout"]
-            done = subprocess.run(command, cwd=tmp_path, stdout=file, stderr=subprocess.PIPE, text=True, timeout=120)
+            done = forked_python.run(command, cwd=tmp_path, stdout=file, stderr=subprocess.PIPE, text=True, timeout=120)
         assert done.returncode == 2 and 'invalid output "/dev/stdout"' in done.stderr
         assert log.read_text() == "kept\n"
 

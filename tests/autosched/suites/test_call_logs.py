@@ -9,6 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
+import forked_python
 import pytest
 
 from autosched.cli.app import run
@@ -65,7 +66,7 @@ def test_processes_share_a_file_and_a_bad_place_is_one_line(tmp_path: Path) -> N
 
     def started(path: Path) -> subprocess.Popen[str]:
         environment = {**os.environ, "AUTOSCHED_CALL_LOG": str(path)}
-        return subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.PIPE, text=True)
+        return forked_python.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.PIPE, text=True)
 
     both = [started(tmp_path / "shapes.csv") for _ in range(2)]
     assert [p.communicate()[1] for p in both] == ["", ""]

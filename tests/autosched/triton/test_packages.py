@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import forked_python
 import pytest
 from needs import needs_compiler
 
@@ -31,7 +31,7 @@ def test_kernels_of_a_package_agree_with_torch(name: str, package: str, kernels:
     program = str(PROGRAMS / f"{name}.py")
     # In a separate process, because imports of the package look for a GPU and warn.
     command = [sys.executable, "-m", "autosched", "verify", program, "--device", device, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = forked_python.run(command, torch=True, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     assert len({launch["kernel"] for launch in json.loads(done.stdout)["launches"]}) >= kernels
 
@@ -42,7 +42,7 @@ def test_stock_kernels_of_packages_are_tuned_once(tmp_path: Path) -> None:
             pytest.skip(f"{package} is not installed: see .github/workflows/nightly.yml")
     program = [sys.executable, str(PROGRAMS / "persisted.py")]
     command = [sys.executable, "-m", "autosched", "serve", "--db", str(tmp_path / "best.db"), "--", *program]
-    starts = [subprocess.run(command, capture_output=True, text=True, check=False) for _ in range(2)]
+    starts = [forked_python.run(command, torch=True, capture_output=True, text=True, check=False) for _ in range(2)]
     assert all(done.returncode == 0 for done in starts), starts[-1].stderr[-2000:]
     first, second = (json.loads(done.stdout.splitlines()[-1]) for done in starts)
     assert len(first["choices"]) >= 3 and first["timed"] > 0 and second["timed"] == 0
@@ -60,9 +60,9 @@ def test_batch_invariance_of_kernels_of_packages(function: str, package: str) ->
     program = str(PROGRAMS / "batches.py")
     command = [sys.executable, "-m", "autosched", "verify", f"{program}:{function}", "--device", "h100", "--json"]
     command += ["--full", "--batch-invariant", "--size", "rows=1..16"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = forked_python.run(command, torch=True, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1), done.stderr[-2000:]
     every = [sys.executable, "-m", "autosched", "verify", program, "--device", "h100", "--", function]
-    compared = subprocess.run(every, capture_output=True, text=True, check=False).stdout.splitlines()
+    compared = forked_python.run(every, torch=True, capture_output=True, text=True, check=False).stdout.splitlines()
     told = next(json.loads(line) for line in compared if line.startswith("{"))
     assert json.loads(done.stdout)["batch_invariant"] is told["exhaustive"]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked_python
 import pytest
 from needs import needs_compiler
 
@@ -132,7 +133,7 @@ def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_plug_in(tmp_path: Path) -> None:
     path = program(tmp_path, 0)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--autosched-triton", "h100", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    done = forked_python.run(command, torch=True, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 Triton launches emulated for h100" in done.stdout
     assert "warning" not in done.stdout
@@ -142,7 +143,7 @@ def test_only_the_warning_of_tritons_default_is_hidden(tmp_path: Path) -> None:
     path = program(tmp_path, 0)
     path.write_text(path.read_text() + '    import warnings; warnings.warn("of the program")\n')
     command = [sys.executable, "-m", "autosched", "verify", str(path), "--device", "h100"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    done = forked_python.run(command, torch=True, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "UserWarning: of the program" in done.stderr
     assert "TRITON_DEFAULT_FP_FUSION" not in done.stdout + done.stderr
@@ -192,7 +193,7 @@ def test_the_plug_in_fails_what_has_findings(tmp_path: Path) -> None:
     (tmp_path / "test_module.py").write_text("import torch, twice\ntwice.twice(torch.rand(200, device='cuda'))\n")
     plain = ["-p", "no:cacheprovider", "--autosched-triton", "h100", "--continue-on-collection-errors"]
     command = [sys.executable, "-m", "pytest", "-q", *plain, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    done = forked_python.run(command, torch=True, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "2 failed, 1 passed" in done.stdout and "3 errors" in done.stdout
     assert "_ test_within _" in done.stdout
@@ -211,7 +212,7 @@ collect_ignore = [] if torch.cuda.is_available() else ["test_kernel.py"]
 
 def plugged(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--autosched-triton", "h100", *options, "."]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
+    return forked_python.run(command, torch=True, capture_output=True, text=True, cwd=folder, check=False)
 
 
 def test_the_plug_in_starts_before_any_conftest(tmp_path: Path) -> None:

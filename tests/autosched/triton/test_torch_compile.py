@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
+import forked_python
 from needs import needs_compiler, needs_inductor_choices
 
 COMPILED_BEFORE = """
@@ -75,8 +75,9 @@ def test_what_it_generates_is_emulated(tmp_path: Path) -> None:
         file.write_text(program)
     code = "import runpy, sys\nfor file in sys.argv[1:]:\n    runpy.run_path(file, run_name='__main__')\n"
     fresh = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor")}
-    done = subprocess.run(
+    done = forked_python.run(
         [sys.executable, "-c", code, *map(str, files)],
+        torch=True,
         capture_output=True,
         text=True,
         timeout=280,

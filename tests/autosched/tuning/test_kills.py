@@ -11,6 +11,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import forked_python
 import killed_tuner
 import pytest
 from faults import MODULE
@@ -33,7 +34,7 @@ class Tuning:
 
     def __init__(self, database: Path, cache: Path) -> None:
         paths = [str(Path(killed_tuner.__file__).parent), *(p for p in sys.path if p)]
-        self.process = subprocess.Popen(
+        self.process = forked_python.Popen(
             [sys.executable, killed_tuner.__file__, str(database), str(cache)],
             stdout=subprocess.PIPE,
             bufsize=0,

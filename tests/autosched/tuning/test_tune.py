@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import forked_python
 import pytest
 
 import autosched
@@ -183,7 +184,7 @@ class TestEndToEnd:
     def test_ctrl_c_leaves_trials_and_no_process(self, tmp_path: Path) -> None:
         code = INTERRUPTED.replace("PATHS", json.dumps([p for p in sys.path if p]))
         command = [sys.executable, "-c", code, str(tmp_path / "a.db")]
-        tuning = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        tuning = forked_python.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
         assert tuning.stdout is not None
         assert tuning.stdout.readline() == "1\n"
         tuning.send_signal(signal.SIGINT)

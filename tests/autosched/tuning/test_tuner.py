@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
+import forked_python
 import numpy as np
 import pytest
 from toy_tuning import A100, H200, PROBLEM, SPACE, TOTAL, FakeRunner, Log, Outcome, generate, seconds, tuned
@@ -481,7 +482,7 @@ class TestKilled:
         code = KILLED.replace("PATHS", json.dumps(paths))
         acknowledged = 0
         for attempt in range(4):
-            tuning = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
+            tuning = forked_python.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
             assert tuning.stdout is not None
             assert tuning.stdout.readline() == "ready\n"
             tuning.stdout.readline()

@@ -13,6 +13,7 @@ from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 
+import forked_python
 import instant_compiler
 import numpy as np
 import pytest
@@ -443,7 +444,7 @@ parts = [part for part in gpu.PARTS if part != "probe"]  # which comes before th
 gpu.sys.exit(gpu.main(["--minutes", "5", "--out", {str(tmp_path / "out")!r}, "--parts", *parts]))
 """
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "AUTOSCHED_CACHE_DIR": str(tmp_path / "cache")}
-    process = subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.DEVNULL)
+    process = forked_python.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.DEVNULL)
     try:
         until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
         process.send_signal(how)
@@ -534,7 +535,7 @@ def test_without_a_gpu_it_says_so_in_one_line(tmp_path):
     if cuda_available()[0]:
         pytest.skip("a GPU answers here")
     command = [sys.executable, "-m", "benchmarks.gpu", "--minutes", "1", "--out", str(tmp_path / "out")]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    ran = forked_python.run(command, cwd=ROOT, capture_output=True, text=True)
     assert ran.returncode == 1
     assert ran.stdout == ""
     assert ran.stderr.startswith("benchmarks.gpu: no GPU can be used: ")

@@ -1,13 +1,13 @@
 """A model file contains the complete model, and invalid files do no harm."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import forked_python
 import numpy as np
 import pytest
 from observed import observations
@@ -170,7 +170,7 @@ def test_no_damaged_file_harms_the_process_that_loads_it(tmp_path: Path, nightly
             text = whole[:place] + "".join(rng.choice(list('0123456789-.,[]{}"e'), 3)) + whole[place + 3 :]
         (tmp_path / f"{number:04}.json").write_text(text)
     command = [sys.executable, "-c", _LOADER, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1500 if nightly else 240)
+    done = forked_python.run(command, capture_output=True, text=True, timeout=1500 if nightly else 240)
     assert done.returncode == 0, done.stderr[-2000:]
     used, refused = map(int, done.stdout.split())
     assert used + refused == files

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked_python
 import pytest
 from needs import needs_compiler
 
@@ -23,7 +24,7 @@ def blocks(language: str) -> list[str]:
 
 
 def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return forked_python.run(command, torch=True, cwd=folder, capture_output=True, text=True, check=True)
 
 
 def test_the_program_prints_what_the_page_says(tmp_path: Path) -> None:

@@ -2,10 +2,10 @@
 
 import dataclasses
 import json
-import subprocess
 import sys
 from pathlib import Path
 
+import forked_python
 import pytest
 
 import measurements.compiler.cubin_cache
@@ -133,7 +133,7 @@ def test_processes_may_write_and_read_the_same_entries_at_once(tmp_path):
         "    found = cache.load('key')\n"
         "    assert found is not None and found.path.read_bytes() in (b'a' * 5000, b'b' * 5000)\n"
     )
-    writers = [subprocess.Popen([sys.executable, "-c", program, who]) for who in "ab"]
+    writers = [forked_python.Popen([sys.executable, "-c", program, who]) for who in "ab"]
     assert [w.wait(timeout=60) for w in writers] == [0, 0]
 
 

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 
+import forked_python
 import pytest
 
 from measurements.store import sqlite_file
@@ -101,7 +102,7 @@ if what == "restless":
 def child(path: Path, what: str, number: int) -> "subprocess.Popen[str]":
     code = CHILD.replace("PATHS", json.dumps([str(Path(__file__).parent), *(p for p in sys.path if p)]))
     arguments = [sys.executable, "-c", code, str(path), what, str(number)]
-    return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return forked_python.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 class TestAftermath:
@@ -404,7 +405,7 @@ def test_a_folder_or_file_without_any_permission_is_said_to_be_that() -> None:
         database(file).chmod(0)
         closed.chmod(0)
         code = UNPRIVILEGED.replace("PATHS", json.dumps([p for p in sys.path if p]))
-        run = subprocess.run(
+        run = forked_python.run(
             [sys.executable, "-c", code, str(closed / "a.db"), str(file)], capture_output=True, text=True, timeout=60
         )
         closed.chmod(0o755)

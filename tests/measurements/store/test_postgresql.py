@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
+import forked_python
 import pytest
 import sqlalchemy as sa
 from cases import representative
@@ -145,7 +146,7 @@ def test_processes_that_write_at_once_lose_nothing_and_double_nothing(
     writers, each = (10, 1000) if nightly else (2, 20)
     code = WRITER.replace("PATHS", json.dumps([str(Path(__file__).parents[3]), *(p for p in sys.path if p)]))
     started = [
-        subprocess.Popen([sys.executable, "-c", code, place, str(who), str(each)], stderr=subprocess.PIPE, text=True)
+        forked_python.Popen([sys.executable, "-c", code, place, str(who), str(each)], stderr=subprocess.PIPE, text=True)
         for who in range(writers)
     ]
     for process in started:

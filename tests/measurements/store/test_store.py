@@ -9,6 +9,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
+import forked_python
 import pytest
 import sqlalchemy as sa
 from hypothesis import given, settings
@@ -441,7 +442,7 @@ for path, create in (({str(new)!r}, True), ({str(old)!r}, True), ({str(old)!r}, 
     except Exception as error:
         print(type(error).__name__, error)
 """
-    run = subprocess.run([sys.executable, "-c", child], capture_output=True, text=True, timeout=60, check=True)
+    run = forked_python.run([sys.executable, "-c", child], capture_output=True, text=True, timeout=60, check=True)
     return run.stdout.splitlines()
 
 

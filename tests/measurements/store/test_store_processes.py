@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from random import Random
 
+import forked_python
 import pytest
 
 from measurements.store.store import Store, StoreError
@@ -41,7 +42,7 @@ class TestProcesses:
     def start(self, path: Path, until: int, who: str) -> subprocess.Popen[str]:
         code = WRITER.replace("PATHS", json.dumps([p for p in sys.path if p]))
         arguments = [sys.executable, "-c", code, str(path), str(until), who]
-        return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+        return forked_python.Popen(arguments, stdout=subprocess.PIPE, text=True)
 
     def test_a_killed_writer_loses_nothing_it_had_stored(self, tmp_path: Path, nightly: bool) -> None:
         path, random = tmp_path / "a.db", Random(5)

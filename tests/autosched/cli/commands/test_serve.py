@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked_python
 import pytest
 
 from autosched.cli import main
@@ -32,7 +33,9 @@ print(json.dumps(chosen))
 def serve(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     own = {"AUTOSCHED_DB": str(folder / "default.db"), **environment}
     command = [sys.executable, "-m", "autosched", "serve", *arguments]
-    return subprocess.run(command, cwd=folder, env={**os.environ, **own}, capture_output=True, text=True, check=False)
+    return forked_python.run(
+        command, cwd=folder, env={**os.environ, **own}, capture_output=True, text=True, check=False
+    )
 
 
 def test_a_program_is_tuned_once_in_all_of_its_processes(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import forked_python
 import pytest
 from needs import needs_nvrtc
 
@@ -350,7 +351,7 @@ def test_ctrl_c_stops_a_real_tune_with_everything_kept(tmp_path: Path, what: tup
     problems = [f'[[problem]]\noperator = "matmul"\nm = {m}\nn = 64\nk = 64\n' for m in (64, 128)]
     (tmp_path / "suite.toml").write_text("".join(problems))
     arguments = ("--backend", "estimate", "--trials", "100000", "--sampler", "random", "--no-verify", "--json")
-    child = subprocess.Popen(
+    child = forked_python.Popen(
         [sys.executable, "-m", "autosched", "tune", *what, "--db", "b.db", *arguments],
         cwd=tmp_path,
         stdout=subprocess.PIPE,

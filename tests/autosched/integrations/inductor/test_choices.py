@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
+import forked_python
 import pytest
 from needs import needs_compiler, needs_inductor_choices
 
@@ -172,7 +172,7 @@ def test_inductor_compiles_it(inductor, recorded: bool, tmp_path: Path) -> None:
         inductor.record_winner(database, device("h100"), key, OTHER, 3e-6)
     command = [sys.executable, "-c", PROGRAM, str(database) if recorded else ""]
     fresh = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor")}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, env=fresh)
+    done = forked_python.run(command, torch=True, capture_output=True, text=True, timeout=280, check=False, env=fresh)
     assert done.returncode == 0, done.stdout + done.stderr
     said, launched = done.stdout.strip().splitlines()
     assert said.startswith("mm m=64 n=32 k=96 f16: ")

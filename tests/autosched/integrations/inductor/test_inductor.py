@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
+import forked_python
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -41,7 +41,9 @@ def _said(program: str, cache: Path) -> str:
     """Return the stderr of a process that runs ``program``. Inductor does not time again what is in its cache."""
     environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(cache)}
     command = [sys.executable, "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, env=environment)
+    done = forked_python.run(
+        command, torch=True, capture_output=True, text=True, timeout=280, check=False, env=environment
+    )
     assert done.returncode == 0, done.stderr
     return done.stderr
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked_python
 import pytest
 from cuda_programs import cuda_program
 from needs import needs_compiler
@@ -44,7 +45,7 @@ def build(name: str, *options: str) -> Path:
 
 def run(program: Path, *arguments: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "autosched", "run", *options, str(program), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+    return forked_python.run(command, capture_output=True, text=True, timeout=250, check=False)
 
 
 @pytest.mark.parametrize("name", [marked(n) for n in CLEAN])
@@ -251,7 +252,7 @@ def test_a_program_runs_under_the_name_of_its_link() -> None:
 )
 def test_what_is_no_program_is_refused_in_one_line(arguments: list[str], said: str) -> None:
     command = [sys.executable, "-m", "autosched", "run", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    done = forked_python.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 2 and done.stdout == ""
     assert len(done.stderr.splitlines()) == 1 and said in done.stderr
 

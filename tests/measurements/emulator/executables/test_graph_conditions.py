@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked_python
 import pytest
 from needs import needs_compiler
 
@@ -36,7 +37,7 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def run(program: Path, *arguments: str, options: tuple[str, ...] = ()) -> tuple[int, dict[str, object]]:
     options = ("--device", "h100", "--json", *options)
     command = [sys.executable, "-m", "autosched", "run", *options, str(program), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+    done = forked_python.run(command, capture_output=True, text=True, timeout=250, check=False)
     return done.returncode, json.loads(done.stdout)
 
 

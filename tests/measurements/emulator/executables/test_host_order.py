@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import forked_python
 import pytest
 from cuda_programs import cuda_program
 from needs import needs_compiler
@@ -56,7 +57,7 @@ def graph_edges() -> Path:
 def run(program: Path, *arguments: str, options: tuple[str, ...] = ()) -> tuple[int, list[dict[str, Any]]]:
     """Return the exit status, and the findings."""
     command = [sys.executable, "-m", "autosched", "run", "--json", *options, str(program), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+    done = forked_python.run(command, capture_output=True, text=True, timeout=250, check=False)
     findings = json.loads(done.stdout)["findings"]
     return done.returncode, [{"grade": "fault", **f} for f in findings]
 
@@ -107,7 +108,7 @@ def test_both_calls_of_a_race_are_named(orders: Path) -> None:
 )
 def test_edges_of_graphs_are_judged_or_refused_by_name(graph_edges: Path, how: str, status: int, said: str) -> None:
     command = [sys.executable, "-m", "autosched", "run", "--device", "h100", str(graph_edges), how]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+    done = forked_python.run(command, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == status, done.stderr
     assert said in done.stderr
     assert done.stdout == "PASS\n"

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked_python
 import pytest
 from cuda_programs import cuda_program
 from needs import needs_compiler
@@ -31,7 +32,7 @@ def program() -> Path:
 
 def run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "autosched", "run", "--device", "h100", str(program), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+    return forked_python.run(command, capture_output=True, text=True, timeout=250, check=False)
 
 
 # In the last three the second kernel does not wait, and does not overlap the first.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import subprocess
 import sys
 from pathlib import Path
 
+import forked_python
 import numpy as np
 import pytest
 from needs import needs_compiler
@@ -65,7 +65,7 @@ def test_what_it_compiles_is_verified(
     program, file = PROGRAMS / f"{kind}_add.py", tmp_path / name
     found = front_end_of(program)
     assert found is not None and found.name == front_end
-    done = subprocess.run(
+    done = forked_python.run(
         [sys.executable, str(program), str(file)],
         capture_output=True,
         text=True,
@@ -93,7 +93,7 @@ def product(m: int, n: int, k: int, tmp_path: Path) -> EmulatedLaunch:
     """
     file = tmp_path / "gemm.ptx"
     command = [sys.executable, str(PROGRAMS / "cute_gemm.py"), str(file), str(m), str(n), str(k)]
-    compiled = subprocess.run(
+    compiled = forked_python.run(
         command,
         capture_output=True,
         text=True,

@@ -1,0 +1,188 @@
+"""A process that has imported what commands import, and forks a child for each: see ``forked_python.py``.
+
+Arguments: the path of its socket, the process with which it ends, and the packages to import.
+A client sends one request for each connection. It receives the child's pid, and later its wait status and CPU seconds.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import importlib
+import io
+import json
+import os
+import pkgutil
+import runpy
+import select
+import signal
+import socket
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
+
+OURS = ("autosched", "cost_models", "measurements", "search_spaces")
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def load(package: str) -> None:
+    """Import a package, and all modules of one of ours; what is not installed is left out."""
+    with suppress(ImportError):
+        imported = importlib.import_module(package)
+        if package.partition(".")[0] in OURS:
+            for module in pkgutil.walk_packages(imported.__path__, f"{package}."):
+                if not module.name.endswith("__main__"):
+                    with suppress(ImportError):
+                        importlib.import_module(module.name)
+
+
+def serve(path: str, owner: int) -> tuple[dict[str, Any], list[int]]:
+    """Fork a child for each request, as long as the process ``owner`` runs.
+
+    Returns in the child, with the request and its descriptors.
+    """
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(f"{path}.new")
+    listener.listen(64)
+    woken, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    for number in STOPS:  # meant for the children
+        signal.signal(number, signal.SIG_IGN)
+    running: dict[int, socket.socket] = {}
+    os.rename(f"{path}.new", path)
+    while Path(f"/proc/{owner}").exists():
+        readable, _, _ = select.select([listener.fileno(), woken], [], [], 1.0)
+        if woken in readable:
+            os.read(woken, 4096)
+            report_ended(running)
+        if listener.fileno() in readable:
+            connection, _ = listener.accept()
+            message, descriptors, _, _ = socket.recv_fds(connection, 1 << 20, 32)
+            pid = os.fork()
+            if pid == 0:
+                signal.set_wakeup_fd(-1)
+                return json.loads(message), descriptors
+            for descriptor in descriptors:
+                os.close(descriptor)
+            running[pid] = connection
+            connection.send(str(pid).encode())
+    os.unlink(path)
+    os._exit(0)
+
+
+def report_ended(running: dict[int, socket.socket]) -> None:
+    """Send the wait status and the CPU seconds of each child that has ended to its client."""
+    while running:
+        pid, status, usage = os.wait4(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        with running.pop(pid) as connection, suppress(BrokenPipeError):
+            connection.send(f"{status} {usage.ru_utime + usage.ru_stime}".encode())
+
+
+def take_descriptors(received: list[int], wanted: list[int]) -> None:
+    """Move the descriptors that were received to the numbers of ``wanted``, and close all others."""
+    above = max(*wanted, *received) + 1
+    for offset, descriptor in enumerate(received):
+        os.dup2(descriptor, above + offset)
+    for offset, number in enumerate(wanted):
+        os.dup2(above + offset, number)
+    for entry in os.listdir("/proc/self/fd"):
+        if int(entry) not in wanted:
+            with suppress(OSError):  # the list's own is closed already
+                os.close(int(entry))
+
+
+def become(request: dict[str, Any]) -> None:
+    """Take over the environment, folder, signals and streams of the process that was asked for."""
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["folder"])
+    if request["start_new_session"]:
+        os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)))
+    sys.stdout, sys.stderr = writer(1, "strict"), writer(2, "backslashreplace")
+    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc]
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()
+    gc.enable()
+
+
+def writer(descriptor: int, errors: str) -> io.TextIOWrapper:
+    raw: Any = io.FileIO(descriptor, "w", closefd=False)
+    at_once = bool(os.environ.get("PYTHONUNBUFFERED"))
+    return io.TextIOWrapper(
+        raw if at_once else io.BufferedWriter(raw),
+        errors=errors,
+        line_buffering=descriptor == 2 or raw.isatty(),
+        write_through=at_once,
+    )
+
+
+def run(arguments: list[str]) -> None:
+    """Run ``-m MODULE``, ``-c CODE`` or a script as the interpreter does."""
+    main = sys.modules["__main__"] = ModuleType("__main__")
+    sys.orig_argv = [sys.executable, *arguments]
+    paths = [os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    how, *rest = arguments
+    if how == "-m":
+        sys.path[:0] = [os.getcwd(), *paths]
+        sys.argv = ["-m", *rest[1:]]
+        runpy._run_module_as_main(rest[0])  # type: ignore[attr-defined]  # as the interpreter does
+    elif how == "-c":
+        sys.path[:0] = ["", *paths]
+        sys.argv = ["-c", *rest[1:]]
+        exec(compile(rest[0], "<string>", "exec"), main.__dict__)
+    else:
+        sys.path[:0] = [os.path.dirname(os.path.realpath(how)), *paths]
+        sys.argv = arguments
+        main.__file__ = os.path.abspath(how)
+        exec(compile(Path(how).read_bytes(), main.__file__, "exec"), main.__dict__)
+
+
+def end(error: BaseException | None) -> NoReturn:
+    """End this process as the interpreter does after ``error``, but leave its memory to the system."""
+    status = 0
+    if isinstance(error, SystemExit):
+        if error.code is not None and not isinstance(error.code, int):
+            print(error.code, file=sys.stderr)
+        status = error.code & 0xFF if isinstance(error.code, int) else int(error.code is not None)
+    elif error is not None:
+        sys.excepthook(type(error), error, error.__traceback__)
+        status = 1
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads
+    atexit._run_exitfuncs()
+    for output in (sys.stdout, sys.stderr):
+        try:
+            output.flush()
+        except (OSError, ValueError):
+            status = 120
+    if isinstance(error, KeyboardInterrupt):
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    _, place, owner, *packages = sys.argv
+    del sys.path[0]
+    gc.disable()
+    for package in packages:
+        load(package)
+    gc.freeze()
+    request, descriptors = serve(place, int(owner))
+    failure = None
+    try:
+        take_descriptors(descriptors, [0, 1, 2, *request["pass_fds"]])
+        become(request)
+        run(request["arguments"])
+    except BaseException as error:
+        failure = error
+    end(failure)

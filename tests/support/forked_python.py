@@ -1,0 +1,172 @@
+"""Python processes of tests that need not import everything again.
+
+``run`` and ``Popen`` are those of ``subprocess`` for commands that start with ``sys.executable``. A child that
+``fork_server.py`` forks runs the command. It is a process of its own, with its own exit status, signals, streams,
+environment and folder, but its modules are already imported, which takes longer than most commands do.
+
+A test that is about the start of a process starts a new interpreter, with ``subprocess``: imports, or streams that are
+closed. So does a test of each command, for its entry point.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any
+
+COMMANDS = (
+    *("autosched.cli", "autosched.tuning", "autosched.samplers", "autosched.user_kernels", "autosched.regression"),
+    *("autosched.verify", "autosched.programs", "cost_models", "measurements", "search_spaces"),
+    *("numpy.random", "scipy", "cuda.bindings.nvrtc"),
+)
+TORCH = (*COMMANDS, "torch", "triton.language", "pytest")
+OWNER = "AUTOSCHED_TEST_PROCESS"  # variable with the id of the process that all servers end with: the first of pytest
+_FOLDER = gettempdir()  # some tests set TMPDIR
+
+# What a child can take over. With other options or options of Python (-W, -I), a new interpreter is started.
+_OPTIONS = {"cwd", "env", "stdin", "stdout", "stderr", "text", "encoding", "start_new_session", "pass_fds"}
+_OF_CHILD = {"PYTHONPATH", "PYTHONUNBUFFERED"}
+# So it is with other values of these variables and of all others of Python, which are read at the start.
+_OF_START = ("LANG", "LC_", "LD_", "PYTHON")
+
+cpu_seconds = 0.0  # of the forked processes that have ended
+
+
+class Popen(subprocess.Popen[Any]):
+    """A forked process, or one of ``subprocess`` if only a new interpreter can do what the command asks for.
+
+    ``torch`` is for commands that import PyTorch.
+    """
+
+    def __init__(self, args: Sequence[Any], *, torch: bool = False, **options: Any) -> None:
+        self._server: socket.socket | None = None
+        self._request: dict[str, Any] | None = None
+        environment = os.environ if options.get("env") is None else options["env"]
+        if options.keys() <= _OPTIONS and _can_fork(args, environment):
+            self._server = _connected(torch)
+            self._request = {
+                "arguments": [os.fspath(argument) for argument in args[1:]],
+                "environment": dict(environment),
+                "folder": os.path.abspath(options.get("cwd") or os.curdir),
+                "start_new_session": options.get("start_new_session", False),
+                "pass_fds": options.get("pass_fds", ()),
+            }
+        super().__init__(args, **options)
+
+    def _execute_child(self, *given: Any) -> None:
+        if self._server is None or self._request is None:
+            super()._execute_child(*given)  # type: ignore[misc]
+            return
+        pipes = stdin, _, _, stdout, _, stderr = given[10:16]  # -1 where there is no pipe
+        streams = [number if pipe == -1 else pipe for number, pipe in enumerate((stdin, stdout, stderr))]
+        socket.send_fds(self._server, [json.dumps(self._request).encode()], [*streams, *self._request["pass_fds"]])
+        self.pid = int(_answer(self._server))
+        self._child_created = True
+        self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
+
+    def _internal_poll(self, *given: Any, **options: Any) -> int | None:
+        if self._server is None:
+            return super()._internal_poll(*given, **options)  # type: ignore[misc,no-any-return]
+        return self._ended(self._server, 0.0)
+
+    def _wait(self, timeout: float | None) -> int:
+        if self._server is None:
+            return super()._wait(timeout)  # type: ignore[misc,no-any-return]
+        status = self._ended(self._server, timeout)
+        if status is None:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
+        return status
+
+    def _ended(self, server: socket.socket, timeout: float | None) -> int | None:
+        global cpu_seconds
+        if self.returncode is None and select.select([server], [], [], timeout)[0]:
+            status, seconds = _answer(server).split()
+            self.returncode = os.waitstatus_to_exitcode(int(status))
+            cpu_seconds += float(seconds)
+            server.close()
+        return self.returncode
+
+
+def run(
+    args: Sequence[Any],
+    *,
+    input: Any = None,
+    capture_output: bool = False,
+    timeout: float | None = None,
+    check: bool = False,
+    **options: Any,
+) -> subprocess.CompletedProcess[Any]:
+    if capture_output:
+        options |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    if input is not None:
+        options["stdin"] = subprocess.PIPE
+    with Popen(args, **options) as process:
+        try:
+            out, err = process.communicate(input, timeout)
+        except BaseException:
+            process.kill()
+            raise
+    done = subprocess.CompletedProcess(args, process.returncode, out, err)
+    if check:
+        done.check_returncode()
+    return done
+
+
+def _answer(server: socket.socket) -> str:
+    message = server.recv(64)
+    if not message:
+        raise RuntimeError("the fork server has ended")
+    return message.decode()
+
+
+def _can_fork(args: Sequence[Any], environment: Mapping[str, str]) -> bool:
+    program, how, *_ = map(os.fspath, [*args, "-"])
+    return (
+        sys.platform == "linux"
+        and program == sys.executable
+        and (how in ("-c", "-m") or not how.startswith("-"))
+        and _of_start(environment) == _of_start(os.environ)
+    )
+
+
+def _of_start(environment: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in environment.items()
+        if value and name.startswith(_OF_START) and name not in _OF_CHILD
+    }
+
+
+def _connected(torch: bool) -> socket.socket:
+    """Return a connection to a server. The first test that needs it starts it."""
+    owner = os.environ.get(OWNER, str(os.getpid()))
+    path = Path(_FOLDER, f"autosched-tests-{owner}", "torch" if torch else "commands")
+    if not path.exists():
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        with open(f"{path}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                _start(path, owner, TORCH if torch else COMMANDS)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connection.connect(str(path))
+    return connection
+
+
+def _start(path: Path, owner: str, packages: Sequence[str]) -> None:
+    arguments = [sys.executable, str(Path(__file__).with_name("fork_server.py")), str(path), owner, *packages]
+    environment = {name: value for name, value in os.environ.items() if name not in _OF_CHILD}
+    nowhere = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (0, 1, 2)]
+    pid = os.posix_spawn(sys.executable, arguments, {**environment, "OPENBLAS_NUM_THREADS": "1"}, file_actions=nowhere)
+    while not path.exists():
+        if os.waitpid(pid, os.WNOHANG)[0]:
+            raise RuntimeError(f"the fork server has ended before it served: {arguments}")
+        time.sleep(0.02)

@@ -1,14 +1,15 @@
 """Columns of what schedules need: ``estimates.needs`` of many schedules at once.
 
 Most combinations of lanes, widths and subgroups fit no tile, and need nothing. Each condition is checked once for every
-combination of the few parameters that it depends on, and needs are computed for the other rows only.
+combination of the few parameters that it depends on, and needs are computed for the other rows only. Several attributes
+read the needs of the same rows, one after the other, so those of the last rows are kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,28 +32,66 @@ def each_needs(found: Choices, read: Callable[[Inference, Needs], int]) -> Calla
         found: The program.
         read: Function that reads a number or a bool from the needs of one schedule.
     """
-    nothing = read(found.first, NOTHING)
-
-    def of_row(**values: Value) -> int:
-        inference = found.inference(values)
-        return read(inference, needs(inference, values))
 
     def over(**columns: Column) -> npt.NDArray[Any]:
-        fits = _fits(found, columns)
-        result = np.full(len(fits), nothing)
-        rows = np.flatnonzero(fits)
-        if len(rows):
-            result[rows] = each(of_row)(**{name: _rows_of(column, rows) for name, column in columns.items()})
-        return result
+        rows = _needs_of_rows(found, columns)
+        return np.array([read(*distinct) for distinct in rows.distinct])[rows.numbers]
 
     return over
+
+
+class _NeedsOfRows(NamedTuple):
+    """The needs of rows with their inference; ``numbers`` has the index into ``distinct`` for each row."""
+
+    found: Choices
+    columns: Mapping[str, Column]
+    distinct: list[tuple[Inference, Needs]]
+    numbers: IntArray
+
+
+_last: _NeedsOfRows | None = None
+
+
+def _needs_of_rows(found: Choices, columns: Mapping[str, Column]) -> _NeedsOfRows:
+    global _last
+    last = _last  # another thread may replace it
+    if last is None or last.found is not found or not _equal(last.columns, columns):
+        last = _last = _compute(found, columns)
+    return last
+
+
+def _equal(some: Mapping[str, Column], others: Mapping[str, Column]) -> bool:
+    return some.keys() == others.keys() and all(_equal_columns(column, others[name]) for name, column in some.items())
+
+
+def _equal_columns(one: Column, other: Column) -> bool:
+    if isinstance(one, TextColumn) and isinstance(other, TextColumn):
+        return one.values == other.values and np.array_equal(one.codes, other.codes)
+    return not isinstance(one, TextColumn) and not isinstance(other, TextColumn) and np.array_equal(one, other)
+
+
+def _compute(found: Choices, columns: Mapping[str, Column]) -> _NeedsOfRows:
+    distinct = [(found.first, NOTHING)]
+
+    def number(**values: Value) -> int:
+        inference = found.inference(values)
+        distinct.append((inference, needs(inference, values)))
+        return len(distinct) - 1
+
+    fits = _fits(found, columns)
+    numbers = np.zeros(len(fits), dtype=np.int64)
+    rows = np.flatnonzero(fits)
+    if len(rows):
+        numbers[rows] = each(number)(**{name: _rows_of(column, rows) for name, column in columns.items()})
+    return _NeedsOfRows(found, columns, distinct, numbers)
 
 
 def _fits(found: Choices, columns: Mapping[str, Column]) -> BoolArray:
     """Return a mask of the rows for which ``estimates.fitting`` finds distributions."""
 
     def warps_of_block(**values: Value) -> int:
-        return _warps_of_block(found.inference(values), tuple(values.items()))
+        inference = found.inference(values)
+        return warps_of(inference, values) if products_fit(inference, values) else 0
 
     def fits(number: int, warps: int, **values: Value) -> bool:
         inference = found.inference(values)  # its sizes may let tiles share an anchor
@@ -66,13 +105,6 @@ def _fits(found: Choices, columns: Mapping[str, Column]) -> BoolArray:
         own = {name: columns[name] for name in (*found.domains, *names)}
         mask &= each(partial(fits, number))(**{**own, "warps": warps})
     return mask
-
-
-@lru_cache(maxsize=2**14)
-def _warps_of_block(found: Inference, items: tuple[tuple[str, Value], ...]) -> int:
-    """Return the warps among which the products are divided; 0 if they do not fit."""
-    values = dict(items)
-    return warps_of(found, values) if products_fit(found, values) else 0
 
 
 def _rows_of(column: Column, rows: IntArray) -> Column:

@@ -68,12 +68,14 @@ def test_the_reference_is_the_gradient_of_attention(name: str) -> None:
 
 
 SAMPLED = 4  # of each GPU by day; the nightly run has 200
+# The problem of several tests: to count its schedules takes longer than to run a few of them.
+SAMPLED_PROBLEM = replace(CASES["window behind a prefix"], batch=1, heads=2, kv_heads=1)
 WGMMA = {"queries_intrinsic": "wgmma_m64k16_f16", "keys_intrinsic": "wgmma_m64k16_f16"}
 
 
 @pytest.mark.parametrize("gpu", ["a100", "h100"])
 def test_some_sampled_schedules(gpu: str) -> None:
-    problem = replace(CASES["window behind a prefix"], batch=1, heads=2, kv_heads=1)
+    problem = SAMPLED_PROBLEM
     schedules = sampled(problem, gpu, SAMPLED)
     if gpu == "h100":
         schedules[SAMPLED // 2 :] = sampled_with(problem, gpu, SAMPLED - SAMPLED // 2, **WGMMA)
@@ -83,7 +85,7 @@ def test_some_sampled_schedules(gpu: str) -> None:
 
 def test_a_sampled_schedule_of_packed_sequences() -> None:
     problem = replace(CASES["packed, all options"], heads=1)
-    assert outcome(problem, kernel_of(problem, "h100", sampled(problem, "h100", 1)[0])) == "ok"
+    assert outcome(problem, kernel_of(problem, "a100", sampled(problem, "a100", 1)[0])) == "ok"
 
 
 @pytest.mark.nightly
@@ -100,7 +102,7 @@ def test_sampled_schedules(name: str, gpu: str) -> None:
 
 
 def test_a_pipeline_is_two_launches_with_costs_of_both() -> None:
-    problem, chip, template = CASES["causal"], device("h100"), tile_template(AttentionBackward)
+    problem, chip, template = SAMPLED_PROBLEM, device("h100"), tile_template(AttentionBackward)
     schedule = next(s for s in sampled_with(problem, "h100", 50, **WGMMA) if s.values["keys_filled_by"] == "warp")
     kernel = kernel_of(problem, "h100", schedule)
     assert [step.name for step in kernel.steps] == [
@@ -118,9 +120,9 @@ def test_a_pipeline_is_two_launches_with_costs_of_both() -> None:
 
 
 def test_a_reduced_problem_has_the_schedule() -> None:
-    problem = AttentionBackward(batch=4, heads=32, kv_heads=8, queries=2000, head_size=64, causal=1)
-    template, small = tile_template(AttentionBackward), replace(SMALL, head_size=64, causal=1, dtype="bf16")
-    for schedule in sampled(small, "a100", 3):
+    problem = replace(SMALL, batch=4, heads=32, kv_heads=8, queries=2000, keys=0, causal=1)
+    template = tile_template(AttentionBackward)
+    for schedule in sampled(CASES["causal"], "a100", 3):
         assert template.proxy is not None
         smaller = template.proxy(problem, schedule)
         assert (smaller.batch, smaller.heads, smaller.kv_heads) == (2, 4, 2)

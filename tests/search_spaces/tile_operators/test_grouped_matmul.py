@@ -45,9 +45,9 @@ def test_the_interpreter_agrees_with_numpy(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["all of it, by columns", "masked", "contiguous", "e4m3, silu and up"])
-def test_a_tenth_of_the_sampled_schedules(name: str) -> None:
+def test_some_sampled_schedules(name: str) -> None:
     problem = (CASES | OF_BLOCKS)[name]
-    for schedule in sampled(problem, "h100", 5):
+    for schedule in sampled(problem, "h100", 2):
         assert outcome(problem, kernel_of(problem, "h100", schedule)) == "ok", schedule
 
 

@@ -118,8 +118,8 @@ def test_the_interpreter_agrees_with_numpy(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["zero points, bf16", "groups of 32", "int4, packed", "e4m3, packed", "nvf4, bf16"])
-def test_a_tenth_of_the_sampled_schedules(name: str) -> None:
-    for schedule in sampled(CASES[name], "h100", 4):
+def test_some_sampled_schedules(name: str) -> None:
+    for schedule in sampled(CASES[name], "h100", 2):
         assert outcome(CASES[name], kernel_of(CASES[name], "h100", schedule)) == "ok", schedule
 
 

@@ -211,6 +211,8 @@ def error_text(
     is_whole = isinstance(value, int)
     shown, should = told_apart(value, int(wanted) if is_whole and float(wanted).is_integer() else wanted)
     within = "" if is_whole and allowed == 0 else f" within {allowed:.2g}"
+    if math.isinf(allowed) and math.isfinite(wanted):
+        within = " but its rounding error has no finite bound: the computation amplifies errors too much"
     return f"{name}{list(where)} is {shown}, should be {should}{within}; {wrong} of {total} elements are wrong"
 
 

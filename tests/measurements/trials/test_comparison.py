@@ -59,6 +59,11 @@ def test_an_exact_result_may_have_no_tolerance():
     assert compare("x", F32, np.float32([0, 1e-30]), zero, zero).worst == math.inf
 
 
+def test_a_tolerance_without_a_bound_is_named():
+    found = compare("x", F32, np.float32([0, 2]), np.zeros(2), np.full(2, math.inf))
+    assert not found.ok and "no finite bound" in found.reason
+
+
 @pytest.mark.parametrize(("dtype", "poison"), [(F16, np.uint16(0xFFFF).view(np.float16)), (BF16, np.uint16(0xFFFF))])
 def test_an_element_that_was_never_written_is_wrong(dtype, poison):
     stored = dtype.store(np.ones(5))

@@ -68,9 +68,12 @@ def Input(sizes: str, dtype: str, *, strided: bool = False) -> Argument:
     Raises:
         ProgramError: For an unknown type, another number of extents, or a strided vector.
     """
-    found = _argument(sizes, dtype, "input")
+    return _with_rows(_argument(sizes, dtype, "input"), strided)
+
+
+def _with_rows(found: Argument, strided: bool) -> Argument:
     if strided and len(found.sizes) < 2:
-        raise ProgramError(f"a strided array has rows, and this one has the extent {sizes} alone")
+        raise ProgramError(f"a strided array has rows, and this one has the extent {found.sizes[0]} alone")
     return replace(found, strided=bool(strided))
 
 
@@ -79,22 +82,24 @@ def Output(sizes: str, dtype: str) -> Argument:
     return _argument(sizes, dtype, "output")
 
 
-def InOut(sizes: str, dtype: str, *, unordered: bool = False) -> Argument:
-    """Declare an array whose initial contents ``p.atomic_rmw`` updates.
+def InOut(sizes: str, dtype: str, *, unordered: bool = False, strided: bool = False) -> Argument:
+    """Declare an array that keeps the caller's values except where the program stores or combines.
 
     Args:
         sizes: Names of its extents, such as "m n".
         dtype: Type of its elements.
         unordered: True if verification ignores the order of a vector's elements: for queues, whose order depends on
             that of blocks and threads.
+        strided: True if a call may pass some columns of a larger array, as for ``Input``. The program changes no other
+            columns.
 
     Raises:
-        ProgramError: For an unknown type, another number of extents, or an unordered matrix.
+        ProgramError: For an unknown type, another number of extents, an unordered matrix, or a strided vector.
     """
     found = _argument(sizes, dtype, "inout")
     if unordered and len(found.sizes) != 1:
         raise ProgramError(f"only a vector is unordered, and this array has the extents {sizes}")
-    return replace(found, unordered=bool(unordered))
+    return replace(_with_rows(found, strided), unordered=bool(unordered))
 
 
 def source_of(function: Callable[..., None]) -> ir.Source:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from search_spaces.arrays import Array, FloatArray
+from search_spaces.arrays import Array, BoolArray, FloatArray
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.input_cases import StressInputs
 from search_spaces.operators.part import Indices, grid, rectangles
@@ -116,11 +116,26 @@ class ProgramProblem(Problem):
         if self.program.reference is not None:
             stored = {o: np.asarray(inputs[o.name])[..., : o.columns] for o in self.operands() if o.role != "output"}
             given = {o.name: o.dtype.load(np.ascontiguousarray(array)) for o, array in stored.items()}
-            shapes = {o.name: o.shape for o in self.operands() if o.role != "input"}
+            shapes = {o.name: (*o.shape[:-1], o.columns or o.shape[-1]) for o in self.operands() if o.role != "input"}
             values = {**values, **self.program.reference(self.values, given, shapes)}
-        types = {o.name: o.dtype for o in self.operands()}
-        both = {name: rounded(types[name], (values[name], bound)) for name, bound in bounds.items()}
+        operands = {o.name: o for o in self.operands()}
+        both = {name: rounded(operands[name].dtype, (values[name], bound)) for name, bound in bounds.items()}
+        for name, (value, bound) in both.items():
+            columns = operands[name].columns
+            if columns is not None:
+                whole = operands[name].dtype.load(np.asarray(inputs[name])).astype(np.float64)
+                errors = np.zeros_like(whole)
+                whole[..., :columns], errors[..., :columns] = value, bound
+                both[name] = whole, errors
         return {name: value for name, (value, _) in both.items()}, {name: bound for name, (_, bound) in both.items()}
+
+    def kept(self, inputs: Mapping[str, Array]) -> Mapping[str, BoolArray]:
+        """Return masks of the elements between the rows of strided arrays, which no program changes."""
+        return {
+            o.name: np.broadcast_to(np.arange(o.shape[-1]) >= o.columns, o.shape)
+            for o in self.operands()
+            if o.role == "inout" and o.columns is not None
+        }
 
     @property
     def dynamic_sizes(self) -> tuple[str, ...]:

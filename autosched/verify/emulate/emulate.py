@@ -152,7 +152,8 @@ def _emulated_program(program: Program, arguments: Sequence[Any], options: Emula
     inputs = inputs_of(problem, arguments)
 
     verdict = verify_launch(LaunchUnderTest(kernel, inputs), options.plan)
-    left = verdict.emulation.outputs
+    columns = {o.name: o.columns for o in problem.operands()}
+    left = {name: array[..., : columns.get(name)] for name, array in verdict.emulation.outputs.items()}
     arrays = tuple(
         left[name].view(given.dtype).reshape(given.shape) if name in left else given if left else None
         for name, given in zip(parameters_of(program), arguments, strict=True)

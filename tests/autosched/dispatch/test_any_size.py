@@ -124,6 +124,19 @@ def test_arrays_say_their_row_stride() -> None:
             kernel(wrong)
 
 
+@program(dynamic="m", x=Input("m n", "f32"), out=InOut("m n", "f32", strided=True))
+def written(p: Builder, x: Array, out: Array) -> None:
+    copied.function(p, x, out)
+
+
+def test_results_that_are_parts_of_arrays_say_their_row_stride() -> None:
+    asked = Asked()
+    kernel = KernelOfAnySize(asked, written, {"n": 32})
+    wide = np.zeros((5, 48), np.float32)
+    assert kernel(np.ones((5, 32), np.float32), wide[:, 8:40]) == (5, 2, None)
+    assert asked.sizes == [{"n": 32, "m": 5, "out_stride": 48}]
+
+
 def test_scalars_are_passed_on() -> None:
     kernel = KernelOfAnySize(Asked(), scaled, {"n": 32})
     assert kernel(np.zeros((5, 32), np.float32), by=3.0) == (5, 2, None)

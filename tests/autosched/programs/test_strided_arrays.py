@@ -1,4 +1,4 @@
-"""Inputs with a row stride: one source for all strides with a common divisor, and correct numbers."""
+"""Arrays with a row stride: one source for all strides with a common divisor, and correct numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from measurements.trials.comparison import check
 from search_spaces.hardware.devices import device
 from search_spaces.launches.launch import launch_from_json
 from search_spaces.operators.problem import divisor_of
-from search_spaces.programs.builder import Builder, Input, Output, Program, program
+from search_spaces.programs.builder import Builder, InOut, Input, Output, Program, program
 from search_spaces.programs.language.ir import Array, ProgramError
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
@@ -47,6 +47,35 @@ def rows_of_matrices(p: Builder, x: Array, ids: Array, w: Array, out: Array, tur
         for head in p.steps(x.shape[0], 1):
             columns = p.load(p.window(x[head], (3, 0), (1, 32), turned=True)).cast("f32")
             p.store(columns, p.window(turned, (head, 0), (1, 32)))
+
+
+@program(
+    a=Input("m k", "f16"), b=Input("k n", "f16"), out=InOut("m n", "f16", strided=True),
+    sums=InOut("n m", "f32", strided=True),
+)  # fmt: skip
+def part_of_a_result(p: Builder, a: Array, b: Array, out: Array, sums: Array) -> None:
+    """Write some columns of one array, and add the transposed product to some columns of another."""
+    (m, n), k = out.shape, a.shape[1]
+    i, j = p.blocks((m, n), (32, 32))
+    acc = p.state(p.zeros((32, 32)))
+    for at in p.steps(k, 32):
+        acc.set(p.mma(p.load(p.window(a, (i, at), (32, 32))), p.load(p.window(b, (at, j), (32, 32))), acc))
+    p.store(acc.read().cast("f16"), p.window(out, (i, j), (32, 32)))
+    turned = p.window(sums, (i, j), (32, 32), turned=True)
+    p.store(p.load(turned) * 0.5 + acc, turned)
+
+
+@program(
+    dynamic="r", x=Input("r n", "f32"), place=Input("r", "i32"), rows=InOut("s n", "f32", strided=True),
+    total=InOut("s n", "f32", strided=True),
+)  # fmt: skip
+def scattered_rows(p: Builder, x: Array, place: Array, rows: Array, total: Array) -> None:
+    """Store rows at given positions of one array, and add them to those of another."""
+    i, j = p.blocks(x.shape, (16, 32))
+    at = p.load(p.window(place, (i, 0), (16, 1), column=True), padding=-1)
+    tile = p.load(p.window(x, (i, j), (16, 32)))
+    p.store(tile, p.window(rows, (at, j), (16, 32)))
+    p.atomic_add(tile, p.window(total, (at, j), (16, 32)))
 
 
 def run_at_strides(made: Program, where: str, sizes: dict[str, int], schedule: Schedule | None, seed: int) -> None:
@@ -82,6 +111,33 @@ def test_rows_and_columns(where: str) -> None:
     run_at_strides(rows_of_matrices, where, {"h": 3, "m": 32, "n": 32, "r": 40}, None, 5)
 
 
+@pytest.mark.parametrize("where", representative(["t4", "a100", "h100", "b200"], "h100"))
+@pytest.mark.parametrize("seed", range(2))
+def test_parts_of_results(where: str, seed: int) -> None:
+    run_at_strides(part_of_a_result, where, {"m": 40, "n": 72, "k": 40}, None, seed)
+
+
+@pytest.mark.parametrize("where", representative(["t4", "a100"], "a100"))
+def test_rows_at_given_positions(where: str) -> None:
+    run_at_strides(scattered_rows, where, {"r": 40, "n": 40, "s": 60}, None, 1)
+
+
+def test_stores_between_rows_are_reported() -> None:
+    p, gpu = problem(part_of_a_result, m=40, n=30, k=32, out_stride=48), device("a100")
+    own = template(part_of_a_result)
+    kernel = own.kernel(p, own.space(p, gpu).sample(1, 1)[0], gpu)
+    inputs = p.random_inputs(1)
+    outputs = dict(emulate(kernel, inputs, time_limit=60.0).outputs)
+    assert check(p, inputs, outputs).ok
+    outputs["out"] = outputs["out"].copy()
+    outputs["out"][3, 30] += 1
+    judged = check(p, inputs, outputs)
+    assert not judged.ok and "out[3, 30]" in judged.reason
+    outputs["out"][3, 30] = inputs["out"][3, 30]
+    outputs["out"][3, 29] += 1
+    assert "out[3, 29]" in check(p, inputs, outputs).reason
+
+
 @pytest.mark.parametrize("filled_by", representative(["tma", "warp"], "warp"))
 def test_boxes_of_tma(filled_by: str) -> None:
     """A tensor map has the launch's stride and the program's columns; other columns read as zero."""
@@ -108,13 +164,29 @@ def test_a_view_is_emulated_as_numpy_has_it() -> None:
         emulate_launch(product, arguments=[wide[:, :96:2], b, v, out], device="a100")
 
 
-def test_a_verification_tries_other_strides() -> None:
-    p, gpu = problem(product, m=70, n=72, k=80), device("a100")
-    own = template(product)
+def test_a_view_is_written_in_place() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(40, 32)).astype(np.float16), rng.normal(size=(32, 24)).astype(np.float16)
+    wide, sums = rng.normal(size=(40, 100)).astype(np.float16), np.ones((24, 40), np.float32)
+    run = emulate_launch(part_of_a_result, arguments=[a, b, wide[:, 8:32], sums], device="a100")
+    product_of = a.astype(np.float64) @ b
+    np.testing.assert_allclose(run.arrays[2], product_of, rtol=1e-2, atol=1e-2)
+    np.testing.assert_allclose(run.arrays[3], product_of.T + 0.5, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("made", "sizes", "stride"),
+    [(product, {"m": 70, "n": 72, "k": 80}, "a_stride"), (part_of_a_result, {"m": 40, "n": 72, "k": 40}, "out_stride")],
+    ids=["input", "result"],
+)
+def test_a_verification_tries_other_strides(made: Program, sizes: dict[str, int], stride: str) -> None:
+    p, gpu = problem(made, **sizes), device("a100")
+    own = template(made)
     (schedule,) = own.space(p, gpu).sample(1, 1)
     verdict = ScheduleVerifier(own, p, gpu).verify(schedule)
     assert verdict.ok, verdict.reason
-    assert any("a_stride=80" not in run.name and "a_stride" in run.name for run in verdict.runs)
+    usual = f"{stride}={getattr(p, stride)}"
+    assert any(usual not in run.name and stride in run.name for run in verdict.runs)
 
 
 def test_sizes_and_launches_have_the_stride() -> None:
@@ -131,7 +203,8 @@ def test_sizes_and_launches_have_the_stride() -> None:
 
 
 def test_vectors_and_other_names_are_refused() -> None:
-    with pytest.raises(ProgramError, match="rows"):
-        Input("n", "f16", strided=True)
+    for declare in (Input, InOut):
+        with pytest.raises(ProgramError, match="rows"):
+            declare("n", "f16", strided=True)
     with pytest.raises(ProgramError, match="rename"):
         program(x=Input("m n", "f16", strided=True), x_stride=Input("m", "f16"), out=Output("m", "f16"))(lambda p: None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -162,7 +163,9 @@ class Database:
             RuntimeUnavailable: Kernels cannot be compiled or called here.
             ValueError: The problem is invalid.
         """
-        from autosched.dispatch.kernel import CubinKernel, RuntimeUnavailable, gpu_library
+        from autosched.dispatch.generated import load_kernel
+        from autosched.dispatch.kernel import RuntimeUnavailable, gpu_library
+        from autosched.dispatch.packing import packed_array
         from measurements.runners.cuda.device import gpu_here, missing_driver
         from search_spaces.tile_operators.tile_problem import TileProblem
 
@@ -187,8 +190,9 @@ class Database:
 
             kernel = LibraryKernel(cp, problem, resolved.provenance)
         else:
-            kernel = CubinKernel(cp, resolved.launch, resolved.cubin, resolved.provenance)
-        kernel.packing = problem.pack if isinstance(problem, TileProblem) else None
+            kernel = load_kernel(cp, problem, resolved.launch, resolved.cubin, resolved.provenance)
+        if isinstance(problem, TileProblem):
+            kernel.packing = partial(packed_array, problem.pack)
         self._warn(kernel.provenance)
         return kernel
 

@@ -25,7 +25,6 @@ from autosched.dispatch.given_arrays import (
     torch_of,
     torch_type,
 )
-from autosched.dispatch.packing import packed_array
 from autosched.dispatch.provenance import KernelProvenance
 from measurements.runners.cuda.core_gpu import CoreGpu
 from measurements.runners.driver_steps import DriverStep, driver_steps
@@ -64,7 +63,8 @@ class LoadedKernel(ABC):
         self.provenance = provenance
         self.inputs = tuple(o for o in operands if o.role in ("input", "inout"))
         self.outputs = tuple(o for o in operands if o.role == "output")
-        self.packing: Callable[[Array], Array] | None = None
+        self.packing: Callable[[Any], Any] | None = None  # packs weights; None if the kernel reads no packed ones
+        self.packed: LoadedKernel | None = None  # kernel of packed weights, if it differs
         self._cupy = cp
         self._ndarray = cp.ndarray
         self._gpu = int(cp.cuda.Device().id)
@@ -102,6 +102,8 @@ class LoadedKernel(ABC):
         Raises ValueError for an array on another GPU, or of the wrong type, shape, layout or alignment, and for a
         scalar outside of its range.
         """
+        if self.packed is not None and self._are_packed(self.packed, arrays, named):
+            return self.packed(*arrays, out=out, **named)
         passed = self._passed(named) if self.scalars else ()
         starts, outs, torch = self._checked(arrays, out, named)
         if passed:
@@ -113,7 +115,8 @@ class LoadedKernel(ABC):
         """Return weights in the layout that this kernel reads. Pack once per layer, and pass the result to calls.
 
         Args:
-            w: Weights in rows, as ``quantized_matmul`` accepts them: a numpy or cupy array, or a tensor.
+            w: Weights in rows, as ``quantized_matmul`` accepts them, or ``b`` of a matmul whose kernel copies it to
+                longer lines: a numpy or cupy array, or a tensor.
 
         Returns:
             The same weights, of the same type and library.
@@ -123,7 +126,16 @@ class LoadedKernel(ABC):
         """
         if self.packing is None:
             raise ValueError("this kernel reads unpacked arrays: call it without pack")
-        return packed_array(self.packing, w)
+        return self.packing(w)
+
+    def _are_packed(self, packed: LoadedKernel, arrays: Sequence[Any], named: Mapping[str, Any]) -> bool:
+        """Return True if an array of a call has the lines that only the kernel of packed weights accepts."""
+        by_position = dict(zip((o.name for o in self.inputs), arrays, strict=False))
+        for own, other in zip(self.inputs, packed.inputs, strict=True):
+            shape = getattr(named.get(own.name, by_position.get(own.name)), "shape", None)
+            if own.shape != other.shape and shape and shape[-1] == other.shape[-1]:
+                return True
+        return False
 
     def launch_at(self, starts: Sequence[Any], torch: Any) -> None:
         """Launch the kernel without checks on arrays at these addresses: inputs, outputs, and optionally scalars.
@@ -175,6 +187,8 @@ class LoadedKernel(ABC):
             ValueError: As in a call.
             TypeError: As in a call.
         """
+        if self.packed is not None and self._are_packed(self.packed, arrays, named):
+            return self.packed.bind(*arrays, out=out, **named)
         count = len(self.inputs)
         if out is None and len(arrays) == count + len(self.outputs) > count:
             arrays, out = arrays[:count], arrays[count] if len(self.outputs) == 1 else arrays[count:]
@@ -332,7 +346,9 @@ class BoundKernel:
 class CubinKernel(LoadedKernel):
     """A generated kernel or a user's kernel, loaded from its cubin."""
 
-    def __init__(self, cp: Any, launch: Launch, cubin: str, provenance: KernelProvenance) -> None:
+    def __init__(
+        self, cp: Any, launch: Launch, cubin: str, provenance: KernelProvenance, names: Sequence[str] = ()
+    ) -> None:
         """Load a cubin on the current GPU.
 
         Args:
@@ -340,11 +356,13 @@ class CubinKernel(LoadedKernel):
             launch: Grid, block and operands; ``launch.entry`` is the function's name in the cubin.
             cubin: Path of the cubin, not needed after loading.
             provenance: Source of the kernel.
+            names: Operands of the problem, in the order of a call. Default: the order of the launch.
 
         Raises:
             LaunchRefused: The cubin was compiled for a different launch. If it does not load, cupy's errors are raised.
         """
-        super().__init__(cp, launch.operands, provenance)
+        order = {name: i for i, name in enumerate(names)}
+        super().__init__(cp, sorted(launch.operands, key=lambda o: order.get(o.name, len(order))), provenance)
         self._loaded = LoadedLaunch(cp, launch, cubin, overlapping=True)
         self._wanted = tuple(o for o in launch.operands if o.role == "workspace")
         self._fills = bool(launch.symbols)

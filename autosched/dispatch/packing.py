@@ -9,6 +9,7 @@ import numpy as np
 
 from autosched.dispatch.given_arrays import torch_of
 from search_spaces.arrays import Array
+from search_spaces.launches.operand import Operand
 from search_spaces.tile_operators.packed_weights import pack_fragments
 
 
@@ -51,3 +52,32 @@ def packed_array(pack: Callable[[Array], Array], w: Any) -> Any:
     import cupy as cp
 
     return cp.asarray(pack(cp.asnumpy(w)))
+
+
+def padded_lines(source: Operand, lines: Operand, w: Any) -> Any:
+    """Return a copy of an array with longer lines, which end in zeros.
+
+    Args:
+        source: The operand that ``w`` is.
+        lines: The same operand with longer lines.
+        w: A numpy or cupy array, or a tensor.
+
+    Returns:
+        The copy, in the library of ``w`` and on its device.
+
+    Raises:
+        ValueError: ``w`` has another shape.
+    """
+    shape = tuple(w.shape)
+    if shape not in (source.shape, source.shape[1:] if source.shape[0] == 1 else source.shape):
+        raise ValueError(f"{source.name} must have the shape {source.shape}, not {shape}")
+    extra = lines.shape[-1] - shape[-1]
+    torch = torch_of(w)
+    if torch is not None:
+        bits = w.detach().view(torch.uint8) if w.element_size() == 1 else w.detach()
+        return torch.nn.functional.pad(bits, (0, extra)).view(w.dtype)
+    if isinstance(w, np.ndarray):
+        return np.pad(w, [(0, 0)] * (w.ndim - 1) + [(0, extra)])
+    import cupy as cp
+
+    return cp.pad(w, [(0, 0)] * (w.ndim - 1) + [(0, extra)])

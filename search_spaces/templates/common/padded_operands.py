@@ -8,9 +8,9 @@ sizes, so the padding of the lines is never read.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device
@@ -30,6 +30,9 @@ HEADER = "autosched/kernels/pad_lines.cuh"
 CHUNK_BYTES = 16  # bytes that a thread copies at a time
 THREADS = 256  # threads of a copying block
 BLOCKS_PER_SM = 8  # copying blocks that fill an SM
+_OF_A = "_of_a"  # end of the name of the function that copies a alone
+
+AnyLaunch = TypeVar("AnyLaunch", bound=Launch)
 
 
 class PaddedMatmul(Matmul):
@@ -141,10 +144,9 @@ def _behind_copies(problem: Matmul, padded: PaddedMatmul, kernel: GeneratedKerne
         parameters.append(f"const {source.dtype.c_name}* __restrict__ {source.name}")
         parameters.append(f"{copy.dtype.c_name}* __restrict__ {copy.name}")
     entry = f"{kernel.entry}_copies"
-    function = (
-        f'\nextern "C" __global__ void __launch_bounds__({THREADS})\n'
-        f"{entry}({', '.join(parameters)}) {{\n{''.join(calls)}}}\n"
-    )
+    functions = _function(entry, parameters, calls)
+    if len(copied) == 2:
+        functions += _function(f"{entry}{_OF_A}", parameters[:2], calls[:1])
     product = Launch(
         entry=kernel.entry,
         arguments=tuple(true_sizes(argument) for argument in kernel.arguments),
@@ -155,7 +157,7 @@ def _behind_copies(problem: Matmul, padded: PaddedMatmul, kernel: GeneratedKerne
     )
     return GeneratedKernel(
         entry=entry,
-        source=f"#include <{HEADER}>\n{kernel.source}{function}",
+        source=f"#include <{HEADER}>\n{kernel.source}{functions}",
         headers=kernel.headers,
         arguments=tuple(operand for pair in copied for operand in pair),
         grid=(min(-(-chunks // THREADS), BLOCKS_PER_SM * device.sm_count), 1, 1),
@@ -165,3 +167,36 @@ def _behind_copies(problem: Matmul, padded: PaddedMatmul, kernel: GeneratedKerne
         repeatable=kernel.repeatable,
         arch=kernel.arch,
     )
+
+
+def _function(entry: str, parameters: Sequence[str], calls: Sequence[str]) -> str:
+    return (
+        f'\nextern "C" __global__ void __launch_bounds__({THREADS})\n'
+        f"{entry}({', '.join(parameters)}) {{\n{''.join(calls)}}}\n"
+    )
+
+
+def with_padded_b(launch: AnyLaunch) -> AnyLaunch | None:
+    """Return the launch for a ``b`` that was copied to longer lines before, with the functions of the same module.
+
+    Args:
+        launch: Launch of any kernel of a matmul.
+
+    Returns:
+        The launch, whose input ``b`` has the shape of the copy; None unless ``launch`` copies ``b``.
+    """
+    copy = next((o for o in launch.operands if (o.name, o.role) == ("b_padded", "workspace")), None)
+    if copy is None or len(launch.then) != 1:
+        return None
+    b = replace(copy, name="b", role="input")
+    (product,) = launch.then
+    arguments = (
+        replace(argument, operand=b) if isinstance(argument, TensorMap) and argument.operand == copy else argument
+        for argument in product.arguments
+    )
+    product = replace(product, arguments=tuple(arguments))
+    others = tuple(argument for argument in launch.arguments if argument.name not in ("b", copy.name))
+    if others:
+        return replace(launch, entry=f"{launch.entry}{_OF_A}", arguments=others, then=(product,))
+    own = [f.name for f in fields(Launch) if f.name not in ("symbols", "unpassed")]
+    return replace(launch, **{name: getattr(product, name) for name in own})

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from pretended_cupy import PretendedCupy
 
 import autosched
+from autosched.dispatch.generated import load_kernel
+from autosched.dispatch.kernel import CubinKernel
+from autosched.dispatch.packing import padded_lines
+from autosched.dispatch.provenance import KernelProvenance, Kind
+from measurements.runners.launch import LoadedLaunch
+from search_spaces.catalogue import template
+from search_spaces.hardware.devices import device
+from search_spaces.hardware.dtypes import F32
+from search_spaces.launches.operand import Operand
+from search_spaces.operators.matmul import Matmul
 from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
 
 PROBLEM = QuantizedMatmul(m=5, n=20, k=128, layout="fragments")
@@ -34,3 +47,54 @@ def test_tensors_keep_their_type(kind: str) -> None:
     assert np.array_equal(
         np.sort(packed.view(torch.uint8).numpy()[0]), np.sort(w.view(torch.uint8).numpy()[:16], axis=None)
     )
+
+
+class TestPaddedLines:
+    """Kernels of matmuls that copy a misaligned ``b`` first, and skip this copy for a packed ``b``."""
+
+    BOTH, ONLY_B = Matmul(75, 41, 133, a="f16"), Matmul(75, 41, 128, a="f16")
+
+    @pytest.fixture
+    def cupy(self, monkeypatch: pytest.MonkeyPatch) -> PretendedCupy:
+        """Return a simulated GPU, whose tensor maps are the addresses of their arrays."""
+        monkeypatch.setattr(LoadedLaunch, "_made", lambda self, described, address: np.array([address]))
+        return PretendedCupy()
+
+    def kernel(self, cupy: PretendedCupy, problem: Matmul, folder: Path) -> CubinKernel:
+        gpu, its = device("rtx5090"), template("tma_matmul_padded")
+        (schedule,) = its.space(problem, gpu).sample(1, seed=1)
+        (folder / "f.cubin").write_bytes(b"program")
+        source = KernelProvenance(Kind.EXACT, problem.key(), gpu.name, "best.db", schedule)
+        return load_kernel(cupy, problem, its.kernel(problem, schedule, gpu), str(folder / "f.cubin"), source)
+
+    @pytest.mark.parametrize(("problem", "entries"), [(BOTH, 2), (ONLY_B, 1)])
+    def test_calls_skip_the_copy_of_packed_weights(
+        self, cupy: PretendedCupy, tmp_path: Path, problem: Matmul, entries: int
+    ) -> None:
+        kernel = self.kernel(cupy, problem, tmp_path)
+        a, b = (cupy.zeros(shape, "float16") for shape in ((75, problem.k), (problem.k, 41)))
+        kernel(a, b)
+        plain = [launched.entry for launched in cupy.launches]
+        w = np.arange(problem.k * 41, dtype=np.float16).reshape(problem.k, 41)
+        packed = kernel.pack(w)
+        assert packed.shape == (problem.k, 48) and np.array_equal(packed[:, :41], w) and not packed[:, 41:].any()
+        lines = cupy.asarray(packed)
+        assert kernel(a, lines).shape == kernel.bind(a, b=lines)().shape == (75, 41)
+        calls = cupy.launches[2:]
+        assert [launched.entry for launched in calls] == 2 * [*[f"{plain[0]}_of_a"][: entries - 1], plain[1]]
+        maps = [p.item() for p in calls[entries - 1].parameters if isinstance(p, np.ndarray)]
+        assert lines.data.ptr in maps and b.data.ptr not in maps
+
+    def test_weights_of_another_shape_are_refused(self, cupy: PretendedCupy, tmp_path: Path) -> None:
+        kernel = self.kernel(cupy, self.BOTH, tmp_path)
+        for wrong in (np.zeros((133, 48), np.float16), np.zeros((41, 133), np.float16)):
+            with pytest.raises(ValueError, match="b must have the shape"):
+                kernel.pack(wrong)
+
+    @pytest.mark.parametrize("kind", ["bfloat16", "float8_e4m3fn"])
+    def test_tensors_keep_their_type(self, kind: str) -> None:
+        torch = pytest.importorskip("torch")
+        w = torch.arange(15).reshape(3, 5).to(getattr(torch, kind))
+        packed = padded_lines(Operand("b", "input", F32, (3, 5)), Operand("b", "input", F32, (3, 16)), w)
+        assert (packed.dtype, packed.shape) == (w.dtype, (3, 16))
+        assert torch.equal(packed[:, :5].float(), w.float()) and not packed[:, 5:].float().any()

@@ -20,7 +20,7 @@ from search_spaces.hardware.devices import device
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.launches.tensor_map import TensorMap
 from search_spaces.operators.matmul import Matmul
-from search_spaces.templates.common.padded_operands import HEADER
+from search_spaces.templates.common.padded_operands import HEADER, with_padded_b
 
 WGMMA, TCGEN05, TMA = "wgmma_matmul_padded", "tcgen05_matmul_padded", "tma_matmul_padded"
 CASES = [
@@ -52,6 +52,27 @@ def test_products_are_right(gpu: str, name: str, problem: Matmul, nightly: bool)
         run = emulate(kernel, inputs)
         assert run.ok, run.reason
         assert check(problem, inputs, run.outputs).ok
+
+
+@needs_nvrtc
+@needs_compiler
+@pytest.mark.parametrize("problem", [Matmul(75, 41, 133, a="f16"), Matmul(41, 41, 128, a="f16", epilogue="bias")])
+def test_a_padded_b_is_not_copied_and_its_padding_is_not_read(problem: Matmul) -> None:
+    (kernel,) = first_kernels("h100", WGMMA, problem, 1)
+    packed = with_padded_b(kernel)
+    assert packed is not None and len(packed.steps) == len(kernel.steps) - (problem.k == 128)
+    inputs = problem.random_inputs(0)
+    lines = np.full((1, problem.k, 48), np.nan, np.float16)
+    lines[..., : problem.n] = inputs["b"]
+    run = emulate(packed, {**inputs, "b": lines})
+    assert run.ok, run.reason
+    assert check(problem, inputs, run.outputs).ok
+
+
+def test_only_launches_that_copy_b_accept_a_padded_one() -> None:
+    for name, problem in ((WGMMA, Matmul(75, 48, 128, a="f16", order_a="col")), ("matmul", Matmul(75, 41, 133))):
+        (kernel,) = first_kernels("h100", name, problem, 1)
+        assert with_padded_b(kernel) is None
 
 
 @pytest.mark.parametrize(("gpu", "name", "problem"), CASES)

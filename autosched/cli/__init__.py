@@ -27,31 +27,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(arguments)
     interrupts.take()
     out, err = streams.take()
-    if sys.argv[1:2] == ["serve"]:  # the program takes the place of this process
+    if sys.argv[1:2] == ["serve"]:  # the program replaces this process
         return _command(out, err)
     return supervised(lambda: _command(out, err))
 
 
 def _command(out: streams.TerminalStream, err: streams.TerminalStream) -> int:
-    gc.disable()  # hundreds of modules are imported, none of which is garbage
+    gc.disable()  # the collector would scan hundreds of modules during their import, in vain
     status = _run(sys.argv[1:])
     interrupts.leave()
     out.flush()
     err.flush()
-    if "triton" not in sys.modules:  # its extension reports objects that the end of the process does not free
+    if "triton" not in sys.modules:  # Triton's extension prints objects that are not freed
         gc.disable()
-        gc.freeze()  # the end of the process frees all memory: Python need not look for garbage first (15 ms)
+        gc.freeze()  # skip Python's last garbage collection (15 ms); the process ends anyway
     if out.lost is None or status == ExitStatus.STOPPED:
         return status
-    if isinstance(out.lost, BrokenPipeError):  # the reader went away (`autosched ... | head`), which is its right
+    if isinstance(out.lost, BrokenPipeError):  # the reader closed the pipe (`| head`), which is not an error
         return ExitStatus.NO
-    print(f"autosched: stdout cannot be written ({out.lost.strerror}); what was stored is kept", file=err)
+    print(f"autosched: stdout cannot be written ({out.lost.strerror}); stored results are kept", file=err)
     err.flush()
     return ExitStatus.NO_ANSWER
 
 
 def _run(arguments: Sequence[str]) -> int:
-    if list(arguments) == ["--version"]:  # waits for no command to be built
+    if list(arguments) == ["--version"]:  # fast path: builds no command
         print(f"autosched {VERSION}")
         return 0
     clock.start()

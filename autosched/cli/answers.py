@@ -35,7 +35,7 @@ class Output:
     ] = False
 
     def check(self, inputs: Sequence[str | None], *more: str | None) -> None:
-        """Check before the work starts that the output files can be written.
+        """Check that the output files can be written, before the work starts.
 
         Args:
             inputs: Files that are read.
@@ -52,7 +52,7 @@ class CommandAnswer(NamedTuple):
 
     Attributes:
         summary: Cases and exit status.
-        document: Fields of the JSON document that only this command has.
+        document: Fields of the JSON document specific to this command.
         text: Function that prints the answer as text, conclusion last.
     """
 
@@ -99,5 +99,5 @@ def write_files(summary: Summary, output: Output) -> None:
 
 
 def line(console: Console, text: str) -> None:
-    """Print one line as it is."""
+    """Print one line without markup or wrapping."""
     console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -26,9 +26,9 @@ from measurements.store.errors import StoreError
 from measurements.trials.tolerance import ToleranceError
 from search_spaces import catalogue
 
-# Every usage error of typer derives from this class; BadParameter is the one of them that all releases export.
+# Base class of typer's usage errors, reached through BadParameter, the only one that all releases export.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-_MACHINE_ERRORS = (  # not ours to mend
+_MACHINE_ERRORS = (  # errors of the machine, which the user must fix
     errno.ENOSPC,
     errno.EDQUOT,
     errno.EFBIG,
@@ -37,11 +37,11 @@ _MACHINE_ERRORS = (  # not ours to mend
     errno.EPERM,
     errno.EIO,
 )
-_NO_PLACE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)  # for a file
-_LIMITS = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)  # of open files, processes and memory
+_NO_PLACE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)  # invalid paths of files
+_LIMITS = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)  # limits on open files, processes and memory
 _STATUSES = "Exit status: " + "; ".join(f"{status.value} {status.meaning}" for status in ExitStatus) + "."
-_DB_HELP = "Keep a database in order."
-_EXTRAS = {  # of the package, by the modules that they bring
+_DB_HELP = "Maintain a database."
+_EXTRAS = {  # extra of the package that installs a module, by module
     "torch": "triton,torch",
     "triton": "triton,torch",
     "helion": "helion",
@@ -105,19 +105,19 @@ _SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
 
 class _Group(TyperGroup):
-    """Commands in the order of ``_ORDER``. An unknown name is answered with the known names."""
+    """Commands in the order of ``_ORDER``. The error for an unknown name lists the known names."""
 
     noun = "command"
 
     def get_help_option(self, ctx: Any) -> Any:
         option = super().get_help_option(ctx)
         if option is not None:
-            option.default = False  # typer asks pydantic what bool a None is
+            option.default = False  # avoids a slow conversion of None by pydantic
         return option
 
     def list_commands(self, ctx: Any) -> list[str]:
         found = super().list_commands(ctx)
-        first = {name: name.partition(" ")[0] for name in found}  # only those that no help lists
+        first = {name: name.partition(" ")[0] for name in found}  # hidden commands have several words
         return sorted(
             found, key=lambda name: (_ORDER.index(first[name]) if first[name] in _ORDER else len(_ORDER), name)
         )
@@ -154,8 +154,8 @@ def build(only: str | None = None, operator: str | None = None) -> typer.Typer:
     Returns:
         The command line.
     """
-    blas.import_numpy()  # every command needs it; a list of commands does not
-    app = _empty(add_completion=only not in _COMMANDS)  # its options stand before any command
+    blas.import_numpy()  # lazy: the list of commands does not need it
+    app = _empty(add_completion=only not in _COMMANDS)  # makes typer parse the options before the command
     commands = _commands(app, operator)
     for add in commands.values() if only not in commands else (commands[only],):
         add()
@@ -208,7 +208,7 @@ def _not_called() -> None:
 
 def _commands(app: typer.Typer, operator: str | None) -> dict[str | None, Callable[[], object]]:
     """Map each command to the function that adds it to ``app``."""
-    # Options after the program are the program's.
+    # Options after the program belong to the program.
     of_program = _SETTINGS | {"allow_interspersed_args": False}
 
     def plain(name: str, **options: Any) -> Callable[[], object]:
@@ -255,7 +255,7 @@ _OWN = (
     "--kernel FILE [--size NAME=N] [OPTIONS]",
     "--program FILE[:NAME] --size NAME=N [--reference FILE.py:FUNCTION] [OPTIONS]",
 )
-_INSTEAD = {  # replacements of an operator and its problem
+_INSTEAD = {  # usage lines of options that replace an operator and its problem
     "space": _OWN,
     "best": (*_OWN, "[--db DB] [OPTIONS]"),
     "tune": (
@@ -270,7 +270,7 @@ _INSTEAD = {  # replacements of an operator and its problem
 
 
 def _add_operators(app: typer.Typer, whole: str, only: str | None = None) -> None:
-    from autosched.cli.options.problem import for_operator  # a list of commands does not need it
+    from autosched.cli.options.problem import for_operator  # lazy: the list of commands does not need it
 
     command = call_of(whole)
     group = _operator_group(app, whole, _first_line(command))
@@ -283,7 +283,7 @@ def _add_operators(app: typer.Typer, whole: str, only: str | None = None) -> Non
 
 
 def _operator_group(app: typer.Typer, whole: str, summary_line: str) -> typer.Typer:
-    """Add a command with a subcommand for each operator, and return the group of these, which is empty."""
+    """Add a command that has a subcommand for each operator, and return its group, still without subcommands."""
     name = whole.removeprefix("db ")
     group = typer.Typer(
         cls=_OperatorGroup,
@@ -329,28 +329,28 @@ def run(arguments: Sequence[str]) -> int:
         return _complain(_usage_line(error))
     except (InputError, KernelFileError, StoreError, ToleranceError) as error:
         return _complain(str(error))
-    except SystemExit as stop:  # no command of ours raises it
-        return _complain(f"a Python file exits ({stop.code}) before the command is done: take sys.exit out of it")
+    except SystemExit as stop:  # raised by a user's file: commands never raise it
+        return _complain(f"a Python file called sys.exit ({stop.code}) before the command was done: remove that call")
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in _EXTRAS:
             raise
         return _complain(f"this needs {missing}, which is not installed: pip install 'autosched[{_EXTRAS[missing]}]'")
     except MemoryError:
-        return _complain("there is not enough memory for this: free some, or raise the limit (ulimit -v)")
+        return _complain("out of memory: free some, or raise the limit (ulimit -v)")
     except OSError as error:
-        if error.errno is None:  # raised by our own code, with a sentence
+        if error.errno is None:  # raised by autosched itself, with a full message
             return _complain(str(error))
         if not _folder_is_there():
             return _complain("the current folder has been deleted: change to another one")
         if error.errno in _LIMITS:
-            return _complain(f"a limit of this machine is met ({error.strerror}): raise it (see ulimit -a)")
+            return _complain(f"a limit of this machine is reached ({error.strerror}): raise it (see ulimit -a)")
         place = error.filename or "a file"
         if error.errno in _NO_PLACE:
             return _complain(f"{place} cannot be used ({error.strerror}): name another file")
         if error.errno not in _MACHINE_ERRORS:
             raise
-        return _complain(f"{place} cannot be written ({error.strerror}): make room, or change its permissions")
+        return _complain(f"{place} cannot be written ({error.strerror}): free disk space, or change its permissions")
     except (ValueError, RuntimeError) as error:
         if not isinstance(error, _errors_of_work()):
             raise
@@ -360,22 +360,22 @@ def run(arguments: Sequence[str]) -> int:
 
 def _one(arguments: Sequence[str], written: str | None = None) -> int:
     command, operator = [*arguments, "", ""][:2]
-    # The shell's completion asks without arguments, and for options of commands.
+    # The shell's completion runs without arguments, and also completes options of commands.
     completes = "_AUTOSCHED_COMPLETE" in os.environ
     if not completes and command in _OF_OPERATORS and set(catalogue.operator_names()).isdisjoint(arguments):
-        app = outline(command)  # for its help, or an error
+        app = outline(command)  # no operator is named: prints help or an error
     elif completes or not _COMMANDS.isdisjoint(arguments) or command in spellings.HIDDEN:
         app = build(command, operator)
     else:
         app = outline()
     if not gc.isenabled():
-        gc.freeze()  # the imported modules stay alive
+        gc.freeze()  # imported modules are never garbage
         gc.enable()
     return int(app(list(arguments) or ["--help"], prog_name="autosched", standalone_mode=False, obj=written) or 0)
 
 
 def _errors_of_work() -> tuple[type[Exception], ...]:
-    """Return the users' errors of modules that take long to import, such as the emulator's."""
+    """Return the exceptions for users' errors whose modules are slow to import."""
     from measurements.emulator import HostFailure
     from search_spaces.spaces.counting.limits import TooTightlyTied
     from search_spaces.spaces.space import EmptySpace
@@ -393,7 +393,7 @@ def _folder_is_there() -> bool:
 
 def _usage_line(error: Any) -> str:
     text = " ".join(error.format_message().split()).rstrip(".")
-    if hasattr(error, "possibilities") and error.ctx is not None:  # no such option
+    if hasattr(error, "possibilities") and error.ctx is not None:  # the error is an unknown option
         name, near = error.option_name, error.possibilities or []
         short = name[1:] if len(name) == len("--m") and name.startswith("--") else ""
         near = [short] if short and any(short in p.opts for p in error.ctx.command.params) else near

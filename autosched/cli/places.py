@@ -1,7 +1,7 @@
-"""Which function is each command, and what does it say of itself?
+"""The function and the summary of each command, without importing it.
 
-A command is imported when it is called. The list of all commands needs their summaries only, which are read from the
-sources: to import every command for them takes half a second.
+A command is imported when it is called. The list of commands only needs summaries, which are read from the sources:
+importing every command would take half a second.
 """
 
 import ast
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from autosched.cli.options import spellings
 
-PLACES = {  # below autosched.cli.commands
+PLACES = {  # module:function, below autosched.cli.commands
     "best": "best:best",
     "check": "check:check",
     "devices": "machine.list_devices:devices",
@@ -55,7 +55,7 @@ def summary(name: str) -> str:
     spec = find_spec(f"autosched.cli.commands.{module}")
     source = ""
     if spec is not None and spec.origin is not None and Path(spec.origin).suffix == ".py":
-        source = Path(spec.origin).read_text("utf-8")  # not every loader has get_source
+        source = Path(spec.origin).read_text("utf-8")  # read the file, because not every loader has get_source
     docstrings = [text for node in ast.parse(source).body if (text := _docstring(node, function)) is not None]
     return docstrings[-1].strip().partition("\n")[0] if docstrings else ""
 

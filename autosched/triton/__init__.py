@@ -48,8 +48,7 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     """Import the module of a public name on first use.
 
-    Configuration files are read without torch and Triton, and programs that only emulate need neither samplers nor
-    the store.
+    Reading configuration files needs neither torch nor Triton, and emulation needs neither samplers nor the store.
     """
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -23,8 +23,8 @@ _UNSIGNED = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
 _ADDRESS_BYTES = 8
 _FLAGGED_BYTES = (
     2**26
-)  # maximum bytes of a fully defined storage that gets flags, which take as much memory as the storage
-# Indexed by Triton's numbers of element types (those of tensormap.replace) and swizzles.
+)  # a larger storage whose bytes are all defined gets no flags, which take as much memory as the storage
+# Indexed by Triton's codes of element types (those of tensormap.replace) and of swizzles.
 _ELEMENTS = (
     "UINT8", "UINT16", "UINT32", "INT32", "UINT64", "INT64", "FLOAT16", "FLOAT32", "FLOAT32_FTZ", "FLOAT64",
     "BFLOAT16", "TFLOAT32", "TFLOAT32_FTZ",
@@ -40,7 +40,8 @@ class ArgumentMismatch(ValueError):
 class LaunchArguments:
     """Collects the arguments of one launch: call ``add`` for each in order, then ``fill``.
 
-    ``arguments``, ``inputs`` and ``memory`` are arguments of ``emulate_ptx``; ``tensors`` are the storages by operand.
+    ``arguments``, ``inputs`` and ``memory`` are passed to ``emulate_ptx``; ``tensors`` are the storages by operand
+    name.
     """
 
     storages: Storages
@@ -52,7 +53,7 @@ class LaunchArguments:
     _names: set[str] = field(default_factory=set)
 
     def pointer(self, name: str, value: Any) -> None:
-        """Pass a tensor, a wrapper of one, a number that is an address, or None."""
+        """Pass a pointer: a tensor, a wrapper of one, an address as a number, or None."""
         if value is None:
             return self.raw(name, b"\0" * _ADDRESS_BYTES)
         tensor = tensor_of(value)
@@ -77,7 +78,8 @@ class LaunchArguments:
         base = tensor_of(descriptor.base)
         if base is None:
             raise ArgumentMismatch(
-                f"{name}: the tensor descriptor is of a {type(descriptor.base).__name__}: create it from a tensor"
+                f"{name}: the tensor descriptor has a base of type {type(descriptor.base).__name__}: create it from "
+                "a tensor"
             )
         storage = base.untyped_storage()
         each = int(meta["elem_size"])
@@ -113,7 +115,7 @@ class LaunchArguments:
         }
 
     def memory(self) -> Memory:
-        """Return the memory of the launch, including arrays that are only reached by addresses in other arrays."""
+        """Return the memory of the launch, including arrays that are only reachable by addresses in others."""
         defined = {}
         for name, storage in self.tensors.items():
             flags = self.storages.defined(storage)
@@ -144,7 +146,9 @@ class LaunchArguments:
 
     def _operand(self, name: str, storage: torch.UntypedStorage, each: int) -> Operand:
         if storage.device.type != "cpu":
-            raise ArgumentMismatch(f"{name} is on {storage.device}: emulated programs have their tensors on the CPU")
+            raise ArgumentMismatch(
+                f"{name} is on {storage.device}: move it to the CPU, since emulated programs have their tensors there"
+            )
         known = self._operands.get(storage.data_ptr())
         if known is not None:
             return known
@@ -164,14 +168,14 @@ class LaunchArguments:
 
 
 def tensor_of(value: Any) -> torch.Tensor | None:
-    """Return the tensor that an argument is or wraps (``triton.reinterpret``), or None."""
+    """Return an argument that is a tensor, or the tensor inside a wrapper (``triton.reinterpret``), or None."""
     while value is not None and not isinstance(value, torch.Tensor):
         value = getattr(value, "base", None)
     return value
 
 
 def flattened(names: Sequence[Any], kinds: Sequence[Any], values: Sequence[Any]) -> Iterator[tuple[str, str, Any]]:
-    """Yield name, type and value of each argument of the compiled kernel: no constants, tuples flattened."""
+    """Yield name, type and value of each argument of the compiled kernel. Constants are omitted, tuples flattened."""
     for name, kind, value in zip(names, kinds, values, strict=False):
         if isinstance(kind, tuple | list):
             yield from flattened([f"{name}[{k}]" for k in range(len(kind))], kind, tuple(value))
@@ -184,7 +188,7 @@ def scalar_bytes(name: str, kind: str, value: Any, parameter: Variable) -> bytes
 
     Args:
         name: Name of the parameter, for the error.
-        kind: Triton's type of it, such as "i32" or "fp32".
+        kind: Triton's name of its type, such as "i32" or "fp32".
         value: The number.
         parameter: The parameter in the PTX, with its size.
 

@@ -1,7 +1,7 @@
 """Verification that a function with Triton kernels computes the same bits for a row in every batch.
 
 The function takes the number of rows by name and returns tensors whose first axis has the rows. Its random inputs have
-the same rows in every batch: ``torch.randn``, ``rand`` and ``randint`` draw each row from its own number.
+the same rows in every batch: ``torch.randn``, ``rand`` and ``randint`` draw each row with its own seed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ class FunctionInBatches:
     seed: int = 0
     repeatable: bool = True
     launches: dict[str, list[VerifiedLaunch]] = field(default_factory=dict)
-    _drawn: list[dict[int, tuple[int, int]]] = field(default_factory=list)  # rows of the batch and first extents
+    _drawn: list[dict[int, tuple[int, int]]] = field(
+        default_factory=list
+    )  # number of rows and first extent of each random draw, per run
 
     def why_not(self, places: Sequence[int]) -> str:
         """Return "", because the function accepts any number of rows."""
@@ -77,7 +79,7 @@ class FunctionInBatches:
 
         tensors = list(returned) if isinstance(returned, (tuple, list)) else [returned]
         if not tensors or not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
-            raise TypeError(f"the function must return its result, a tensor with {self.rows.name} rows, or several")
+            raise TypeError(f"the function must return one or several tensors with {self.rows.name} rows")
         found: dict[str, Array] = {}
         for k, tensor in enumerate(tensors):
             name = f"result {k}" if len(tensors) > 1 else "the result"
@@ -94,7 +96,7 @@ class FunctionInBatches:
 
     @contextmanager
     def _rows_drawn(self, places: Sequence[int]) -> Iterator[None]:
-        """Let torch draw each row of a batch from its own number."""
+        """Make torch's random functions draw each row of a batch with its own seed."""
         import torch
 
         drawn: dict[int, tuple[int, int]] = {}
@@ -124,7 +126,7 @@ class FunctionInBatches:
         self._drawn.append(drawn)
 
     def _is_batched(self, call: int, rows: int, extent: int) -> bool:
-        """Return True if the first extent of a draw followed the number of rows in all runs so far."""
+        """Return True if the first extent of a random draw has equalled the number of rows in all runs so far."""
         return extent == rows and all(d[call][0] == d[call][1] for d in self._drawn if call in d)
 
     def _row(
@@ -149,7 +151,7 @@ class FunctionInBatches:
         batch = failed.name.startswith(f"{self.rows.name} =")
         if batch and [launch.kernel for launch in first] != [launch.kernel for launch in other]:
             at = next((b for a, b in zip(first, other, strict=False) if a.kernel != b.kernel), (other or first)[-1])
-            found.append(Cause(*_place(at.called_at), f"other kernels are launched with {failed.name}"))
+            found.append(Cause(*_place(at.called_at), f"different kernels are launched with {failed.name}"))
         for one, its in zip(first, other, strict=False):
             if batch:
                 found += _configuration(one, its, failed.name)
@@ -164,7 +166,7 @@ def _configuration(one: VerifiedLaunch, other: VerifiedLaunch, batch: str) -> li
     """Return the launch as a cause if its constants or threads differ between the batches."""
     before = {**dict(one.constants), "threads": one.threads}
     after = {**dict(other.constants), "threads": other.threads}
-    # Triton specialises arguments that are 1 to constants, so these do not show a choice by batch.
+    # Triton turns arguments that equal 1 into constants, so compare only constants of both launches.
     both = [name for name in after if before.get(name) is not None and after[name] is not None]
     names = [str(name) for name in both if before[name] != after[name]]
     if not names:
@@ -180,7 +182,7 @@ def _of(values: Mapping[Any, Any], name: str) -> Any:
 
 
 def _sources(one: VerifiedLaunch, other: VerifiedLaunch) -> BatchSources:
-    """Return the inputs and the grid in which two launches differ; inputs are named by parameters of the first."""
+    """Return which parameters differ between two launches, named as in the first one, and whether the grid does."""
     others = dict(other.numbers.values())
     changed = {k: name for k, (name, data) in one.numbers.items() if others.get(name) != data}
     return BatchSources(changed, grid=one.grid != other.grid)

@@ -51,7 +51,7 @@ def _attributes(info: bytes) -> list[tuple[int, int]]:
         form, attribute, size = struct.unpack_from("<BBH", info, at)
         at += 4
         if form != _FORMAT_SIZED:
-            continue  # the value is in the header
+            continue  # the attribute's value is in its header
         if attribute in (_FRAME_SIZE, _REGISTERS):
             found.append((attribute, struct.unpack_from("<II", info, at)[1]))
         at += size

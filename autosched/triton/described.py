@@ -33,7 +33,7 @@ def described_launch(launch: TritonLaunch, storages: Storages) -> tuple[LaunchAr
         else:
             at = len(arguments.arguments)
             if at >= len(parameters):
-                raise LaunchFailed(f"{launch.name}: got more arguments than its PTX has parameters ({len(parameters)})")
+                raise LaunchFailed(f"{launch.name}: more arguments than the {len(parameters)} parameters of its PTX")
             arguments.raw(name, scalar_bytes(name, kind, value, parameters[at]))
     for k, parameter in enumerate(parameters[len(arguments.arguments) :]):
         # Scratch memory is the first of the compiler's parameters; the others are null.
@@ -58,7 +58,7 @@ def described_launch(launch: TritonLaunch, storages: Storages) -> tuple[LaunchAr
 
 
 def _add_descriptor(arguments: LaunchArguments, parameters: Sequence[Any], name: str, value: Any, meta: Any) -> None:
-    """Pass a descriptor as a tensor map, or as pointer, shape and strides; then shape and strides again."""
+    """Pass a descriptor: a tensor map, or a pointer, shape and strides; then shape and strides once more."""
     shape, strides = list(value.shape), list(value.strides)
     if meta is not None:
         arguments.tensor_map(name, value, meta)
@@ -73,7 +73,7 @@ def _add_descriptor(arguments: LaunchArguments, parameters: Sequence[Any], name:
 
 
 def _descriptor_flags(descriptor: Any) -> list[int]:
-    """Return the values that newer versions of Triton pass between the two copies of shape and strides."""
+    """Return the flags that newer versions of Triton pass between the two copies of shape and strides."""
     flags = [int(descriptor.padding == "nan")] if hasattr(descriptor, "padding") else []
     return flags + ([int(descriptor.round_f32_to_tf32)] if hasattr(descriptor, "round_f32_to_tf32") else [])
 

@@ -41,7 +41,7 @@ class TritonLaunch:
     values: tuple[Any, ...]
     constants: Mapping[str, Any]
     scratch: Any = None
-    function: Any = None  # the ``JITFunction``, if it was compiled from one
+    function: Any = None  # the ``JITFunction`` from which it was compiled, if any
 
 
 class Launcher(Protocol):
@@ -57,16 +57,16 @@ class Launcher(Protocol):
         ...
 
     def torch_device(self) -> Any:
-        """Return the torch device that Triton sees."""
+        """Return the torch device for Triton."""
 
     def device_interface(self) -> Any:
-        """Return the replacement of ``torch.cuda`` that Triton sees."""
+        """Return the replacement of ``torch.cuda`` for Triton."""
 
 
 class _KernelLauncher:
     """Callable that Triton creates for a compiled kernel and calls for each launch.
 
-    If the program moves Triton's cache, Triton creates another one.
+    If the program changes Triton's cache folder, Triton creates another one.
     """
 
     _programs: ClassVar[WeakKeyDictionary[Any, tuple[str, bytes]]] = (
@@ -128,7 +128,8 @@ class _Utils:
 
     def get_device_properties(self, _device: int) -> dict[str, int]:
         d = self._device
-        bus = 5120  # memory bus width in bits; only triton.testing divides by it, and the clock compensates for it
+        # memory bus width in bits: any value, since the clock is chosen to give the right bandwidth in triton.testing
+        bus = 5120
         return {
             "max_shared_mem": d.shared_per_block,
             "max_num_regs": d.registers_per_sm,
@@ -148,7 +149,7 @@ class _Utils:
             unit = self._device.register_allocation_unit
             each = -(-registers * self._device.warp_size // unit) * unit
             warps = min(warps, self._device.registers_per_block // each)
-        # Return no module: Triton would unload it through a driver that may no longer be active.
+        # Return no module, because Triton would unload it through a driver that may no longer be active.
         return (None, name, registers, spills, self._device.warp_size * warps)
 
     def unload_module(self, _module: Any) -> None:
@@ -158,8 +159,8 @@ class _Utils:
 class DeviceNumber(int):
     """Number 0, which torch and Triton use for the emulated GPU.
 
-    Triton caches compiled kernels by device number, and must not return those of another emulated GPU. Therefore two
-    numbers are only equal if their GPUs are, and a number only equals 0 while its GPU is emulated.
+    Triton caches compiled kernels by device number, and must not return those of another emulated GPU. Two numbers are
+    therefore equal only if their GPUs are equal, and a number equals 0 only while its GPU is emulated.
     """
 
     device: str
@@ -263,8 +264,8 @@ class EmulatedDriver:
 def activated(launcher: Launcher) -> Iterator[EmulatedDriver]:
     """Make the emulated driver Triton's active one within the context."""
     config = triton.runtime.driver
-    place = "_active" if "_active" in vars(config) else "active"  # attributes of Triton 3.6 and 3.4
-    before = vars(config)[place]  # `reset_active` would query for a GPU, which may be missing
+    place = "_active" if "_active" in vars(config) else "active"  # the attribute's names in Triton 3.6 and 3.4
+    before = vars(config)[place]  # not `reset_active`, which would query for a GPU
     driver = EmulatedDriver(launcher)
     _spend_fusion_warning()
     config.set_active(driver)
@@ -296,7 +297,7 @@ def _spend_fusion_warning() -> None:
 
 @contextmanager
 def _ptx_kept() -> Iterator[None]:
-    """Make Triton keep PTX for emulation, although some autotuners (Helion's) make it keep only machine code."""
+    """Make Triton keep PTX, which the emulator needs. Some autotuners (Helion's) make it keep only machine code."""
     name = "TRITON_STORE_BINARY_ONLY"
     before = os.environ.get(name)
     os.environ[name] = "0"
@@ -311,7 +312,7 @@ def _ptx_kept() -> Iterator[None]:
 
 @contextmanager
 def _testing_replaced(driver: EmulatedDriver) -> Iterator[None]:
-    """Replace the benchmarks of ``triton.testing``, which would emulate thousands of launches for no measurement."""
+    """Replace the benchmarks of ``triton.testing``, which would emulate thousands of launches in vain."""
     names = {"do_bench": driver.do_bench, "do_bench_cudagraph": driver.do_bench}
     before = {name: getattr(triton.testing, name) for name in names}
     run = triton.testing.Mark.run
@@ -348,7 +349,10 @@ def _cached_program(src: Any, metadata: Any) -> tuple[str, bytes]:
 
 
 def _with_own_file(ptx: str, src: Any) -> str:
-    """Correct the file name in a cached kernel: Triton finds it by text and line, so it may name a copy of the file."""
+    """Correct the file name in a cached kernel.
+
+    Triton's cache ignores file names, so it may name a copy of the file.
+    """
     function = getattr(getattr(src, "fn", None), "fn", None)
     if function is None:
         return ptx
@@ -370,7 +374,7 @@ def cluster_of(metadata: Any) -> int:
 
 
 def emulated_launcher() -> Launcher | None:
-    """Return the launcher of the current emulated program, or None outside of one, if the process has no GPU."""
+    """Return the launcher of the current emulated program; None outside of ``emulated``."""
     found = vars(triton.runtime.driver)
     active = found.get("_active", found.get("active"))
     return active.launcher if isinstance(active, EmulatedDriver) else None
@@ -379,12 +383,12 @@ def emulated_launcher() -> Launcher | None:
 def _active() -> Launcher:
     launcher = emulated_launcher()
     if launcher is None:
-        raise RuntimeError("a kernel that was loaded by `autosched.triton.emulated` is launched outside of it")
+        raise RuntimeError("a kernel that was loaded within `autosched.triton.emulated` was launched outside of it")
     return launcher
 
 
 def _name(src: Any, key: Any) -> str:
-    """Return the name of a parameter, which Triton passes as a name or a position."""
+    """Return the name of a parameter that Triton gives by name or position."""
     position = key[0] if isinstance(key, tuple) else key
     if isinstance(position, int):
         names = getattr(getattr(src, "fn", None), "arg_names", ())

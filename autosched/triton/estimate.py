@@ -47,7 +47,7 @@ def triton_times(launches: LaunchTable, device: Device) -> LaunchTimes:
 
 
 def triton_counts(launch: Launch, runs: Sequence[CountedRun]) -> LaunchCounts:
-    """Return the average work of a block. DRAM traffic is at most one pass over each array."""
+    """Return the average work of a block. DRAM traffic is limited to one pass over each array."""
     counts = averaged(launch, runs, float(sum(operand.bytes for operand in launch.operands)))
     asked = SECTOR_BYTES * counts.blocks * (counts.unique_sectors + counts.store_sectors + counts.atomic_sectors)
     return replace(counts, dram_bytes=min(counts.dram_bytes, asked))
@@ -58,4 +58,6 @@ def compiled_resources(cubin: bytes) -> CompiledResources:
     found = cubin_resources(cubin)
     if found is None:
         return CompiledResources(_UNKNOWN_REGISTERS)
-    return CompiledResources(found.registers, 2 * found.local_bytes)  # each spilled byte is stored once and loaded once
+    return CompiledResources(
+        found.registers, 2 * found.local_bytes
+    )  # assume that each spilled byte is stored once and loaded once

@@ -11,7 +11,7 @@ from measurements.emulator.ptx.parser import parse
 if TYPE_CHECKING:
     from autosched.triton.session import Session, VerifiedLaunch
 
-# PTX specifies an error bound for the results of these, not their bits; see docs/explanation/emulator.md, Limits.
+# PTX specifies only an error bound for the results of these instructions (docs/explanation/emulator.md, Limits).
 _BOUNDED_OPCODES = ("mma", "wmma", "wgmma", "ex2", "lg2", "sin", "cos", "tanh", "tcgen05")
 _BOUNDED_QUALIFIERS = ("approx", "full")
 

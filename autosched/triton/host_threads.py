@@ -1,6 +1,6 @@
-"""Delays of host threads that make missing synchronisation between them visible.
+"""Delays of host threads that expose missing synchronisation between them.
 
-When a wait of one thread returns, it counts as a wait of all threads, because their own synchronisation is not tracked.
+Synchronisation between host threads is not tracked, so a wait of one thread for the device counts for all threads.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ _SECONDS, _STEP = 0.1, 1e-3  # length of each delay, and interval between checks
 
 
 class HostThreads:
-    """Delays the return of host waits, so that other threads first do work that is not ordered after the wait."""
+    """Delays the return of host waits, so that threads that do not wait run ahead of it."""
 
     def __init__(self) -> None:
-        self._actions: Counter[int] = Counter()  # by thread
+        self._actions: Counter[int] = Counter()  # number of actions by thread
         self._delays: Counter[tuple[str, int]] = Counter()
 
     def note_action(self) -> None:

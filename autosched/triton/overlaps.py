@@ -17,10 +17,12 @@ UsedBytes = npt.NDArray[np.integer[Any]]  # use of each byte (host_order.Use); 0
 
 
 class Overlaps:
-    """Uses of memory per stream: those of the last launch, and those of earlier launches that may overlap it."""
+    """Memory per stream that the next dependent launch may find still in use by earlier launches."""
 
     def __init__(self) -> None:
-        self._uses: dict[int, dict[int, tuple[StorageWeakRef, UsedBytes]]] = {}  # by stream, by address
+        self._uses: dict[
+            int, dict[int, tuple[StorageWeakRef, UsedBytes]]
+        ] = {}  # by stream, then by address of the storage
 
     def unfinished(self, stream: int, tensors: Mapping[str, torch.UntypedStorage]) -> tuple[Unfinished, ...]:
         """Return the bytes of a launch's arrays that earlier launches may still use.
@@ -55,7 +57,10 @@ class Overlaps:
         self._uses[stream] = before
 
     def end(self, stream: int | None = None) -> None:
-        """Record other work on a stream (None: all), or a wait for it. Later launches overlap no earlier one."""
+        """Record other work on a stream (None: all streams), or a wait for it.
+
+        Later launches do not overlap earlier ones.
+        """
         if stream is None:
             self._uses.clear()
         else:

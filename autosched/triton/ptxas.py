@@ -1,4 +1,4 @@
-"""Waits for wgmma that ptxas injects into Triton kernels, and that the PTX does not show."""
+"""Waits for wgmma that ptxas injects into Triton kernels. They are not in the PTX."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from measurements.files.work_folders import temporary_folder
 _SECONDS = 120.0
 # "(C7517) wgmma.wait_group is injected in around line 319 by compiler to allow use of registers defined by GMMA"
 _INJECTED = re.compile(r"\(C7517\) wgmma\.wait_group is injected in around line (\d+)")
-_AROUND = 64  # lines of PTX between a wait reported by ptxas and the use that it protects
+_AROUND = 64  # maximum PTX lines between a wait reported by ptxas and the use that it protects
 _PTX_LINE = re.compile(r"PTX line (\d+):")
-_REGISTER = "a register of the wgmma"  # the runtime's message on such a use (isa/matrix/wgmma.cpp)
+_REGISTER = "a register of the wgmma"  # start of the emulator's message on such a use (isa/matrix/wgmma.cpp)
 
 
 def with_injected_waits(emulation: Emulation, ptx: str, arch: int) -> Emulation:

@@ -34,7 +34,7 @@ class TritonEmulation:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_ignore_collect(self, collection_path: Path, config: pytest.Config) -> Generator[None, Any, Any]:
-        """Record test files that a conftest.py or --ignore leaves out."""
+        """Record test files that a conftest.py or --ignore excludes."""
         ignored = yield
         if ignored and any(fnmatch(collection_path.name, pattern) for pattern in config.getini("python_files")):
             self._ignored.append(collection_path.name)
@@ -101,11 +101,11 @@ class TritonEmulation:
         self._stack.close()
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Write lines on ignored files and on the emulation."""
+        """Print a summary of ignored files and of the emulation."""
         if self._ignored:
             names = ", ".join(self._ignored[:3]) + ("" if len(self._ignored) <= 3 else ", ...")
             terminalreporter.write_line(
-                f"autosched: test files left out by a conftest.py or --ignore: {len(self._ignored)} ({names})"
+                f"autosched: test files ignored by a conftest.py or --ignore: {len(self._ignored)} ({names})"
             )
         if not self._collected:
             terminalreporter.write_line("autosched: no test was collected, so nothing was emulated")

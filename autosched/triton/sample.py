@@ -1,4 +1,4 @@
-"""Samples of a large launch's blocks: those to run, including blocks that they wait for."""
+"""Sampled blocks of a large launch, extended by the blocks that they wait for."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from measurements.emulator import Emulation, Finding, FindingKind
 
 _WAITING = (FindingKind.DEADLOCK, FindingKind.BARRIER_NOT_REACHED)
 _BLOCK = re.compile(r"block \((\d+), (\d+), (\d+)\)")
-# Warp instructions. Launches up to this size run completely, within seconds. All samples of a launch together may also
-# execute this many.
+# Warp instructions. Launches up to this size run completely, within seconds. It also limits all samples of a launch
+# together.
 _CHEAP, _MOST = 5e6, 1e8
 
 
 def sampled(grid: tuple[int, int, int], most: int | None) -> tuple[int, ...] | None:
-    """Return the blocks to run: neighbours along each axis, which share tile edges, then distant ones. None for all."""
+    """Return the blocks to run: neighbours along each axis, which share tile edges, then distant blocks.
+
+    None for all.
+    """
     total = math.prod(grid)
     if most is None or total <= most:
         return None
@@ -28,7 +31,7 @@ def sampled(grid: tuple[int, int, int], most: int | None) -> tuple[int, ...] | N
 
 @dataclass
 class Sample:
-    """The ``blocks`` of a launch that run; None for all."""
+    """Sample of a launch: the ``blocks`` that run; None for all."""
 
     grid: tuple[int, int, int]
     blocks: tuple[int, ...] | None

@@ -54,7 +54,7 @@ class ScriptReport:
 
 
 class _TimeIsUp(BaseException):
-    """Time limit reached. Not an Exception, which the script may catch."""
+    """Time limit reached. It does not derive from Exception, which the script may catch."""
 
 
 def run_script(
@@ -123,7 +123,7 @@ def run_script(
         sys.argv = before
         sys.path.remove(folder)
     if failure.startswith(_RAISED) and any(launch.left_out for launch in session.launches):
-        failure += "; it may need the results of blocks that were left out (--blocks)"
+        failure += "; it may need the results of blocks that did not run (--blocks)"
     return ScriptReport(session, failure, trace)
 
 
@@ -148,7 +148,7 @@ def _run(
 
 @contextmanager
 def _limited(seconds: float | None) -> Iterator[None]:
-    """Raise _TimeIsUp in the context after a time limit in seconds."""
+    """Raise _TimeIsUp within the context after a time limit in seconds."""
     if seconds is None:
         yield
         return
@@ -157,7 +157,7 @@ def _limited(seconds: float | None) -> Iterator[None]:
         raise _TimeIsUp(_doing(frame))
 
     before = signal.signal(signal.SIGALRM, end)
-    # Repeatedly, because exceptions in a destructor or a library's callback are dropped.
+    # Repeat the signal, because exceptions in a destructor or a library's callback are dropped.
     signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
     try:
         yield
@@ -167,7 +167,7 @@ def _limited(seconds: float | None) -> Iterator[None]:
 
 
 def _doing(frame: FrameType | None) -> str:
-    """Return a message with the library call that was running, or "" for the script's own code."""
+    """Describe the library call that was running; "" for the script's own code."""
     while frame is not None:
         code, module = frame.f_code.co_name, frame.f_globals.get("__name__", "")
         if (module, code) == ("triton.compiler.compiler", "compile"):

@@ -65,7 +65,7 @@ class VerifiedLaunch:
         seconds: Time that the time model ESTIMATES from the executed work; 0 if the launch did not end.
         blocks: Number of its blocks.
         left_out: Number of blocks that did not run.
-        size: The size that ``Session.at_sizes`` chose; "" without it.
+        size: Sizes chosen by ``Session.at_sizes``, as text; "" without it.
         numbers: Parameters passed by value: name and bytes, by position.
     """
 
@@ -112,7 +112,7 @@ class Session:
     plan: LaunchPlan = QUICK
     launches: list[VerifiedLaunch] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    milliseconds: float = 0.0  # elapsed time of the simulated GPU
+    milliseconds: float = 0.0  # elapsed time of the simulated GPU, in seconds
     storages: Storages = field(default_factory=Storages)
     host_findings: list[Finding] = field(default_factory=list)  # findings between launches
     _streams: StreamOrder = field(init=False)
@@ -159,7 +159,7 @@ class Session:
         return [str(f) for f in self.host_findings if f.grade == grade]
 
     def _host_found(self, kind: FindingKind, message: str, at: tuple[str, int], grade: Grade = "fault") -> None:
-        """Add a finding between launches, once per line."""
+        """Add a finding on host code between launches, once per line."""
         finding = Finding(kind, message, *at, grade=grade)
         known = {(f.kind, f.grade, f.file, f.line) for f in self.host_findings}
         expected = any(suppression.matches(finding) for suppression in self.plan.suppressions)
@@ -168,7 +168,7 @@ class Session:
 
     @contextmanager
     def comparing(self) -> Iterator[None]:
-        """Mark values read within the context as read by a comparison, not by the program."""
+        """Within the context, values are read by a comparison rather than by the program."""
         self._is_comparing = True
         try:
             yield
@@ -207,7 +207,7 @@ class Session:
     def launch(self, launch: TritonLaunch) -> None:
         """Emulate one launch, write its outputs into the program's tensors, and record it.
 
-        Raises LaunchFailed if there are no outputs to continue with.
+        Raises LaunchFailed if the launch has no outputs, so that the program cannot continue.
         """
         with self._lock:
             trial = self._launch(launch)
@@ -237,13 +237,13 @@ class Session:
         first = next(runs)
         while (cause := sample.waits(first.emulation)) is not None:
             wider = sample.widened(first.emulation)
-            if wider == sample.blocks:  # larger samples exceeded their time limit
+            if wider == sample.blocks:  # a larger sample exceeded its time limit
                 raise LaunchFailed(f"{launch.name}, launched at {where}: unsupported: {cause}")
             sample.blocks = wider
             runs = runs_of_sample()
             first = next(runs)
         verdict, blocks = verdict_of([first, *runs], self.plan), sample.blocks
-        ctas = described.cluster[0]  # run together
+        ctas = described.cluster[0]  # number of blocks that must run together
         ran = described.blocks if blocks is None else ctas * len({block // ctas for block in blocks})
         verified = VerifiedLaunch(
             launch.name,
@@ -282,7 +282,7 @@ class Session:
         return verified
 
     def benchmark(self, call: Callable[[], Any]) -> float:
-        """Return the time model's milliseconds for one call. The call is made twice, so it must be repeatable."""
+        """Return the time model's milliseconds for one call. The call runs twice to check that it is repeatable."""
         before, first = self.milliseconds, len(self.launches)
         call()
         taken, once = self.milliseconds - before, self.launches[first:]
@@ -324,13 +324,13 @@ def emulated(
     first_configuration: bool = False,
     check: bool = True,
 ) -> Iterator[Session]:
-    """Run every launch of a Triton kernel within the context in the emulator, on tensors in CPU memory.
+    """Within the context, run every launch of a Triton kernel in the emulator, on tensors in CPU memory.
 
     Args:
         device: Name (``"h100"``) or row of the GPU.
         plan: Runs of each launch; ``THOROUGH`` has several orders and a second launch.
-        pretend_cuda: If True, the program sees one such GPU: ``device="cuda"``, ``torch.cuda`` and ``is_cuda``. Its
-            tensors are on the CPU.
+        pretend_cuda: If True, torch reports one such GPU to the program (``device="cuda"``, ``torch.cuda``,
+            ``is_cuda``). Its tensors are on the CPU.
         undefined_memory: If True, memory of ``torch.empty`` is undefined until it is written. A value that the program
             reads, and that depends on such memory, is a fault.
         first_configuration: If True, only the first configuration of each ``@triton.autotune`` runs.
@@ -340,7 +340,7 @@ def emulated(
         The session.
 
     Raises:
-        LaunchFailed: A launch does not terminate, or needs a feature that the emulator lacks.
+        LaunchFailed: A launch does not terminate, or needs a feature that the emulator does not support.
         UnknownDevice: No row describes the device.
         HostFailure: This machine cannot run the emulator.
     """
@@ -365,7 +365,7 @@ def emulated(
 def emulate(
     launch: Callable[..., Any], *arguments: Any, device: str | Device, plan: LaunchPlan = QUICK, **keywords: Any
 ) -> VerifiedLaunch:
-    """Emulate one launch: ``emulate(kernel[grid], x, y, BLOCK=128, device="h100")``.
+    """Emulate one launch, as in ``emulate(kernel[grid], x, y, BLOCK=128, device="h100")``.
 
     Args:
         launch: A Triton kernel with its grid, or any function that launches.

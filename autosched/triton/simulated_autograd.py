@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch.autograd.function import BackwardCFunction
 
-_METHODS = ("apply", "apply_boxed")  # some versions of torch only have the first
+_METHODS = ("apply", "apply_boxed")  # older versions of torch only have the first
 
 
 def in_autograd() -> bool:
-    """Return True within torch's code for a gradient. It is False within the ``backward`` of a program's function."""
+    """Return True within torch's own backward code, and False within the ``backward`` of a program's function."""
     node = torch._C._current_autograd_node()
     return node is not None and not isinstance(node, BackwardCFunction)
 
@@ -22,8 +22,8 @@ def backward_calls(entered: Callable[[], AbstractContextManager[Any]]) -> dict[s
     """Return replacements of the methods of ``BackwardCFunction`` that call a program's ``backward``.
 
     Args:
-        entered: Makes the mode for functions that a program needs. ``torch.Tensor.backward`` and
-            ``torch.autograd.grad`` leave it before they run the graph, so the replacements enter it again.
+        entered: Returns the modes that a program needs, as a context. ``torch.Tensor.backward`` and
+            ``torch.autograd.grad`` leave them before they run the graph, so the replacements enter them again.
     """
 
     def entering(call: Callable[..., Any]) -> Callable[..., Any]:

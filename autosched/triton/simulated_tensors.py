@@ -25,7 +25,7 @@ from autosched.triton.undefined import UndefinedValues
 
 CPU = torch.device("cpu")
 CUDA = torch.device("cuda", 0)
-_TENSOR = torch._C.TensorBase  # operators that need the tensor's real device
+_TENSOR = torch._C.TensorBase  # operators that need the tensor's actual device
 _FACTORIES = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided")
 _WAITING = (
     "_local_scalar_dense",
@@ -70,7 +70,7 @@ def tensor_attributes(storages: Storages, streams: StreamOrder, values: Undefine
 
     def device(tensor: torch.Tensor) -> torch.device:
         actual = _TENSOR.device.__get__(tensor)
-        # Tensors of torch's compiler may have no storage.
+        # tensors of torch's compiler may have no storage
         is_device = actual.type == "cpu" and not in_compiler() and storages.host_of(tensor) is None
         return CUDA if is_device else actual
 
@@ -198,7 +198,7 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
             tensors for it, and operators registered for CUDA are called.
     """
 
-    supports_higher_order_operators = True  # such as the launches of ``torch.library.wrap_triton``
+    supports_higher_order_operators = True  # for example launches by ``torch.library.wrap_triton``
 
     def __init__(
         self,
@@ -212,7 +212,7 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
         self._values = values
         self._streams = streams
         self._arguments = arguments
-        self._last_host: Host | None = None  # of the results of the thread's last operator with tensors
+        self._last_host: Host | None = None  # line of the last operator of each thread with tensor results
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -221,25 +221,25 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """True: ``torch.compile`` compiles within, and this mode sees the compiled program's operators."""
+        """Return True, so that ``torch.compile`` works within this mode, which intercepts the compiled operators."""
         return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if not hasattr(func, "_schema"):
-            return func(*args, **kwargs)  # higher-order operators; their inner calls also arrive here
+            return func(*args, **kwargs)  # a higher-order operator, whose inner calls are also intercepted
         host: Host | None = None
         if self._arguments is not None:
             if func.namespace not in _BUILT_IN and (key := self._backend(func, args, kwargs)) is not None:
                 with self._arguments, self:
                     return func.redispatch(torch._C.DispatchKeySet(key), *args, **kwargs)
-            is_fresh = func is torch.ops.aten.lift_fresh.default  # made by torch.tensor
+            is_fresh = func is torch.ops.aten.lift_fresh.default  # called by torch.tensor
             host = "plain" if is_fresh else self._host_of_result(args, kwargs)
             if "device" in kwargs or "pin_memory" in kwargs:
                 kwargs = {name: on_cpu(value) for name, value in kwargs.items() if name != "pin_memory"}
             if (
                 func is torch.ops.aten.histc.default and not args[0].is_floating_point()
-            ):  # CUDA's version accepts integers
+            ):  # on CUDA, this operator also accepts integers
                 return func(args[0].double(), *args[1:], **kwargs).to(args[0].dtype)
         name, is_view = _described(func)
         values = self._values if self._values is not None and not is_view else None
@@ -289,7 +289,7 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
         tensors = list(_inputs(args, kwargs))
         if tensors:
             self._last_host = self._common_host(tensors)
-        if in_autograd():  # its factories state the real device of a tensor, which is always the CPU
+        if in_autograd():  # the compiler's factories use the actual device of a tensor, which is always the CPU
             return self._last_host
         if is_cuda(kwargs.get("device")):
             return None
@@ -300,13 +300,13 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
         return self._common_host(tensors)
 
     def _common_host(self, tensors: Sequence[torch.Tensor]) -> Host | None:
-        """Return "plain" if all tensors are on the host."""
+        """Return "plain" (pageable memory) if all tensors are on the host; else None."""
         return "plain" if all(self._storages.host_of(t) is not None for t in tensors) else None
 
     def _backend(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Return the dispatch key of an operator's kernel registered by a program.
+        """Return the dispatch key of an operator's kernel that a program registered.
 
-        None for kernels that only the dispatcher finds, such as those of sparse tensors.
+        Returns None for kernels that only the dispatcher can select, such as those of sparse tensors.
         """
         tensors = list(_inputs(args, kwargs))
         if any(t.layout is not torch.strided or type(t).__torch_dispatch__ is not _DISABLED for t in tensors):
@@ -382,7 +382,7 @@ def _aliases(func: Any, result: Any) -> list[Any]:
 
 def _written(func: Any, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
     if not func._schema.is_mutable or torch.Tag.inplace_view in func.tags:
-        return  # such as `t_`, which changes the view of the memory
+        return  # for example `t_`, which changes only the view of the memory
     for k, argument in enumerate(func._schema.arguments):
         if argument.alias_info is None or not argument.alias_info.is_write:
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 Size = Mapping[str, int]
-_BESIDE = 17  # value of the other sizes while one is varied; not a multiple of any tile size
+_BESIDE = 17  # value of the other sizes while one varies; not a multiple of any tile size
 
 
 def stress_sizes(**ranges: tuple[int, int]) -> list[Size]:

@@ -16,7 +16,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from measurements.emulator.memory import Flags
 
-_FIRST_SWEEP = 128  # new tensors between two sweeps for freed ones
+_FIRST_SWEEP = 128  # number of new tensors after which freed ones are dropped
 _NO_VALUE = 0xFF  # value of each undefined byte: NaN as a float, -1 as an integer
 
 Host = Literal["plain", "pinned"]
@@ -40,7 +40,7 @@ class Storages:
         self._flags: dict[int, tuple[StorageWeakRef, Flags]] = {}
         self._alive: dict[int, tuple[StorageWeakRef, int]] = {}
         self._on_host: dict[int, tuple[StorageWeakRef, Host]] = {}
-        # Memory of ``torch.empty`` on the host, where writes are not tracked. It only counts if it is later the GPU's.
+        # Memory of ``torch.empty`` on the host, where writes are not tracked. It is tracked once it becomes GPU memory.
         self._flags_on_host: dict[int, tuple[StorageWeakRef, Flags]] = {}
         self._lock = threading.RLock()
         self._adds_until_sweep = _FIRST_SWEEP
@@ -74,9 +74,10 @@ class Storages:
                 flags[storage.data_ptr()] = (reference, np.zeros(size, dtype=np.bool_))
 
     def _forget_expired(self) -> None:
-        """Drop the entries of freed storages, whose flags take as much memory as their tensors took.
+        """Drop the entries of freed storages, whose flags take as much memory as the tensors did.
 
-        The next sweep comes after as many new tensors as entries remain, so a tensor costs constant time on average.
+        The next call follows after as many new tensors as entries remain, so the time per tensor is constant on
+        average.
         """
         for entries in (self._flags, self._flags_on_host, self._alive, self._on_host):
             for address in [a for a, (reference, _) in entries.items() if reference.expired()]:

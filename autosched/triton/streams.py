@@ -32,7 +32,7 @@ from measurements.emulator.host_order import (
     one_range,
 )
 
-_MOST_ROWS = 4096  # maximum ranges of a tensor; tensors with more are not checked
+_MOST_ROWS = 4096  # tensors with more contiguous ranges are not checked
 
 Raced = Callable[[str, tuple[str, int]], None]
 
@@ -86,11 +86,11 @@ class StreamOrder:
         self._blocks: dict[int, tuple[int, _TensorMemory]] = {}  # tensor number and memory, by address
         self._numbers = 0
         self._freed: list[_Freed] = []
-        self._work = 0  # work on the default stream before the program created another one
+        self._work = 0  # number of operations on the default stream before the program created another one
         self._waited = 0
         self._written: dict[
             int, tuple[int, StorageWeakRef, Work]
-        ] = {}  # memory used by that work, which the host may not have waited for
+        ] = {}  # memory written by these operations, for which the host may not have waited
         self.is_active = False
 
     # Streams --------------------------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ class StreamOrder:
     # Uses -----------------------------------------------------------------------------------------------------------
 
     def operator(self, what: str, read: Sequence[torch.Tensor], written: Sequence[torch.Tensor]) -> None:
-        """Record an operator of torch on the current stream, and its accesses to host memory."""
+        """Record a torch operator on the current stream, and its accesses to host memory."""
         if any(self._storages.host_of(t) is None for t in written):
             self.overlaps.end(self.current)
         if not self.is_active:
@@ -300,7 +300,7 @@ class StreamOrder:
 
 def _message(race: HostRace) -> str:
     by_host = race.later.timeline == HOST
-    remedy = "the host has not waited for it" if by_host else "nothing orders the two streams"
+    remedy = "the host has not waited for it" if by_host else "the two streams are not synchronised"
     return f"{_who(race.later)} {_verb(race.later)} memory that {_who(race.earlier)} {_verb(race.earlier)}: {remedy}"
 
 

@@ -18,9 +18,9 @@ import triton
 _ABSENT = object()
 _SETTINGS = {
     "cpu_backend": "triton",
-    "compile_threads": 1,  # compile in this process: others have no emulated device
-    "autotune_local_cache": False,  # its key does not contain the name of the device
-    "benchmark_epilogue_fusion": False,  # its wrapper for CPU tensors is not Python
+    "compile_threads": 1,  # compile in this process, because others have no emulated device
+    "autotune_local_cache": False,  # off, because this cache's key does not contain the device's name
+    "benchmark_epilogue_fusion": False,  # off, because the C++ wrapper for CPU tensors cannot launch Triton
 }
 
 
@@ -71,7 +71,7 @@ def _prepared(pretend_cuda: bool) -> Iterator[None]:
             detection,
             "has_triton",
             lambda: True,
-        ),  # otherwise the compiler traces the host code of the program's own kernels
+        ),  # avoids that the compiler traces the host code of the program's own kernels
         # For CPU tensors Inductor looks up Triton's backend, driver and target under "cpu".
         (interface, "raise_if_triton_unavailable", staticmethod(lambda *_: None)),
         (helpers, "set_driver_to_cpu", lambda: None),
@@ -85,7 +85,7 @@ def _prepared(pretend_cuda: bool) -> Iterator[None]:
         tensor = importlib.import_module("torch._dynamo.variables.tensor").TensorVariable
         replaced.append(
             (torch.accelerator, "is_available", lambda: False)
-        )  # otherwise the compiler queries CUDA's current stream
+        )  # avoids that the compiler queries CUDA's current stream
         replaced += [(tensor, name, _on_cuda(getattr(tensor, name))) for name in _ATTRIBUTES]
     before = [vars(owner).get(name, _ABSENT) for owner, name, _ in replaced]
     has_triton = detection.has_triton
@@ -101,7 +101,7 @@ def _prepared(pretend_cuda: bool) -> Iterator[None]:
                 delattr(owner, name)
             else:
                 setattr(owner, name, theirs)
-        if hasattr(has_triton, "cache_clear"):  # a value cached within the context states that there is a GPU
+        if hasattr(has_triton, "cache_clear"):  # drop the cached answer that a GPU exists
             has_triton.cache_clear()
         _forget()
 
@@ -113,11 +113,11 @@ def _forget() -> None:
     importlib.import_module("torch._inductor.async_compile").CompiledTritonKernels.cache_clear()
 
 
-_ATTRIBUTES = ("method_attr_device", "method_attr_is_cuda")  # attributes of the device that a traced program reads
+_ATTRIBUTES = ("method_attr_device", "method_attr_is_cuda")  # attributes that show the device to a traced program
 
 
 def _on_cuda(answers: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the attributes of a CPU tensor as for one on the GPU."""
+    """Return the attributes of a CPU tensor as if it were on the GPU."""
 
     def answered(self: Any, tx: Any) -> Any:
         on_cpu = self.device is not None and self.device.type == "cpu"

@@ -1,7 +1,7 @@
 """Tracking of values that depend on unwritten memory, through torch's operators.
 
-An operator that reads such memory runs again with other bytes there. Results that differ depend on these bytes and are
-undefined as well. A finding is only reported if the program reads such a value: a number, a condition or a shape.
+An operator that reads such memory runs again with other bytes in it. Results that then differ depend on these bytes, so
+they are undefined too. A finding is reported only if the program uses such a value: a number, a condition or a shape.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from measurements.emulator.findings import Grade
 from measurements.emulator.memory import Flags
 
 _OTHER_BYTES = (0x00, 0x77)  # replacements of the 0xFF bytes: zeros, and large numbers
-# Other bytes than the tried ones might change a comparison, so each comparison depends on its operands.
+# Bytes other than the tried ones might change the result of a comparison, so it always depends on its operands.
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 # Operators that replace all of their first argument, so its earlier bytes do not matter.
 _OVERWRITING = frozenset({"zero_", "fill_", "copy_", "normal_", "uniform_", "random_", "exponential_", "bernoulli_"})
@@ -42,7 +42,7 @@ class UndefinedValues:
 
     Args:
         storages: Registry of undefined bytes.
-        taken: Called with values that the program reads and that depend on undefined bytes.
+        taken: Called with a message when the program reads a value that depends on undefined bytes.
     """
 
     def __init__(self, storages: Storages, taken: Taken) -> None:
@@ -66,7 +66,7 @@ class UndefinedValues:
             other_args, other_kwargs = copies.of(args), copies.of(kwargs)
             try:
                 others.append((copies, func(*other_args, **other_kwargs)))
-            except Exception:  # the value decides whether the operator can run at all
+            except Exception:  # with these bytes the operator is invalid
                 others.append((copies, None))
         torch.default_generator.set_state(state)
         return JudgedCall(func(*args, **kwargs), func, args, kwargs, others)
@@ -94,7 +94,7 @@ class UndefinedValues:
             self._compare(tensor, [copy for each, _ in call.others if (copy := each.known(tensor)) is not None])
 
     def _holds_value(self, tensor: torch.Tensor) -> Flags:
-        """Return a flag for each element, in the tensor's shape."""
+        """Return a flag for each element that is True if all its bytes are defined."""
         flags = self._storages.defined_bytes(tensor)
         if flags is None:
             return np.ones(tuple(tensor.shape), np.bool_)
@@ -119,19 +119,19 @@ class UndefinedValues:
             self._storages.set_defined_bytes(tensor, ~np.logical_or.reduce(differ))
 
     def take(self, tensor: torch.Tensor, what: str, *, is_shown: bool = False) -> None:
-        """Record that the host receives the memory of a tensor, where its use is not tracked.
+        """Record that the host receives a tensor's memory. Its further use is not tracked.
 
         Args:
             tensor: The tensor.
             what: Function of torch that passes it to the host.
-            is_shown: True if all of it becomes output of the program.
+            is_shown: True if all of it is printed or stored.
         """
         flags = self._storages.defined_bytes(tensor) if self._storages.has_undefined else None
         if flags is None or flags.all():
             return
         unwritten = int((~flags).sum())
         grade: Grade = "note" if flags.any() and not is_shown else "fault"
-        self._taken(f"{what} of a tensor in which {unwritten} of {flags.size} bytes are unwritten", grade)
+        self._taken(f"{what} of a tensor with {unwritten} unwritten bytes of {flags.size}", grade)
         self._storages.define(tensor)
 
     def _is_undefined(self, tensor: torch.Tensor) -> bool:
@@ -140,7 +140,7 @@ class UndefinedValues:
 
 
 class _Copies:
-    """Copies of tensors with other values in undefined bytes. Views of one storage are views of one copy."""
+    """Copies of tensors with other values in undefined bytes. Views of one storage become views of one copy."""
 
     def __init__(self, storages: Storages, byte: int) -> None:
         self._storages, self._byte = storages, byte

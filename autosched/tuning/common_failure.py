@@ -9,10 +9,10 @@ from measurements.files.text import one_line
 from measurements.trials.measurement import Status
 from measurements.trials.trial import Trial
 
-ENOUGH = 4  # the default configuration and three more
+ENOUGH = 4  # number of first configurations that must fail: the default and three more
 _SHOWN = 300  # maximum characters of a reason
 
-# That a kernel is too slow or too large says nothing about other configurations.
+# Kernels that are too slow or too large are ignored, because other configurations may not be.
 _REMEDIES = {
     Status.COMPILE_ERROR: "fix the source",
     Status.LAUNCH_ERROR: "fix the launch: its grid, block and arguments",
@@ -46,7 +46,7 @@ def common_failure(trials: Sequence[Trial]) -> str:
 
 
 def _reason_class(trial: Trial) -> tuple[Status, str]:
-    """Return the status and the reason without configuration-dependent parts: numbers, names, further clauses."""
+    """Return the status and the first clause of the reason, without numbers and names, which vary by configuration."""
     reason = one_line(trial.measurement.reason)
     if trial.status is Status.UNVERIFIED and _NO_VERDICT_YET.search(reason):
         return trial.status, str(trial.id)

@@ -13,7 +13,7 @@ class Effort:
         trials: Number of trials.
         min_gain: Expected gain below which a search ends, as a fraction of the best time.
         verification_seconds: Time limit of the winner's full verification without a GPU, in seconds.
-        model_first: If True, the first trial is the time model's own choice.
+        model_first: If True, the first trial is the time model's choice.
     """
 
     trials: int
@@ -22,7 +22,7 @@ class Effort:
     model_first: bool = False
 
 
-# model: takes seconds, without a search. quick: while a proposal promises 2%. full: may take an hour.
+# model: no search, takes seconds. quick: ends when less than 2% gain is expected. full: may take an hour.
 EFFORTS = {
     "model": Effort(1, 0.0, 0.0, model_first=True),
     "quick": Effort(24, 0.02, 15.0, model_first=True),

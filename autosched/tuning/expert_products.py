@@ -23,7 +23,7 @@ class ExpertProduct:
     """A product of an expert.
 
     Attributes:
-        tokens: Batch sizes that give an expert the rows of ``problem``.
+        tokens: Batch sizes (numbers of tokens) with which an expert gets the rows of ``problem``.
         part: "gate and up" or "down".
         problem: The product.
     """
@@ -53,12 +53,12 @@ class TunedProduct:
 
     @property
     def word(self) -> Word | None:
-        """Size of the gain relative to the noise; None if no schedule works."""
+        """Result in one word: default, tuned or noise; None if no schedule works."""
         return None if self.best is None else word_of(self.ratio, self.interval)
 
 
 def refuse_products(products: Sequence[ExpertProduct], device: Device) -> None:
-    """Raise ValueError if no kernel multiplies the type of the products on ``device``."""
+    """Raise ValueError if no kernel supports the type of the products on ``device``."""
     for product in products:
         try:
             templates_for(product.problem, device)

@@ -14,11 +14,11 @@ import statistics
 from collections import deque
 from collections.abc import Sequence
 
-MIN_IN_FLIGHT = 4  # limit at the start; on recorded spaces a search needs no more trials because of it
-MAX_IN_FLIGHT = 16  # limit if costs are unknown
-PER_GPU = 8  # minimum for several GPUs
+MIN_IN_FLIGHT = 4  # initial limit; on recorded spaces, searches with it need as many trials as without parallelism
+MAX_IN_FLIGHT = 16  # limit while costs are unknown
+PER_GPU = 8  # minimum limit per GPU if there are several
 OBSERVED_PER_SLOT = 4  # reported trials per additional trial in flight
-_REMEMBERED = 32  # number of recent costs of each kind
+_REMEMBERED = 32  # number of recent costs that are averaged, per kind
 
 
 class InFlightLimit:
@@ -45,12 +45,12 @@ class InFlightLimit:
         return max(min(busy, max(least, num_reported // OBSERVED_PER_SLOT)), 1)
 
     def room(self, num_reported: int, in_flight: int, batch: int) -> tuple[int, int]:
-        """Return the number of trials that may be proposed, and the minimum that makes a proposal worth its cost.
+        """Return how many trials may be proposed now, and the minimum number for which a proposal is worthwhile.
 
         Args:
             num_reported: Trials reported so far.
             in_flight: Trials that are proposed but not yet reported.
-            batch: Number of proposals that together cost about as much as one.
+            batch: Number of proposals that the sampler makes at about the cost of one.
 
         Returns:
             Both numbers.
@@ -75,7 +75,7 @@ class InFlightLimit:
         self._seconds[kind].extend(seconds)
 
     def _busy(self) -> int:
-        """Return the number of concurrent trials that keeps everything busy."""
+        """Return the number of concurrent trials that keeps compilers and GPUs busy."""
         several = PER_GPU * self._gpus if self._gpus > 1 else 1
         if self._compilers is None:
             return max(self._most, several)

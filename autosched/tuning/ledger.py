@@ -1,4 +1,4 @@
-"""Ledger of one problem on one device during tuning: all trials, their kernels, and the best."""
+"""Trials of one problem on one device during tuning, with their kernels and the best trial."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class VerifyOutcome(Protocol):
 
 @runtime_checkable
 class Storable(Protocol):
-    """Outcome that is stored in trials."""
+    """Verification outcome that can be stored in trials."""
 
     def stored(self) -> dict[str, Any]:
         """Return the JSON form that is stored in trials."""
@@ -63,7 +63,7 @@ Verifier = Callable[[Schedule], VerifyOutcome]
 
 
 class Trials(Protocol):
-    """The tuner's interface of a store; ``measurements.store.store.Store`` documents each method."""
+    """Interface of a database as the tuner uses it; ``measurements.store.store.Store`` documents each method."""
 
     @property
     def name(self) -> str:
@@ -117,7 +117,7 @@ class RunIdentity:
 
 
 class TrialLedger:
-    """Ledger of the trials of a run. Every trial is stored before it is used.
+    """Records the trials of a run. Every trial is stored before it is used.
 
     Args:
         run: Properties shared by all trials.
@@ -184,7 +184,7 @@ class TrialLedger:
         return list(earlier)
 
     def read_best(self) -> None:
-        """Read the best from the store, or compute it from the newest trials for other objectives than the time."""
+        """Read the best trial from the store; for objectives other than the time, compute it from the newest trials."""
         if self.objectives.is_time:
             self.best = self._store.best(self.problem, self.device.name, self.provenance, self.run.policy)
             return
@@ -193,7 +193,7 @@ class TrialLedger:
 
     @property
     def _newest(self) -> Iterable[Trial]:
-        """Newest trial of each schedule, without the library's."""
+        """Newest trial of each schedule, without those of the vendor's library."""
         return {r.schedule: r for r in self.stored if not is_library(r.schedule)}.values()
 
     def _costs(self, trial: Trial) -> tuple[float, ...] | None:
@@ -210,7 +210,7 @@ class TrialLedger:
         )
 
     def is_of_this_code(self, trial: Trial) -> bool:
-        """Return True if a trial's kernel template and space have not changed since."""
+        """Return True if a trial's kernel template and space have not changed since it was stored."""
         template = trial.schedule.template
         versions = self.run.space_versions.get(template), self.run.versions.get(template, "")
         return (trial.space_version, trial.template_version) == versions
@@ -258,7 +258,7 @@ class TrialLedger:
         )
 
     def mark_wrong(self, trial: Trial, found: Measurement) -> Trial:
-        """Append a trial with a failed verification of an earlier one, so that this is no longer the best.
+        """Append a failed trial of the same kernel, so that the earlier trial is no longer the best.
 
         Args:
             trial: Earlier trial.
@@ -279,7 +279,10 @@ class TrialLedger:
         self.best = dataclasses.replace(trial, verification=verification)
 
     def is_complete(self, trial: Trial) -> bool:
-        """Return True if a trial has all objectives, or failed. One without measured power may lack some."""
+        """Return True if a trial failed or has a value for every objective.
+
+        Without power measurement, some are missing.
+        """
         return not trial.ok or self.objectives.is_time or self._costs(trial) is not None
 
     def is_better(self, schedule: Schedule, measurement: Measurement) -> bool:
@@ -317,9 +320,9 @@ class TrialLedger:
         """
         try:
             outcome = verifier(schedule)
-        except KernelFileError:  # no schedule can be verified, because the user's reference fails
+        except KernelFileError:  # the user's reference fails, so no schedule can be verified
             raise
-        except ValueError as error:  # a trial of earlier code, whose schedule is no longer valid
+        except ValueError as error:  # the trial is from earlier code, and its schedule is no longer valid
             status, reason, worst = Status.UNVERIFIED, str(error), None
         else:
             self.verified.add(schedule)

@@ -38,8 +38,8 @@ from search_spaces.spaces.counting.limits import TooTightlyTied
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.compiler_controls import has_controls
 
-UNPROMISING = 8  # consecutive proposals with too small an expected gain that end a search
-_UNCOUNTED = 100_000  # number of trials below which a space is not counted
+UNPROMISING = 8  # a search ends after this many consecutive proposals with too small an expected gain
+_UNCOUNTED = 100_000  # a space is counted only if more trials are requested, because counting takes time
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,11 @@ class TunerParts:
         run: Properties shared by all trials.
         runner: Times candidates.
         store: Database of the trials.
-        sampler: Proposes schedules; results reported to it are by the same ``objectives``.
+        sampler: Proposes schedules, and must use the same ``objectives``.
         generate: Generates a kernel; raises ValueError for a schedule without one.
         verifiers: Verify new bests and the winner. Default: no verification.
         complexity: Ranks finalists that are equally fast.
-        default: Returns the schedule of untuned problems, which every paired timing includes.
+        default: Returns the schedule used for untuned problems, which every paired timing includes.
         lines: Messages about the run.
         observer: Observer to which every trial is reported.
         in_flight: Limits the trials in flight.
@@ -94,10 +94,12 @@ class Tuner:
         )
         self._plan = SearchPlan()
         self._num_proposed = self._num_reported = 0
-        # Trials that are proposed but not reported, in order of proposal.
+        # Proposed trials that are not reported yet, in order of proposal.
         self._pending: dict[Schedule, Measurement | None] = {}
-        self._in_flight: dict[str, list[Schedule]] = {}  # schedules of each kernel in flight, by its digest
-        self._order: list[str] = []  # digests of kernels, in the order of submission
+        self._in_flight: dict[
+            str, list[Schedule]
+        ] = {}  # schedules of each kernel that is being measured, by its digest
+        self._order: list[str] = []  # digests of submitted kernels, in order
         self._num_unpromising = 0  # consecutive proposals with too small an expected gain
         self._trials: list[Trial] = []
         self._failures: Counter[str] = Counter()
@@ -190,10 +192,10 @@ class Tuner:
         )
 
     def _restore(self, earlier: Sequence[Trial]) -> None:
-        """Report earlier results to the sampler, and reuse measurements of the same kernels by the same tools.
+        """Report earlier results to the sampler, and reuse measurements of the same kernels with the same tools.
 
-        The time of a wrong kernel is not reported, because the sampler would propose similar ones. Unverified trials
-        are not reported, so that they may be tried again.
+        The times of wrong kernels are not reported, because the sampler would propose similar schedules. Unverified
+        trials are not reported either, so that they may be tried again.
         """
         ledger = self._ledger
         fingerprint = canonical_json(ledger.fingerprint)
@@ -245,7 +247,7 @@ class Tuner:
                 reported = self._report()
                 exhausted = exhausted and not (
                     reported and self._sampler.has_controls
-                )  # results make new controls possible
+                )  # results may allow proposals with new compiler controls
                 late = self._num_proposed > 0 and self._is_late
                 room, least = self._room()
                 ended = exhausted or late or self._num_unpromising >= UNPROMISING or bool(self._common_failure)
@@ -287,7 +289,10 @@ class Tuner:
         return bool(done)
 
     def _submit(self, schedules: Sequence[Schedule], stream: Stream) -> None:
-        """Start measurements. A kernel that is known, or in flight for another schedule, is not measured again."""
+        """Start measurements.
+
+        A kernel is not measured again if its result is known, or pending for another schedule.
+        """
         for schedule in schedules:
             self._pending[schedule] = None
             try:
@@ -308,7 +313,7 @@ class Tuner:
                 stream.add([candidate])
 
     def _collect(self, stream: Stream) -> None:
-        """Wait for the next measured kernel, verify it if it may be the best, and store it.
+        """Wait for the next measured kernel, verify it if it may be the best, and store the trial.
 
         Raises:
             RunnerStopped: The runner was closed.

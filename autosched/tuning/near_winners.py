@@ -21,7 +21,7 @@ from search_spaces.templates.compiler_controls import plain
 if TYPE_CHECKING:
     from measurements.store.store import Store
 
-MOST = 32  # maximum number of problems that are read
+MOST = 32  # maximum number of problems to read
 
 
 def near_winners(
@@ -31,10 +31,10 @@ def near_winners(
 
     Args:
         problem: Problem to search, which is the nearest one to itself. Other problems of the operator are near if they
-                only differ in sizes.
+            differ only in sizes.
         device: Its GPU. Recordings of GPUs of the same architecture count.
         store: The database; None to use only recordings.
-        shipped: Recordings that come with autosched.
+        shipped: Recordings that are part of autosched.
 
     Returns:
         Schedules of at most MOST problems; unreadable recordings are skipped.
@@ -42,7 +42,7 @@ def near_winners(
     found = sorted(_problems(problem, device, store, shipped), key=lambda entry: (entry[0], entry[2], entry[1]))
     winners: dict[Schedule, None] = {}
     for _, key, name, source in found[:MOST]:
-        with suppress(ValueError, OSError):  # from another version, or damaged
+        with suppress(ValueError, OSError):  # the trial is damaged, or from another version
             trial = _best(source, problem_of(key), name)
             if trial is not None and not is_library(trial.schedule):
                 winners[plain(trial.schedule)] = None

@@ -16,14 +16,14 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
 MOST = 4  # maximum number of objectives
-_LEAST_VALUE = 1e-18  # values are compared by their ratio, so 0 and smaller values are replaced by this one
-_STEPS = {1: 1, 2: 4, 3: 2, 4: 1}  # steps of the weights, by number of objectives
-_LEAST_WEIGHT = 0.05  # minimum weight, so that each objective decides between trials that tie in the others
+_LEAST_VALUE = 1e-18  # lower bound of values, because their logarithms are compared
+_STEPS = {1: 1, 2: 4, 3: 2, 4: 1}  # number of steps of each weight, by number of objectives
+_LEAST_WEIGHT = 0.05  # minimum weight, so that each objective breaks ties between the others
 
 
 @dataclass(frozen=True)
 class Objectives:
-    """Columns of a trial's row (``trial_table.row``) and the better direction of each, the most important first."""
+    """Columns of a trial's row (``trial_table.row``), each with min or max, the most important first."""
 
     directions: tuple[tuple[str, Direction], ...] = (("seconds", "min"),)
 
@@ -74,7 +74,7 @@ class Objectives:
         known = tuple(columns)
         for name in self.names:
             if name not in known:
-                raise ValueError(f"there is no objective {name!r}: use one of {', '.join(known)}")
+                raise ValueError(f"unknown objective {name!r}: use one of {', '.join(known)}")
 
     def costs(self, problem: Problem, schedule: Schedule, measurement: Measurement) -> tuple[float, ...] | None:
         """Return the logarithm of each objective; smaller is better.
@@ -85,7 +85,7 @@ class Objectives:
             measurement: Its result.
 
         Returns:
-            One number per objective; None for a trial that failed or lacks one of them.
+            One number per objective; None if the trial failed or has no value for one.
 
         Raises:
             ValueError: A negative number, which has no logarithm.
@@ -106,7 +106,7 @@ class Objectives:
 
     @property
     def weights(self) -> tuple[tuple[float, ...], ...]:
-        """Return weights of the objectives, from each one alone to equal ones.
+        """Return weight vectors, from a single objective to equal weights.
 
         Their optima spread over the Pareto front.
         """

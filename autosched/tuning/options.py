@@ -26,8 +26,8 @@ from search_spaces.short_repr import short_repr
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.sum_order import SumOrder
 
-MODEL_TRIALS = 48  # maximum trials if a model estimates the times and is searched itself
-MODEL_GAIN = 1e-3  # default of min_gain in that case: models do not distinguish smaller differences
+MODEL_TRIALS = 48  # maximum number of trials if the time model itself is searched
+MODEL_GAIN = 1e-3  # default of min_gain in that case, because models do not resolve smaller differences
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class SearchOptions:
         progress: Observer to which every trial is reported. True draws a line on stderr on a terminal and in a
                 notebook, and otherwise prints a line every 10 seconds. False or None shows nothing.
         seconds: Time limit of the search in seconds. Trials in flight are completed, and the fastest schedules are
-            still timed in turns or verified. Default: none.
+            still timed alternately or verified. Default: none.
         verification_seconds: Time limit of the full verification, in seconds; 0 skips it. Default:
             VERIFICATION_SECONDS.
 
@@ -99,18 +99,18 @@ class SearchOptions:
 class TuneOptions(BackendOptions, SearchOptions):
     """Options of ``autosched.tune``, in addition to those of every search and of the backend.
 
-    Without ``trials``, if a time model estimates all times (as without a GPU), the model itself is searched. Its best
-    schedules are compiled until it expects no faster one.
+    If ``trials`` is not given and a time model estimates all times (as without a GPU), the model itself is searched.
+    Its best schedules are compiled until it expects no faster one.
 
     Attributes:
         progress: As in ``SearchOptions``. Default: True.
-        model: File of ``autosched train`` to start from, which also provides estimated times. Default: a model of the
-            times of other problems in the database.
+        model: File of ``autosched train`` to start from, which also provides estimated times. Default: a model trained
+            on times of other problems in the database.
         min_gain: The search ends once UNPROMISING proposals in a row are expected to shorten the best time by less than
             this fraction of it.
         effort: Sets ``trials``, ``min_gain`` and ``verification_seconds`` unless they are given. "model" only tries the
-            time model's own choice. "quick" continues while a gain of 2% is expected. "full" continues much longer.
-        objective: Objective in place of the time: a column of a trial's row, or a metric of the problem, such as
+            time model's choice. "quick" continues while a gain of 2% is expected. "full" continues much longer.
+        objective: Objective instead of the time: a column of a trial's row, or a metric of the problem, such as
             "registers", "GFLOP/s:max" or "joules" (on a GPU). Several give a Pareto front (``result.front``).
         same_bits_as: Reference whose order of sums every schedule must have, so that results have the same bits: a
             ``SumOrder``, a ``Schedule`` of this problem, a ``Trial``, or a database. For a database the reference is

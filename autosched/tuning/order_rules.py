@@ -1,7 +1,8 @@
 """Rules on the order of sums in a search: the same bits as a reference, or batch invariance.
 
-A family of problems only differs in the size of the batch, and all of them must get the same order. It is the order of
-the family's batch-invariant trials in the database, or else the one that the time model chooses for a large batch.
+A family is a set of problems that differ only in the batch size. With batch invariance, all of them use the same order:
+that of the family's batch-invariant trials in the database, or else the one that the time model chooses for a large
+batch.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from search_spaces.templates.template import TemplateSet
 if TYPE_CHECKING:
     from measurements.store.store import Store
 
-TRIAL_MARK = "#"  # separator of a database and the number of a trial
+TRIAL_MARK = "#"  # separates a database and the number of a trial
 
 
 class SearchOrder(NamedTuple):
@@ -36,7 +37,7 @@ class SearchOrder(NamedTuple):
 
     Attributes:
         rule: Requirement on the order of sums.
-        line: Source of its reference, in one line.
+        line: Description of the order and its source, in one line.
     """
 
     rule: OrderRule
@@ -76,7 +77,7 @@ def search_order(
 def refuse_other_orders(name: str, earlier: Sequence[Trial], task: SearchTask, rule: OrderRule | None) -> None:
     """Raise ValueError if a database contains trials of the problem with another order of sums than the search's.
 
-    Calls use the fastest trial, so a database must not contain both trials with and without a rule.
+    Calls use the fastest trial, so a database must not contain trials with a rule and others without it.
 
     Args:
         name: Name of the database.
@@ -90,12 +91,12 @@ def refuse_other_orders(name: str, earlier: Sequence[Trial], task: SearchTask, r
         if rule is None:
             if stored.is_batch_invariant(trial.verification):
                 raise ValueError(
-                    f"trial {trial.id} of {name} is batch-invariant, and a faster schedule that is not would replace "
+                    f"trial {trial.id} of {name} is batch-invariant, but a faster schedule that is not would replace "
                     "it: give batch_invariant (--batch-invariant), or another database"
                 )
             continue
         order = _order_of(task.problem, trial.schedule, task.device)
-        why_not = "its order of sums is not known" if order is None else rule.why_not(order)
+        why_not = "its order of sums is unknown" if order is None else rule.why_not(order)
         if why_not and not is_library(trial.schedule):
             raise ValueError(
                 f"trial {trial.id} of {name} has other bits than required ({why_not}), and calls would use it if it is "
@@ -126,15 +127,15 @@ def _reference(given: object, problem: Problem, device: Device) -> tuple[SumOrde
 
 def _known(problem: Problem, schedule: Schedule, device: Device) -> SumOrder:
     if is_library(schedule):
-        raise ValueError("the reference is the vendor's library, whose order of sums is not known: name a schedule")
+        raise ValueError("the reference is the vendor's library, whose order of sums is unknown: name a schedule")
     order = sum_order(template_named(schedule.template), problem, schedule, device)
     if order is None:
-        raise ValueError(f"the order of sums of {schedule.template} is not known: name a schedule of another template")
+        raise ValueError(f"the order of sums of {schedule.template} is unknown: name a schedule of another template")
     return order
 
 
 def _of_database(text: str, problem: Problem, device: Device) -> tuple[SumOrder, str]:
-    """Return the order of a stored trial: the one with a given number, or the best of the problem or of its family."""
+    """Return the order of a stored trial: a numbered one, or else the best of the problem, or else of its family."""
     from measurements.store.store import Store
 
     name, mark, number = text.rpartition(TRIAL_MARK)
@@ -203,7 +204,7 @@ def _of_family(store: Store, problem: Problem, device: Device) -> tuple[SumOrder
 
 
 def _usual(problem: Problem, device: Device, templates: TemplateSet) -> tuple[SumOrder, str]:
-    """Return the order that the time model chooses for a large batch, the same for every batch of the family."""
+    """Return the order that the time model chooses for a large batch. It is the same for the whole family."""
     large = problem.of_batch(next(iter(problem.batch_sizes.values())))
     known = [t for t in templates_for(large, device) if t.name in {own.name for own in templates}]
     usable = TemplateSet(known) if known else templates_for(large, device)

@@ -59,12 +59,12 @@ def refuse_earlier(name: str, earlier: Sequence[Trial], task: SearchTask, runner
 
     Args:
         name: Name of the database, for messages.
-        earlier: Trials of the problem that it holds.
+        earlier: Its trials of the problem.
         task: Task of the search.
         runner: Times candidates.
 
     Raises:
-        StoreError: A trial names the current space but is not in it, so that no sampler can learn from it.
+        StoreError: A trial names the current version of the space but is not in it.
         ValueError: A trial may be the best but belongs to a kernel template that is not installed; or its time is from
                 another model than ``runner``'s.
     """
@@ -90,7 +90,7 @@ def _refuse_other_schedules(name: str, earlier: Sequence[Trial], space: SearchSp
         its = trial.schedule.template
         if trial.measurement.timing is not None and its not in installed and not is_library(trial.schedule):
             raise ValueError(
-                f"trial {trial.id} of {name} is of the template {its!r}, which is not installed: install its package, "
+                f"trial {trial.id} of {name} needs the template {its!r}, which is not installed: install its package, "
                 "or use another --db"
             )
         member = space.members.get(trial.schedule.template)

@@ -13,7 +13,7 @@ from typing import Self, TextIO
 from autosched.tuning.result import Observer, Progress, Start
 from measurements.files.text import harmless
 
-REDRAWN_SECONDS = 0.2  # seconds between redraws, enough for remote terminals
+REDRAWN_SECONDS = 0.2  # minimum seconds between redraws, which suits remote terminals
 PLAIN_SECONDS = 10.0  # seconds between plain lines
 
 
@@ -22,7 +22,7 @@ class ProgressLine:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._width = 0  # width of the drawn text
+        self._width = 0  # width of the last drawn text
         self._drawn = 0.0  # time of the last draw
 
     def started(self, start: Start) -> None:
@@ -38,7 +38,7 @@ class ProgressLine:
         self._draw(", ".join(parts))
 
     def end(self) -> None:
-        """Keep the last line, and continue below it."""
+        """Keep the last line, and move the cursor below it."""
         if self._width:
             self._stream.write("\n")
             self._stream.flush()
@@ -70,7 +70,7 @@ class PlainLines(threading.Thread):
         self._state = _summary(progress)
 
     def run(self) -> None:
-        """Print the state at each interval until the search ends."""
+        """Print the state at regular intervals until the search ends."""
         while not self._over.wait(self._seconds):
             line = f"{self._task}: {self._state}, {time.monotonic() - self._began:.0f} s"
             try:

@@ -1,4 +1,4 @@
-"""Source of a search's trials: a sampler, and advice (schedules to try first)."""
+"""Source of a search's trials: a sampler, with advice (schedules to try first)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Proposing:
 
     Attributes:
         sampler: Proposes every trial, advice included.
-        default: Computes the schedule of untuned problems; None if there is none.
+        default: Returns the schedule used for untuned problems; None if there is none.
         line: Message on the advice; "" for none.
     """
 
@@ -53,7 +53,7 @@ def sampler_of(
         options: Options of ``tune``.
         plan: Limits of the run, and its sampler.
         estimates: Estimates before the first trial.
-        recorded: True if only recorded schedules can be tried, so that advice is not used.
+        recorded: True if only recorded schedules can be tried; advice is then not used.
         winners: Returns the fastest schedules of near problems, the nearest first.
 
     Returns:
@@ -83,7 +83,7 @@ def sampler_of(
 def _sampler(task: SearchTask, options: TuneOptions, plan: SearchPlan, estimates: Estimates) -> Sampler:
     """Return the sampler of these options.
 
-    For other objectives than the time, it consists of one sampler per weighting, without estimates of times.
+    For objectives other than the time, it combines one sampler per weight vector, without time estimates.
     """
     if options.objectives.is_time:
         return make_sampler(plan.sampler, task.space, seed=options.seed, estimates=estimates)
@@ -98,7 +98,7 @@ def _default_schedule(task: SearchTask) -> Schedule | None:
 
 
 def _default_configuration(space: SearchSpace) -> Schedule | None:
-    """Return the first values of a user's kernel, to try whether it works at all; None if they are not legal."""
+    """Return the first values of a user's kernel, which show early whether it works; None if they are not legal."""
     name, member = next(iter(space.members.items()))
     schedule = Schedule(name, tuple((p.name, p.default) for p in member.parameters))
     return schedule if schedule in space else None

@@ -30,21 +30,22 @@ def schedules_of_table(
     Args:
         path: File in a format that ``measurements.tables`` reads.
         problem: Problem that the measured kernel computes.
-        templates: A single kernel template, whose parameters have the file's names. A parameter that the file lacks
+        templates: A single kernel template, whose parameters have the file's names. A parameter that is not in the file
             must have only one value.
         device: GPU of the space.
 
     Returns:
-        The table as it was read, and the measurements whose values exist in the space.
+        The unchanged table, and the measurements whose values exist in the space.
 
     Raises:
-        TableError: Nothing fits, there is more than one template, or the file varies a parameter that the problem
-            lacks.
+        TableError: No configuration fits, there are several templates, or the file varies an unknown parameter.
     """
     table = read_table(path)
     members = templates.space(problem, device).members
     if len(members) != 1:
-        raise TableError(f"{path} is of one kernel, and this problem has {len(members)} templates: name one")
+        raise TableError(
+            f"{path} has times of one kernel, but this problem has {len(members)} templates: choose one with --template"
+        )
     ((name, space),) = members.items()
     known = {p.name for p in space.parameters}
     for parameters in table.parameters.values():
@@ -65,7 +66,7 @@ def schedules_of_table(
 
 
 def _own(name: str, space: Space, given: Mapping[str, Given]) -> Schedule | None:
-    """Return the schedule of a configuration; None if the space lacks one of its values."""
+    """Return the schedule of a configuration; None if one of its values is not in the space."""
     items: list[tuple[str, Value]] = []
     for p in space.parameters:
         if p.name not in given and len(p.values) > 1:

@@ -33,9 +33,9 @@ class Start:
         device: GPU to search for.
         provenance: Kind of the times.
         lines: Messages: the backend with the reason, and the contents of the database.
-        trials: Number of trials to come.
+        trials: Number of planned trials.
         earlier: Number of trials of this problem, device and provenance in the database.
-        best: Best of these, or None.
+        best: Best of the earlier trials, or None.
     """
 
     problem: Problem
@@ -55,7 +55,7 @@ class Progress:
         trial: The stored trial.
         best: Best so far, earlier trials included.
         done: Number of completed trials of this run.
-        trials: Number of trials of the whole run.
+        trials: Number of planned trials of the run.
         failures: Number of failed trials of this run by status.
         seconds: Time since the start of the run, in seconds.
     """
@@ -102,7 +102,7 @@ class TuneResult:
         earlier: Number of trials in the database before.
         lines: Messages about the run.
         seconds: Total duration including set-up and verification, in seconds.
-        exhausted: True if the space has no further schedule.
+        exhausted: True if every schedule of the space was tried.
         satisfied: True if no gain of ``min_gain`` is expected.
         out_of_time: True if the time limit ended the search before all its trials were made.
         interrupted: True if Ctrl-C ended it.
@@ -110,7 +110,7 @@ class TuneResult:
         common_failure: Reason why all of the first configurations failed, if that ended the search; "" otherwise.
         remeasured: Result of the paired timing of the fastest schedules; None without one.
         entrants: Candidates of the paired timing.
-        worth: Accuracy of a warm start's predictions, as a text; "" without a warm start.
+        worth: Accuracy of the warm start's predictions, in one line; "" without a warm start.
         verification: Outcome of the full verification of the best, in one line; "" without one.
         database: Path or URL of the database.
         sampler: Name of the sampler.
@@ -168,7 +168,7 @@ class TuneResult:
     def rows(self) -> list[dict[str, Any]]:
         """Return a dict for each trial of this run, with parameters, time, resources and metrics.
 
-        ``pandas.DataFrame(rows())`` is the table.
+        ``pandas.DataFrame(result.rows())`` converts them to a table.
         """
         return trial_table.rows(self.problem, self.trials)
 
@@ -226,7 +226,7 @@ class TuneResult:
 
     @property
     def why_none(self) -> str:
-        """Most common reason, with its number of trials, if no trial of this run worked; "" otherwise."""
+        """Most common reason of failure and its number of trials, if no trial of this run worked; else ""."""
         if not self.trials or self.ok:
             return ""
         reason, times = Counter(r.measurement.reason or r.status.value for r in self.trials).most_common(1)[0]
@@ -242,7 +242,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class CommonFailure(ValueError):
-    """The first configurations of a search failed for one reason. The message states it with the remedy.
+    """All of a search's first configurations failed for one reason. The message has the reason and the remedy.
 
     ``result`` has the trials, which are stored.
     """
@@ -268,7 +268,7 @@ def completed(result: TuneResult) -> TuneResult:
 
 @dataclass
 class SoFar:
-    """Observer that collects the results of a run, in case Ctrl-C is pressed outside of the tuner.
+    """Observer that collects the results of a run, for a Ctrl-C outside of the tuner.
 
     ``then`` is another observer, to which everything is forwarded.
     """
@@ -292,7 +292,7 @@ class SoFar:
             self.then.trial(progress)
 
     def interrupted(self, by: KeyboardInterrupt) -> TuneResult:
-        """Return the results so far. Raises ``by`` if the run had not started."""
+        """Return the results so far. Raises ``by`` if the run has not started."""
         if isinstance(by, Interrupted):
             return by.result
         if self.start is None:

@@ -21,13 +21,13 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.compiler_controls import has_controls
 
-# A replayed time was measured on a GPU earlier
+# replayed times were measured on a GPU earlier
 KINDS: Mapping[str, frozenset[Provenance]] = {
     "measured": frozenset({Provenance.MEASURED, Provenance.REPLAYED}),
     "estimated": frozenset({Provenance.ESTIMATED}),
 }
 
-UNKNOWN_OPERATOR = "of unknown operators"  # such as those of kernel files
+UNKNOWN_OPERATOR = "of unknown operators"  # for example operators of kernel files
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def observations_of(trials: Iterable[Trial], left_out: dict[str, int]) -> list[O
     by_key: dict[tuple[str, str], list[Trial]] = {}
     for trial in trials:
         if trial.ok and trial.policy not in (NONE, DEFAULT):
-            leave_out(f"timed otherwise than by default ({trial.policy})", 1)
+            leave_out(f"timed with a policy other than the default ({trial.policy})", 1)
         else:
             by_key.setdefault((trial.problem_key, trial.device), []).append(trial)
     found = []
@@ -106,7 +106,7 @@ def observations_of(trials: Iterable[Trial], left_out: dict[str, int]) -> list[O
         try:
             row = device(name)
         except UnknownDevice:
-            leave_out(f"of {name}, which is not among the devices", len(times))
+            leave_out(f"of {name}, which is not in the device table", len(times))
             continue
         if problem is None:
             leave_out(_why_not(group[0]), len(times))
@@ -116,17 +116,17 @@ def observations_of(trials: Iterable[Trial], left_out: dict[str, int]) -> list[O
 
 
 def _is_of_space(schedule: Schedule) -> bool:
-    """Return True if models know the space of a schedule. The library and compiler controls are in no space."""
+    """Return True if a schedule belongs to a space that models support, unlike the library and compiler controls."""
     return not is_library(schedule) and not has_controls(schedule)
 
 
 def _why_not(trial: Trial) -> str:
     """Return the reason why the problem of a trial does not exist in this version."""
-    return "of problems that this version does not have" if is_operator(trial.operator) else UNKNOWN_OPERATOR
+    return "of problems that this version does not support" if is_operator(trial.operator) else UNKNOWN_OPERATOR
 
 
 def _times(trials: Sequence[Trial]) -> dict[Trial, float]:
-    """Return the newest working trial of each schedule, with the median of its times or of its re-measurement."""
+    """Return the newest working trial of each schedule with its median time, or that of its re-measurement."""
     by_schedule: dict[str, list[Trial]] = {}
     for trial in trials:
         by_schedule.setdefault(trial.schedule.key(), []).append(trial)

@@ -16,7 +16,7 @@ from search_spaces.spaces.schedule import Schedule
 Direction = Literal["min", "max"]
 Row = dict[str, Any]
 OF_POWER = ("watts", "joules")  # columns that require a GPU with power measurement
-NUMBERS = ("seconds", "registers", "spill_bytes", "static_shared_bytes", *OF_POWER)  # columns of every problem
+NUMBERS = ("seconds", "registers", "spill_bytes", "static_shared_bytes", *OF_POWER)  # columns for every problem
 
 
 def rows(problem: Problem, trials: Iterable[Trial]) -> list[Row]:

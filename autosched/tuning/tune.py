@@ -84,7 +84,7 @@ def tune(problem: Problem | Program, options: TuneOptions | None = None, **keywo
         estimates = estimates_of(task)
         start = None if trained is None else warm_start.from_model(trained, str(options.model), task, estimates)
         if backend.pool is not None:
-            backend.pool.cache.check()  # before the emulator is compiled
+            backend.pool.cache.check()  # first, because compiling the emulator takes a minute
         verifiers = (
             winner_verification.verifiers(task, backend, rule) if options.verify else winner_verification.Verifiers()
         )
@@ -119,7 +119,7 @@ def _problem(problem: Problem | Program, sizes: Mapping[str, Any]) -> Problem:
 
 
 def _search_order(problem: Problem, options: TuneOptions, backend: backends.Backend) -> SearchOrder:
-    """Return the rule on the order of sums. Does not create the database, so that bad input creates no files."""
+    """Return the rule on the order of sums. Does not create the database, since invalid input must create no files."""
     from measurements.store.store import Store
 
     database = options.database_or_default
@@ -135,7 +135,7 @@ def _restricted(problem: Problem, backend: backends.Backend, rule: OrderRule) ->
 @contextmanager
 def _opened(options: TuneOptions, backend: backends.Backend) -> Iterator[Store]:
     """Open the database, which is created if missing, and the compilers' cache. Invalid input creates no files."""
-    from measurements.store.store import Store, StoreError  # imports sqlalchemy, which the loop itself does not need
+    from measurements.store.store import Store, StoreError  # lazy: imports sqlalchemy
 
     database = options.database_or_default
     if options.database is None and "://" not in str(database):
@@ -150,9 +150,9 @@ def _opened(options: TuneOptions, backend: backends.Backend) -> Iterator[Store]:
 
 @contextmanager
 def starting(runner: Runner) -> Iterator[None]:
-    """Start the GPU's process while the search is set up.
+    """Start the GPU's process while the search is prepared.
 
-    Errors are ignored here, since the search raises them again.
+    Errors are ignored here, because the search raises them again.
     """
 
     def start() -> None:
@@ -197,7 +197,7 @@ def _tuner(
         order_lines: Messages about the order of sums.
 
     Returns:
-        The loop; nothing has been started.
+        The loop, which has not been started.
 
     Raises:
         ValueError: The sampler cannot be loaded.
@@ -260,7 +260,7 @@ ESTIMATES_PAGE = "docs/reference/estimates.md"
 
 
 def _unranked(backend: backends.Backend) -> str:
-    """Return a message about templates whose schedules cannot be ranked here."""
+    """Return messages about templates whose times are estimated less accurately."""
     counted = [template.name for template in backend.templates if backends.is_counted(template)]
     if backend.runner.provenance is not Provenance.ESTIMATED or not counted:
         return ""

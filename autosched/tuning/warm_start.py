@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from cost_models.trees.trained_model import OperatorModel, TrainedModel
     from measurements.store.store import Store
 
-FEWEST_TIMES = 32  # minimum number of other problems' times that improves on the analytic model
-MOST_TIMES = 2000  # maximum number, those of this device first: training takes seconds
-FEWEST_JUDGED = 8  # minimum number of a run's times to report the accuracy of the start
+FEWEST_TIMES = 32  # with fewer times of other problems, a trained model is no better than the analytic one
+MOST_TIMES = 2000  # maximum number of times, those on this device first, so that training takes only seconds
+FEWEST_JUDGED = 8  # minimum number of times of a run to report the accuracy of the warm start
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class WarmStart:
     lines: tuple[str, ...] = ()
 
     def worth(self, trials: Sequence[Trial]) -> str:
-        """Return the accuracy of the estimates for the times of a run; "" without a trained model or with few times."""
+        """Return the accuracy of the estimates in one line; "" without a trained model or with few times."""
         from cost_models.trees.evaluation import rank_correlation
 
         times = {r.schedule: r.seconds for r in trials if r.seconds is not None and not has_controls(r.schedule)}
@@ -57,8 +57,8 @@ class WarmStart:
         without = rank_correlation(analytic[judged], seconds[judged])
         first = seconds[:5].min() / seconds.min() - 1.0
         return (
-            f"{self.source}: its order agrees with this run's times to {agrees:.2f} (the analytic model's alone to "
-            f"{without:.2f}; 1 is the same order); the first five trials came within {100 * first:.1f} % of the best"
+            f"{self.source}: rank correlation with this run's times {agrees:.2f} (analytic model alone: "
+            f"{without:.2f}); the first five trials came within {100 * first:.1f} % of the best"
         )
 
 
@@ -83,16 +83,16 @@ def from_model(model: TrainedModel, name: str, task: SearchTask, estimates: Esti
         estimates: Estimates of the analytic model.
 
     Returns:
-        The start, with a message for each limitation of the model: another device, shapes far from its training data.
+        The start, with a message for each limitation of the model, such as another device.
 
     Raises:
-        ModelMismatch: A ValueError: the model does not know the operator, or was trained on other features.
+        ModelMismatch: A ValueError: the model has no times of the operator, or was trained on other features.
         ValueError: A kernel template has no cost counts.
     """
     part = model.of(task.problem)
     if not isinstance(estimates, AnalyticEstimates):
         silent = ", ".join(t.name for t in task.templates if t.counts is None)
-        raise ValueError(f"models do not know schedules of {silent}, whose cost is not stated: omit --model")
+        raise ValueError(f"models cannot predict schedules of {silent}, whose cost is not stated: omit --model")
     corrected = estimates.corrected(part.predict)
     corrected.log_seconds(task.space.sample(1, 0))  # raises ModelMismatch for other features
     source = f"{name}, which knows {part.rows:,} {model.provenance} times of {task.problem.operator}"
@@ -145,7 +145,7 @@ def from_other_problems(store: Store, run: RunIdentity, task: SearchTask, estima
     corrected = estimates.corrected(part.predict)
     try:
         corrected.log_seconds(task.space.sample(1, 0))
-    except ModelMismatch:  # the templates have other parameters for those problems
+    except ModelMismatch:  # for those problems, the templates have other parameters
         return WarmStart(estimates)
     problems, times = len(found.observations), f"{found.rows:,} {run.provenance.value} times"
     source = f"{times} of {problems} other {'problem' if problems == 1 else 'problems'} in {store.name}"
@@ -153,7 +153,7 @@ def from_other_problems(store: Store, run: RunIdentity, task: SearchTask, estima
 
 
 def _of_other_problems(store: Store, run: RunIdentity) -> list[Trial]:
-    """Return trials of other problems of the operator, those of the device first, slightly more than MOST_TIMES."""
+    """Return up to about MOST_TIMES trials of the operator's other problems, those on the same device first."""
     trials: list[Trial] = []
     own = run.problem.key(), run.device.name
     others = [s for s in store.problems(run.problem.operator) if s.ok and (s.problem_key, s.device) != own]
@@ -163,7 +163,7 @@ def _of_other_problems(store: Store, run: RunIdentity) -> list[Trial]:
             break
         try:
             other = store.problem(summary)
-        except ValueError:  # from another version, which 'best' reports
+        except ValueError:  # the trial is from another version; the command 'best' reports this
             continue
         trials += store.trials(other, summary.device, run.provenance, policy=run.policy)
     return trials

@@ -1,7 +1,7 @@
 """Commands of the command line.
 
-Start at any file: a command has one, named like it, which parses options, calls one function of another package and
-prints the result. Searches are in ``tuning/``, verification in ``verification/``, and the commands about this machine
-in ``machine/``. ``sharing.py`` has ``export``, ``import`` and ``merge``; ``database.py`` has ``db``. Commands decide
+Each command has a file with its name, which parses options, calls one function of another package and prints the
+result. Searches are in ``tuning/``, verification in ``verification/``, and the commands about this machine in
+``machine/``. ``sharing.py`` has ``export``, ``import`` and ``merge``; ``database.py`` has ``db``. Commands decide
 nothing themselves, and must not import ``integrations``.
 """

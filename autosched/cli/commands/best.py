@@ -5,8 +5,8 @@ trial has its ``provenance``, ``timing`` in seconds, ``schedule``, and also:
 
 - ``flops_per_second``
 - ``trials`` and ``ok``: number of trials of its provenance, and how many of them have a time
-- ``stale``: changes in the code of the kernel since it was timed
-- ``verification_lacks``: runs that its full verification lacks, with the reason
+- ``stale``: parts of the kernel's code that have changed since it was timed
+- ``verification_lacks``: runs missing from its full verification, with the reason
 - ``front`` (with several objectives): the Pareto-optimal trials (``trial_table.row``)
 """
 
@@ -48,7 +48,7 @@ _ANSWER = ("device", "time", "rate", "trials", "provenance")
 class Best:
     """Fastest schedule of one problem on one device.
 
-    It also counts the trials of its provenance, and lists changes in the kernel's code since it was timed.
+    It also has the number of trials of its provenance, and the parts of the kernel's code that have changed since.
     """
 
     problem: Problem
@@ -59,7 +59,7 @@ class Best:
     front: tuple[Row, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the trial with the number of trials, stale facts, and gaps of its verification."""
+        """Return the trial, the number of trials, what has changed since, and missing runs of its verification."""
         return {
             **formatting.trial_json(self.problem, self.trial),
             "trials": self.trials,
@@ -88,7 +88,8 @@ def best(
         typer.Option(
             "--objective",
             metavar="NAME[:max]",
-            help="Choose by this number of a trial, smaller or :max; again for a Pareto front.  [default: seconds]",
+            help="Minimise this number of a trial (NAME:max: maximise it); repeat for a Pareto front.  "
+            "[default: seconds]",
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -105,7 +106,7 @@ def best(
         with bad_input():
             db = default_database()
     problem = maybe_problem(operator, given)
-    from measurements.store.store import Store  # with sqlalchemy, which other commands need not wait for
+    from measurements.store.store import Store  # lazy: imports sqlalchemy
 
     store = Store.open(db, create=False)
     with bad_input():
@@ -118,7 +119,7 @@ def best(
     if not found:
         what = formatting.one_line(problem) if problem is not None else operator.name
         where = f" on {device}" if device is not None else ""
-        say(f"{store.name} holds no schedule that works for {what}{where}: tune it first")
+        say(f"{store.name} has no working schedule for {what}{where}: tune it first")
         return ExitStatus.NO
     if not json:
         console = stdout_console()
@@ -234,6 +235,6 @@ def _show_table(console: Console, found: Sequence[Best]) -> None:
 
 def _answer(b: Best) -> tuple[str, ...]:
     seconds = b.trial.seconds
-    assert seconds is not None  # Store.best gives ok trials only
+    assert seconds is not None  # Store.best only returns trials with a time
     rate = formatting.rate(b.problem, seconds, b.trial.device)
     return b.trial.device, formatting.time(seconds), rate, formatting.count(b.trials), b.trial.provenance.value

@@ -88,7 +88,7 @@ def best_known(
         show(stdout_console(), made)
     if not found:
         where = "" if device is None else f" on {device}"
-        say(f"{store.name} holds no schedule that works{where}: tune a problem first")
+        say(f"{store.name} has no working schedule{where}: tune a problem first")
         return ExitStatus.NO
     return 0
 

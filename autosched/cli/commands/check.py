@@ -58,7 +58,9 @@ class ConfigFolder:
 
     format: Annotated[
         str | None,
-        typer.Option("--format", metavar="NAME", help="vllm or sglang: whose files DIR holds, if they do not show it."),
+        typer.Option(
+            "--format", metavar="NAME", help="vllm or sglang: package of the files in DIR, if it cannot be inferred."
+        ),
     ] = None
     triton_version: Annotated[
         str | None,
@@ -102,7 +104,7 @@ class StaticCheck:
         typer.Option(
             "--with-python",
             metavar="PYTHON",
-            help="Static, or with DIR: compare with what the compiler of this Python's environment makes of each.",
+            help="Static, or with DIR: compare with kernels compiled in this Python's environment.",
         ),
     ] = None
     growth: Annotated[
@@ -111,12 +113,10 @@ class StaticCheck:
             "--growth",
             parser=share,
             metavar="SHARE",
-            help="Static: how much more registers, shared memory and code may be.",
+            help="Static: allowed growth of registers, shared memory and code.",
         ),
     ] = 0.0
-    no_emulate: Annotated[bool, typer.Option("--no-emulate", help="Static: do not compute the entries on the CPU.")] = (
-        False
-    )
+    no_emulate: Annotated[bool, typer.Option("--no-emulate", help="Static: do not emulate the entries.")] = False
     seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of emulated inputs.")] = 0
 
 
@@ -137,16 +137,22 @@ class TimedCheck:
     ] = None
     baseline_kernel: Annotated[
         list[str] | None,
-        typer.Option("--baseline-kernel", metavar="FILE", help="The same for the Python of --baseline."),
+        typer.Option(
+            "--baseline-kernel", metavar="FILE", help="A kernel file (as --kernel) for the Python of --baseline."
+        ),
     ] = None
     rounds: Annotated[
-        int, typer.Option("--rounds", parser=whole_number, metavar="N", help="Timed: rounds at a time, up to 8 times.")
+        int,
+        typer.Option(
+            "--rounds",
+            parser=whole_number,
+            metavar="N",
+            help="Timed: number of rounds, repeated up to 8 times while uncertain.",
+        ),
     ] = 40
     seconds: Annotated[
         float,
-        typer.Option(
-            "--seconds", parser=real_number, metavar="S", help="Timed: measuring an entry at most takes this."
-        ),
+        typer.Option("--seconds", parser=real_number, metavar="S", help="Timed: time limit of an entry, in seconds."),
     ] = 10.0
     learn_noise: Annotated[
         bool, typer.Option("--learn-noise", help="Timed: store each entry's noise with it, for later checks.")
@@ -174,9 +180,7 @@ def check(
     db: Annotated[
         str | None, typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL. (required)")
     ] = None,
-    static: Annotated[
-        bool, typer.Option("--static", help="What can be checked without a GPU; nothing is timed.")
-    ] = False,
+    static: Annotated[bool, typer.Option("--static", help="Check without a GPU; nothing is timed.")] = False,
     files: ConfigFolder,
     entries: EntryChoice,
     thresholds: Thresholds,
@@ -202,7 +206,7 @@ def check(
     if static and (timed.against or timed.baseline):
         raise InputError("--against and --baseline are for timed checks: leave --static out, or leave them out")
     options = _options(entries, thresholds, without_gpu, timed)
-    # With compilers and cost models: other commands need not wait.
+    # lazy: imports compilers and cost models
     from autosched.regression import outputs
     from autosched.regression.check import CheckRun
 
@@ -238,8 +242,8 @@ def check(
             if timed.learn_noise and db is not None:
                 _learn(db, report)
     except KeyboardInterrupt:
-        written(run.report("it was stopped"))
-        say("stopped, nothing is concluded")
+        written(run.report("the check was stopped"))
+        say("stopped without a conclusion")
         return ExitStatus.STOPPED
     except BaseException as error:
         written(run.report(str(error) or type(error).__name__))
@@ -263,7 +267,7 @@ def _options(entries: EntryChoice, thresholds: Thresholds, static: StaticCheck, 
     within("--seed", static.seed, 0, MOST_SEED)
     within("--rounds", timed.rounds, 8, 10_000)
     if not 0 <= thresholds.floor < 1e6:
-        raise InputError(f"--floor is a time in microseconds, such as 0.5, not {thresholds.floor:g}")
+        raise InputError(f"--floor must be a time in microseconds, such as 0.5, not {thresholds.floor:g}")
     with bad_input():
         return CheckOptions(
             limits=SlowdownLimits(thresholds.max_slowdown, thresholds.floor * 1e-6),
@@ -290,7 +294,7 @@ def _run(db: str, options: "CheckOptions", static: bool, run: "CheckRun") -> "Ch
         return check_database(db, options, static=static, told=progress.advance, run=run)
 
 
-_FOR_FOLDERS = {"device", "no_emulate", "with_python"}  # options of databases that also apply to folders
+_FOR_FOLDERS = {"device", "no_emulate", "with_python"}  # options for databases that also apply to folders
 
 
 def _refuse_options_of_databases(ctx: typer.Context) -> None:

@@ -70,13 +70,13 @@ def gc(
         int | None,
         typer.Option("--keep", metavar="N", help="Also remove all but the N fastest schedules of an entry."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
     json: Json = False,
 ) -> int:
     """Remove trials that no look-up reads.
 
-    These are trials of kernels whose code has changed since. Their disk space is freed. The best schedule of every
-    problem is kept, and so are the trials with wrong results.
+    These are trials of kernels whose code has changed since they were timed. Their disk space is freed. The best
+    schedule of every problem is kept, and so are the trials with wrong results.
     """
     from measurements.store import maintenance
     from measurements.store.store import Store
@@ -128,7 +128,7 @@ def check_db(
             unknown[summary.operator] += not is_operator(summary.operator)
             why = unusable_reason(store, summary, trial)
             if why:
-                found.append(f"trial {trial.id} is the best of its problem and cannot be used: {why}")
+                found.append(f"trial {trial.id}, the best of its problem, cannot be used: {why}")
     unknown = +unknown
     if left_out:
         say(left_out)
@@ -146,7 +146,7 @@ def check_db(
 
 
 def unusable_reason(store: Store, summary: ProblemSummary, trial: Trial) -> str:
-    """Return the reason why a trial cannot be used; "" if it can be, or if its kernel is unknown here."""
+    """Return the reason why a trial cannot be used; "" if it can be, or if its kernel is not registered."""
     if not is_operator(summary.operator):
         return ""
     try:
@@ -157,6 +157,6 @@ def unusable_reason(store: Store, summary: ProblemSummary, trial: Trial) -> str:
 
 
 def needs(value: str, option: str, example: str) -> None:
-    """Raise InputError with an example command unless the option has a value."""
+    """Raise InputError with an example command if a required option is missing."""
     if not value:
         raise InputError(f"{example.partition(' --')[0]} needs {option}: autosched {example}")

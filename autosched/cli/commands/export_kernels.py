@@ -27,7 +27,9 @@ def export_kernels(
     from search_spaces.hardware.devices import device as device_row
 
     if calls and (device is None or operator is not None):
-        raise InputError("--from takes every problem of the calls, on one device: give --device, and no --operator")
+        raise InputError(
+            "--from exports every problem of the calls for one device: give --device, and leave out --operator"
+        )
     with bad_input():
         name = None if device is None else device_row(device).name
         problems = [member.problem for member in read_calls(calls).members] if calls else []
@@ -37,7 +39,7 @@ def export_kernels(
         except (NvrtcMissing, CallLogError) as error:
             raise InputError(str(error)) from error
     if not kernels:
-        say(f"{without_password(db)} holds no kernel that can be exported for this")
+        say(f"{without_password(db)} has no matching kernel that can be exported")
         return ExitStatus.NO
     try:
         files = write(kernels, folder)

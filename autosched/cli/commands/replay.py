@@ -1,8 +1,8 @@
 """``autosched replay``: measure how fast a sampler finds the best configuration of a recording.
 
 ``--json``: ``file``, ``kernel``, ``device``, ``configurations``, ``valid``, ``best_seconds``, ``notes``, and
-``samplers``, a list of ``sampler``, ``budget``, ``evaluations_to`` (by quality: the median over the repeats, null if
-half of them never reached it), ``quality_after`` (by evaluations: lower quartile, median, upper quartile),
+``samplers``, a list of ``sampler``, ``budget``, ``evaluations_to`` (by quality: median over the repeats, null if at
+least half of them never reached it), ``quality_after`` (by evaluations: lower quartile, median, upper quartile),
 ``seconds_per_proposal`` and ``searches`` (``seed`` and ``quality`` after each evaluation). With ``--to-t4``: ``t4``, a
 list of ``file`` and ``configurations``.
 """
@@ -47,7 +47,11 @@ def replay(
     batch: Annotated[int, typer.Option("--batch", metavar="N", help="Evaluations proposed at a time.")] = 1,
     restriction: Annotated[
         list[str] | None,
-        typer.Option("--restriction", metavar="EXPR", help="Search only where this holds; may be repeated."),
+        typer.Option(
+            "--restriction",
+            metavar="EXPR",
+            help="Search only configurations that satisfy this condition; may be repeated.",
+        ),
     ] = None,
     transfer: Annotated[
         str | None,
@@ -82,7 +86,7 @@ def replay(
             check(name, seed)
         check_picture("--plot", plot)
         if plot is not None and to_t4 is not None:
-            raise InputError("--to-t4 searches nothing that --plot could draw: give one of the two")
+            raise InputError("--to-t4 runs no search, so there is nothing to --plot: give one of the two")
         check_outputs([plot, to_t4], [file, transfer])
         table = read_table(file)
         if restriction:
@@ -101,7 +105,9 @@ def replay(
             from autosched.samplers.bayes.sampler import BayesSampler
             from autosched.samplers.bayes.settings import BayesSettings, CandidatePool, GuessTrust
 
-            trust = GuessTrust(guessed=CandidatePool.whole)  # guesses are looked up, so that all of them cost nothing
+            trust = GuessTrust(
+                guessed=CandidatePool.whole
+            )  # estimates are table look-ups, so the whole space can be ranked
             return lambda space, number: BayesSampler(
                 space, number, estimates=estimates, settings=BayesSettings(trust=trust)
             )
@@ -147,12 +153,12 @@ def _transferred(table: Table, path: str) -> tuple[Estimates, tuple[str, ...]]:
     except ValueError as error:
         raise InputError(f"--from {path} cannot be used: {error}") from error
     here = {p.name for parameters in table.parameters.values() for p in parameters}
-    guess = f"bayes starts from {other.kernel} on {other.device}, by {len(times.shared)} of {len(here)} parameters"
+    guess = f"bayes starts from {other.kernel} on {other.device}, using {len(times.shared)} of {len(here)} parameters"
     return times.estimates, (guess, *(f"{path}: {note}" for note in other.notes))
 
 
 def _t4_files(table: Table, path: str) -> dict[str, str]:
-    """Map each output file to a kernel template: ``path`` itself for one template, else a file named after each."""
+    """Map output files to kernel templates: ``path`` itself for a single template, else one file named after each."""
     if len(table.parameters) == 1:
         return dict.fromkeys([path], next(iter(table.parameters)))
     given = Path(path)
@@ -213,7 +219,8 @@ def _show(file: str, table: Table, found: Sequence[Searches]) -> None:
     show(console, answer)
     console.print()
     console.print(
-        "medians: evaluations until a share of the optimum is reached, and the share after so many evaluations"
+        "medians: number of evaluations to reach a share of the optimum, and share reached after a number of "
+        "evaluations"
     )
 
 

@@ -32,7 +32,7 @@ def report(
         typer.Option("--optuna", metavar="FILE", help="Trials as Optuna studies: optuna-dashboard FILE shows them."),
     ] = "",
     against: Annotated[
-        str | None, typer.Option("--against", metavar="DB", help="Show how its winners differ from this database's.")
+        str | None, typer.Option("--against", metavar="DB", help="Compare with the winners of this database.")
     ] = None,
     kernel: Kernels = None,
     program: Programs = None,
@@ -63,7 +63,7 @@ def report(
 
         studies = optuna_studies.write(store, replaceable(Path(optuna)), operator, device)
         if not studies:
-            say(f"{without_password(db)} holds no trial for this: there is nothing to report")
+            say(f"{without_password(db)} has no matching trial: there is nothing to report")
             return ExitStatus.NO
         if not json:
             number = f"{formatting.count(studies)} {'study' if studies == 1 else 'studies'}"
@@ -75,7 +75,7 @@ def report(
     other = None if against is None else Store.open(against, create=False)
     made = build(store, other, operator=operator, device=device)
     if not (made.entries or made.changes):
-        say(f"{without_password(db)} holds no trial for this: there is nothing to report")
+        say(f"{without_password(db)} has no matching trial: there is nothing to report")
         return ExitStatus.NO
     content = render(made).encode("utf-8", "replace")
     atomic_write.publish(replaceable(Path(out)), content)

@@ -16,7 +16,9 @@ from measurements.files.data_folder import database_or_default
 
 
 def serve(
-    program: Annotated[list[str], typer.Argument(metavar="PROGRAM [ARGUMENTS]", help="Such as python serve.py.")],
+    program: Annotated[
+        list[str], typer.Argument(metavar="PROGRAM [ARGUMENTS]", help="Command to run, such as python serve.py.")
+    ],
     db: Annotated[
         str | None, typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL (default: the user's).")
     ] = None,
@@ -32,7 +34,7 @@ def serve(
 ) -> NoReturn:
     """Run a program; kernels with @triton.autotune take their configurations from a database.
 
-    Triton itself tunes kernels that the database lacks, and the results are stored.
+    Triton itself tunes kernels that are not in the database, and the results are stored.
     This applies to all Python processes of the program.
     The program replaces this process, so the exit status is its own. Options go before PROGRAM.
     """
@@ -53,7 +55,9 @@ def serve(
         "PYTHONPATH": os.pathsep.join(paths),
     }
     sys.stdout.flush()
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores SIGPIPE, and the program would inherit that
+    signal.signal(
+        signal.SIGPIPE, signal.SIG_DFL
+    )  # Python ignores SIGPIPE; restore the default, because the program inherits it
     try:
         os.execvpe(program[0], program, environment)
     except OSError as error:

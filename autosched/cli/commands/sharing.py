@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 def export(
     *,
     db: Db = "",
-    out: Annotated[str, typer.Option("--out", metavar="FOLDER", help="Where JSON files go.")] = "",
+    out: Annotated[str, typer.Option("--out", metavar="FOLDER", help="Folder for JSON files.")] = "",
     operator: Annotated[str | None, typer.Option("--operator", metavar="NAME", help="Only this operator.")] = None,
     device: Annotated[str | None, typer.Option("--device", metavar="D", help="Only this device.")] = None,
     format: Annotated[
         str | None,
-        typer.Option("--format", metavar="NAME", help="vllm or sglang: layers that tune --moe or import have kept."),
+        typer.Option("--format", metavar="NAME", help="vllm or sglang: write layers stored by tune --moe or import."),
     ] = None,
     cubin: Annotated[
         str,
@@ -93,7 +93,7 @@ def export(
             counts = Counter(entry["word"] or "not compared" for entry in tuned.document()["entries"])
             say(f"{_shown(path)}: against the default: {formatting.reasons(counts)}")
     if not made:
-        say(f"{without_password(db)} holds no schedule that works for this: nothing is exported")
+        say(f"{without_password(db)} has no matching schedule that works: nothing is exported")
         return ExitStatus.NO
     return 0
 
@@ -133,7 +133,9 @@ def import_(
         return _import_configs(files, db, format, model, json)
     paths = [path for given in files for path in _expanded(Path(given))]
     try:
-        sources = [read([path]) for path in dict.fromkeys(paths)]  # one by one, since two files may hold the same entry
+        sources = [
+            read([path]) for path in dict.fromkeys(paths)
+        ]  # one by one, because two files may contain the same entry
         for source in sources:
             _refuse_invalid_best(source)
     except ExportError as error:
@@ -176,8 +178,8 @@ def merge(
     """Merge databases, keeping the best schedule per problem.
 
     Entries that only one database has are copied. If both have a best schedule, measured times decide only if the two
-    schedules were timed in turns; otherwise the target keeps its own. Measured times take precedence over
-    replayed times, and these over estimated times. Differing thresholds for CI are reported, and the target's are kept.
+    schedules were timed alternately; otherwise the target keeps its own. Measured times take precedence over replayed
+    times, and these over estimated times. Differing thresholds for CI are reported, and the target's are kept.
     """
     from measurements.store.store import Store
 
@@ -213,10 +215,10 @@ def _expanded(path: Path) -> list[Path]:
     if path.is_dir():
         found = sorted(path.glob("*.json"))
         if not found:
-            raise InputError(f"the folder {path} holds no export (*.json): name one that does")
+            raise InputError(f"the folder {path} contains no export (*.json): name another one")
         return found
     if not path.is_file():
-        raise InputError(f"there is no file {path}: check the path")
+        raise InputError(f"{path} does not exist: check the path")
     return [path]
 
 
@@ -244,7 +246,7 @@ def _report(merged: Merged, name: str, json: bool) -> int:
             console.print(f"{entry.verdict.value}: {where}: {entry.why}", soft_wrap=True)
     for conflict in merged.conflicts:
         where = f"{conflict.problem_key} on {conflict.device}"
-        console.print(f"conflict: {where}: the thresholds for CI differ, those that are there stay", soft_wrap=True)
+        console.print(f"conflict: {where}: the thresholds for CI differ; the target's are kept", soft_wrap=True)
     return 0
 
 

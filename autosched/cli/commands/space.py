@@ -49,8 +49,8 @@ from search_spaces.templates.template import TemplateSet
 if TYPE_CHECKING:
     from search_spaces.programs.problem import ProgramProblem
 
-_SHOWN_VALUES = 12  # of one parameter in the table; --json has all
-_LEGEND = "refuses alone: number of combinations that break this rule, counted without the other rules"
+_SHOWN_VALUES = 12  # values of a parameter in the table; --json prints all
+_LEGEND = "rejects: number of combinations that break this rule, whether or not they break others"
 
 
 def space(  # noqa: D103  (its docstring is assigned below)
@@ -74,8 +74,8 @@ def space(  # noqa: D103  (its docstring is assigned below)
         typer.Option(
             "--explain",
             metavar="FILE",
-            help="Say which rules one schedule breaks; exit status 1 if any. FILE (- for stdin) holds an object of its "
-            f"parameters, or a JSON document of ours with one schedule under {listed(KEYS, 'or')}.",
+            help="Show which rules one schedule breaks; exit status 1 if any. FILE (- for stdin) has an object of its "
+            f"parameters, or JSON output of autosched with one schedule under {listed(KEYS, 'or')}.",
         ),
     ] = None,
     picture: Annotated[
@@ -99,7 +99,9 @@ def space(  # noqa: D103  (its docstring is assigned below)
 ) -> int:
     check_picture("--picture", picture)
     if picture is not None and not picture.parent.is_dir():
-        raise InputError(f"--picture cannot write {picture} (there is no such folder): name a file in a folder you own")
+        raise InputError(
+            f"--picture cannot write {picture} (the folder does not exist): name a file in an existing folder"
+        )
     within("--sample", sample, 0, MOST_SAMPLES)
     within("--seed", seed, 0, MOST_SEED)
     problem, where = problem_from(operator, given), target(device)
@@ -255,7 +257,7 @@ def _show_space(console: Console, whole: Space, legal: int, rejects: Sequence[Re
     console.print(_LEGEND, style="dim")
     idle = [r.rule for r in rejects if not r.count]
     if idle:
-        console.print(f"nothing to refuse here: {', '.join(idle)}", style="dim")
+        console.print(f"rules that reject nothing: {', '.join(idle)}", style="dim")
 
 
 def _draw(templates: TemplateSet, problem: Problem, schedule: Schedule, device: Device, path: Path) -> None:
@@ -275,9 +277,7 @@ def _draw(templates: TemplateSet, problem: Problem, schedule: Schedule, device: 
     except ValueError as error:
         raise InputError(f"--picture: {error}") from error
     except OSError as error:
-        raise InputError(
-            f"--picture cannot write {path} ({error.strerror}): name a file in a folder you own"
-        ) from error
+        raise InputError(f"--picture cannot write {path} ({error.strerror}): name another file") from error
     stderr_console().print(f"drew {path}")
 
 
@@ -292,7 +292,7 @@ def _check_pictures(problem: Problem, folder: Path) -> None:
         raise InputError("--pictures draws the values of a tile program: give --program FILE")
     existing = next(at for at in (folder, *folder.absolute().parents) if os.path.exists(at))
     if not existing.is_dir() or not os.access(existing, os.W_OK):
-        raise InputError(f"--pictures cannot write to {folder}: name a folder of yours")
+        raise InputError(f"--pictures cannot write to {folder}: name another folder")
 
 
 def _draw_program(problem: Problem, schedule: Schedule, folder: Path) -> None:
@@ -307,7 +307,7 @@ def _draw_program(problem: Problem, schedule: Schedule, folder: Path) -> None:
     try:
         drawn = draw_program(problem, schedule, folder)
     except OSError as error:
-        raise InputError(f"--pictures cannot write to {folder} ({error.strerror}): name a folder of yours") from error
+        raise InputError(f"--pictures cannot write to {folder} ({error.strerror}): name another folder") from error
     stderr_console().print(f"drew {len(drawn)} pictures in {folder}", markup=False)
 
 
@@ -337,5 +337,5 @@ def _explain(whole: Space, schedule: Schedule, *, as_json: bool) -> int:
             made.add_row(v.rule, v.reason)
         show(stdout_console(), made)
     else:
-        answer("legal: no rule refuses this schedule")
+        answer("legal: no rule rejects this schedule")
     return ExitStatus.NO if violations else 0

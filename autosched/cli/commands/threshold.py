@@ -64,16 +64,16 @@ def threshold(
     if note is not None:
         given_ones["notes"] = _checked(note)
     if forget and given_ones:
-        raise InputError("--forget takes back all thresholds: give it alone")
+        raise InputError("--forget removes all thresholds: do not combine it with other thresholds")
     problem = problem_from(operator, given)
-    from measurements.store.store import Guard, Store  # with sqlalchemy, which other commands need not wait for
+    from measurements.store.store import Guard, Store  # lazy: imports sqlalchemy
 
     with Store.open(db, create=False) as store:
         where = _device(store, problem, device)
         if where is None:
             asked = formatting.one_line(problem)
             on = "" if device is None else f" on {one_line(device)}"
-            say(f"{store.name} holds no schedule of {asked}{on} that works: tune it first")
+            say(f"{store.name} has no working schedule for {asked}{on}: tune it first")
             return ExitStatus.NO
         kept = store.guard(problem, where)
         if forget or given_ones:
@@ -86,7 +86,7 @@ def threshold(
         print_json({"database": name, "problem": problem.to_json(), "device": where, "threshold": document})
     elif kept is None:
         entry = f"{formatting.one_line(problem)} on {one_line(where)}"
-        answer(f"nothing is said of {entry}: it is held to the options of check")
+        answer(f"{entry} has no thresholds of its own: the options of check apply")
     else:
         show(stdout_console(), formatting.facts(_rows(problem, where, kept)))
     return 0
@@ -104,18 +104,20 @@ def _device(store: "Store", problem: Problem, device: str | None) -> str | None:
         return name if store.best(problem, name) is not None else None
     there = [name for name in store.devices(problem) if store.best(problem, name) is not None]
     if len(there) > 1:
-        raise InputError(f"{store.name} has it on {', '.join(map(one_line, there))}: say which by --device")
+        raise InputError(
+            f"{store.name} has this problem on {', '.join(map(one_line, there))}: choose one with --device"
+        )
     return there[0] if there else None
 
 
 def _rows(problem: Problem, device: str, kept: "Guard") -> list[tuple[str, str]]:
     rows = [("entry", f"{formatting.one_line(problem)} on {one_line(device)}")]
     if kept.max_slowdown is not None:
-        rows.append(("may lose", f"{100 * kept.max_slowdown:g}% of its time"))
+        rows.append(("allowed slowdown", f"{100 * kept.max_slowdown:g}%"))
     if kept.floor_seconds is not None:
-        rows.append(("floor", f"{1e6 * kept.floor_seconds:g} us never matter"))
+        rows.append(("floor", f"differences up to {1e6 * kept.floor_seconds:g} us are ignored"))
     if kept.noise is not None:
-        rows.append(("noise", f"{100 * kept.noise:.2g}% was learnt by check --learn-noise"))
+        rows.append(("noise", f"{100 * kept.noise:.2g}%, learnt by check --learn-noise"))
     if kept.notes:
         rows.append(("note", one_line(kept.notes)))
     return rows

@@ -1,10 +1,9 @@
 """``autosched train``: train a cost model on databases and recordings, and report its accuracy.
 
-``--json``: ``out`` (the file), ``provenance``, ``rows``, ``left_out`` (a reason to a count), ``operators``: for each
-its ``operator``, ``rows``, ``devices``, ``templates``, ``noise`` and ``held_out``, a list of figures as
-``cost_models.trees.held_out.HeldOut`` explains them, where ``name`` "" is a whole split; and ``features``,
-empty without --explain: ``name``, ``gain``, ``moves`` and ``larger`` as
-``cost_models.trees.explanation.Importance`` says.
+``--json``: ``out`` (the file), ``provenance``, ``rows``, ``left_out`` (a reason to a count), ``operators``, a list of
+``operator``, ``rows``, ``devices``, ``templates``, ``noise``, ``held_out`` and ``features``. ``held_out`` lists figures
+(``cost_models.trees.held_out.HeldOut``); an empty ``name`` stands for a whole split. ``features`` is empty without
+--explain; each has ``name``, ``gain``, ``moves`` and ``larger`` (``cost_models.trees.explanation.Importance``).
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ _SPLITS = {  # description of each held-out split, and the heading of its rows
     "families": ("shape families it has not seen", "shape family"),
     "devices": ("devices it has not seen", "device"),
 }
-_SHOWN = 20  # features
-Features = Mapping[str, Sequence["Importance"]]  # by operator, the most important first
+_SHOWN = 20  # maximum number of features shown
+Features = Mapping[str, Sequence["Importance"]]  # features of each operator, the most important first
 _FIGURES = ("rows", "spearman", "top-1", "top-5", "top-10", "in 1 dev", "in 2 dev")
 
 
@@ -61,10 +60,10 @@ def train(
     ] = None,
     update: Annotated[
         str | None,
-        typer.Option("--update", metavar="MODEL", help="Learn from what this model learned from, too."),
+        typer.Option("--update", metavar="MODEL", help="Also learn from the trials of this model."),
     ] = None,
     estimated: Annotated[
-        bool, typer.Option("--estimated", help="Learn from estimated times, not from measured ones.")
+        bool, typer.Option("--estimated", help="Learn from estimated times instead of measured ones.")
     ] = False,
     seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of the trees.")] = 0,
     explain: Annotated[
@@ -86,7 +85,7 @@ def train(
     then marked as estimated.
     """
     if picture is not None and not explain:
-        raise InputError("--picture draws what --explain says: give both")
+        raise InputError("--picture needs --explain: give both")
     check_picture("--picture", picture)
     check_outputs([out, picture], [*(db or ()), *(recording or ())])
     if out is None and explain and update is not None and not (db or recording):
@@ -112,9 +111,7 @@ def train(
             old = () if update is None else _old(TrainedModel.load(update, any_features=True), kind, update)
             data = gather(db or (), recording or (), kind)
         except OSError as error:
-            raise InputError(
-                f"{error.filename} cannot be read ({error.strerror}): name a file that is there"
-            ) from error
+            raise InputError(f"{error.filename} cannot be read ({error.strerror}): name an existing file") from error
         data = usable(TrainingData((*old, *data.observations), data.left_out, data.others))
         if not data.observations:
             raise InputError(_nothing(data, kind))
@@ -162,11 +159,11 @@ def _explained(model: TrainedModel) -> Features:
 
 
 def _show_features(console: Console, features: Features) -> None:
-    """Print the features that move predictions furthest."""
+    """Print the features with the largest effect on predictions."""
     from cost_models.features import meaning
 
     for operator, found in features.items():
-        console.print(f"{operator}: what decides between schedules of one problem")
+        console.print(f"{operator}: importance of features for ranking the schedules of a problem")
         made = formatting.table(
             "feature", "moves", "gain", "larger is", "meaning", right=("moves", "gain"), fold=("meaning",)
         )
@@ -176,12 +173,12 @@ def _show_features(console: Console, features: Features) -> None:
                 i.name, f"{100 * math.expm1(i.moves):.1f} %", f"{100 * i.gain:.1f} %", i.larger, meaning(i.name)
             )
         show(console, made)
-        console.print(f"{formatting.plural(len(found) - len(deciding), 'other feature')} decide less, or nothing")
+        console.print(f"{formatting.plural(len(found) - len(deciding), 'less important feature')} not shown")
         console.print()
 
 
 def _deciding(found: Sequence[Importance]) -> Sequence[Importance]:
-    """Return the features to show: always the first, even if it has no effect."""
+    """Return the features to show: those with an effect, or else the first one."""
     return [i for i in found[:_SHOWN] if i.moves > 0 or i.gain > 0] or found[:1]
 
 
@@ -193,7 +190,7 @@ def _draw(features: Features, path: str) -> None:
 
 def _old(model: TrainedModel, kind: str, path: str) -> tuple[Any, ...]:
     if model.provenance != kind:
-        raise InputError(f"{path} was trained on {model.provenance} times, which {kind} ones are never mixed with")
+        raise InputError(f"{path} was trained on {model.provenance} times, which cannot be mixed with {kind} ones")
     return model.observations
 
 
@@ -201,7 +198,7 @@ def _nothing(data: TrainingData, kind: str) -> str:
     from autosched.tuning.training_data import UNKNOWN_OPERATOR
 
     reasons = "; ".join(f"{count} {reason}" for reason, count in sorted(data.left_out.items()))
-    found = f"there are no {kind} times to learn from" + (f" ({reasons})" if reasons else "")
+    found = f"no {kind} times to learn from" + (f" ({reasons})" if reasons else "")
     if data.others and kind == "measured":
         return f"{found}, but {data.others} estimated ones: give --estimated to learn from these"
     if UNKNOWN_OPERATOR in data.left_out:
@@ -240,7 +237,9 @@ def _show(console: Console, model: TrainedModel, data: TrainingData, out: str) -
     for reason, count in sorted(data.left_out.items()):
         console.print(f"left out: {formatting.plural(count, 'time')} {reason}")
     if model.provenance == "estimated":
-        stderr_console().print("the times are ESTIMATED: the model repeats another model, and says so where it is used")
+        stderr_console().print(
+            "the times are ESTIMATED: the model imitates another model, and its predictions are marked as estimated"
+        )
     console.print(f"written: {out}")
 
 

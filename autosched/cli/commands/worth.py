@@ -58,7 +58,7 @@ def worth(
     rows: RowsOption = None,
     program_seconds: Annotated[
         float | None,
-        typer.Option("--program-seconds", metavar="S", help="Run time of the whole program that made these calls."),
+        typer.Option("--program-seconds", metavar="S", help="Total run time of the program that made these calls."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
@@ -67,13 +67,13 @@ def worth(
     LOG lists the program's calls and how often each was made. It is one of: the CSV of AUTOSCHED_CALL_LOG, with a
     column 'seconds' if the calls were timed; the CSV of TunableOp, whose results have times; or FlashInfer's trace
     folder. The gain is a share of the time of these calls, or of the whole program with --program-seconds. Intervals
-    cover the middle 80% of outcomes, judged by recorded searches. Exit status 1 if less than 1% would be saved.
+    cover the middle 80% of outcomes, derived from recorded searches. Exit status 1 if less than 1% would be saved.
     """
     from autosched.worth.headroom import CannotEstimate, Estimator
     from autosched.worth.program import ProgramPart, program_worth
 
     if program_seconds is not None and not 0 < program_seconds < float("inf"):
-        raise InputError(f"--program-seconds is a positive number of seconds, not {program_seconds:g}")
+        raise InputError(f"--program-seconds must be a positive number of seconds, not {program_seconds:g}")
     chip = target(device)
     register_stored(kernel, program, triton, db)
     with bad_input():
@@ -96,7 +96,7 @@ def worth(
         if store is not None:
             store.close()
     if not parts:
-        raise InputError(f"{calls} holds no problem whose time can be estimated on {chip.name}: add its seconds")
+        raise InputError(f"{calls} has no problem whose time can be estimated on {chip.name}: add a column 'seconds'")
     with bad_input():
         whole = program_worth(parts, program_seconds)
     if json:

@@ -2,9 +2,9 @@
 
 f32[64,32]        random array: normal distribution, or integers from -3 to 3
 zeros f32[64]     constant array; also ones, range (0, 1, 2, ...), fill=7
-out f32[64]       array to be filled by the kernel
+out f32[64]       array that the kernel fills
 data.npy          array in a numpy file
-out data.npy      array with the shape and type of that file, to be filled by the kernel
+out data.npy      array that the kernel fills, with the shape and type of that file
 5, 2.5, null      numbers and a null pointer
 """
 

@@ -14,14 +14,14 @@ _TEXTS = (
     str | None,
     list[str],
     list[str] | None,
-)  # types whose values are used as they stand on the command line
+)  # types whose values need no conversion
 
 
 class Command(TyperCommand):
     """Command that parses valid options itself. Anything else is left to typer, which reports the error."""
 
-    # Newer releases of typer convert everything with pydantic, which costs 0.07 s of CPU time: too much for a quick
-    # verification, which takes half a second.
+    # Newer releases of typer convert options with pydantic, which takes 0.07 s of CPU time. A quick verification takes
+    # half a second in total.
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Fill the parameters of ``ctx``. Options that are left out get their default."""
@@ -32,7 +32,7 @@ class Command(TyperCommand):
         return []
 
     def _converted(self, ctx: Any, args: list[str]) -> dict[str, Any] | None:
-        """Return the values of the given options; None if typer has to parse them."""
+        """Return the values of the given options; None if typer must parse them."""
         typed, rest, _ = self.make_parser(ctx).parse_args(args=list(args))
         parsers = _parsers(self.callback) if self.callback else {}
         missing = any(param.required and param.name not in typed for param in self.params)
@@ -51,7 +51,7 @@ def given_names(ctx: typer.Context) -> set[str]:
 
 
 def _parsers(function: Callable[..., Any]) -> dict[str, Callable[[Any], Any] | None]:
-    """Map options to parsers; None for text that needs none. Options that typer must convert are left out."""
+    """Map options to parsers (None: text is used unchanged). Options that typer must convert are omitted."""
     found: dict[str, Callable[[Any], Any] | None] = {}
     for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
         if get_origin(parameter.annotation) is Annotated:

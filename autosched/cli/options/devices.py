@@ -1,4 +1,4 @@
-"""The option --device: the GPU that a command is about."""
+"""The option --device: the GPU that a command compiles for or describes."""
 
 from typing import Annotated, Any
 
@@ -51,7 +51,7 @@ def gpu_here() -> Device | None:
     from measurements.runners.cuda.runner import (
         cuda_available,
         cuda_device,
-    )  # imported here: a named device needs no GPU
+    )  # lazy: a named device needs no GPU
 
     if not cuda_available()[0]:
         return None

@@ -35,7 +35,7 @@ def grouped(command: Callable[..., int]) -> Callable[..., int]:
     ordered = parameters[:first] + [p.replace(kind=keyword) for p in parameters[first:]]
     run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in ordered}
-    del run.__wrapped__  # typer would read the signature of the command itself
+    del run.__wrapped__  # otherwise typer would use the signature of the wrapped command
     return run
 
 

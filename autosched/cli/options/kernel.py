@@ -20,8 +20,8 @@ def expanded(arguments: Sequence[str]) -> list[list[str]]:
     """Expand ``--kernel`` and ``--program`` into command lines with an operator.
 
     Returns:
-        With --kernel, one command line for each problem of its file; only one if sizes are given or the command queries
-        a database. Without it, the arguments unchanged.
+        With --kernel, one command line for each problem of its file, or a single one if sizes are given or the command
+        queries a database. Otherwise the arguments unchanged.
 
     Raises:
         InputError: The file cannot be used, or the kernel has no such size.
@@ -35,7 +35,7 @@ def expanded(arguments: Sequence[str]) -> list[list[str]]:
     given, rest = taken(rest, "--size")
     chosen, rest = taken(rest, "--set")
     if chosen and not paths:
-        raise InputError("--set NAME=VALUE is for --kernel FILE: it names a value of a parameter of its kernel")
+        raise InputError("--set NAME=VALUE needs --kernel FILE: it fixes a parameter of that kernel")
     if programs:
         if paths or len(programs) > 1:
             raise InputError("give one --program FILE[:NAME] at a time, without --kernel")
@@ -44,7 +44,7 @@ def expanded(arguments: Sequence[str]) -> list[list[str]]:
         return [_of_program(command, programs[0], given, rest, *references)]
     if not paths:
         if given:
-            raise InputError("--size is for --kernel FILE and --program FILE: an operator has options of its own")
+            raise InputError("--size needs --kernel FILE or --program FILE: operators have their own options for sizes")
         return [list(arguments)]
     if len(paths) > 1:
         raise InputError("give one --kernel FILE at a time")
@@ -65,7 +65,7 @@ def expanded(arguments: Sequence[str]) -> list[list[str]]:
     problems = [problem.sizes for problem in kernel.problems]
     flag = next((a for a in (argument.partition("=")[0] for argument in rest) if a in _OF_ONE_PROBLEM), None)
     if len(problems) > 1 and flag is not None:
-        raise InputError(f"{flag} takes the answer on one problem, and {paths[0]} lists {len(problems)}: give --size")
+        raise InputError(f"{flag} applies to one problem, but {paths[0]} lists {len(problems)}: choose one with --size")
     return [[*start, *(part for n, v in p.items() for part in (flags[n], str(v))), *rest] for p in problems]
 
 
@@ -97,7 +97,7 @@ def _of_program(
         else:
             name, options = program.name, operator(program).options
     sizes = _sizes(given, {option.name: option.flags[-1] for option in options}, place)
-    every = command == ("best",) and not given  # lists the entries of all sizes
+    every = command == ("best",) and not given  # without sizes, ``best`` lists the entries of all sizes
     if not every and not {"--help", "-h"} & set(rest):
         missing = [o for o in options if o.default is None and o.flags[-1] not in (*sizes, *rest)]
         if missing:

@@ -20,10 +20,10 @@ from search_spaces.hardware.devices import Device
 if TYPE_CHECKING:
     from autosched.suites.suite import SuiteMember
 
-TOLD_SECONDS = 5.0  # seconds between two lines of progress
+TOLD_SECONDS = 5.0  # minimum seconds between two progress lines
 
 RowsOption = Annotated[
-    str | None, typer.Option("--rows", metavar="N,N", help="Sizes of the axes that FlashInfer's traces leave open.")
+    str | None, typer.Option("--rows", metavar="N,N", help="Sizes of the axes that FlashInfer's traces do not fix.")
 ]
 
 
@@ -36,17 +36,17 @@ def row_sizes(text: str | None) -> list[int]:
     if text is None:
         return []
     if not all(part.isascii() and part.isdigit() and int(part) for part in text.split(",")):
-        raise InputError(f"--rows are sizes such as 1,16,256, not {text}")
+        raise InputError(f"--rows must be sizes such as 1,16,256, not {text}")
     return [int(part) for part in text.split(",")]
 
 
 def logged_problems(calls: str, chip: Device, rows: Sequence[int]) -> tuple[SuiteMember, ...]:
-    """Return the problems of a log for which there are kernels. Skipped lines are counted on stderr by reason.
+    """Return the supported problems of a log. Skipped lines are counted on stderr by reason.
 
     Args:
         calls: Path of the log.
         chip: Device that the kernels are for.
-        rows: Sizes of the axes that FlashInfer's traces leave open.
+        rows: Sizes of the axes that FlashInfer's traces do not fix.
 
     Returns:
         The problems, with the number of calls as their weight.
@@ -56,7 +56,7 @@ def logged_problems(calls: str, chip: Device, rows: Sequence[int]) -> tuple[Suit
         CallLogError: The file is not a call log.
         OSError: The file cannot be read.
     """
-    from autosched.suites.logged_calls import read_calls  # imports the search
+    from autosched.suites.logged_calls import read_calls  # lazy: imports the search
 
     read = read_calls(calls, rows)
     members, skipped = [], read.skipped.copy()
@@ -70,7 +70,7 @@ def logged_problems(calls: str, chip: Device, rows: Sequence[int]) -> tuple[Suit
     for why, number in skipped.most_common():
         say(f"{formatting.plural(number, 'line')} of {calls} left out: {why}")
     if not members:
-        raise InputError(f"{calls} holds no problem that kernels for {chip.name} compute")
+        raise InputError(f"{calls} has no problem that kernels for {chip.name} support")
     return tuple(members)
 
 

@@ -14,7 +14,7 @@ from search_spaces.hardware.dtype_names import canonical
 from search_spaces.operators.operator import Operator, Option
 from search_spaces.operators.problem import Problem
 
-_PREFIX = "problem_"  # prefix that separates names such as a matmul's "out" from the command's own parameters
+_PREFIX = "problem_"  # distinguishes problem options, such as a matmul's "out", from the command's own parameters
 _METAVAR_WIDTH = 20  # longer lists of choices go into the help text
 
 OF_FILES = ("--kernel", "--program", "--size", "--set", "--help")  # options that are handled before a command runs
@@ -39,7 +39,7 @@ def for_operator(command: Command, operator: Operator, name: str) -> Command:
         A function with the combined signature. Ctrl-C inside ``command`` ends it with status 130.
 
     Raises:
-        InputError: The command and the operator share an option name, as a size of a user's kernel may.
+        InputError: The command and the operator share an option name, for example a size of a user's kernel.
     """
 
     def run(ctx: typer.Context, **options: Any) -> int:
@@ -66,7 +66,9 @@ def for_operator(command: Command, operator: Operator, name: str) -> Command:
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     paragraphs = (operator.summary, *(inspect.getdoc(command) or "").split("\n\n"))
-    run.__doc__ = "\n\n".join(" ".join(p.split()) for p in paragraphs)  # typer keeps the line breaks of a paragraph
+    run.__doc__ = "\n\n".join(
+        " ".join(p.split()) for p in paragraphs
+    )  # unwrap paragraphs, because typer keeps their line breaks
     return run
 
 
@@ -84,7 +86,7 @@ def problem_from(operator: Operator, given: Mapping[str, Any]) -> Problem:
 
 
 def maybe_problem(operator: Operator, given: Mapping[str, Any]) -> Problem | None:
-    """Return ``problem_from``; None if no problem option was given at all."""
+    """Return the problem that the user described; None if no problem option was given."""
     return None if all(v is None for v in given.values()) else problem_from(operator, given)
 
 
@@ -147,7 +149,7 @@ def _parameter(option: Option) -> inspect.Parameter:
         help=option.help + (f": {metavar.replace('|', ', ')}" if len(metavar) > _METAVAR_WIDTH else "") + note,
         show_default=False,
     )
-    # the default is always None, so that a command can distinguish an omitted option from a given one
+    # the default is always None, so that a command can tell whether the option was given
     return inspect.Parameter(
         _PREFIX + option.name,
         inspect.Parameter.KEYWORD_ONLY,

@@ -1,4 +1,4 @@
-"""Recognise the kind of a file that ``verify`` is given, by its content where the extension may mislead.
+"""Recognise the kind of a file passed to ``verify``, by its content where the extension may mislead.
 
 Binary files are recognised by their first bytes, PTX by its directives, Python by its syntax tree and imports, kernel
 files by their table ``[kernel]``, and CUDA source by ``__global__``. If none of these matches, the extension decides:
@@ -34,7 +34,7 @@ _ET_EXEC, _ET_DYN, _PT_INTERP = 2, 3, 3
 _CUDA_SUFFIXES = (".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp")
 _TILE_SUFFIXES = (".mlir", ".txt")
 _KERNEL_TABLE = re.compile(r"^\s*\[kernel\]", re.MULTILINE)
-_T1_TABLE = '"KernelSpecification"'  # of a kernel file in the format T1
+_T1_TABLE = '"KernelSpecification"'  # key of a kernel file in the format T1
 _TILE_MODULES = ("autosched.tile", "search_spaces.programs")
 _LAUNCHED_MODULES = ("triton", "helion")
 _KERNEL_IN_CUDA = re.compile(r"\b__global__\b")
@@ -69,7 +69,7 @@ class Given(NamedTuple):
 
 
 def looks_like_a_file(word: str) -> bool:
-    """Decide whether a word on the command line names a file rather than an operator.
+    """Return True if a word on the command line names a file rather than an operator.
 
     A file name has a slash or a dot, or the file exists.
     """
@@ -126,14 +126,14 @@ def _binary_kind(path: Path, head: bytes) -> FileKind | None:
     if head.startswith(_ELF64):
         return FileKind.EXECUTABLE if _is_executable(head) else FileKind.BINARY
     if head.startswith((_ELF, _FATBIN, _ARCHIVE)):
-        return FileKind.BINARY  # for another machine, or an archive: the search for PTX reports the error
+        return FileKind.BINARY  # a file without PTX is reported later, when PTX is extracted
     if b"\0" in head:
         raise InputError(f"{path} is not recognised: give {TAKEN}")
     return None
 
 
 def _is_executable(head: bytes) -> bool:
-    """Decide by the header of an ELF file if it is a host program, not a library or an object file."""
+    """Return True if an ELF header is that of a host program, not of a library or an object file."""
     try:
         kind, machine = struct.unpack_from("<HH", head, 16)
         (start,) = struct.unpack_from("<Q", head, 32)
@@ -142,13 +142,13 @@ def _is_executable(head: bytes) -> bool:
             return False
         types = [struct.unpack_from("<I", head, start + k * size)[0] for k in range(count)]
     except struct.error:
-        return False  # damaged: the reader of the file reports the error
+        return False  # a damaged file is reported later, when it is read
     return kind == _ET_EXEC or (kind == _ET_DYN and _PT_INTERP in types)
 
 
 def _of_text(path: Path, name: str, content: bytes, *, regular: bool) -> Given:
     if not regular and content.startswith((_ELF, _FATBIN, _ARCHIVE)):
-        raise InputError(f"{path} is a pipe with a binary in it: write it to a file, and name that")
+        raise InputError(f"{path} is a pipe with binary data: write the data to a file and give that")
     try:
         text = content.decode()
     except UnicodeDecodeError:
@@ -161,7 +161,7 @@ def _of_text(path: Path, name: str, content: bytes, *, regular: bool) -> Given:
     if kind in (FileKind.CUDA, FileKind.PTX):
         return Given(kind, path, name, text)
     if not regular:
-        raise InputError(f"{path} is a pipe with {kind} in it: write it to a file, and name that")
+        raise InputError(f"{path} is a pipe with {kind}: write it to a file and give that")
     return Given(kind, path, name)
 
 
@@ -187,7 +187,7 @@ def _text_kind(path: Path, text: str) -> FileKind:
 
 
 def _is_toml(text: str) -> bool:
-    import tomllib  # few files get this far
+    import tomllib  # lazy: most files are recognised before
 
     try:
         tomllib.loads(text)
@@ -197,7 +197,7 @@ def _is_toml(text: str) -> bool:
 
 
 def _front_end_imports(text: str) -> bool:
-    """Decide whether a text without a Python extension is a Python program with kernels."""
+    """Return True if a text without a Python extension is a Python program with kernels."""
     from autosched.verify.emulate.kernel_files import any_of, imports
 
     if len(text) > _MOST_PYTHON:

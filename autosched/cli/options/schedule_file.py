@@ -29,7 +29,7 @@ def read(place: str, domains: Mapping[str, Sequence[Parameter]]) -> Schedule:
         domains: Parameters of each template. The schedule's parameters are returned in this order.
 
     Raises:
-        InputError: The file cannot be read, or does not hold exactly one schedule of these templates.
+        InputError: The file cannot be read, or does not have exactly one schedule of these templates.
     """
     text = _content(place)
     place = "stdin" if place == "-" else place
@@ -42,22 +42,22 @@ def read(place: str, domains: Mapping[str, Sequence[Parameter]]) -> Schedule:
     if len(found) != 1:
         keys = listed(KEYS, "or")
         raise InputError(
-            f"{place} holds {len(found) or 'no'} schedules: give an object of parameter values, or one "
-            f"that has exactly one of them under {keys}, as our --json prints it"
+            f"{place} has {len(found) or 'no'} schedules: give an object of parameter values, or JSON output of "
+            f"autosched with exactly one schedule under {keys}"
         )
     ((template, values),) = found
     if template is None:
         template = min(domains, key=lambda name: len({p.name for p in domains[name]} ^ set(values)))
     elif template not in domains:
         raise InputError(
-            f"the schedule in {place} is of {shortened(template)}: give one of {listed(tuple(domains), 'or')}"
+            f"the schedule in {place} belongs to {shortened(template)}: give one of {listed(tuple(domains), 'or')}"
         )
     names = [p.name for p in domains[template]]
     missing, unknown = [n for n in names if n not in values], [n for n in values if n not in (*names, *NAMES)]
     if missing:
-        raise InputError(f"the schedule in {place} lacks {listed(missing)}")
+        raise InputError(f"the schedule in {place} has no value for {listed(missing)}")
     if unknown:
-        raise InputError(f"the schedule in {place} has {shortened(listed(unknown))}, which {template} has not")
+        raise InputError(f"the schedule in {place} has unknown parameters of {template}: {shortened(listed(unknown))}")
     with bad_input():
         schedule = Schedule.from_json(template, {name: values[name] for name in (*names, *NAMES) if name in values})
         CompilerControls.of(schedule)  # raises ValueError
@@ -67,7 +67,7 @@ def read(place: str, domains: Mapping[str, Sequence[Parameter]]) -> Schedule:
 
 
 def _content(place: str) -> bytes:
-    """Read a file or stdin, at most one byte more than ``_MOST_BYTES``."""
+    """Read a file or stdin, at most ``_MOST_BYTES`` + 1 bytes."""
     try:
         if place == "-":
             return sys.stdin.buffer.read(_MOST_BYTES + 1)

@@ -1,4 +1,4 @@
-"""Options that every search shares: ``tune`` for a problem, a suite or a Triton kernel."""
+"""Options of every search: ``tune`` for a problem, a suite or a Triton kernel."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -50,7 +50,7 @@ class SearchControls:
 
 
 def trials_or_all(trials: int | None, sampler: str | None) -> int | None:
-    """Return the number of trials: by default all for a brute-force search, else None (the search decides)."""
+    """Return the number of trials. Default: all for a brute-force search, else None (the search decides)."""
     return MOST_TRIALS if trials is None and sampler == BRUTE_FORCE else trials
 
 

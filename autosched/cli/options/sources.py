@@ -1,4 +1,4 @@
-"""Options that name the users' kernels behind a database's problems, for every command that reads databases."""
+"""Options that name the users' kernels to which a database's problems belong."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from autosched.cli.terminal.errors import bad_input
 
 Kernels = Annotated[
     list[str] | None,
-    typer.Option("--kernel", metavar="FILE", help="A kernel file whose kernel the database holds; may be repeated."),
+    typer.Option("--kernel", metavar="FILE", help="Kernel file of problems in the database; may be repeated."),
 ]
 Programs = Annotated[
     list[str] | None,
-    typer.Option("--program", metavar="FILE[:NAME]", help="A tile program that the database holds; may be repeated."),
+    typer.Option("--program", metavar="FILE[:NAME]", help="Tile program of problems in the database; may be repeated."),
 ]
 TritonKernels = Annotated[
     list[str] | None,
-    typer.Option("--triton", metavar="FILE:FUNCTION", help="A Triton kernel that the database holds; may be repeated."),
+    typer.Option(
+        "--triton", metavar="FILE:FUNCTION", help="Triton kernel of problems in the database; may be repeated."
+    ),
 ]
 
 
@@ -30,13 +32,13 @@ def register_stored(
     triton_kernels: Sequence[str] | None,
     database: str | None = None,
 ) -> None:
-    """Register the users' kernels whose problems a database holds.
+    """Register the users' kernels to which a database's problems belong.
 
     Args:
         kernels: Kernel files.
         programs: Tile programs, FILE[:NAME].
         triton_kernels: Triton functions, FILE:FUNCTION.
-        database: Database with the parameter values of Triton kernels that declare none.
+        database: Database whose trials provide parameter values for Triton kernels that declare none.
 
     Raises:
         InputError: A file cannot be used.

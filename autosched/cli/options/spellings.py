@@ -1,7 +1,7 @@
-"""Map some spellings of a command line to hidden commands.
+"""Map some forms of a command line to hidden commands.
 
-They are ``tune --suite``, ``--moe`` and ``--triton``, ``verify FILE``, and ``best`` without a problem. No help lists
-the hidden commands, and usage errors show the spelling that the user typed. Nothing here imports a command.
+These are ``tune --suite``, ``--moe`` and ``--triton``, ``verify FILE``, and ``best`` without a problem. Help does not
+list the hidden commands, and usage errors show the form that the user typed. Nothing here imports a command.
 """
 
 from __future__ import annotations
@@ -67,17 +67,21 @@ def _verify(arguments: Sequence[str]) -> list[str]:
         return [VERIFY_FILE, *rest]
     if word.startswith("-") or is_operator(word):
         return list(arguments)
-    from autosched.cli.options.recognition import FileKind, looks_like_a_file, recognise  # few commands are given files
+    from autosched.cli.options.recognition import (
+        FileKind,
+        looks_like_a_file,
+        recognise,
+    )  # lazy: few commands take files
 
     if not looks_like_a_file(word):
         return list(arguments)
     if any(a.partition("=")[0] == "--task" for a in rest) or not Path(word.partition(":")[0]).is_file():
-        return [VERIFY_FILE, *arguments[1:]]  # a pipe can be read only once
+        return [VERIFY_FILE, *arguments[1:]]  # do not read a pipe here: it can be read only once
     given = recognise(word)
     if given.kind is FileKind.TILE_PROGRAM:
         return ["verify", "--program", word, *rest]
     if given.kind is FileKind.KERNEL_FILE:
         if given.name:
-            raise InputError(f"{given.path} is {given.kind} of one kernel: leave :{given.name} out")
+            raise InputError(f"{given.path} is {given.kind} with a single kernel: leave :{given.name} out")
         return ["verify", "--kernel", word, *rest]
     return [VERIFY_FILE, *arguments[1:]]

@@ -11,7 +11,7 @@ from search_spaces.operators.problem import Problem
 
 
 def refuse_unusable(name: str, problem: Problem, trial: Trial, device: Device | None) -> None:
-    """Reject a stored schedule that is invalid in this version, since it was edited or another version wrote it.
+    """Reject a stored schedule that is invalid in this version: it was edited, or another version wrote it.
 
     Args:
         name: Name of the database, for the error message.
@@ -32,7 +32,7 @@ def refuse_unusable(name: str, problem: Problem, trial: Trial, device: Device | 
 
 
 def stale(problem: Problem, trial: Trial, device: Device | None) -> tuple[str, ...]:
-    """List the changes in the code of a trial's kernel since it was timed, one phrase each."""
+    """List the parts of a trial's kernel whose code has changed since it was timed, one phrase each."""
     if is_library(trial.schedule) or device is None:
         return ()
     its = template(trial.schedule.template)

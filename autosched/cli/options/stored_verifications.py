@@ -1,4 +1,4 @@
-"""Check the stored verifications of a database in ``verify --db``, and renew those that no longer hold."""
+"""Check the stored verifications of a database in ``verify --db``, and renew those that no longer apply."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class StoredVerification:
 
 
 def keep_verification(store: Store, trial: Trial, made: Verdict) -> StoredVerification:
-    """Store a new verification of a trial's schedule if it says more than the stored one.
+    """Store a new verification of a trial's schedule if it covers more than the stored one.
 
     Args:
         store: Database of the trial.
@@ -48,7 +48,7 @@ def keep_verification(store: Store, trial: Trial, made: Verdict) -> StoredVerifi
     before = stored.stale_reason(trial.verification, made.kernel)
     kernel = made.kernel
     required = stored.order(trial.verification)
-    if required is not None and made.order is None:  # the new verification did not check it
+    if required is not None and made.order is None:  # the new verification did not check the order of sums
         if before and stored.is_batch_invariant(trial.verification):
             return StoredVerification(before, "not stored", "it is batch-invariant: give --batch-invariant")
         made = replace(made, order=required, batch_invariant=stored.is_batch_invariant(trial.verification))
@@ -72,7 +72,7 @@ def keep_verification(store: Store, trial: Trial, made: Verdict) -> StoredVerifi
 
 
 def verification_lines(found: Sequence[StoredVerification]) -> list[str]:
-    """Return lines of text that count the verifications by state, each reason once."""
+    """Return lines of text with the number of verifications by state and reason."""
     kinds = Counter((p.now, p.why or p.before) for p in found)
     return [
         f"stored verifications: {n} {now}" + (f" ({reason})" if reason else "") for (now, reason), n in kinds.items()

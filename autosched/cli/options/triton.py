@@ -1,9 +1,9 @@
-"""``--triton FILE:FUNCTION``: a Triton kernel, its search space, and calls built by a user's function.
+"""``--triton FILE:FUNCTION``: a Triton kernel, its search space, and a user's function that builds its calls.
 
 In ``best --triton FILE:FUNCTION`` it replaces an operator: the command shows the kernel's entries in a database.
 
-The function is registered in the catalogue. The function of ``--args`` (called with ``--size``) returns the call that
-is the problem.
+The function is registered in the catalogue. The problem is a call: the function of ``--args``, called with ``--size``,
+returns its arguments.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def expanded(arguments: Sequence[str]) -> list[str]:
     makers, rest = taken(rest, "--args")
     given, rest = taken(rest, "--size")
     if len(places) > 1 or len(makers) > 1:
-        raise InputError("give --triton FILE:FUNCTION and --args FILE:FUNCTION once")
+        raise InputError("give --triton FILE:FUNCTION and --args FILE:FUNCTION exactly once")
     if given and not makers:
-        raise InputError("--size goes with --args FILE:FUNCTION, whose function takes it")
+        raise InputError("--size needs --args FILE:FUNCTION, whose function takes it")
     names, _ = taken(rest, "--db")
     tuning = registered(places[0], names[-1] if names else None)
     problem: list[str] = []
@@ -50,7 +50,10 @@ def expanded(arguments: Sequence[str]) -> list[str]:
         from autosched.triton.tuning.call import KernelCall
         from autosched.triton.tuning.loading import load
 
-        with bad_input(), emulated("h100", check=False):  # the name of the kernel is not part of the call
+        with (
+            bad_input(),
+            emulated("h100", check=False),
+        ):  # the problem's options describe the call, without the kernel's name
             make = load(makers[0], "--args")
             call = KernelCall.of(tuning.function, made(make, sizes("--size", given), makers[0]))
             problem = ["--arguments", tuning.problem(call).arguments]

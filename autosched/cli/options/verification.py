@@ -1,4 +1,4 @@
-"""Options of all verifications, each declared once: of schedules, files, programs and submissions."""
+"""Options of every verification: of schedules, files, programs and submissions."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Findings:
     order: OrderOption = None
     turns: TurnsOption = 0
     perturb: Annotated[
-        bool, typer.Option("--perturb", help="Approximate functions err as much as the PTX ISA allows.")
+        bool, typer.Option("--perturb", help="Give approximate functions the largest error that the PTX ISA allows.")
     ] = False
     suppress: Annotated[
         list[str] | None,
@@ -102,7 +102,7 @@ class Findings:
         """Return the runs of each launch.
 
         Args:
-            effort: Depth. The caller applies the time limit, since it is not always per launch.
+            effort: Depth. The caller applies the time limit, which is not always a limit per launch.
             default: Plan without ``--full``.
             full: Plan with ``--full``. An order chosen by the user then runs first.
 

@@ -1,4 +1,4 @@
-"""Options of ``verify FILE``, ``run`` and ``judge`` alone, and the kinds of files that they apply to."""
+"""Options specific to ``verify FILE``, ``run`` and ``judge``, and the kinds of files that they apply to."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class KernelLaunch:
             "--argument",
             "-a",
             metavar="ARG",
-            help="In the order of the parameters: f32[64,32] (noise), 'zeros f32[64]' (or ones, range, fill=7), "
+            help="Argument, in the order of the parameters: f32[64,32] (random), 'zeros f32[64]' (or ones, range, "
+            "fill=7), "
             "'out f32[64]' for an array to fill, data.npy, a number, or null.",
         ),
     ] = None
@@ -66,7 +67,7 @@ class KernelLaunch:
     option: Annotated[
         list[str] | None, typer.Option("--option", metavar="OPTION", help="For the compiler: --option=-DN=4.")
     ] = None
-    seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of noise.")] = 0
+    seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of random arrays.")] = 0
     launches: LaunchesOption = 1
 
 
@@ -110,7 +111,7 @@ class Submission:
         typer.Option("--task", metavar="FILE", help="A KernelBench file, or a KernelBot task.yml."),
     ] = ""
     no_uneven: Annotated[
-        bool, typer.Option("--no-uneven", help="Only the task's own sizes, without an uneven one.")
+        bool, typer.Option("--no-uneven", help="Only the task's own sizes, without an additional uneven size.")
     ] = False
     memory_limit: Annotated[
         float,
@@ -132,8 +133,8 @@ class Inputs:
         typer.Option(
             "--size",
             metavar="NAME=N",
-            help="Size of a submission's task; or with NAME=A..B a range for FILE:FUNCTION, which is called with "
-            "critical values from A to B. May be repeated.",
+            help="Size of a submission's task; or NAME=A..B: call FILE:FUNCTION with critical values from A to B. "
+            "May be repeated.",
         ),
     ] = None
     tolerance: Annotated[
@@ -150,7 +151,7 @@ class Inputs:
         """Return the tolerance.
 
         Raises:
-            InputError: The tolerance is not a finite number from 0 up, or not below ``most``.
+            InputError: The tolerance is negative, not finite, or not below ``most``.
         """
         if self.tolerance is None:
             return default
@@ -164,13 +165,13 @@ class Executable:
 
     driver: Annotated[
         bool,
-        typer.Option("--driver", help="Use this if the executable opens libcuda itself, as a Python interpreter does."),
+        typer.Option("--driver", help="Use this if the executable loads libcuda itself, as a Python interpreter does."),
     ] = False
 
 
 SUBMISSION = "a submission with --task"
 _KERNEL = (FileKind.CUDA, FileKind.PTX, FileKind.BINARY)
-# Kinds of files that accept the options of a group, or single options.
+# Kinds of files to which the options of a group apply; ``_SINGLE`` has single options.
 _TAKERS: Mapping[type[Any], tuple[str, ...]] = {
     KernelLaunch: _KERNEL,
     Findings: (*_KERNEL, FileKind.EXECUTABLE, FileKind.SCRIPT, SUBMISSION),
@@ -212,4 +213,4 @@ def refuse_others(ctx: typer.Context, file: str, kind: str) -> None:
         takers = TAKERS.get(name, (kind,))
         if kind not in takers:
             flag = "--" + name.replace("_", "-")
-            raise InputError(f"{flag} is for {listed(takers, 'or')}, and {file} is {kind}: leave it out")
+            raise InputError(f"{flag} applies to {listed(takers, 'or')}, but {file} is {kind}: leave it out")

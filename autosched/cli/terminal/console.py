@@ -14,16 +14,16 @@ from autosched.reporting.readings import readings
 from measurements.files.text import harmless
 from search_spaces.operators.problem import Problem
 
-PIPED_WIDTH = 120  # width in columns of a file or a pipe, unless COLUMNS is set
+PIPED_WIDTH = 120  # width in columns if stdout is a file or a pipe, unless COLUMNS is set
 
 
 def stdout_console() -> Console:
-    """Return a console on stdout that colours and wraps only on request."""
+    """Return a console on stdout, without automatic highlighting and wrapping."""
     return _console(stderr=False)
 
 
 def stderr_console() -> Console:
-    """Return a console on stderr that colours and wraps only on request."""
+    """Return a console on stderr, without automatic highlighting and wrapping."""
     return _console(stderr=True)
 
 
@@ -47,7 +47,7 @@ def show_readings(console: Console, problem: Problem) -> None:
 
 
 def show(console: Console, made: Table) -> None:
-    """Print a table. It may be wider than the console, so that no name or number is cut."""
+    """Print a table. It may be wider than the console, so that nothing is truncated."""
     needed = sum(_least_width(column) for column in made.columns)
     if needed > console.width:
         made.width = needed

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-# Maximum values of options: larger ones exceed memory, or can only be mistakes
+# Maximum values of options. Larger ones exceed memory, or are mistakes.
 MOST_SAMPLES = 100_000
 MOST_TRIALS = 10**9
 MOST_WORKERS = 1024

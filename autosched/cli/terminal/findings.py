@@ -6,7 +6,7 @@ from rich.console import Console
 
 from measurements.emulator import Emulation, Finding, by_cause
 
-_CAUSES, _OF_CAUSE = 20, 4  # maximum numbers of causes, and of findings per cause, that are shown
+_CAUSES, _OF_CAUSE = 20, 4  # maximum numbers of causes, and of findings per cause, to print
 
 
 def print_findings(console: Console, emulation: Emulation, not_run: Sequence[str] = ()) -> None:

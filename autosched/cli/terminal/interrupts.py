@@ -2,14 +2,13 @@
 
 SIGTERM and SIGHUP, which ``timeout``, CI systems and closing terminals send, have the same effect.
 
-While modules are imported and input is read, there is nothing to clean up, and the process ends at once: an import
+While modules are imported and input is read, the process ends at once. Nothing has to be cleaned up then, and an import
 could swallow a KeyboardInterrupt. Inside ``raised`` the first Ctrl-C raises KeyboardInterrupt as soon as that is safe.
-Signals within the next ``PATIENCE`` seconds count as the same one. A later signal ends the process at once; nothing
-that is stored is lost.
+Signals within the next ``PATIENCE`` seconds count as the same one. A later signal ends the process at once; stored data
+is not lost.
 
-Python calls a handler between two instructions of the main thread. One that comes between the last instruction before
-a wait and the wait itself would be handled only after the wait. A thread therefore sends each signal again until its
-handler has been called.
+Python calls a handler between two instructions of the main thread. A signal that arrives just before a blocking wait
+would be handled only after the wait. A thread therefore sends each signal again until its handler has been called.
 """
 
 import concurrent.futures
@@ -26,14 +25,14 @@ from typing import NoReturn
 
 from autosched.reporting.exit_status import ExitStatus
 
-PATIENCE = 2.0  # seconds
+PATIENCE = 2.0  # seconds within which further signals are ignored
 RETRY = 0.005  # seconds until another attempt if it was not safe to raise
 REPEAT = 0.02  # seconds until a signal that is not handled yet is sent again
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 _DEFAULTS = (signal.default_int_handler, signal.SIG_DFL)
 _LOCKING = (threading.__file__, os.path.dirname(concurrent.futures.__file__) + os.sep)
-_WAITS = ("wait", "_wait_for_tstate_lock")  # the only functions of the module that may be interrupted
+_WAITS = ("wait", "_wait_for_tstate_lock")  # the only functions of these modules that may be interrupted
 
 
 def take() -> None:
@@ -97,7 +96,7 @@ def raised() -> Iterator[None]:
     try:
         with _repeated(unhandled):
             yield
-        if waiting:  # the work ended before it was safe to raise
+        if waiting:  # an interrupt is still pending
             raise KeyboardInterrupt
     finally:
         sys.unraisablehook = hook
@@ -106,7 +105,7 @@ def raised() -> Iterator[None]:
         if before is not None:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
-        if first is None:  # only the printing of the answer remains
+        if first is None:  # from here on, ignore signals while the answer is printed
             leave()
 
 
@@ -139,10 +138,9 @@ def _repeated(unhandled: Callable[[int], bool]) -> Iterator[None]:
 def _unsafe(frame: FrameType | None) -> bool:
     """Return True if an exception raised in ``frame`` could be lost, or could leave a lock held.
 
-    ``Condition.__enter__``, which every future and executor uses, is unprotected between taking its lock and returning.
-    An exception there would deadlock: other threads would wait for the lock, and this thread for them. Imports and
-    finalizers swallow exceptions. The frame of a garbage collector callback looks like any other, so an exception that
-    it swallows is raised again (``swallowed``).
+    An exception in ``Condition.__enter__``, which futures and executors use, may leave its lock held. Other threads
+    would then wait for the lock, and this thread for them. Imports and finalizers swallow exceptions. The frame of a
+    garbage collector callback looks like any other, so an exception that it swallows is raised again (``swallowed``).
     """
     if frame is not None and frame.f_code.co_filename.startswith(_LOCKING) and frame.f_code.co_name not in _WAITS:
         return True

@@ -26,7 +26,7 @@ def answer(line: str) -> None:
 
 @contextmanager
 def waiting_told() -> Iterator[None]:
-    """Show the library's log on stderr within the block, for example that it waits for a locked database."""
+    """Within the block, show the library's log on stderr, for example that it waits for a locked database."""
     library, handler = logging.getLogger("measurements"), logging.StreamHandler()
     handler.setFormatter(logging.Formatter("autosched: %(message)s"))
     level = library.level

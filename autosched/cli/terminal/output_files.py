@@ -29,15 +29,15 @@ def check_outputs(outputs: Sequence[str | None], inputs: Sequence[str | None]) -
         place = Path(os.path.realpath(output)) if leads_nowhere else output.absolute()
         folder = place.parent
         if output.is_dir() or not folder.is_dir() or not output.name or (leads_nowhere and place.is_symlink()):
-            raise InputError(f"{output} cannot be written: name a file in a folder that exists")
+            raise InputError(f"{output} cannot be written: name a file in an existing folder")
         if not os.access(output if output.exists() else folder, os.W_OK):
             raise InputError(f"{output} cannot be written: change its permissions, or name another file")
         if any(output.absolute() == other.absolute() for other in given[:number]):
-            raise InputError(f"{output} is named for two outputs: give each a file of its own")
+            raise InputError(f"{output} is given for two outputs: use different files")
         if output.exists() and any(output.samefile(i) for i in read):
-            raise InputError(f"{output} is read, and would be replaced: name another file to write")
+            raise InputError(f"{output} is also an input, and would be replaced: name another output file")
         if _is_database(output):
-            raise InputError(f"{output} is a database, and would be replaced: name another file to write")
+            raise InputError(f"{output} is a database, and would be replaced: name another output file")
 
 
 def check_picture(option: str, picture: str | Path | None) -> None:
@@ -49,7 +49,7 @@ def check_picture(option: str, picture: str | Path | None) -> None:
     if picture is None:
         return
     if Path(picture).suffix not in (".svg", ".png"):
-        raise InputError(f"{option} draws .svg or .png, not {picture}")
+        raise InputError(f"{option} needs a file name ending in .svg or .png, not {picture}")
     if importlib.util.find_spec("matplotlib") is None:
         raise InputError(f"{option} needs matplotlib: pip install 'autosched[pictures]'")
     replaceable(picture)
@@ -70,7 +70,7 @@ def replaceable(output: str | Path) -> Path:
 def _is_open_as(path: Path, descriptor: int) -> bool:
     try:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
-    except OSError:  # it is closed
+    except OSError:  # the stream is closed
         return False
 
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from autosched.tuning.result import Progress as Tuning
     from autosched.tuning.result import Start
 
-PLAIN_SECONDS = 5.0  # seconds between two lines if the terminal cannot be redrawn
-QUIET_SECONDS = 4.0  # seconds without a step after which a line reports it if the terminal cannot be redrawn
-LIMIT_SECONDS = 15.0  # seconds without a step after which that line also gives the time limit of a step
+PLAIN_SECONDS = 5.0  # seconds between two progress lines if stderr is not a terminal
+QUIET_SECONDS = 4.0  # seconds without a finished step after which a line reports the delay
+LIMIT_SECONDS = 15.0  # seconds without a finished step after which that line also shows the step's time limit
 LEAST_TRIALS = 16  # minimum number of trials from which a rate is computed
 
 
@@ -139,13 +139,13 @@ class TuneDisplay:
         self._running.close()
 
     def started(self, start: Start) -> None:
-        """Record that the backend is chosen and the database is open."""
+        """Record that the search has started: the backend is chosen and the database is open."""
         self._start = start
         self._running.enter_context(interrupts.raised())
         for line in (*start.lines, f"{formatting.one_line(start.problem)} on {start.device.name}"):
             self._answers.print(line, soft_wrap=not self._answers.is_terminal)
         if _redrawn(self._console):
-            from rich.live import Live  # imported here, because plain lines do not need it
+            from rich.live import Live  # lazy: plain lines do not need it
 
             self._live = Live(console=self._console, get_renderable=self._draw, refresh_per_second=4, transient=True)
             self._running.callback(self._live.stop)

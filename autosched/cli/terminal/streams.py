@@ -14,7 +14,7 @@ class TerminalStream(io.TextIOWrapper):
     lost: OSError | None = None
 
     def write(self, text: str) -> int:
-        """Write text; after an error, record that the reader is lost and continue."""
+        """Write text. After an error, store it in ``lost`` and drop later text."""
         try:
             return super().write(text)
         except OSError as error:
@@ -22,7 +22,7 @@ class TerminalStream(io.TextIOWrapper):
             return len(text)
 
     def flush(self) -> None:
-        """Flush; after an error, record that the reader is lost and continue."""
+        """Flush. After an error, store it in ``lost`` and drop later text."""
         try:
             super().flush()
         except OSError as error:
@@ -36,7 +36,7 @@ class TerminalStream(io.TextIOWrapper):
 
 
 def take() -> tuple[TerminalStream, TerminalStream]:
-    """Replace ``sys.stdout`` and ``sys.stderr``, and unset COLUMNS if the width that it gives is too small.
+    """Replace ``sys.stdout`` and ``sys.stderr``, and unset COLUMNS if its width is too small.
 
     A closed stdin, stdout or stderr is opened on the null device for reading. Otherwise a file opened later could get
     its descriptor, and output would be written into that file.
@@ -45,7 +45,7 @@ def take() -> tuple[TerminalStream, TerminalStream]:
         try:
             os.fstat(descriptor)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDONLY), True)  # gets the lowest free descriptor
+            os.set_inheritable(os.open(os.devnull, os.O_RDONLY), True)  # open() uses the lowest free descriptor
     if sys.stdin is None:
         sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)))
     sys.stdout, sys.stderr = streams = _stream(sys.stdout, 1), _stream(sys.stderr, 2)

@@ -16,7 +16,7 @@ from types import FrameType
 from autosched.reporting.exit_status import ExitStatus
 
 _FORWARDED = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
-_PR_SET_PDEATHSIG = 1  # of <linux/prctl.h>
+_PR_SET_PDEATHSIG = 1  # from <linux/prctl.h>
 
 
 def supervised(command: Callable[[], int]) -> int:
@@ -34,20 +34,20 @@ def supervised(command: Callable[[], int]) -> int:
         _end_with(parent)
         child = os.getpid()
         status = _told(command)
-        if os.getpid() == child:  # a user's file that forks returns here in a second process
+        if os.getpid() == child:  # a process forked by a user's file may also return here
             os.write(writing, bytes([status & 0xFF]))
         raise SystemExit(status)
     os.close(writing)
     _forward_to(pid)
     ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     for number in _FORWARDED:
-        signal.signal(number, signal.SIG_IGN)  # the status is known
-    os.set_blocking(reading, False)  # processes that the child started may still have the other end open
+        signal.signal(number, signal.SIG_IGN)  # the child has ended; later signals must not change the status
+    os.set_blocking(reading, False)  # do not wait for the child's own child processes, which may keep the pipe open
     with suppress(BlockingIOError):
         told = os.read(reading, 1)
         if told:
             return told[0]
-    from measurements.files.work_folders import remove_temporary_of_killed  # commands that succeed do not wait for it
+    from measurements.files.work_folders import remove_temporary_of_killed  # lazy: only after failures
 
     remove_temporary_of_killed()
     if ended == ExitStatus.STOPPED:
@@ -88,7 +88,7 @@ def _signal_name(number: int) -> str:
 
 
 def _forward_to(pid: int) -> None:
-    """Forward signals that ask this process to stop to the child."""
+    """Forward termination signals to the child."""
 
     def forward(number: int, _: FrameType | None) -> None:
         with suppress(ProcessLookupError):

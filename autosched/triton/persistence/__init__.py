@@ -2,8 +2,8 @@
 
 Start at ``autotuners.py``, which reads them from a database. Only ``adapter.py`` uses Triton's autotuner;
 ``identity.py`` identifies the trials of a tuning, and ``answers.py`` reads and writes them. ``turns.py`` lets one
-process tune while others wait, and ``startup/`` attaches all of it to a program that ``autosched serve`` starts.
-Importing the package must not import Triton or torch.
+process tune while others wait. ``startup/`` does this in a program that ``autosched serve`` starts. Importing the
+package must not import Triton or torch.
 """
 
 from autosched.triton.persistence.autotuners import DEFAULT_TIMEOUT, Persistence, persist

@@ -25,7 +25,7 @@ class Tuning(Protocol):
         """Store the times that Triton's benchmark measured."""
 
     def settle(self, config: Any) -> Any:
-        """Return the configuration to launch, after Triton chose one."""
+        """Return the configuration to launch, given the one that Triton chose."""
 
     def end(self) -> None:
         """Allow other processes to tune; always called exactly once."""
@@ -33,7 +33,7 @@ class Tuning(Protocol):
 
 MakeTuning = Callable[
     [Any, Sequence[str], tuple[Any, ...]], Tuning
-]  # arguments: the autotuner, the names of its key, the key
+]  # arguments: the autotuner, the names of its key's arguments, the key
 
 
 def attach(make: MakeTuning) -> Callable[[], None]:
@@ -52,7 +52,7 @@ def attach(make: MakeTuning) -> Callable[[], None]:
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         cache = self.cache
         if type(cache) is not _Cache or cache.make is not make:
-            if len(self.configs) < 2:  # Triton launches a single configuration without a look-up
+            if len(self.configs) < 2:  # with a single configuration, Triton does not look up its cache
                 return plain_run(self, *args, **kwargs)
             cache = self.cache = _Cache(self, make, cache)
         cache.of_thread.call = args, kwargs

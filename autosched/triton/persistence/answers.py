@@ -1,7 +1,7 @@
 """Trials of tunings in a database: a time for each configuration, and a choice for each list of configurations.
 
-Trials are only appended, and the first one counts. Processes that tune the same kernel concurrently therefore agree on
-the times and the choice, even without waiting for each other.
+Trials are only appended, and the first one for a configuration or a choice counts. Processes that tune the same kernel
+concurrently therefore agree, even without waiting for each other.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from measurements.trials.measurement import Measurement, Status, Timing
 from measurements.trials.trial import Trial, canonical_json
 from search_spaces.spaces.schedule import Schedule
 
-_NAME = "triton.autotune"  # source of the configurations
+_NAME = "triton.autotune"  # source recorded in the trials
 Milliseconds = tuple[float, float, float]  # median, lower and upper quantile, the defaults of Triton's benchmark
 
 
@@ -53,7 +53,7 @@ class Answers:
         return next((trial.schedule for trial in self._trials(identity, identity.chosen)), None)
 
     def times(self, identity: Identity) -> dict[Schedule, Milliseconds]:
-        """Return the times of configurations in any list. Raises StoreError."""
+        """Return the known times of configurations, from any list. Raises StoreError."""
         times: dict[Schedule, Milliseconds] = {}
         for trial in self._trials(identity, identity.timed):
             times.setdefault(trial.schedule, _milliseconds(trial.measurement))
@@ -111,7 +111,7 @@ class Answers:
             sampler=_NAME,
             seed=0,
         )
-        store.extend([trial], unless_since=store.newest())  # one writer at a time, so that ids are in order
+        store.extend([trial], unless_since=store.newest())  # one writer at a time, so that ids are ascending
 
 
 def _measurement(milliseconds: Sequence[float], identity: Identity) -> Measurement:

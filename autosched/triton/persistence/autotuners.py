@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from autosched.triton.persistence.turns import Turns
     from search_spaces.spaces.schedule import Schedule
 
-DEFAULT_TIMEOUT = 120.0  # seconds; longer than most kernels need for tuning, and shorter than NCCL's watchdog
+DEFAULT_TIMEOUT = 120.0  # seconds; most kernels are tuned in less time, and NCCL's watchdog waits longer
 
 
 class Persistence:
@@ -51,7 +51,7 @@ class Persistence:
         self._detach: Callable[[], None] = lambda: None
 
     def start(self) -> None:
-        """Attach to Triton. Only Triton's autotuner is imported before a kernel is tuned."""
+        """Attach to Triton. Other modules are imported when a kernel is tuned."""
         self._detach = adapter.attach(self._tuning)
 
     def stop(self) -> None:
@@ -107,7 +107,7 @@ class Persistence:
 
 
 class _Tuning:
-    """One new key of one autotuner. A database error ends the look-up but never the launch."""
+    """Tuning of one new key of one autotuner. After a database error, Triton tunes as usual."""
 
     def __init__(self, owner: Persistence, tuner: Any, names: Sequence[str], key: tuple[Any, ...]) -> None:
         self._owner, self._tuner, self._names, self._key = owner, tuner, names, key
@@ -127,10 +127,10 @@ class _Tuning:
             choice = owner.answers.choice(identity)
             if choice is None:
                 if not self._turn.enter_context(owner.turns.of(identity.text, owner.timeout)):
-                    owner.warn(f"another process has tuned a kernel for {owner.timeout:g} s")
+                    owner.warn(f"another process has been tuning the same kernel for {owner.timeout:g} s")
                 choice = owner.answers.choice(identity)
             self._times = {} if choice is not None else owner.answers.times(identity)
-        except (ImportError, OSError, ValueError) as error:  # ValueErrors: no identity, no database, no cache
+        except (ImportError, OSError, ValueError) as error:  # ValueError: no identity, database or cache folder
             owner.warn(str(error))
             return None
         self._identity = identity
@@ -143,7 +143,7 @@ class _Tuning:
     def time_of(self, config: Any) -> Sequence[float] | None:
         if self._identity is None:
             return None
-        if config not in self._tuner.configs:  # created by a pruning function
+        if config not in self._tuner.configs:  # a pruning function created it
             self._owner.warn("a configuration is not in the list of its kernel")
             self._identity = None
             return None
@@ -172,7 +172,7 @@ class _Tuning:
             owner.warn(str(error))
             return config
         finally:
-            self._turn.close()  # others need not wait until this process has launched the kernel
+            self._turn.close()  # let other processes continue before this one launches the kernel
         return self._config(choice)
 
     def end(self) -> None:

@@ -30,7 +30,7 @@ class Identity:
     """Facts that all trials of one tuning share.
 
     ``timed`` is the problem under which times are stored. ``chosen`` is the problem under which the choice from this
-    list of configurations is stored, so that a process reads a single trial. ``schedules`` are those of the
+    list of configurations is stored; a process needs to read only this trial. ``schedules`` are those of the
     configurations, in their order.
     """
 
@@ -54,7 +54,7 @@ def identify(tuner: Any, names: Sequence[str], key: tuple[Any, ...], device: str
     Args:
         tuner: The ``triton.runtime.Autotuner``.
         names: Arguments of ``key=`` that the call passes.
-        key: Triton's key: their values, then the types of all typed arguments.
+        key: Triton's key: the values of these arguments, then the types of all arguments with a dtype.
         device: Name of the GPU; None for the current one.
 
     Raises:
@@ -118,7 +118,7 @@ def _current_device() -> str:
     """Return the name of Triton's current GPU in the table of devices, or the driver's if no unique row matches."""
     try:
         name = str(torch.cuda.get_device_name(triton.runtime.driver.active.get_current_device()))
-    except (AssertionError, RuntimeError) as error:  # a torch without CUDA
+    except (AssertionError, RuntimeError) as error:  # torch was built without CUDA
         raise NotPersistable(f"the GPU has no name: {first_line(error)}") from error
     rows = devices_of_driver_name(name)
     return rows[0].name if len(rows) == 1 else name

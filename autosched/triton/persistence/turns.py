@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _POLL_SECONDS = 0.02
-_OFFSETS = 2**31  # lockable bytes of the file; none is written
+_OFFSETS = 2**31  # number of bytes of the file that can be locked; nothing is written to it
 
 
 class Turns:
@@ -34,7 +34,7 @@ class Turns:
 
     @contextmanager
     def of(self, name: str, timeout: float) -> Iterator[bool]:
-        """Hold the lock of ``name``.
+        """Hold the lock ``name`` within the context.
 
         Args:
             name: Name of the tuning.
@@ -78,7 +78,7 @@ def _taken(file: int, offset: int, deadline: float) -> bool:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, offset)
             return True
-        except (BlockingIOError, PermissionError):  # depends on the system
+        except (BlockingIOError, PermissionError):  # the error number depends on the system
             if time.monotonic() >= deadline:
                 return False
             time.sleep(_POLL_SECONDS)

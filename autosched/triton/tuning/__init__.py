@@ -1,9 +1,9 @@
 """Search for the fastest configuration of a Triton kernel.
 
-Start at ``search.py``. A Triton function is a kernel template like any other: a space (``space.py``) of one problem
-(``problem.py``), which is a call of the function (``call.py``). Candidates are compiled (``compiling/``), counted and
-timed by the model (``runner.py``), and verified (``verifier.py``). Names are imported on first use, and this package
-must not import ``persistence``, which uses it.
+Start at ``search.py``. A Triton function is treated as a kernel template: a space (``space.py``) for a problem
+(``problem.py``), which is one call of the function (``call.py``). Candidates are compiled (``compiling/``), counted and
+timed by the model (``runner.py``), and verified (``verifier.py``). Names are imported on first use. This package must
+not import ``persistence``, which uses it.
 """
 
 from importlib import import_module

@@ -32,7 +32,7 @@ class KernelCall:
 
     @classmethod
     def of(cls, function: TritonFunction, given: Any) -> KernelCall:
-        """Return the call of a ``make_args`` function's result: a mapping of ``grid`` and the arguments by name.
+        """Return the call that a ``make_args`` function describes by a mapping with ``grid`` and the arguments by name.
 
         Raises CallError.
         """
@@ -42,7 +42,9 @@ class KernelCall:
             )
         arguments = {name: value for name, value in given.items() if name not in (GRID, OUTPUTS)}
         if GRID not in given:
-            raise CallError(f"the arguments of {function.name} lack {GRID}: a tuple, or a function of the arguments")
+            raise CallError(
+                f"the arguments of {function.name} have no {GRID}: add a tuple, or a function of the arguments"
+            )
         return cls(given[GRID], arguments, given.get(OUTPUTS) or {})._checked(function)
 
     @classmethod
@@ -96,7 +98,7 @@ class KernelCall:
         return KernelCall(self.grid, moved, {n: t.cpu() for n, t in self.outputs.items()})
 
 
-Arguments = Callable[..., Mapping[str, Any]]  # the user's function that creates the tensors of given sizes
+Arguments = Callable[..., Mapping[str, Any]]  # the user's function, which creates the tensors for given sizes
 
 
 def _tensors(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:

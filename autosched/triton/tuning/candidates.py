@@ -22,7 +22,7 @@ _KEPT = 32  # maximum number of candidates kept in memory
 class Candidates:
     """Compiled candidates.
 
-    If ``processes`` are given, they compile first. Configurations that crash them are never compiled in this process.
+    If ``processes`` are given, they compile first, and configurations that crash them are not compiled in this process.
     """
 
     function: TritonFunction

@@ -153,7 +153,7 @@ class TunedFunction:
         )
 
     def best(self, *args: Any, grid: Any, device: str | Device, **kwargs: Any) -> Trial | None:
-        """Return the best trial for this call in the database, if its configuration is still in the space.
+        """Return the best trial for this call in the database, if the space still has its configuration.
 
         Args:
             args: Positional arguments of the kernel.
@@ -162,7 +162,7 @@ class TunedFunction:
             kwargs: Arguments of the kernel by name.
 
         Returns:
-            The trial; None if there is no database or no trial, or if the trial is of another version of the function.
+            The trial; None if there is no database or no trial, or if the function has changed since.
 
         Raises:
             ValueError: The call does not fit the kernel.
@@ -183,7 +183,7 @@ class TunedFunction:
 
 
 def _storages() -> Storages:
-    """Return the storages of the emulated program, which record undefined bytes; None outside of one."""
+    """Return the storages of the emulated program, which record undefined bytes; None outside of ``emulated``."""
     found = getattr(emulated_launcher(), "storages", None)
     return found if isinstance(found, Storages) else Storages()
 
@@ -204,7 +204,8 @@ def tune(
 
     Args:
         space: Values to try, by the names of ``tl.constexpr`` parameters and of ``num_warps``, ``num_stages``,
-            ``num_ctas``, ``maxnreg``. Without it, the list of ``@triton.autotune`` below; else powers of two.
+            ``num_ctas``, ``maxnreg``. Default: the list of the ``@triton.autotune`` below this decorator, else powers
+            of two.
         rules: Conditions on every configuration, such as ``"BLOCK_M * BLOCK_N <= 16384"``.
         default: Configuration that others are verified against. Default: the first listed, or Triton's defaults and
             first values.

@@ -28,7 +28,7 @@ class NotATritonFunction(ValueError):
 class TritonFunction:
     """A Triton function.
 
-    ``run`` is called with a configuration. ``configs`` and ``keys`` are those of ``@triton.autotune``, if any.
+    ``run`` launches it with a configuration. ``configs`` and ``keys`` are those of ``@triton.autotune``, if any.
 
     ``constexprs`` are the compile-time constants with their defaults (``inspect.Parameter.empty`` if there is none).
     ``computed`` names the constants that heuristics compute.
@@ -66,7 +66,7 @@ class TritonFunction:
                 )
             inner = inner.fn
         run = inner
-        for wrapper in reversed(heuristics):  # heuristics without the autotuner between them
+        for wrapper in reversed(heuristics):  # the heuristics without the autotuner
             run = Heuristics(run, wrapper.arg_names, wrapper.values)
         signature = inspect.signature(inner.fn)
         constexprs = {p.name: signature.parameters[p.name].default for p in inner.params if p.is_constexpr}
@@ -75,7 +75,7 @@ class TritonFunction:
         return cls(inner.fn.__name__, run, inner, parameters, constexprs, computed, configs, reset, restore, keys)
 
     def computed_of(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments, including those that heuristics compute from the others."""
+        """Return the arguments, extended by those that heuristics compute."""
         found = dict(arguments)
         wrapper = self.run
         while isinstance(wrapper, Heuristics):
@@ -122,5 +122,5 @@ def _named(function: Any) -> Iterator[tuple[str, Any]]:
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
         try:
             yield name, cell.cell_contents
-        except ValueError:  # not assigned yet
+        except ValueError:  # a variable that is not assigned yet
             yield name, None

@@ -34,7 +34,7 @@ from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_named
 from search_spaces.spaces.schedule import Schedule
 
-NAME = "triton.autotune"  # source of the configurations timed by its benchmark
+NAME = "triton.autotune"  # source recorded in trials timed by Triton's benchmark
 
 
 class AutotuneHooks:

@@ -23,7 +23,7 @@ MOST_BYTES = 1 << 26
 
 
 class NotHeard(ValueError):
-    """A file that contains no usable tuning. The message is one line."""
+    """The file contains no usable tuning. The message is one line."""
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def recording(path: str | Path) -> Iterator[None]:
         def heard(**told: Any) -> None:
             if before is not None:
                 before(**told)
-            os.write(file.fileno(), _line(**told))  # in one write: lines of several processes do not mix
+            os.write(file.fileno(), _line(**told))  # a single write, so that lines of several processes do not mix
 
         knobs.autotuning.listener = heard
         try:
@@ -68,7 +68,7 @@ def _line(
 
 
 def _median(time: Any) -> float:
-    """Return the median, the autotuner's first quantile."""
+    """Return the median time, the first of the autotuner's quantiles."""
     return float(time[0] if isinstance(time, (list, tuple)) else time)
 
 
@@ -78,7 +78,7 @@ def read(path: str | Path, function: TritonFunction) -> list[dict[str, int]]:
     Raises NotHeard, and OSError.
     """
     if not function.keys:
-        raise NotHeard(f"{function.name} has no @triton.autotune with a key, whose values a listener records")
+        raise NotHeard(f"{function.name} has no @triton.autotune with a key, so nothing was recorded for it")
     try:
         lines = read_bounded(path, MOST_BYTES).decode().splitlines()
         documents = [json.loads(line) for line in lines if line.strip()]

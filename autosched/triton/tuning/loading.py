@@ -38,7 +38,7 @@ def load(place: str, what: str) -> Any:
 
 
 def load_as_imported(module: str, file: str, name: str, search_path: Sequence[str], what: str) -> Any:
-    """Return a function of a module, imported as in another process: by the same name from the same folders.
+    """Return a function of a module, imported as in another process: under the same name and from the same folders.
 
     Args:
         module: Name of the module there.
@@ -54,7 +54,7 @@ def load_as_imported(module: str, file: str, name: str, search_path: Sequence[st
     try:
         imported = importlib.import_module(module)
     except ImportError as error:
-        if not f"{module}.".startswith(f"{error.name}."):  # one of its imports is missing
+        if not f"{module}.".startswith(f"{error.name}."):  # an import of the module itself is missing
             raise FunctionNotLoaded(_cannot_import(what, module, error)) from error
     except KeyboardInterrupt:
         raise
@@ -100,7 +100,7 @@ def _module(path: Path, what: str) -> Any:
     name = path.stem if known is None else f"autosched_{path.stem}"
     folder = str(path.parent)
     if folder not in sys.path:
-        sys.path.insert(0, folder)  # permanently: functions may import when they are called
+        sys.path.insert(0, folder)  # keep the search path, because functions may import when they are called
     try:
         return load_module(path, name)
     except python_file.NotLoaded as error:

@@ -49,7 +49,7 @@ class ExpectedOutputs:
         where = ", ".join(map(str, place))
         value, should = told_apart(found[place].item(), expected.values[place].item())
         return error, (
-            f"element ({where}) of {name} is {value}, and {self.against} gives {should}: "
+            f"element ({where}) of {name} is {value}, but {self.against} gives {should}: "
             f"{error:.3g} times the tolerance"
         )
 
@@ -88,7 +88,7 @@ class SomeBlocks:
     def compare(self, emulation: Emulation) -> Comparison:
         """Compare the elements that the blocks wrote.
 
-        The status is ``unverified`` if the reference gives none of these elements.
+        The status is ``unverified`` if the reference has none of these elements.
         """
         worst, compared, tensors = 0.0, 0, dict(self.outputs.call.tensors())
         for name, expected in self.outputs.expected.items():

@@ -21,7 +21,7 @@ _RELATIVE_OF_8_BITS = 0.15
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """Expected values of one output, which of them to compare, and the bytes that the reference wrote, if known."""
+    """Expected values of an output, a mask of the elements to compare, and the bytes that the reference wrote."""
 
     values: FloatArray
     where: BoolArray
@@ -39,12 +39,12 @@ class Expected:
         return allowed
 
     def only(self, where: BoolArray) -> Expected:
-        """Return the same values, of which only the elements in ``where`` are compared."""
+        """Return the same values, but compare only the elements in ``where``."""
         return Expected(self.values, self.where & where)
 
 
 def operand_of(made: CompiledCandidate, tensor: torch.Tensor) -> str:
-    """Return the name of the launch's array that contains the tensor; "" for none."""
+    """Return the name of the launch's array that contains the tensor; "" if there is none."""
     place = tensor.untyped_storage().data_ptr()
     return next((name for name, s in made.arguments.tensors.items() if s.data_ptr() == place), "")
 
@@ -69,7 +69,7 @@ def written_elements(made: CompiledCandidate, done: Emulation, tensor: torch.Ten
 
 
 def other_part(name: str, expected: Flags, found: Flags) -> str:
-    """Return a message if the configuration wrote other bytes of an output than the default configuration, or ""."""
+    """Describe a difference between the bytes that a configuration and the default one wrote; "" if there is none."""
     missing, more = int(np.count_nonzero(expected & ~found)), int(np.count_nonzero(found & ~expected))
     if missing:
         whole = int(np.count_nonzero(expected))

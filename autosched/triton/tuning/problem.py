@@ -27,7 +27,7 @@ class TritonProblem(Problem):
     """A call of a Triton function, without values of tensors.
 
     ``arguments`` describes the call (``KernelCall.described``): types, shapes and strides of tensors, and numbers.
-    There is no reference without values of tensors; ``verifier.py`` has the call itself.
+    It has no reference, which needs the values of tensors: ``verifier.py`` has the call itself.
     """
 
     operator: ClassVar[str] = PREFIX
@@ -41,9 +41,9 @@ class TritonProblem(Problem):
         return f"{self.operator} {self.arguments}"
 
     def operands(self) -> tuple[Operand, ...]:
-        """Return each tensor as unsigned integers of its element size.
+        """Return each tensor as an operand of unsigned integers of its element size.
 
-        The description does not state which tensors are read.
+        All are inputs and outputs, because the description does not state which tensors are read.
         """
         found = []
         for each in self.arguments.split():
@@ -67,16 +67,18 @@ class TritonProblem(Problem):
 
     @property
     def flops(self) -> float:
-        """0: the operations are unknown."""
+        """0, because the number of operations is unknown."""
         return 0.0
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """Raise ValueError, because only the verifier has the reference."""
-        raise ValueError("the reference of a Triton kernel is its default configuration, or a function of the user's")
+        raise ValueError(
+            "a Triton kernel has no reference here: its verifier uses the default configuration, or a user's function"
+        )
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """Raise ValueError, because only the verifier has the tolerance."""
-        raise ValueError("the tolerance of a Triton kernel is an option of its verifier")
+        raise ValueError("a Triton kernel has no tolerance here: it is an option of its verifier")
 
 
 @cache

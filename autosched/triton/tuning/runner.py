@@ -35,7 +35,7 @@ class TritonEstimateRunner:
     _closed: bool = False
 
     def describe(self) -> str:
-        """Return one line on the device, Triton's version and the time model."""
+        """Describe the device, Triton's version and the time model in one line."""
         return (
             f"candidates are compiled for {self.device.name} ({self.device.arch}) by Triton {triton.__version__}; "
             f"their times are not measured but ESTIMATED by the analytic model of autosched {VERSION} from the work of "
@@ -43,7 +43,7 @@ class TritonEstimateRunner:
         )
 
     def fingerprint(self) -> dict[str, str]:
-        """Return the device, Triton's version and the time model."""
+        """Return the identity of the device, Triton's version and the time model."""
         return {
             "device": self.device.name,
             "sm": self.device.arch,
@@ -87,7 +87,7 @@ class TritonEstimateRunner:
             return Status.UNRANKED, runs, 0.0
         seconds = estimated_seconds(made.launch, runs, made.cubin, self.device)
         if seconds == float("inf"):
-            return Status.OUT_OF_RESOURCES, f"no block fits on {self.device.name}: {made.summary}", 0.0
+            return Status.OUT_OF_RESOURCES, f"a block does not fit on {self.device.name}: {made.summary}", 0.0
         return Status.OK, "", seconds
 
     def counted(self, made: CompiledCandidate) -> list[CountedRun] | str:

@@ -166,7 +166,7 @@ def tune_call(
         HostFailure: This machine cannot run the emulator.
         KeyboardInterrupt: As in ``autosched.tune``.
     """
-    from measurements.store.store import Store, StoreError  # imports sqlalchemy, which the loop itself does not need
+    from measurements.store.store import Store, StoreError  # lazy: imports sqlalchemy
 
     began = time.monotonic()
     row = device_named(device) if isinstance(device, str) else device
@@ -195,7 +195,7 @@ def tune_call(
         tuning.reference,
         tuning.tolerance,
         restored=(*tuning.function.reset_to_zero, *tuning.function.restore_value),
-        lacks=() if verification_call is None else ("it was verified at other sizes than those that are timed",),
+        lacks=() if verification_call is None else ("it was verified at sizes other than the timed ones",),
     )
     with stack:
         if options.verify:

@@ -103,7 +103,7 @@ class TritonSpace:
         return (self.hooks or {}).get(tuple(value for _, value in schedule.items))
 
     def defaults(self) -> list[Schedule]:
-        """Return the kernel's default configurations: that of the domains, or the listed ones in order."""
+        """Return the default configurations of the kernel: the listed ones in order, or the domains' defaults."""
         names = [d.name for d in self.domains]
         if self.order:
             return [Schedule(self.name, tuple(zip(names, row, strict=True))) for row in self.order]
@@ -119,7 +119,7 @@ class TritonSpace:
                 Rule("num_warps", lambda num_warps: (num_warps >= 1) & (num_warps <= most) & _powers(num_warps), reason)
             )
         if "num_ctas" in names and not device.has("clusters"):
-            reason = f"{device.name} has no clusters: num_ctas is 1"
+            reason = f"{device.name} does not support clusters: num_ctas must be 1"
             rules.append(Rule("num_ctas", lambda num_ctas: num_ctas == 1, reason))
         return rules
 
@@ -131,7 +131,7 @@ class TritonSpace:
             rows = zip(*(columns[name].tolist() for name in names), strict=True)
             return np.array([row in listed for row in rows], dtype=np.bool_)
 
-        return Rule("listed", holds, lambda **_: "the kernel lists no such configuration", names=names)
+        return Rule("listed", holds, lambda **_: "the configuration is not in the kernel's list", names=names)
 
     def _rule(self, number: int, rule: RuleText, constants: Mapping[str, int]) -> Rule:
         text, reason = rule if isinstance(rule, tuple) else (rule, "")
@@ -167,8 +167,8 @@ def space_of(
         function: The kernel.
         fixed: Names of the passed arguments.
         given: Values of each parameter that may vary: a ``tl.constexpr`` of the function, or a launch option. None for
-            the function's own list of configurations; without one, powers of two for constants with names of tiles or
-            groups.
+            the function's own list of configurations. Without a list: powers of two, for constants whose names look
+            like tile or group sizes.
         rules: Conditions on the parameters.
         default: Values to start from and to compare with; None for the first of each.
 
@@ -224,7 +224,7 @@ def _domain(function: TritonFunction, name: str, values: Sequence[Any], default:
         raise SpaceError(f"the default {name}={usual!r} of {function.name} is not one of its values")
     made = Domain(name, values, usual if usual in values else values[0])
     if len(set(made.stored)) < len(values):
-        raise SpaceError(f"{name} of {function.name} has a value twice: give each once")
+        raise SpaceError(f"{name} of {function.name} has a duplicate value: give each value once")
     return made
 
 

@@ -29,12 +29,12 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
 Reference = Callable[..., Any]
-WHOLE_SECONDS = 20.0  # CPU seconds of one run; only some blocks of longer launches are verified
-SAMPLED_SECONDS, LEAST, SAMPLED = 8.0, 3, 12  # CPU seconds of a run of some blocks, and their number
+WHOLE_SECONDS = 20.0  # CPU seconds of one run; of longer launches, only some blocks are verified
+SAMPLED_SECONDS, LEAST, SAMPLED = 8.0, 3, 12  # CPU seconds of a run of some blocks, and the number of blocks
 
 
 class NoReference(ValueError):
-    """There is no reference to compare with. The message is one line with the remedy."""
+    """Nothing to compare with. The message is one line with the remedy."""
 
 
 @dataclass(eq=False)
@@ -97,7 +97,7 @@ class ConfigurationVerifier:
 
         Args:
             schedule: The configuration.
-            plan: Its runs; two of them for a grid that is too large to run whole (``LaunchPlan.of_some_blocks``).
+            plan: Its runs; a grid that is too large to run whole gets only two (``LaunchPlan.of_some_blocks``).
 
         Returns:
             The verdict.
@@ -140,14 +140,14 @@ class ConfigurationVerifier:
         )  # fmt: skip
 
     def _launched_twice(self, default: CompiledCandidate) -> Emulation:
-        """Launch the default configuration twice on the same memory; return the first launch."""
+        """Launch the default configuration twice on the same memory, and return the first launch."""
         verdict = verify_launch(self._launch(default), LaunchPlan(second_launch=True, time_limit=self.time_limit))
         adds = [
             name
             for name, tensor in self.call.tensors()
             if name not in self.restored and operand_of(default, tensor) in verdict.accumulating
         ]
-        if adds:  # benchmarks call a kernel repeatedly
+        if adds:  # benchmarks launch a kernel repeatedly
             self.notes.append(
                 f"a second call changes the values of {', '.join(adds)}: a benchmark that repeats calls must restore "
                 "them (reset_to_zero= or restore_value= of @triton.autotune); each run of this verification has a copy"
@@ -182,15 +182,16 @@ class ConfigurationVerifier:
             changed = {**copies, **outputs}
             found = {n: t for n, t in changed.items() if isinstance(t, torch.Tensor) and not _same(t, tensors[n])}
         if not isinstance(found, Mapping) or not found:
-            raise NoReference(f"{self.against} gives no outputs: return them by the names of the kernel's parameters")
+            raise NoReference(f"{self.against} returns no outputs: return them by the names of the kernel's parameters")
         expected = {}
         for name, values in found.items():
             if name not in tensors:
-                raise NoReference(f"{self.against} gives {name!r}, which is not one of {', '.join(tensors)}")
+                raise NoReference(f"{self.against} returns {name!r}, which is not one of {', '.join(tensors)}")
             wanted = torch.as_tensor(values).double().numpy()
             if wanted.shape != tuple(tensors[name].shape):
                 raise NoReference(
-                    f"{self.against} gives {name} of shape {wanted.shape}, and it has {tuple(tensors[name].shape)}"
+                    f"{self.against} returns {name} of shape {wanted.shape}, but the tensor has "
+                    f"{tuple(tensors[name].shape)}"
                 )
             expected[name] = Expected(wanted, np.ones(wanted.shape, np.bool_), None)
         return expected
@@ -198,11 +199,13 @@ class ConfigurationVerifier:
     def _only_output(self, default: CompiledCandidate | None, once: Emulation | None) -> str:
         if default is None or once is None:
             raise NoReference(
-                f"{self.against} gives one tensor: return outputs by the names of the kernel's parameters"
+                f"{self.against} returns one tensor: return outputs by the names of the kernel's parameters"
             )
         written = [name for name, tensor in self.call.tensors() if written_elements(default, once, tensor).any()]
         if len(written) != 1:
-            raise NoReference(f"{self.against} gives one tensor, and the kernel writes {', '.join(written)}: name them")
+            raise NoReference(
+                f"{self.against} returns one tensor, but the kernel writes {', '.join(written)}: return them by name"
+            )
         return written[0]
 
     def _of_default(self, made: CompiledCandidate, done: Emulation) -> dict[str, Expected]:
@@ -215,7 +218,9 @@ class ConfigurationVerifier:
                 written = done.written[operand_of(made, tensor)]
                 expected[name] = Expected(values_of(made, done.outputs, tensor), where, written)
         if not expected:
-            raise NoReference("the default configuration writes no tensor that is an argument: name it in outputs")
+            raise NoReference(
+                "the default configuration writes no tensor that is an argument: name the written tensors in outputs"
+            )
         return expected
 
     def _default(self) -> CompiledCandidate | None:

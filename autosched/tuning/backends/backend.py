@@ -32,12 +32,12 @@ class Backend:
         line: One-line description of the backend, its device, and why it was chosen.
         pool: Compilers; None if nothing is compiled.
         templates: Kernel templates that can compute the problem.
-        schedules: All schedules that the runner knows; None for every one.
+        schedules: The only schedules that the runner can time; None if it can time all.
         headline: Short description of the kind of times.
-        gpus: Number of GPUs that measure at the same time.
+        gpus: Number of GPUs that measure in parallel.
         fleet: Cluster that measures, if any.
-        owned: The same cluster if closing the backend ends it.
-        policy: Timing policy, a text of ``Policy``, or NONE.
+        owned: The same cluster if the backend must close it.
+        policy: Timing policy as text (``Policy``), or NONE.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Backend:
 
     @property
     def model_alone(self) -> bool:
-        """True if a model estimates every time without a kernel, so that the model itself can be searched."""
+        """True if every time is a model's estimate that needs no kernel, so that the model itself can be searched."""
         return self.runner.provenance is Provenance.ESTIMATED and not any(map(is_counted, self.templates))
 
     def close(self) -> None:

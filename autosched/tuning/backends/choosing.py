@@ -80,7 +80,7 @@ def choose(problem: Problem | None, options: BackendOptions, model: TrainedModel
 
 
 def _refuse_power(options: BackendOptions, why: str) -> None:
-    """Raise BackendError for an objective that only a GPU measures."""
+    """Raise BackendError for an objective that requires power measurement."""
     if options.power:
         raise BackendError(f"power can only be measured on a GPU{why}: choose another objective")
 
@@ -95,7 +95,7 @@ def _refuse_without_gpu(why_not: str, options: BackendOptions) -> None:
             "omit --warm-cache, --eager and --clocks"
         )
     if options.gpus is not None:
-        raise BackendError(f"gpus need a GPU to measure on ({why_not}): omit --gpus")
+        raise BackendError(f"no GPU can measure here ({why_not}): omit --gpus")
 
 
 def _measuring(device: Device, gpus: tuple[int, ...], usable: TemplateSet, options: BackendOptions) -> Backend:

@@ -24,15 +24,15 @@ from search_spaces.templates.template import KernelTemplate, TemplateSet
 if TYPE_CHECKING:
     from cost_models.trees.trained_model import OperatorModel
 
-TRAINED = "the trained model"  # name of estimates by a trained model, followed by the model's digest
+TRAINED = "the trained model"  # prefix of a trained model's name, followed by the model's digest
 
 
 @dataclass(frozen=True)
 class AnalyticEstimator:
     """Estimates the time of compiled candidates by the analytic models.
 
-    Built-in templates state their counts. For templates without counts and for users' kernels, instructions of the
-    machine code are counted while some blocks are emulated. A cost that the user states is a lower bound.
+    Built-in templates provide cost counts. For other templates and users' kernels, machine instructions are counted
+    while some blocks are emulated. A cost stated by the user is a lower bound.
 
     Attributes:
         device: GPU of the times.
@@ -44,7 +44,7 @@ class AnalyticEstimator:
 
     @property
     def name(self) -> str:
-        """Name of the model, including the code in which it counts instructions, if any."""
+        """Name of the model, including the kind of code whose instructions it counts, if any."""
         counts = any(map(is_counted, self.templates))
         return f"the analytic model of autosched {VERSION}" + (f" ({counted_in()})" if counts else "")
 
@@ -90,7 +90,7 @@ class AnalyticEstimator:
 
 
 def code_of(model: str) -> str:
-    """Return the code in which the model called ``model`` counts instructions; "" if the name states none."""
+    """Return the kind of code (PTX or machine code) counted by the model named ``model``; "" if it counts none."""
     return model.partition(" (")[2].removesuffix(")")
 
 

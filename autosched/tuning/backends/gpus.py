@@ -24,7 +24,7 @@ class UsableGpus:
 
 
 def probe(wanted: Gpus | None) -> UsableGpus:
-    """Return the GPUs that can be used, and their kind.
+    """Return the GPUs that can be used, and their device.
 
     Raises BackendError if the requested GPUs are not among the available ones, or are of several kinds.
     """
@@ -34,7 +34,7 @@ def probe(wanted: Gpus | None) -> UsableGpus:
     used = tuple(range(there)) if wanted is None or wanted == "all" else tuple(wanted)
     for gpu in used:
         if not 0 <= gpu < there:
-            raise BackendError(f"there is no GPU {gpu}: CUDA shows {there} on this machine, numbered from 0")
+            raise BackendError(f"unknown GPU {gpu}: this machine has {there}, numbered from 0")
         answers, why = cuda_available(gpu)
         if not answers:
             return UsableGpus(why_not=f"no GPU on this machine responds: {why}")
@@ -57,7 +57,7 @@ def wanted_device(device: str | Device | None, gpu: Device | None) -> Device | N
     if device is None or isinstance(device, Device):
         return device
     if gpu is not None and isinstance(device, str) and device.lower() == gpu.name:
-        return gpu  # the detected device, whose clocks and sizes may differ from the row's
+        return gpu  # use the detected device, whose clocks and sizes may differ from the table's
     try:
         return device_row(device)
     except UnknownDevice as error:

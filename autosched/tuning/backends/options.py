@@ -1,4 +1,4 @@
-"""Options of a backend: where candidates are compiled and how they are timed."""
+"""Options of a backend, which compiles and times candidates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from search_spaces.templates.template import KernelTemplate
 
 BACKENDS = ("auto", "cuda", "estimate", "ray", "replay")
 
-Gpus = Sequence[int] | Literal["all"]  # CUDA device numbers
+Gpus = Sequence[int] | Literal["all"]  # largest CUDA device number + 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,14 +28,14 @@ class BackendOptions:
         device: Name or row of the GPU to tune for. Default: the GPU of this machine, h200 without one.
         backend: Source of the times: "auto", "cuda", "estimate", "ray" or "replay".
         workers: Number of compilers. Default: one per core.
-        warm_cache: If True, operands are in the L2 cache instead of memory. This and the next two options are the
-            timing policy; only trials of the same policy are ranked together.
+        warm_cache: If True, operands are in the L2 cache instead of memory. This and the next two options form the
+            timing policy. Only trials with the same policy are ranked together.
         eager: If True, the host queues each launch, instead of a CUDA graph.
         clocks: SM clock in MHz if locked (verified); None if unlocked.
         gpus: GPUs to measure on: CUDA device numbers, or "all", all of one kind. Default: GPU 0, because the others of
             a shared machine may be in use.
         ray: Address of a Ray cluster ("auto": the one of this machine), or a Fleet, which the caller closes. All its
-            GPUs of the kind ``device`` measure.
+            GPUs of kind ``device`` measure.
         templates: Kernel templates to search, or their names. Default: all that can compute the problem.
         recording: File that the backend "replay" replays: a cache or T4 file of Kernel Tuner, or a recording.
 

@@ -33,7 +33,7 @@ def of_table(
             compute ``problem``.
 
     Returns:
-        The backend, which knows only the schedules of the file.
+        The backend, which is limited to the schedules of the file.
 
     Raises:
         BackendError: No problem is given, or the file does not name a known GPU.
@@ -43,7 +43,7 @@ def of_table(
         raise BackendError("there is nothing to replay: no problem was named")
     row = device if isinstance(device, Device) else device_of_table(path) if device is None else device_row(device)
     if row is None:
-        raise BackendError(f"{path} does not name a known GPU: name the GPU of its times by --device")
+        raise BackendError(f"{path} does not name a known GPU: give --device")
     usable = templates_for(problem, row, templates)
     table, measurements = schedules_of_table(path, problem, usable, row)
     left_out = len(table.measurements) - len(measurements)
@@ -51,7 +51,7 @@ def of_table(
     with Path(path).open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
     runner = TableReplayRunner(measurements, origin, digest)
-    line = f"{runner.describe()}{f'; {left_out} others have values that the kernel lacks' if left_out else ''}"
+    line = f"{runner.describe()}{f'; {left_out} others have values that the kernel does not have' if left_out else ''}"
     headline = f"times are REPLAYED from {path}"
     return Backend(runner.name, runner, row, line, None, usable, runner.schedules, headline)
 
@@ -87,7 +87,7 @@ def of_recording(
     today = {name for name, version in found.spaces.items() if name in members and members[name].fingerprint == version}
     if not today:
         version = found.autosched_version
-        return None, f"it was recorded on {device.name} with the space of autosched {version}, which has changed since"
+        return None, f"it was recorded on {device.name} by autosched {version}, whose schedule space was different"
     runner = ReplayRunner(found, why=why)
     headline = f"times are REPLAYED: {headline_reason(why)}"
     schedules = tuple(schedule for schedule in runner.schedules if schedule.template in today)

@@ -20,11 +20,11 @@ Default = Callable[[], Schedule | None]
 
 
 def entrants(book: TrialLedger, default: Default) -> tuple[Candidate, ...]:
-    """Return the best, the winner of the last paired timing, the default, and the fastest others, each kernel once."""
+    """Return the best, the last paired timing's winner, the default, and the fastest others, each kernel once."""
     if book.best is None or book.best.seconds is None:
         return ()
     fingerprint = canonical_json(book.fingerprint)
-    trials = [r for r in book.stored if not is_library(r.schedule)]  # the default always takes part
+    trials = [r for r in book.stored if not is_library(r.schedule)]  # the default is always included
     newest = {r.schedule: r for r in trials if r.fingerprint == fingerprint}
     timed = {schedule: r.measurement.timing for schedule, r in newest.items() if r.measurement.timing is not None}
     if not timed:
@@ -40,7 +40,7 @@ def entrants(book: TrialLedger, default: Default) -> tuple[Candidate, ...]:
     selected = paired_timing.let_in(list(timed.values()), module_of, lambda i: structure(schedules[i]))
     fastest = [schedules[i] for i in selected]
     found: dict[str, Candidate] = {}
-    winners = [r.schedule for r in trials if r.rank is not None][-1:]  # the result of the last paired timing
+    winners = [r.schedule for r in trials if r.rank is not None][-1:]  # ranks of the last paired timing
     defaults = [schedule for schedule in [default()] if schedule is not None]
     best = [] if is_library(book.best.schedule) else [book.best.schedule]
     for schedule in dict.fromkeys([*best, *winners, *defaults, *fastest]):
@@ -51,7 +51,7 @@ def entrants(book: TrialLedger, default: Default) -> tuple[Candidate, ...]:
         except ValueError:
             continue
         if any(c.problem.key() != candidate.problem.key() for c in found.values()):
-            continue  # arrays of other types cannot be timed together with those of the best one
+            continue  # kernels with arrays of other types cannot be timed together with the best one
         screened = schedule in newest and newest[schedule].kernel_digest == candidate.kernel.digest
         if screened or schedule in defaults:
             found.setdefault(candidate.kernel.digest, candidate)
@@ -59,7 +59,7 @@ def entrants(book: TrialLedger, default: Default) -> tuple[Candidate, ...]:
 
 
 def _simplest_first(book: TrialLedger, entrants: Sequence[Candidate], complexity: Complexity) -> list[int]:
-    """Return a distinct rank of each entrant by simplicity, so that equal ties are always decided equally.
+    """Return a distinct rank of each entrant by simplicity, so that ties are always resolved in the same way.
 
     A simpler schedule differs from fewer defaults, then uses fewer registers, then less shared memory. The text of the
     schedule decides remaining ties.
@@ -88,7 +88,7 @@ def remeasure(
 ) -> paired_timing.Remeasurement:
     """Time the finalists alternately and store the results, losers first, so that the winner is the newest trial.
 
-    The library also gets a trial, at its rank, because a later check compares the winner with it.
+    The library's result is stored at its rank too, because later checks compare the winner with it.
 
     Args:
         book: The run's ledger, which the trials are appended to.
@@ -112,7 +112,7 @@ def remeasure(
     if vendor is not None and seconds_of_it:
         time_of_it = statistics.median(seconds_of_it)
         faster = sum(statistics.median(place.seconds) < time_of_it for place in remeasured.standings[1:])
-        first = remeasured.library_won and book.run.order is None  # the library's order of sums is not known
+        first = remeasured.library_won and book.run.order is None  # the library's order of sums is unknown
         ranked.insert(0 if first else 1 + faster, None)
     rows: list[tuple[paired_timing.Ranked | None, int | None]] = [(place, None) for place in remeasured.failed]
     rows += reversed([(place, rank) for rank, place in enumerate(ranked, 1)])
@@ -140,7 +140,7 @@ def remeasure(
 
 
 def _control(remeasured: paired_timing.Remeasurement) -> Control | None:
-    """Return the kernel that later checks time together with the winner, with its times in this run."""
+    """Return the kernel that later checks time together with the winner, with its current times."""
     if remeasured.vendor is not None and remeasured.vendor_seconds:
         return Control("library", Timing.of(remeasured.vendor_seconds), remeasured.vendor.version)
     return Control("copy", Timing.of(remeasured.copy_seconds)) if remeasured.copy_seconds else None

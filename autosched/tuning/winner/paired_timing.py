@@ -1,9 +1,9 @@
 """Paired timing of the fastest schedules: they are timed again, alternately with each other and with the library.
 
-Times measured minutes apart have different clocks and temperatures, so screening alone cannot separate schedules that
-are a few percent apart. In paired timing every entrant runs once per round, on inputs of another seed than in
-screening, and the ratios within rounds decide. Rounds are added for entrants that can still win, until the winner is
-clear or a limit is reached.
+Clocks and temperatures change within minutes, so the search's own measurements (screening) cannot separate schedules
+that differ by a few percent. In paired timing, every entrant runs once per round, on inputs with a different seed, and
+the ratios within rounds decide. Rounds are added for entrants that can still win, until the winner is clear or a limit
+is reached.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from measurements.trials.timing_statistics import Ratio, SpeedChange, error_of_m
 
 FEWEST_ENTRANTS = 6
 MOST_ENTRANTS = 32
-WITHIN = 1.5  # factor of the fastest screening time, far above screening errors
+WITHIN = 1.5  # maximum ratio to the fastest screening time, far above screening errors
 # Effect of clock and temperature on a screening time, beyond the noise of its repeats. Pairs of short launches share a
 # clock, which under load falls by different amounts: on an H100, log ratios of the two times scatter by 2 to 4%.
 DRIFT = 0.06
-ERRORS = 3.0  # standard errors of the difference between two screening times
+ERRORS = 3.0  # allowed difference between two screening times, in standard errors
 ROUNDS = 20
-FIRST_ROUNDS = 2  # rounds of all entrants, before those that cannot win are dropped
+FIRST_ROUNDS = 2  # rounds with all entrants, after which those that cannot win are dropped
 MOST_ROUNDS = 1000
-MOST_AT_ONCE = 100  # maximum rounds of one call of the runner
+MOST_AT_ONCE = 100  # maximum number of rounds per call of the runner
 SECONDS = 60.0
-TIE = 0.01  # schedules closer than this count as equally fast
+TIE = 0.01  # schedules with a smaller relative difference count as equally fast
 
 
 def let_in(
@@ -44,7 +44,7 @@ def let_in(
     The times of a tie may differ by TIE, by DRIFT, and by the noise of two medians of a few repeats. The error of a
     median is averaged over all near schedules, because the quartiles of a few repeats are themselves uncertain. The
     FEWEST_ENTRANTS fastest are always selected if they are WITHIN. A search tries many launches of one compiled module.
-    Screening orders these well, because their clocks fall alike under load, so only the fastest of each module is
+    Screening ranks these reliably, because their clocks change alike under load, so only the fastest of each module is
     selected. If there are fewer than FEWEST_ENTRANTS modules, others follow. If there are more than MOST_ENTRANTS, the
     fastest of each structure come first, because modules of one structure have similar clocks.
 
@@ -101,13 +101,14 @@ class Remeasurement:
     Attributes:
         standings: Entrants that ran, the winner first.
         failed: Entrants that failed.
-        clear: True if every other entrant is significantly slower than the winner, or equally fast and less simple.
+        clear: True if every other entrant is significantly slower than the winner, or as fast but less simple.
         rounds: Number of rounds.
         library: Ratio of the winner's time to that of the vendor's library; None without one to compare with.
         why_not: Reason why there is no ratio.
-        vendor: Result of the library itself.
-        vendor_seconds: Its times.
-        copy_seconds: Times of a plain copy if there is no library; a later check compares the machine by them.
+        vendor: Result of the library.
+        vendor_seconds: Times of the library, in seconds, one per round.
+        copy_seconds: Times of a plain copy, in seconds, if there is no library. Later checks use them to compare
+            machines.
     """
 
     standings: tuple[Ranked, ...]
@@ -137,8 +138,8 @@ def remeasure(
 ) -> Remeasurement:
     """Time ``candidates`` of one problem alternately.
 
-    Many entrants first run FIRST_ROUNDS rounds, after which only those that may win go on (``near_ties.plausible``).
-    Later, too, an entrant that can no longer win is dropped. An entrant that fails is removed, and the others are timed
+    Many entrants first run FIRST_ROUNDS rounds, after which only those that may win continue (``near_ties.plausible``).
+    Entrants that can no longer win are also dropped later. An entrant that fails is removed, and the others are timed
     again without it. If the culprit is unknown, each entrant runs alone for a round: those that fail are removed, or
     else the library, or else the slowest in screening.
 
@@ -146,7 +147,7 @@ def remeasure(
         runner: Times several kernels alternately.
         candidates: Entrants of one problem.
         complexity: Complexity of each candidate; lower is simpler.
-        rounds: Number of rounds to start with; their number doubles after that.
+        rounds: Initial number of rounds, which is then doubled repeatedly.
         seconds: Time in seconds after which no round is added.
         incumbent: Position of the previous winner; None without one.
 
@@ -178,7 +179,7 @@ def remeasure(
 
 @dataclass(frozen=True)
 class _TimedTurn:
-    """Result of one call of the runner: ``entrants`` by position, and the library and the plain copy if they ran."""
+    """Result of one call of the runner: that of each entrant, by position, and of the library and the plain copy."""
 
     rounds: int
     entrants: dict[int, Entrant]
@@ -191,7 +192,7 @@ class _TimedTurn:
 
 
 class _TimedRounds:
-    """Rounds of the same entrants, identified by their positions, without those that were dropped."""
+    """Rounds of the remaining entrants, which are identified by their positions."""
 
     def __init__(self, runner: Comparing, candidates: Sequence[Candidate]) -> None:
         self._runner = runner
@@ -205,15 +206,15 @@ class _TimedRounds:
     def _start(self, positions: Iterable[int]) -> None:
         """Begin at round 0 with the entrants at ``positions``."""
         self.running = list(positions)
-        self.held = 0  # rounds
+        self.held = 0  # number of completed rounds
         self._times: dict[int, list[float]] = {i: [] for i in self.running}
-        self._log_ratios: dict[int, float] = {}  # logarithm of the ratio to the fastest, when last compared
+        self._log_ratios: dict[int, float] = {}  # last logarithm of the ratio to the fastest
         self._entrants: dict[int, Entrant] = {}
         self._library: list[float] = []
         self._copies: list[float] = []
 
     def time_rounds(self, first: int) -> _TimedTurn:
-        """Time all running entrants: first ``first`` rounds, then as many as there were so far, within limits."""
+        """Time all remaining entrants: first ``first`` rounds, then doubling the number of rounds, within limits."""
         rounds = first
         if self.held:
             rounds = min(max(first, self.held), max(first, MOST_AT_ONCE), MOST_ROUNDS - self.held)
@@ -230,12 +231,15 @@ class _TimedRounds:
     def drop_failures(self, turn: _TimedTurn) -> None:
         """Remove the failed entrants and start again with the others; reset the ranking."""
         culprits = {i: e for i, e in turn.entrants.items() if e.status not in (Status.OK, Status.CRASHED)}
-        if len(culprits) in (0, len(turn.entrants)):  # a crash or a common time limit: the culprit is unknown
+        if len(culprits) in (
+            0,
+            len(turn.entrants),
+        ):  # after a crash or a common timeout it is unknown which entrant failed
             alone = {i: self._runner.compare([self._candidates[i]], rounds=1, library=False)[0] for i in turn.entrants}
             culprits = {i: entrant for i, entrant in alone.items() if entrant.status is not Status.OK}
             if not culprits and turn.library is not None:
                 self._why_no_library = f"it failed when timed with the others: {turn.library.reason}"
-                self._with_library = self._with_copy = False  # it may have been the copy
+                self._with_library = self._with_copy = False  # the plain copy may have failed
             elif not culprits:
                 slowest = self.running[-1]
                 culprits = {slowest: turn.entrants[slowest]}
@@ -261,7 +265,7 @@ class _TimedRounds:
         self.held += turn.rounds
 
     def choose(self, complexity: Sequence[float], incumbent: int | None) -> WinnerChoice:
-        """Return the winner among the running entrants, which may no longer include the incumbent."""
+        """Return the winner among the remaining entrants. The incumbent may have been dropped."""
         position = self.running.index(incumbent) if incumbent in self.running and incumbent is not None else None
         times, simplicity = [self._times[i] for i in self.running], [complexity[i] for i in self.running]
         choice = choose(times, simplicity, TIE, position)
@@ -269,7 +273,7 @@ class _TimedRounds:
         return choice
 
     def drop_implausible(self, incumbent: int | None) -> None:
-        """Drop the entrants that first rounds show to be slow; the incumbent stays."""
+        """Drop entrants that are slow in the first rounds, except the incumbent."""
         kept = {self.running[position] for position in plausible([self._times[i] for i in self.running], TIE)}
         self.running = [i for i in self.running if i in kept or i == incumbent]
 

@@ -1,4 +1,4 @@
-"""Verification by emulation for backends that do not run kernels: quick for new bests, full for the final winner."""
+"""Verification by emulation, for backends that do not run kernels: quick for each new best, full for the winner."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.sum_order import OrderRule
 from search_spaces.sum_orders.orders import sum_order
 
-FullVerifier = Callable[[Schedule, float], VerifyOutcome]  # time limit in seconds
+FullVerifier = Callable[[Schedule, float], VerifyOutcome]  # time limit of a quick verification, in seconds
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ def verifiers(task: SearchTask, backend: Backend, order: OrderRule | None = None
         order: Rule on the order of sums; None without one.
 
     Returns:
-        The verifiers. They are None if the runner runs kernels itself, if recorded kernels ran, or if there is no
+        The verifiers. They are None if the runner runs kernels itself, if times are replayed from a GPU, or without a
         compiler for the emulator.
 
     Raises:
-        ValueError: There is a compiler, but the emulator cannot be used.
+        ValueError: The emulator cannot be used although a compiler is installed.
     """
     runs_kernels = backend.runner.provenance is not Provenance.ESTIMATED
     if runs_kernels and order is None:
@@ -82,7 +82,7 @@ def verifiers(task: SearchTask, backend: Backend, order: OrderRule | None = None
 
 
 def verify_best(book: TrialLedger, full: FullVerifier, seconds: float) -> str:
-    """Verify the best in full, and the next best one if that fails.
+    """Verify the best in full. If it fails, verify the next best.
 
     Args:
         book: Ledger of the run.
@@ -113,7 +113,7 @@ def verify_best(book: TrialLedger, full: FullVerifier, seconds: float) -> str:
             book.keep_verification(best, verification)
             said = stored.summary(verification)
             return f"{said}; {failed} faster {_plural(failed, 'one')} failed" if failed else said
-        if found.status is Status.UNVERIFIED:  # it passed the quick verification, and stays best
+        if found.status is Status.UNVERIFIED:  # inconclusive: it passed the quick verification and remains the best
             return f"no verdict: {found.reason}"
         failed += 1
         book.mark_wrong(best, found)
@@ -125,7 +125,7 @@ def _has_full_verification(book: TrialLedger, trial: Trial) -> bool:
         return False
     try:
         kernel = book.candidate(trial.schedule).kernel
-    except ValueError:  # a trial of earlier code
+    except ValueError:  # the trial is from earlier code
         return False
     return stored.stale_reason(trial.verification, kernel) == ""
 

@@ -132,7 +132,7 @@ def test_a_cache_with_too_long_a_name(machine: Machine, name: str) -> None:
 
 def test_asking_leaves_nothing_in_the_home(machine: Machine) -> None:
     assert machine.run("doctor")[0] == 0
-    assert "there is no such folder" in machine.refuses("space", *SMALL, "--picture", "gone/a.svg")
+    assert "the folder does not exist" in machine.refuses("space", *SMALL, "--picture", "gone/a.svg")
     assert list(machine.home.iterdir()) == []
 
 

@@ -103,7 +103,7 @@ def test_an_answer_that_cannot_be_written_is_one_line(
     tmp_path: Path, arguments: str, redirection: str, why: str
 ) -> None:
     status, _, err = shell(tuple(arguments.split()), redirection, tmp_path)
-    assert (status, err) == (2, f"autosched: stdout cannot be written ({why}); what was stored is kept\n")
+    assert (status, err) == (2, f"autosched: stdout cannot be written ({why}); stored results are kept\n")
 
 
 @pytest.mark.parametrize("redirection", ["2>/dev/full", "<&- 2>&-"])
@@ -162,7 +162,7 @@ def test_tune_keeps_every_trial_wherever_its_text_goes(tmp_path: Path, redirecti
     assert status == (0 if redirection in ("2>/dev/full", "| head -0") else 2)
     assert "Traceback" not in err
     if ">&- " not in redirection and redirection.startswith(">"):
-        assert err.endswith("; what was stored is kept\n")
+        assert err.endswith("; stored results are kept\n")
 
 
 def test_a_text_that_the_encoding_lacks_is_escaped(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_a_program_that_misses_what_blocks_left_out_write(tmp_path: Path, capsys
     path.write_text(path.read_text().replace("rand(200", "rand(500"))
     assert verify(str(path), "--device", "h100", "--blocks", "2") == 1
     said = " ".join(capsys.readouterr().out.split())
-    assert "the script raised AssertionError" in said and "blocks that were left out (--blocks)" in said
+    assert "the script raised AssertionError" in said and "blocks that did not run (--blocks)" in said
 
 
 def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -108,7 +108,7 @@ def test_none_one_twice_and_too_many_are_refused(given: tuple[str, ...]) -> None
 def test_a_wrong_direction_and_an_unknown_objective_are_refused() -> None:
     with pytest.raises(ValueError, match="must be min or max, got 'up'"):
         Objectives.of("seconds:up")
-    with pytest.raises(ValueError, match="there is no objective 'watt': use one of seconds, watts"):
+    with pytest.raises(ValueError, match="unknown objective 'watt': use one of seconds, watts"):
         Objectives.of("watt").check(["seconds", "watts"])
 
 

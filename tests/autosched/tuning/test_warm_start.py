@@ -112,9 +112,7 @@ def test_what_it_was_worth_is_said() -> None:
     times = seconds(PROBLEM, "h200", SCHEDULES)
     one = dataclasses.replace(observations(PROBLEM), schedules=tuple(SCHEDULES), seconds=times)
     said = start.worth(make_trials(one))
-    assert said.startswith(
-        "m.json, which knows 90 measured times of copy: its order agrees with this run's times to 0.9"
-    )
+    assert said.startswith("m.json, which knows 90 measured times of copy: rank correlation with this run's times 0.9")
     within = 100 * (min(times[:5]) / min(times) - 1)
     assert f"the first five trials came within {within:.1f} % of the best" in said
     assert start.worth(make_trials(one)[:3]) == ""

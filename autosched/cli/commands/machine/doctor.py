@@ -38,12 +38,12 @@ from measurements.runners.cuda.runner import cuda_available, cuda_device
 from measurements.trials.recording import installed
 
 _GET_CUDA = "pip install 'autosched[cuda13]', or [cuda12] for drivers before 580"
-_ASK_SECONDS = 10.0  # time limit for another program to answer
+_ASK_SECONDS = 10.0  # time limit of another program
 _LIBRARIES = ("numpy", "optuna", "sqlalchemy", "xgboost")
-_EXTRAS = (  # purpose of each, and the package that it installs
+_EXTRAS = (  # purpose, name, and package of each extra
     ("--plot, --picture", "pictures", "matplotlib"),
     ("--db postgresql://...", "postgresql", "psycopg"),
-    ("NVIDIA's guesses of matmuls", "heuristics", "nvidia-matmul-heuristics"),
+    ("NVIDIA's matmul heuristics", "heuristics", "nvidia-matmul-heuristics"),
 )
 
 
@@ -52,7 +52,7 @@ class InstalledPart:
     """Program or library that autosched can use.
 
     Attributes:
-        version: None if none works.
+        version: None if no version works.
         note: Its location, or why it does not work.
     """
 
@@ -99,7 +99,7 @@ class Cuda:
 
 @dataclass(frozen=True)
 class Ability:
-    """Feature of autosched, and whether it works here. ``note`` says what it gives or what it needs."""
+    """Feature of autosched, and whether it works here. ``note`` describes it, or says what is missing."""
 
     name: str
     runs: bool
@@ -111,7 +111,7 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print one JSON doc
 
     The report lists GPUs, driver, NVRTC, compilers and libraries, and the features that each of them enables.
     """
-    with ThreadPoolExecutor() as pool:  # every probe waits for another process or for a library to load
+    with ThreadPoolExecutor() as pool:  # each probe starts another process or loads a library
         asked = pool.submit(_cuda), pool.submit(_nvrtc), pool.submit(_host_compiler)
         cuda, nvrtc, compiler = asked[0].result(), asked[1].result(), asked[2].result()
     parts = (cuda.driver, cuda.cupy, nvrtc, compiler, *(_package(name) for name in _LIBRARIES))
@@ -178,7 +178,9 @@ def _abilities(cuda: Cuda, nvrtc: InstalledPart, compiler: InstalledPart, cache:
     recorded = installed()
     problems = formatting.plural(sum(recorded.values()), "problem")
     devices = ", ".join(f"{name} ({n})" for name, n in recorded.items())
-    no_replay = "" if recorded else "no recordings are here: python -m measurements.trials.recording FILE adds them"
+    no_replay = (
+        "" if recorded else "no recordings are installed: python -m measurements.trials.recording FILE adds them"
+    )
     return (
         _ability("tune --backend cuda", no_measure, "times are measured on the GPU"),
         _ability("tune --backend replay", no_replay, f"{problems} measured earlier on {devices}, no GPU needed"),
@@ -204,13 +206,13 @@ def _cuda() -> Cuda:
     answers, reason = cuda_available()
     driver = _driver()
     here = _cupy()
-    if not answers:  # and cupy is not imported, which would make a folder in the user's home
+    if not answers:  # do not import cupy: it would create a folder in the user's home
         return Cuda(driver, here, (), reason)
     cupy = importlib.import_module("cupy")
     runtime = cupy.cuda.runtime
     try:
         gpus = tuple(_gpu(i, runtime.getDeviceProperties(i)) for i in range(runtime.getDeviceCount()))
-    except Exception as error:  # the GPU went away since it answered
+    except Exception as error:  # the GPU has become unavailable
         return Cuda(driver, here, (), first_line(error))
     return Cuda(driver, here, gpus, "")
 
@@ -261,7 +263,7 @@ def _host_compiler() -> InstalledPart:
         compiler = check_compiler()
     except HostFailure as error:
         if brings_runner():
-            return InstalledPart("host compiler", "none", "verification needs none here: the emulator came compiled")
+            return InstalledPart("host compiler", "none", "not needed: the emulator is installed precompiled")
         return InstalledPart("host compiler", None, str(error))
     return InstalledPart("host compiler", compiler.identity, compiler.path)
 
@@ -304,7 +306,7 @@ def _content(folder: Path) -> tuple[int, int]:
     files = used = 0
     for place, _, names in os.walk(folder):
         for name in names:
-            with suppress(OSError):  # it may vanish meanwhile
+            with suppress(OSError):  # the file may be deleted meanwhile
                 used += os.stat(os.path.join(place, name)).st_size
                 files += 1
     return files, used

@@ -25,7 +25,7 @@ def devices(
 ) -> int:
     """List the GPUs that --device knows, with the figures of their data sheets.
 
-    Any other GPU is described by the figures that its driver reports and by the rates of its architecture.
+    Other GPUs are described by the figures that their driver reports and by the rates of their architecture.
     """
     if json and markdown:
         raise InputError("--json and --markdown exclude each other: give one of them")

@@ -47,7 +47,7 @@ def tune_layer(
     except ValueError as error:
         raise InputError(str(error)) from error
     except KeyboardInterrupt:
-        say(f"stopped; everything so far is kept in {without_password(db)}")
+        say(f"stopped; results so far are stored in {without_password(db)}")
         return ExitStatus.STOPPED
     if json:
         kinds = {found.best.provenance.value for found in tuned if found.best is not None}

@@ -7,7 +7,7 @@
 - ``trials``: ``new``, ``ok`` and ``failures`` of this run, ``earlier`` trials, ``guessed`` (schedules whose time a
   model predicted) and ``verified`` (schedules that were emulated)
 - ``seconds`` of the command
-- ``worth``: usefulness of the warm start, or ""
+- ``worth``: what the warm start gained, or ""
 - ``verification``: result of the full verification of the best schedule, or ""
 - ``objectives``: the better direction of each, and with several of them ``front``, the Pareto-optimal trials
 - ``stopped``: a reason, or ""
@@ -173,7 +173,7 @@ def tune(
         typer.Option(
             "--db",
             metavar="DB",
-            help="Database file or SQLAlchemy URL, made if missing.  [default: AUTOSCHED_DB, or your own]",
+            help="Database file or SQLAlchemy URL, created if missing.  [default: AUTOSCHED_DB, or your own]",
         ),
     ] = None,
     trials: Annotated[
@@ -256,7 +256,7 @@ def tune(
         raise InputError("--c-header is for the parameters of a kernel of your own: give --kernel FILE")
     if db is None:
         db = _own_database()
-    from autosched.tuning import tune as tuner  # takes a second, which other commands need not wait for
+    from autosched.tuning import tune as tuner  # lazy: this import takes a second
     from autosched.verify.runs import LIMIT_TOLD
 
     reference = bits.reference(problem, search.device, template or ())
@@ -306,11 +306,7 @@ def tune(
 
 
 def _own_database() -> str:
-    """Return the database in which calls look up kernels.
-
-    Raises:
-        InputError: There is none.
-    """
+    """Return the database in which calls look up kernels. Raises: InputError: No database is configured."""
     try:
         return database_or_default(None)
     except (OSError, ValueError) as error:
@@ -358,7 +354,7 @@ def finish(result: "TuneResult", db: str, seed: int, *, json: bool) -> int:
     else:
         show_result(stdout_console(), result, db)
     if result.stopped:
-        say(f"tuning stopped: {result.stopped}; everything so far is kept in {without_password(db)}")
+        say(f"tuning stopped: {result.stopped}; results so far are stored in {without_password(db)}")
     if result.interrupted:
         return ExitStatus.STOPPED
     return 0 if result.best is not None and not result.stopped else ExitStatus.NO
@@ -413,7 +409,7 @@ def show_result(console: Console, result: "TuneResult", db: str) -> None:
         rows.append(("full verification", result.verification))
     if result.best is None:
         why = [("why", result.why_none)] if result.why_none else []
-        show(console, formatting.facts([*rows, *why, ("best", "none: no schedule has worked")]))
+        show(console, formatting.facts([*rows, *why, ("best", "none: no schedule worked")]))
         return
     if not result.objectives.is_time:
         rows.append(("optimised", str(result.objectives)))
@@ -430,7 +426,7 @@ def _remeasured_facts(remeasured: "Remeasurement") -> list[tuple[str, str]]:
     statuses = Counter(p.entrant.status.value for p in remeasured.failed)
     failed = f"failed {len(remeasured.failed)}: {formatting.reasons(statuses)}"
     if not remeasured.standings:
-        return [("re-measured", f"no finalist could be timed again, so the best is the one of the search; {failed}")]
+        return [("re-measured", f"no finalist could be timed again, so the search's best is kept; {failed}")]
     ran = formatting.plural(len(remeasured.standings), "finalist")
     rows = [("re-measured", f"{ran} timed alternately in {remeasured.rounds} rounds: {verdict}")]
     if remeasured.failed:

@@ -64,7 +64,7 @@ def tune_moe(
     ] = None,
     json: JsonOption = False,
 ) -> int:
-    """Write the configurations of a layer for every batch size, and a sidecar file that records their origin.
+    """Write the configurations of a layer for every batch size, and a sidecar file that describes their origin.
 
     The time model ranks the search space of vLLM's own tuner. Triton compiles the best candidates for the device, the
     emulator verifies them, and they are ranked again by the compiled code. The fastest one is written. No GPU is used
@@ -89,7 +89,9 @@ def tune_moe(
         with bad_input():
             products = files.expert_products(Path(moe), rows=sizes, ranks=ranks, dtype=dtype)
         if not products:
-            raise InputError("tune --moe needs --out for layers whose tiles a file holds: add --out configs")
+            raise InputError(
+                "tune --moe needs --out for this type of layer, whose tiles are read from a file: add --out configs"
+            )
         backend = "cuda" if measure else "estimate"
         return expert_products.tune_layer(products, row, db, trials=candidates, backend=backend, json=json)
     with bad_input():

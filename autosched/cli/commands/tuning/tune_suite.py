@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from autosched.tuning.result import TuneResult
     from search_spaces.hardware.devices import Device
 
-EFFORTS = {"model": 1, "quick": 16, "full": 128}  # average number of schedules per problem
+EFFORTS = {"model": 1, "quick": 16, "full": 128}  # average number of trials per problem, by effort
 _TRIALS = 256
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -54,7 +54,9 @@ def tune_suite(
         str | None, typer.Option("--from", metavar="LOG", help="Log of a program's calls: see below.")
     ] = None,
     rows: RowsOption = None,
-    db: Annotated[str | None, typer.Option("--db", metavar="DB", help="Database, made if missing. (required)")] = None,
+    db: Annotated[
+        str | None, typer.Option("--db", metavar="DB", help="Database, created if missing. (required)")
+    ] = None,
     trials: Annotated[
         int | None,
         typer.Option(
@@ -89,8 +91,8 @@ def tune_suite(
     """Tune many problems, such as the layers of a model, under one budget.
 
     Every [[problem]] of the file has an operator, its fields, and an optional weight: how often it is computed. Each
-    round of trials goes to the problems where it is expected to save most. --from reads problems and their counts from
-    a log of a program's calls: the CSV of AUTOSCHED_CALL_LOG or TunableOp, or FlashInfer's trace folder. --effort model
+    round of trials goes to the problems with the largest expected saving. --from reads problems and their counts from a
+    log of a program's calls: the CSV of AUTOSCHED_CALL_LOG or TunableOp, or FlashInfer's trace folder. --effort model
     tries the time model's first choice of each problem; quick tries 16 schedules per problem on average, full 128. With
     --budget alone the number of trials is unlimited. Exit status 1 if some problem has no working schedule.
     """
@@ -107,11 +109,11 @@ def tune_suite(
         seconds = _seconds(budget)
     check_limits(trials, search.seed, workers)
     if seconds is not None and not 0 < seconds < math.inf:
-        raise InputError(f"--seconds is how long to search, more than 0, not {seconds:g}")
+        raise InputError(f"--seconds must be more than 0, not {seconds:g}")
     console = stderr_console()
 
     def tell(standing: "Standing", result: "TuneResult") -> None:
-        best = "nothing works yet" if standing.best is None else _time(standing)
+        best = "no schedule works yet" if standing.best is None else _time(standing)
         name = formatting.one_line(standing.member.problem)
         console.print(f"{name}: {formatting.plural(standing.trials, 'trial')}, {best}", soft_wrap=True)
 
@@ -164,7 +166,7 @@ def tune_suite(
         print_json(_to_json(result, str(suite or calls), db))
     else:
         _show(result)
-    kept = f"everything so far is kept in {without_password(db)}" if result.trials else "nothing was tried"
+    kept = f"results so far are stored in {without_password(db)}" if result.trials else "nothing was tried"
     if result.stopped:
         say(f"tuning stopped: {result.stopped}; {kept}")
     if result.interrupted:
@@ -185,12 +187,12 @@ def _seconds(budget: str) -> float:
     except ValueError:
         number = math.nan
     if not 0 < number < math.inf:
-        raise InputError(f"--budget is a duration such as 90s, 30m or 2h, not {budget}")
+        raise InputError(f"--budget must be a duration such as 90s, 30m or 2h, not {budget}")
     return number * (unit or 1.0)
 
 
 def _recorded(calls: str, chip: "Device", rows: Sequence[int], db: str) -> "tuple[SuiteMember, ...]":
-    """Return the problems of a log for which there are kernels, largest expected gain first."""
+    """Return the supported problems of a log, largest expected gain first."""
     from autosched.suites.prior import with_headroom
     from autosched.worth.headroom import Estimator
 
@@ -218,12 +220,12 @@ def _show(result: "SuiteResult") -> None:
     show(console, made)
     console.print()
     kinds = sorted({s.best.provenance.value for s in result.standings if s.best is not None})
-    together = "no problem has a schedule that works"
+    together = "no problem has a working schedule"
     if whole:
         together = f"{formatting.time(whole)} ({' and '.join(kinds)}) of all problems, weighted"
     console.print(f"{formatting.plural(result.trials, 'trial')} in {formatting.duration(result.seconds)}: {together}")
     if result.out_of_time:
-        console.print("the time is up; run the same command again to go on")
+        console.print("time limit reached; run the same command again to continue")
     for standing in result.standings:
         if standing.worth:
             console.print(f"{formatting.one_line(standing.member.problem)}: {standing.worth}", soft_wrap=True)

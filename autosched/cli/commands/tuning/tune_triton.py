@@ -39,11 +39,11 @@ ArgsOption = Annotated[
     typer.Option(
         "--args",
         metavar="FILE:FUNCTION",
-        help="Function of sizes that returns a dict with the grid and the arguments by name. (required)",
+        help="Function that takes sizes and returns a dict with the grid and the arguments by name. (required)",
     ),
 ]
 SizeOption = Annotated[
-    list[str] | None, typer.Option("--size", metavar="NAME=N", help="Size to pass to the function of --args.")
+    list[str] | None, typer.Option("--size", metavar="NAME=N", help="Size passed to the function of --args.")
 ]
 ParamOption = Annotated[
     list[str] | None,
@@ -115,8 +115,8 @@ def tune_triton(
 
     Every configuration is compiled for the device, and its time is ESTIMATED by emulating its blocks. Each new best is
     verified against the kernel's default configuration. --from reads the sizes that autosched.triton.recording
-    collected from Triton's autotuner while a program ran: each of its keys gets --trials trials, and arguments are
-    matched by name. Exit status 1 if no configuration has worked.
+    collected from Triton's autotuner while a program ran: each key of the autotuner gets --trials trials, and arguments
+    are matched by name. Exit status 1 if no configuration worked.
     """
     if args is None or db is None:
         lacks = "--args FILE:FUNCTION" if args is None else "--db best.db"
@@ -135,7 +135,7 @@ def tune_triton(
     given = sizes("--size", size)
     if calls is not None:
         if json:
-            raise InputError("--json prints one document: leave --from out, and give --size")
+            raise InputError("--json prints one document: give --size instead of --from")
         status = 0
         for heard in _heard(calls, tuning, load, args):
             answer(f"{tuning.function.name}: {', '.join(f'{name} = {value}' for name, value in heard.items())}")
@@ -181,10 +181,10 @@ def tune_triton(
 
 
 def _heard(calls: str, tuning: "TritonTuning", load: Callable[[str, str], Any], args: str) -> list[dict[str, int]]:
-    """Return the recorded sizes of a program, by the parameters of the ``--args`` function.
+    """Return the recorded sizes of a program as arguments of the ``--args`` function.
 
     Raises:
-        InputError: The recording cannot be read, or lacks a parameter.
+        InputError: The recording cannot be read, or a parameter is missing.
     """
     from autosched.triton.tuning.listened import read
 
@@ -198,7 +198,7 @@ def _heard(calls: str, tuning: "TritonTuning", load: Callable[[str, str], Any], 
         missing = [key for key in tuning.function.keys if key.lower() not in names]
         if missing:
             raise InputError(
-                f"the function of --args takes {', '.join(taken) or 'nothing'}, and no {' and '.join(missing)}, "
-                "which the autotuner's key has"
+                f"the function of --args takes {', '.join(taken) or 'nothing'}, but the autotuner's key also has "
+                f"{' and '.join(missing)}: add parameters"
             )
     return [{names[key.lower()]: value for key, value in sizes_of.items()} for sizes_of in found]

@@ -1,4 +1,4 @@
-"""``autosched verify --batch-invariant FILE``: has a row the same bits in every batch?
+"""``autosched verify --batch-invariant FILE``: check that a row has the same bits in every batch.
 
 ``--json`` adds ``file``, ``kernel``, ``batch`` (the name of the size), ``batch_invariant``, ``status``, ``reason``,
 ``runs`` (of each its ``name``, ``status`` and ``reason``) and ``causes`` (``file``, ``line`` and ``text`` of the lines
@@ -43,7 +43,7 @@ def verify_kernel_in_batches(
     given: Given, program: str, launch: KernelLaunch, findings: Findings, effort: VerificationEffort, inputs: Inputs,
     output: Output, options: Sequence[str],
 ) -> ExitStatus:  # fmt: skip
-    """Emulate launches of a kernel in several batches, and answer.
+    """Emulate a kernel in several batches, and print whether it is batch-invariant.
 
     Args:
         given: The file and the kernel's name.
@@ -51,7 +51,7 @@ def verify_kernel_in_batches(
         launch: Arguments of the launch, by the name of the batch's size.
         findings: Expected findings.
         effort: Depth and time limit.
-        inputs: The batch's size.
+        inputs: The range of the batch size.
         output: Where to print the answer.
         options: Options of the compiler.
 
@@ -170,7 +170,7 @@ def _substituted(text: str, name: str, value: int) -> str:
 def _axis(shape: str, name: str, text: str) -> int | None:
     parts = [part.strip() for part in shape.split(",")]
     if any(part != name and _mentions(part, name) for part in parts) or parts.count(name) > 1:
-        raise InputError(f'--argument "{shortened(text)}": {name} must be one whole extent, such as f32[{name},64]')
+        raise InputError(f'--argument "{shortened(text)}": {name} must be one extent by itself, such as f32[{name},64]')
     return parts.index(name) if name in parts else None
 
 
@@ -188,5 +188,5 @@ def _sizes(flag: str, text: str, name: str, value: int) -> tuple[int, ...]:
     parts = text.split(",")
     numbers = tuple(_number(flag, part, name, value) for part in parts)
     if not 1 <= len(parts) <= 3 or min(numbers) < 1:
-        raise InputError(f'invalid {flag} "{shortened(text)}": write X, or X,Y,Z, which may name {name}')
+        raise InputError(f'invalid {flag} "{shortened(text)}": write X, or X,Y,Z, which may use {name}')
     return numbers

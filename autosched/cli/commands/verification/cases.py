@@ -11,7 +11,7 @@ from measurements.emulator import Finding, FindingKind
 
 
 def outcome_of_launch(status: str) -> Outcome:
-    """Return the outcome that a launch's status implies; PTX that the emulator cannot read leaves it undecided."""
+    """Return the outcome for a launch's status. Unsupported PTX is uncertain."""
     return "uncertain" if status == "compile_error" else outcome_of(status)
 
 
@@ -30,7 +30,7 @@ def launch_case(
     """
     counted = [
         f for f in findings if (f.is_fault or notes) and f.kind != FindingKind.TIMEOUT
-    ]  # leaves the verdict open
+    ]  # a timeout is neither right nor wrong
     outcome = "refused" if counted else outcome_of_launch(status)
     first = counted[0] if counted else None
     return CheckedCase(

@@ -32,7 +32,7 @@ from autosched.verify.verdict import Verdict
 from measurements.emulator.executables import ExecutableRefused, ExecutableResult, LaunchFinding
 from measurements.files.text import harmless
 
-_MARK = "========="  # same prefix as compute-sanitizer, so that tools which parse its lines can parse these
+_MARK = "========="  # prefix of compute-sanitizer, so tools that parse its output also work here
 
 
 @grouped
@@ -75,7 +75,7 @@ def verify_executable(
         effort: Device, depth and time limit.
         findings: Order of execution, and the findings that count.
         executable: Options for running it.
-        undefined: Treat uninitialised memory as written.
+        undefined: Do not report reads of uninitialised memory.
         output: Output format and files.
 
     Returns:
@@ -133,7 +133,7 @@ def _stdout_as_stderr(wanted: bool) -> Iterator[None]:
 
 
 def _cases(result: ExecutableResult, verdict: Verdict, program: str, notes: bool) -> tuple[CheckedCase, ...]:
-    """Return a case for each finding that counts and each missing feature; without any, one for all launches."""
+    """Return a case for each counted finding and each missing feature; if there are none, one for all launches."""
     cases = [
         CheckedCase(
             name=f"{f.kind} in {f.kernel}" if f.kernel else f.kind,

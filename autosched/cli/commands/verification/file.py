@@ -51,7 +51,7 @@ def verify_file(
 ) -> int:
     """Verify that the code in a file is correct, without a GPU.
 
-    Races, accesses out of bounds, uninitialised memory, wrong barriers and masks are found at their source lines.
+    Races, accesses out of bounds, uninitialised memory, wrong barriers and masks are reported with their source lines.
 
     CUDA source, PTX and binaries with PTX: one launch is emulated, described by -a, --grid and --block. Blocks run in
     ascending and in random order; --order or --turns choose another. A kernel with a missing wait or a counter that is
@@ -62,7 +62,7 @@ def verify_file(
     compared with its task. A tile program or a kernel file takes the options of 'autosched verify matmul --help', and
     --size NAME=N.
 
-    A note is a finding that violates the PTX ISA as written but is harmless in practice.
+    A note is a violation of the PTX ISA that is harmless in practice.
     """
     if submission.task:
         from autosched.cli.commands.verification.submission import verify_submission

@@ -154,7 +154,7 @@ def _program(given: Given, options: Sequence[str]) -> tuple[str, bool, tuple[str
     """Return the text to emulate, whether it is CUDA source, and options for its compiler.
 
     Raises:
-        InputError: The file cannot be compiled, or holds no PTX.
+        InputError: The file cannot be compiled, or contains no PTX.
     """
     from autosched.verify.emulate.kernel_files import NoKernelFile, include_folders, ptx_of_file
 
@@ -169,12 +169,12 @@ def _program(given: Given, options: Sequence[str]) -> tuple[str, bool, tuple[str
         assert ptx is not None, "the file is binary, not text"
         return ptx, False, ()
     options = [f"-I{file.parent}", *options, *(f"-I{folder}" for folder in include_folders(text))]
-    # Findings then name lines of the user's file.
+    # so that findings name lines of the user's file
     return f"#line 1 {dumps(file.name, ensure_ascii=False)}\n{text}", True, tuple(options)
 
 
 def _remedy_of_unset(name: str) -> str:
-    return f"if the kernel adds to what {name} holds, pass 'zeros TYPE[SHAPE]' for it in place of 'out TYPE[SHAPE]'"
+    return f"if the kernel adds to {name}, pass 'zeros TYPE[SHAPE]' for it instead of 'out TYPE[SHAPE]'"
 
 
 def _sizes(flag: str, text: str) -> tuple[int, ...]:
@@ -209,11 +209,11 @@ def _position(text: str, count: int) -> int:
 
 
 def _difference(left: Any, wanted: np.ndarray[Any, Any], tolerance: float) -> str:
-    """Return one sentence about the differing elements; "" if there are none."""
+    """Describe the differing elements in one sentence; "" if there are none."""
     if left is None:
         return "there is nothing to compare"
     if left.size != wanted.size:
-        return f"{wanted.size} elements are expected, and it has {left.size}"
+        return f"{wanted.size} elements are expected, but it has {left.size}"
     got, expected = left.reshape(-1).astype(np.float64), wanted.reshape(-1).astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         bad = ~np.isclose(got, expected, rtol=tolerance, atol=tolerance, equal_nan=True)

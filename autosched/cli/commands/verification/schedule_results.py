@@ -17,12 +17,12 @@ from measurements.emulator import SharedSite
 from search_spaces.operators.problem import Problem
 
 _LEGEND = (
-    "of tolerance: largest error of an element over its tolerance; up to 1 passes",
+    "of tolerance: largest error of an element divided by its tolerance; up to 1 passes",
     "error: largest absolute error of an element",
     "conflicts: shared-memory wavefronts over the minimum possible",
     "sectors: 32-byte sectors per global-memory request of a warp",
 )
-_SHOWN_FAILURES = 5  # failures shown with their schedule below the table; --json has all
+_SHOWN_FAILURES = 5  # number of failures shown with their schedule below the table; --json prints all
 _WORDS: Mapping[Outcome, str] = {"accepted": "pass", "refused": "FAIL", "uncertain": "unverified"}
 
 
@@ -75,7 +75,9 @@ def print_table(console: Console, problem: Problem, results: Sequence[Verdict]) 
     for line in _LEGEND:
         console.print(line, style="dim")
     if any(v.problem != problem for v in results):
-        console.print("too large to emulate whole: each was cut to a few of its tiles, remainders kept", style="dim")
+        console.print(
+            "too large to emulate whole: each was reduced to a few tiles with the same remainders", style="dim"
+        )
     missing: dict[str, list[int]] = {}
     for i, v in enumerate(results, 1):
         for text in v.lacks:
@@ -87,7 +89,7 @@ def print_table(console: Console, problem: Problem, results: Sequence[Verdict]) 
         console.print()
         console.print(f"{i} {'fails' if v.outcome == 'refused' else 'is unverified'}: {v.reason}")
         if v.status == "timeout":
-            console.print("give smaller sizes, or a [proxy] in the file of a kernel of your own", style="dim")
+            console.print("give smaller sizes, or add [proxy] to your kernel file", style="dim")
         show(console, formatting.decisions(v.schedule, console.width))
     if len(failures) > _SHOWN_FAILURES:
         console.print(f"and {len(failures) - _SHOWN_FAILURES} more, see --json")
@@ -95,7 +97,7 @@ def print_table(console: Console, problem: Problem, results: Sequence[Verdict]) 
 
 
 def word(v: Verdict) -> str:
-    """Return the word for a verdict in the table."""
+    """Return how the table shows a verdict."""
     return _WORDS[v.outcome]
 
 

@@ -60,13 +60,13 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import TemplateSet
 
-if TYPE_CHECKING:  # imported here, so that verifications without a database do not wait for it
+if TYPE_CHECKING:  # imported lazily, because most verifications use no database
     from autosched.cli.options.stored_verifications import StoredVerification
     from measurements.store.store import Store
     from measurements.trials.trial import Trial
 
 DEFAULT_SAMPLE = 20
-AS_ASKED = "as asked"  # name of the run that the options describe
+AS_ASKED = "as asked"  # name of the run that the launch options describe
 
 
 @grouped
@@ -97,8 +97,8 @@ def verify(  # noqa: D103  (its docstring is assigned below)
         typer.Option(
             "--schedule",
             metavar="FILE",
-            help="Verify this one schedule. FILE (- for stdin) holds an object of its parameters, or a JSON "
-            f"document of ours with one schedule under {listed(KEYS, 'or')}.",
+            help="Verify this one schedule. FILE (- for stdin) has an object of its parameters, or JSON output of "
+            f"autosched with one schedule under {listed(KEYS, 'or')}.",
         ),
     ] = None,
     effort: VerificationEffort,
@@ -107,7 +107,10 @@ def verify(  # noqa: D103  (its docstring is assigned below)
     workers: Annotated[
         int | None,
         typer.Option(
-            "--workers", parser=whole_number, metavar="W", help="Candidates emulated at a time (default: one per core)."
+            "--workers",
+            parser=whole_number,
+            metavar="W",
+            help="Candidates emulated in parallel (default: one per core).",
         ),
     ] = None,
     launches: LaunchesOption = 1,
@@ -124,12 +127,12 @@ def verify(  # noqa: D103  (its docstring is assigned below)
     notes_fail = findings.notes_fail()
     if db is not None and (settings.launch or settings.suppressions):
         raise InputError(
-            "--order, --turns, --launches, --perturb and --suppress are not for --db: stored verifications have "
-            "orders of "
-            "their own"
+            "--order, --turns, --launches, --perturb and --suppress cannot be combined with --db: stored "
+            "verifications have "
+            "fixed orders"
         )
     if schedule is not None and not (db is None and sample is None):
-        raise InputError("--schedule names the one schedule to verify: leave out --sample and --db")
+        raise InputError("--schedule selects one schedule: leave out --sample and --db")
     if sample is not None:
         within("--sample", sample, 1, MOST_SAMPLES)
     within("--seed", seed, 0, MOST_SEED)
@@ -143,7 +146,7 @@ def verify(  # noqa: D103  (its docstring is assigned below)
         work = _sampled(problem_from(operator, given), where, template, sample or DEFAULT_SAMPLE, seed)
     else:
         work = _of_database(db, operator, maybe_problem(operator, given), where, sample)
-    check_ready()  # raises before anything is printed, if nothing can be emulated here
+    check_ready()  # raises an error before anything is printed if this machine cannot emulate
     started = time.monotonic()
     console = stdout_console()
     interrupted = False
@@ -163,10 +166,10 @@ def verify(  # noqa: D103  (its docstring is assigned below)
                         console.print(line)
     except KeyboardInterrupt:
         interrupted = True
-    interrupted = interrupted and len(work.results) < work.asked  # Ctrl-C may arrive when everything is done
+    interrupted = interrupted and len(work.results) < work.asked  # Ctrl-C may arrive after the last result
     seconds = time.monotonic() - started
     if not work.jobs:
-        say(f"{without_password(str(db))} holds no such schedule for {where.name}: tune first, or sample")
+        say(f"{without_password(str(db))} has no such schedule for {where.name}: tune first, or leave out --db")
     summary = work.summary(operator.name, seconds, interrupted, notes_fail)
     document = {"device": where.name, "seed": seed, **work.to_json(seconds, interrupted)}
     write_files(summary, output)
@@ -183,7 +186,7 @@ verify.__doc__ = f"""Verify that code is correct, without a GPU.
 Each schedule is emulated, and every element is compared with a float64 reference within the problem's error bound.
 Inputs are random, and also NaN, infinities, ties, huge values and other special cases. Your own kernels run on several
 draws of the inputs that their file describes. Races, accesses out of bounds and bank conflicts are found too. A problem
-too large to emulate is cut to a few tiles with the same remainders; a kernel file with a [proxy] is cut to that size.
+too large to emulate is reduced to a few tiles with the same remainders, or to the size in [proxy] of a kernel file.
 --order, --turns, --launches and --perturb add runs on random inputs. {DEVICE_NOTE}
 """
 
@@ -208,7 +211,7 @@ class _Work:
         return [v for _, verifications in self.done for v in verifications]
 
     def begin(self, problem: Problem) -> list[Verdict]:
-        """Begin a problem and return the list to which its results are appended."""
+        """Start a problem and return the list for its results."""
         self.done.append((problem, []))
         return self.done[-1][1]
 
@@ -271,7 +274,7 @@ class _Work:
 
 
 def _given(problem: Problem, device: Device, template: Sequence[str] | None, file: str) -> _Work:
-    """Return the schedule of a file, without counting any space."""
+    """Return the schedule of a file. Does not count the space."""
     with bad_input():
         usable = templates_for(problem, device, template or None)
     schedule = schedule_file.read(file, {t.name: t.space(problem, device).parameters for t in usable})
@@ -285,7 +288,7 @@ def _sampled(problem: Problem, device: Device, template: Sequence[str] | None, c
     with bad_input():
         usable = templates_for(problem, device, template or None)
     schedules = usable.space(problem, device).sample(count, seed)
-    if hasattr(problem, "file"):  # only users' kernels need this module, so the others do not wait for it
+    if hasattr(problem, "file"):  # lazy: only users' kernels need this module
         from autosched.user_kernels.entry import check_entry
 
         check_entry(problem, schedules, device)
@@ -294,7 +297,7 @@ def _sampled(problem: Problem, device: Device, template: Sequence[str] | None, c
 
 def _of_database(db: str, operator: Operator, problem: Problem | None, device: Device, most: int | None) -> _Work:
     """Return a database's schedules of ``problem``, or of every problem of ``operator``."""
-    from measurements.store.store import Store  # imports sqlalchemy, which other commands need not wait for
+    from measurements.store.store import Store  # lazy: imports sqlalchemy
 
     store = Store.open(db, create=False)
     stored = _stored(store, operator, problem, device, most)

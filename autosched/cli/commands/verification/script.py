@@ -58,7 +58,7 @@ def verify_script(
         effort: Device, depth and time limit.
         findings: Order of execution, and the findings that count.
         script: Options for running its launches.
-        undefined: Treat uninitialised memory as written.
+        undefined: Do not report reads of uninitialised memory.
         inputs: Sizes for the function.
         output: Output format and files.
 
@@ -124,7 +124,7 @@ def _in_batches(
     inputs: Inputs,
     output: Output,
 ) -> ExitStatus:
-    """Call a function in several batches, and answer whether a row has the same bits in each. Raises InputError."""
+    """Call a function in several batches, and print whether a row has the same bits in each. Raises InputError."""
     from autosched.triton.batch_script import verify_function
     from autosched.triton.script import run_script
 
@@ -195,7 +195,7 @@ def _show(console: Console, report: ScriptReport) -> None:
 
 
 def _of_another_front_end(path: Path) -> str:
-    """Return a hint for a script whose kernels use another front end than Triton; "" for other scripts."""
+    """Return a hint if the script's kernels use a front end other than Triton; else ""."""
     from autosched.verify.emulate.kernel_files import front_end_of
 
     found = front_end_of(path)

@@ -4,8 +4,8 @@
 unverified), ``reasons``, ``cheats`` (no_launch, output_not_written, zeros, inputs_changed, input_returned, kept_output,
 constant_output, work_left_to_torch),
 ``cases`` (each ``name``, ``launches``, ``relative_error``, ``tolerance``, ``task_accepts``, ``findings``,
-``torch_operators``), ``runs`` (the status of each, by its name), ``network`` (none, or why there was one),
-``submission``, ``task``, ``device``.
+``torch_operators``), ``runs`` (the status of each, by its name), ``network`` ("none", or why the process had network
+access), ``submission``, ``task``, ``device``.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def verify_submission(
         raise InputError(f"--memory-limit must be at least 1 GiB, got {options.memory_limit:g}")
     tolerance, time_limit = inputs.within(0.0, 1.0), effort.seconds(_SECONDS)
     if findings.notes_fail():
-        raise InputError("--fail-on note is not for a submission, whose notes are not reported: leave it out")
+        raise InputError("--fail-on note does not apply to a submission, whose notes are not reported: leave it out")
     plan = findings.plan(effort, full=THOROUGH)
     sizes = dict(_size(text) for text in inputs.size or ())
     device = target(effort.device)

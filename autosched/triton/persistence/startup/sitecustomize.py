@@ -1,7 +1,7 @@
 """Attach a database to the autotuners of Triton and FlashInfer as soon as a program imports them.
 
-Python imports this module at its start (see ``__init__.py``). It imports only modules that Python has already imported,
-so that processes without either lose no time. It also runs the environment's own ``sitecustomize``, which it hides.
+Python imports this module at its start (see ``__init__.py``). It only imports modules that Python has already loaded,
+so other processes do not start slower. It also runs the environment's own ``sitecustomize``, which it shadows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
-_ADAPTERS = {  # modules of autotuners, and our modules whose ``attach_served`` is called for them
+_ADAPTERS = {  # module of each autotuner, and the module whose ``attach_served`` attaches to it
     "triton.runtime.autotuner": "autosched.triton.persistence.autotuners",
     "flashinfer.autotuner.autotuner": "autosched.integrations.flashinfer.persistence",
 }

@@ -46,7 +46,7 @@ class Capture:
 
     def benchmark(self, call: Callable[[], Any]) -> float:
         """Raise RuntimeError, because nothing is timed during compilation."""
-        raise RuntimeError("a kernel that is being compiled is not timed")
+        raise RuntimeError("kernels are not timed during compilation")
 
     def torch_device(self) -> Any:
         """Return the CPU."""
@@ -146,12 +146,12 @@ def _refusal(error: OutOfResources, device: Device) -> str:
     if error.name == "shared memory":
         return f"a block needs {error.required:,} bytes of shared memory, and {device.name} has {error.limit:,}"
     if error.name == "threads":
-        return f"a block has {error.required} threads, and the registers of {device.name} suffice for {error.limit}"
+        return f"a block has {error.required} threads, but {device.name} has registers for only {error.limit}"
     return f"a block needs {error.required} of {error.name}, and {device.name} has {error.limit}"
 
 
 def _compile_error(error: Exception) -> str:
-    """Return the last informative line of Triton's message; the first ones show the source."""
+    """Return the last informative line of Triton's message, which begins with the source."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip(" ^")]
     where = lines[0] if len(lines) > 1 and lines[0].startswith("at ") else ""
     said = one_line(" ".join(part for part in (where, lines[-1] if lines else "") if part))[:_REASON]

@@ -42,7 +42,9 @@ class CompileProcesses:
         if workers < 1:
             raise ValueError(f"workers must be at least 1, got {workers}")
         if device_named(device.name) != device:
-            raise NotPortable(f"{device.name}: the device differs from the row of that name, which workers would use")
+            raise NotPortable(
+                f"{device.name}: its fields differ from the device table, which workers would use: give it another name"
+            )
         file, name = place_of(function)
         self._request = {
             "file": file,
@@ -105,7 +107,7 @@ class CompileProcesses:
             except WorkerClosed as error:
                 return NotLaunched(Status.CRASHED, str(error))
             except WorkerDied as error:
-                # One crash may have another cause (the out-of-memory killer); a second is due to this configuration.
+                # A single crash may have another cause, such as the out-of-memory killer: try again once.
                 if last_try:
                     return NotLaunched(Status.CRASHED, f"Triton's compiler crashed: {error}")
         if "status" in answer:

@@ -98,9 +98,9 @@ def test_thresholds_of_one_entry(here: Path, capsys: pytest.CaptureFixture[str])
         return json.loads(capsys.readouterr().out)["threshold"]
 
     assert run(OF_IT) == 0
-    assert "nothing is said of transpose" in capsys.readouterr().out and kept() is None
+    assert "no thresholds of its own" in capsys.readouterr().out and kept() is None
     assert run([*OF_IT, "--max-slowdown", "5%", "--note", "bound by latency, noisy"]) == 0
-    assert "5% of its time" in capsys.readouterr().out
+    assert "allowed slowdown" in capsys.readouterr().out
     assert run([*OF_IT, "--floor", "2.5", "--device", "h200"]) == 0
     assert kept() == {
         "max_slowdown": 0.05,
@@ -137,10 +137,10 @@ def test_a_threshold_of_a_users_kernel(here: Path, capsys: pytest.CaptureFixture
         (["--floor", "inf"], 2, "floor_seconds of a guard must be a finite number of at least 0"),
         (["--note", "\x1b[2J"], 2, "the note '\\x1b[2J' contains characters that cannot be printed"),
         (["--note", "n" * 201], 2, "200 characters at most, not 201"),
-        (["--forget", "--floor", "1"], 2, "give it alone"),
+        (["--forget", "--floor", "1"], 2, "--forget removes all"),
         (["--device", "h201"], 2, "unknown device 'h201'"),
-        (["--device", "a100", "--floor", "1"], 1, "holds no schedule of transpose"),
-        (["--rows", "65", "--floor", "1"], 1, "holds no schedule of transpose"),
+        (["--device", "a100", "--floor", "1"], 1, "no working schedule for transpose"),
+        (["--rows", "65", "--floor", "1"], 1, "no working schedule for transpose"),
     ],
 )
 def test_a_threshold_that_cannot_be(
@@ -436,9 +436,9 @@ def test_a_place_that_cannot_be_is_one_line(here: Path, capsys: pytest.CaptureFi
 def test_a_check_of_what_is_not_there_says_what_is(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stored(here / "a.db")
     for options, asked in (
-        (["--operator", "matmull"], "no schedule of matmull, but of transpose on h200"),
+        (["--operator", "matmull"], "no schedule of matmull: name one of transpose on h200"),
         (["--device", "a100"], "no schedule of any operator on a100, but of transpose on h200"),
-        (["--floor", "nan"], "--floor is a time in microseconds, such as 0.5, not nan"),
+        (["--floor", "nan"], "--floor must be a time in microseconds, such as 0.5, not nan"),
     ):
         assert run(["check", "--db", "a.db", "--static", *options]) == 2
         out, err = capsys.readouterr()

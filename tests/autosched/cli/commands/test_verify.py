@@ -298,10 +298,7 @@ def test_a_cache_that_cannot_be_written_is_one_line(run: Run, monkeypatch: pytes
     monkeypatch.setattr(command, "check_ready", lambda: None)
     status, _, err = run("verify", "matmul", *SMALL, "--json")
     assert status == 2
-    assert (
-        err
-        == "autosched: /cache/emulator cannot be written (Permission denied): make room, or change its permissions\n"
-    )
+    assert err.startswith("autosched: /cache/emulator cannot be written (Permission denied): ") and err.count("\n") == 1
 
 
 def test_too_little_memory_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,7 +309,7 @@ def test_too_little_memory_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(command, "emulate_all", exhausted)
     monkeypatch.setattr(command, "check_ready", lambda: None)
     status, out, err = run("verify", "matmul", *SMALL, "--json")
-    assert (status, out, err.count("\n")) == (2, "", 1) and "not enough memory" in err
+    assert (status, out, err.count("\n")) == (2, "", 1) and "out of memory" in err
 
 
 @pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="there is no host compiler")
@@ -339,7 +336,7 @@ def test_options_of_every_verification_are_those_of_schedules(run: Run, fake: Fa
     assert [str(expected) for expected in settings.suppressions] == [suppress]
     for option in (("--perturb",), ("--suppress", suppress)):
         status, _, err = run("verify", "matmul", *SMALL, "--db", "b.db", *option)
-        assert status == 2 and err.count("\n") == 1 and "not for --db" in err
+        assert status == 2 and err.count("\n") == 1 and "combined with --db" in err
 
 
 def test_a_note_is_refused_where_it_is_asked_for(run: Run, monkeypatch: pytest.MonkeyPatch, fake: FakeEmulator) -> None:

@@ -133,7 +133,7 @@ class TestSeveralGpus:
     @pytest.mark.parametrize(
         ("gpus", "refusal"),
         [
-            ([3], "there is no GPU 3: CUDA shows 3 on this machine, numbered from 0"),
+            ([3], "unknown GPU 3: this machine has 3, numbered from 0"),
             ([0, -1], "gpus must be a whole number of at least 0, not -1"),
             (["a"], "gpus must be a whole number of at least 0, not 'a'"),
             (0, r'gpus must be "all" or a list of numbers, such as \[0, 1\], got 0'),
@@ -149,7 +149,7 @@ class TestSeveralGpus:
             choose(None, BackendOptions(backend=backend, workers=1, gpus=gpus))
 
     def test_they_are_for_measuring(self) -> None:
-        with pytest.raises(BackendError, match=r"gpus need a GPU to measure on \(backend estimate was requested\)"):
+        with pytest.raises(BackendError, match=r"no GPU can measure here \(backend estimate was requested\)"):
             choose(None, BackendOptions(backend="estimate", gpus=[0]))
         with pytest.raises(BackendError, match=r"the GPU of this machine is h200, not a100"):
             choose(None, BackendOptions(backend="auto", device="a100", gpus=[0, 1]))

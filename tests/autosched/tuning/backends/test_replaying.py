@@ -113,7 +113,7 @@ def test_a_damaged_recording_is_one_line_that_names_it_and_says_what_to_do(
 def test_a_recording_of_another_space_is_not_used(recorded: Recording) -> None:
     older = Recording(tuple(dataclasses.replace(r, space_version="older") for r in recorded.trials))
     recording.write(recording.place(PROBLEM.key(), "h200"), [older])
-    with pytest.raises(BackendError, match=r"the space of autosched 0\.1\.0, which has changed since"):
+    with pytest.raises(BackendError, match=r"by autosched 0\.1\.0, whose schedule space was different"):
         choose(PROBLEM, BackendOptions(backend="replay"))
     with choose(PROBLEM, BackendOptions(workers=1)) as found:
         assert found.name == "estimate"

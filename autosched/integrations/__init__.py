@@ -1,4 +1,4 @@
-"""Integrations with other projects: use of autosched in them, and of their files in autosched.
+"""Integrations with other projects: autosched in these projects, and their files in autosched.
 
 Start at ``config_files/`` (vLLM and SGLang); each project has a folder: ``helion/``, ``inductor/``, ``flashinfer/``
 and ``tunableop/``. Other packages load them by name through ``autosched.registry`` and never import them. A folder

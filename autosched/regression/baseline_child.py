@@ -1,9 +1,9 @@
-"""Script for the Python of a baseline environment: generates and compiles stored schedules with that environment.
+"""Script that generates and compiles stored schedules in a baseline environment.
 
 Stdin is a JSON object: ``kernels`` (paths of kernel files), ``programs`` (FILE[:NAME] of tile programs) and ``entries``
 (each with problem, template, schedule and device). Stdout is a JSON object with ``entries`` in the same order: a kernel
-and its compiled module, or an ``error``. The script only uses interfaces that autosched has had since 0.1, and nothing
-of the calling environment.
+and its compiled module, or an ``error``. The script only uses interfaces that exist since autosched 0.1, and nothing of
+the calling environment.
 """
 
 import base64
@@ -15,7 +15,7 @@ from typing import Any
 
 def main() -> int:
     """Compile the requested kernels, and write the results to stdout."""
-    # Python puts a script's folder first in the path, where its files would hide modules of the same names
+    # remove the script's folder from the path, because its files would shadow modules of the same names
     sys.path.pop(0)
     request = json.load(sys.stdin)
     from autosched.version import VERSION

@@ -58,10 +58,10 @@ class CheckOptions:
 
 
 class CheckRun:
-    """Findings of a check so far, from which a report can be made even if the check is interrupted.
+    """Findings of a check so far, for a report even if the check is interrupted.
 
-    ``entries`` are those of the database; some of them are already findings. ``done`` are the findings of the first
-    others.
+    ``entries`` are the entries of the database, or findings for those that cannot be checked. ``done`` has findings of
+    the first entries that can be checked.
     """
 
     def __init__(self, name: str, kind: Literal["static", "timed", "configs"]) -> None:
@@ -69,14 +69,14 @@ class CheckRun:
         self.entries: Sequence[CheckedEntry | CheckFinding] = ()
         self.done: list[CheckFinding] = []
         self.tools: Mapping[str, str] = {}
-        self.left_out = ""  # a line with the number of trials of an earlier reference
+        self.left_out = ""  # line with the number of trials that have an earlier reference
         self._began = time.monotonic()
 
     def report(self, doubt: str = "") -> CheckReport:
         """Return the report; unfinished entries are uncertain, with the reason ``doubt``."""
         done = iter(self.done)
         findings = tuple(
-            next(done, None) or one.finding(EntryStatus.UNCERTAIN, f"the check ended before it: {doubt}")
+            next(done, None) or one.finding(EntryStatus.UNCERTAIN, f"the check ended before this entry: {doubt}")
             if isinstance(one, CheckedEntry)
             else one
             for one in self.entries
@@ -108,7 +108,7 @@ def selected(store: Store, options: CheckOptions) -> list[CheckedEntry | CheckFi
     if held and not found and (options.operators or options.device):
         what = " or ".join(options.operators) or "any operator"
         where = f" on {options.device.name}" if options.device else ""
-        raise CannotCheck(f"{store.name} has no schedule of {what}{where}, but of {held}: name one of these")
+        raise CannotCheck(f"{store.name} has no schedule of {what}{where}: name one of {held}")
     return found
 
 
@@ -134,7 +134,7 @@ def check_database(
 
     Raises:
         StoreError: The database cannot be used.
-        CannotCheck: This machine lacks what the check needs.
+        CannotCheck: This machine cannot run the check.
     """
     run = run or CheckRun(str(database), "static" if static else "timed")
     with Store.open(database, create=False) as store:
@@ -201,10 +201,12 @@ def timed_report(
         StoreError: The database to compare with cannot be used.
     """
     if options.against:
-        Store.open(options.against, create=False).close()  # report an unusable database before requesting a GPU
+        Store.open(
+            options.against, create=False
+        ).close()  # open the database first, so that errors are reported before a GPU is requested
     answers, why = cuda_available()
     if not answers:
-        raise CannotCheck(f"a timed check needs a GPU, and none responds ({why}): give --static for a static check")
+        raise CannotCheck(f"a timed check needs a GPU, but none responds ({why}): use --static")
     device = cuda_device()
     with _pool(KnownPrograms) as pool:
         return timed_on(name, found, options, told, device, pool, lambda: CudaRunner(device, pool))
@@ -263,6 +265,6 @@ def _pool(kind: type[Pool]) -> Pool:
 
 
 def _in_place(found: Sequence[CheckedEntry | CheckFinding], done: Sequence[CheckFinding]) -> tuple[CheckFinding, ...]:
-    """Return all findings in the order of the database: existing ones, and those of checked entries."""
+    """Merge the existing findings and those of checked entries in the order of the database."""
     checked = iter(done)
     return tuple(next(checked) if isinstance(one, CheckedEntry) else one for one in found)

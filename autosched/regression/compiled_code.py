@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from measurements.compiler.disassembly import LoopMix
 
-LOOP_GROWTH = 0.05  # growth of a main loop's instructions up to which code does not count as slower
+LOOP_GROWTH = 0.05  # allowed growth of a main loop's instructions, as a fraction
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class CompiledCode:
 
 
 def worse_code(here: CompiledCode, there: CompiledCode, growth: float = LOOP_GROWTH) -> Iterator[str]:
-    """Yield one line for each property that is worse there: more spills, fewer blocks, a longer main loop.
+    """Yield one line for each property that is worse with the other compiler: spills, blocks, main loop.
 
     Args:
         here: Code of this environment's compiler.

@@ -1,4 +1,4 @@
-"""Interface of commands and tests to another project's files of tuned configurations. Integrations implement it.
+"""Interface to other projects' files of tuned configurations, for commands and tests. Integrations implement it.
 
 A file contains a configuration for each batch size of one layer. Folders of such files are checked, tuned, read and
 written.
@@ -49,7 +49,7 @@ class ConfigEntry(Protocol):
 
 
 class ConfigVerifier(Protocol):
-    """Verifier of entries in separate processes, each distinct configuration once. A context manager."""
+    """Context manager that verifies entries in separate processes, each distinct configuration once."""
 
     def __enter__(self) -> Self:
         """Start the processes. Raises CannotCheck if configurations cannot be verified on this machine."""
@@ -58,7 +58,7 @@ class ConfigVerifier(Protocol):
         """End the processes."""
 
     def finding(self, entry: Any) -> CheckFinding:
-        """Verify one entry."""
+        """Verify one entry and return its finding."""
 
 
 class TunedConfigs(Protocol):
@@ -73,7 +73,7 @@ class TunedConfigs(Protocol):
 
         An entry has rows, config, seconds, verification, and the comparison with the package's default: word
         ("default", "tuned", "noise", or None if no time of the default is known), default_seconds, tuned_seconds,
-        ratio, interval, and default_refused, the reason why the default cannot be used, or None.
+        ratio, interval, and default_refused (the reason why the default cannot be used, or None).
         """
 
 

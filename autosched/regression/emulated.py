@@ -16,10 +16,10 @@ class EmulationFailed(RuntimeError):
 
 
 class EmulatedKernel:
-    """A kernel that is called like a loaded one but runs on the CPU, on numpy arrays: ``out = kernel(a, b)``.
+    """A kernel that is called like a loaded kernel, ``out = kernel(a, b)``, but is emulated on numpy arrays.
 
     Arrays are shaped as in memory, in the operands' storage types (bf16 is the uint16 of its bits). A first dimension
-    of 1 may be omitted; if the first input lacks it, so does the result. Emulation is far slower than a GPU: use
+    of 1 may be omitted; if the first input omits it, so does the result. Emulation is far slower than a GPU: use
     problems of a few tiles.
     """
 
@@ -41,7 +41,7 @@ class EmulatedKernel:
         names = [operand.name for operand in self.inputs]
         given = dict(zip(names, arrays, strict=False)) | named
         if len(arrays) + len(named) != len(names) or set(given) != set(names):
-            raise TypeError(f"the kernel takes {', '.join(names)}, each once")
+            raise TypeError(f"the kernel needs each of {', '.join(names)} exactly once")
         lead = given[names[0]].shape != self.inputs[0].shape
         whole = {
             o.name: given[o.name][None] if (1, *given[o.name].shape) == o.shape else given[o.name] for o in self.inputs

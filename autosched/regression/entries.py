@@ -22,11 +22,11 @@ from search_spaces.hardware.devices import Device, UnknownDevice
 from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.problem import Problem
 
-# Errors of the entry itself, such as a failing reference; other entries are still checked. A failure of this machine
-# (HostFailure, MemoryError) is unrelated to the entry and ends the check.
+# Errors of a single entry, such as a failing reference, after which other entries are still checked. Failures of this
+# machine (HostFailure, MemoryError) end the check.
 ENTRY_ERRORS = (ValueError, ProblemTooLarge)
 LIBRARY_WON = "the vendor's library won when it was tuned, so there is no kernel to check"
-RIVALS = 3  # number of next fastest schedules whose predicted order is checked
+RIVALS = 3  # number of next fastest schedules whose predicted ranks are checked
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class CheckedEntry:
     """Best trial of a problem on a device, and its requirements.
 
     ``rivals`` are the next fastest trials of the same provenance. ``at_tuning`` contains the times at tuning, with
-    those of a control. ``limits`` and ``noise`` are specific to this entry if the database defines them. ``position``
+    those of a control. ``limits`` and ``noise`` come from the database if it has values for this entry. ``position``
     is its index among all entries.
     """
 
@@ -88,11 +88,11 @@ def entries(
 ) -> list[CheckedEntry | CheckFinding]:
     """Return the entries of ``store``, in the order of their first trials.
 
-    Each problem and device occurs once, with the provenance that ranks first.
+    Each problem and device occurs once, with the preferred provenance.
 
     Args:
         store: The database.
-        limits: Allowed slowdown of entries without limits of their own.
+        limits: Allowed slowdown of entries without own limits.
         operators: Only these operators; empty for all.
         device: Only this device; None for all.
 
@@ -138,7 +138,7 @@ def _entry(
     try:
         where = device or device_row(summary.device)
     except UnknownDevice as error:
-        return _unreadable(summary, f"{error}; give the device of this machine a row, or check on that machine")
+        return _unreadable(summary, f"{error}; add a row for the device, or check on its machine")
     name = trial.schedule.template
     if not is_library(trial.schedule) and name not in (t.name for t in templates()):
         return _unreadable(
@@ -162,7 +162,7 @@ def _entry(
 
 
 def _rivals(trials: Sequence[Trial], best: Trial) -> tuple[Trial, ...]:
-    """Return the newest ok trials of the next fastest schedules, the fastest first."""
+    """Return the newest successful trials of the next fastest schedules, the fastest first."""
     newest = {r.schedule: r for r in trials}
     others = [
         r
@@ -172,7 +172,7 @@ def _rivals(trials: Sequence[Trial], best: Trial) -> tuple[Trial, ...]:
     return tuple(sorted(others, key=lambda r: r.seconds or 0.0)[:RIVALS])
 
 
-_STALE = "its file computed something else when it was tuned: tune it again"
+_STALE = "its kernel file had another reference when it was tuned: tune it again"
 
 
 def _without_reference(summary: ProblemSummary) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from autosched.reporting.ci import CheckedCase, Summary
 
 
 def summary(report: CheckReport) -> Summary:
-    """Return the report as ``reporting.ci`` writes it."""
+    """Return the report as a summary for ``reporting.ci``."""
     timed = report.kind != "configs"
     left_out = {"left_out": report.left_out} if report.left_out else {}
     return Summary(

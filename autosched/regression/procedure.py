@@ -1,4 +1,4 @@
-"""Procedure of a timed check: rounds until each entry is decided, and confirmation of findings in a second process.
+"""Procedure of a timed check: it times rounds until each entry is decided, and confirms findings in a second process.
 
 It does not depend on the source of times, so it is the same for a GPU, a simulated GPU and recorded noise.
 """
@@ -20,12 +20,12 @@ from autosched.regression.slowdown import (
 )
 from measurements.trials.timing_statistics import SpeedChange
 
-Measure = Callable[[int], Times]  # times this many rounds of one entry in the current process
+Measure = Callable[[int], Times]  # function that times this many rounds of an entry in the current process
 
 
 @dataclass(frozen=True)
 class ComparisonEffort:
-    """Time ``rounds`` at a time, until an entry is decided, or ``most_rounds`` or ``seconds`` are reached."""
+    """Number of ``rounds`` per step, until an entry is decided, or ``most_rounds`` or ``seconds`` are reached."""
 
     rounds: int = 40
     most_rounds: int = 320
@@ -43,7 +43,7 @@ class ComparisonEffort:
 
 @dataclass(frozen=True)
 class ComparisonOutcome:
-    """Verdict on one entry with its reason. ``again`` is the comparison of the second process, if there was one."""
+    """Verdict on one entry with its reason. ``again`` is the comparison of the second process, if any."""
 
     verdict: SpeedChange
     reason: str
@@ -59,7 +59,7 @@ def until_decided(
     Args:
         measure: Times further rounds.
         limits: Allowed slowdown.
-        noise: Relative difference between two runs of one program here; smaller slowdowns are not reported.
+        noise: Relative difference between two runs of one program on this machine. Smaller slowdowns are not reported.
         effort: Rounds at a time, and limits of rounds and seconds; None for the default.
 
     Returns:
@@ -76,7 +76,7 @@ def until_decided(
 
 
 def flagged(found: Mapping[int, TimeComparison]) -> list[int]:
-    """Return the entries that a second process must time: significantly slower, on an unchanged machine.
+    """Return the entries that a second process must time again: those significantly slower on an unchanged machine.
 
     ``found`` contains the comparisons of all compared entries.
     """
@@ -88,7 +88,7 @@ def flagged(found: Mapping[int, TimeComparison]) -> list[int]:
 def judged(
     found: Mapping[int, TimeComparison], again: Mapping[int, TimeComparison], limits: Mapping[int, SlowdownLimits]
 ) -> tuple[dict[int, ComparisonOutcome], str]:
-    """Return the verdict on every entry, and the reason why the whole run is in doubt; "" if it is not.
+    """Return the verdict on every entry, and the reason why the whole run is unreliable; "" if it is reliable.
 
     ``again`` contains the comparisons of ``flagged`` entries in a second process.
     """
@@ -111,7 +111,7 @@ def judged(
 
 
 def _alone(first: TimeComparison, suspect: bool) -> ComparisonOutcome:
-    """Return the verdict without a second process."""
+    """Return the verdict of the first process alone."""
     if first.moved:
         return ComparisonOutcome(SpeedChange.UNCERTAIN, first.moved, first)
     if first.verdict is SpeedChange.UNCERTAIN:
@@ -121,7 +121,7 @@ def _alone(first: TimeComparison, suspect: bool) -> ComparisonOutcome:
     if suspect:
         return ComparisonOutcome(SpeedChange.UNCERTAIN, "slower in one process, and a second one could not run", first)
     return ComparisonOutcome(
-        SpeedChange.UNCERTAIN, f"slower, but p = {first.p:.2g} may be chance among so many entries", first
+        SpeedChange.UNCERTAIN, f"slower, but with p = {first.p:.2g} possibly by chance among so many entries", first
     )
 
 

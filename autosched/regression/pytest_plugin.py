@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 _NODE = "autosched"
 _EMULATION = "autosched-triton"  # name of the plug-in that emulates Triton launches
-_VERDICT = "autosched_verdict"  # property of a test report with the verdict
+_VERDICT = "autosched_verdict"  # name of the property of a test report that has the verdict
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the command-line options."""
     group = parser.getgroup("autosched", "tuned kernels")
     group.addoption("--autosched-db", metavar="DB", help="test every entry of this database of tuned schedules")
-    group.addoption("--autosched-static", action="store_true", help="only what can be tested without a GPU")
-    group.addoption("--autosched-no-emulate", action="store_true", help="do not emulate the entries on the CPU")
+    group.addoption("--autosched-static", action="store_true", help="run only tests that need no GPU")
+    group.addoption("--autosched-no-emulate", action="store_true", help="do not emulate the entries")
     group.addoption("--autosched-max-slowdown", metavar="SHARE", default="1%", help="allowed slowdown (default 1%%)")
     group.addoption("--autosched-against", metavar="DB", help="compare times with the schedules of this database")
     group.addoption(
@@ -73,7 +73,7 @@ class RegressionFound(Exception):
 class SessionGuard:
     """Check of one session.
 
-    All selected entries are timed when the first of their tests runs.
+    All selected entries are timed when the first test runs.
     """
 
     def __init__(self, config: pytest.Config, database: str) -> None:
@@ -170,7 +170,10 @@ class Entries(pytest.Collector):
 
 
 class _CheckedItem(pytest.Item):
-    """Test of an entry. Same, faster and sound pass; slower, wrong and broken fail; other verdicts are skipped."""
+    """Test of an entry.
+
+    The verdicts same, faster and sound pass; slower, wrong and broken fail; others skip the test.
+    """
 
     def checked(self) -> CheckFinding:
         raise NotImplementedError
@@ -244,7 +247,7 @@ class ConfigEntries(pytest.Collector):
             yield ConfigItem.of(self, entry)
 
 
-@pytest.hookimpl(tryfirst=True)  # first, so that -k and -m also select among the entries
+@pytest.hookimpl(tryfirst=True)  # run first, so that -k and -m also apply to the entries
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
     """Add a test for each entry of the database and of configuration files."""
     if config.getoption("autosched_configs"):
@@ -277,13 +280,13 @@ def _config_items(session: pytest.Session, config: pytest.Config) -> list[Config
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Restrict the measurements to the selected tests."""
     guard = session.config.stash.get(_GUARD, None)
-    if guard is not None:  # the tests that -k and -m selected
+    if guard is not None:  # only the tests selected by -k and -m
         guard.wanted = [item.entry for item in session.items if isinstance(item, EntryItem)]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Start before any conftest.py is imported, because it may query the GPU and skip tests without one."""
+    """Start the emulation before any conftest.py is imported, which may query the GPU and skip tests."""
     if early_config.known_args_namespace.autosched_triton:
         _emulate_triton(early_config, early_config.known_args_namespace)
 
@@ -293,7 +296,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_VERDICTS] = []
     config.pluginmanager.register(_Verdicts(config), "autosched-verdicts")
     if config.getoption("autosched_triton") and not config.pluginmanager.has_plugin(_EMULATION):
-        _emulate_triton(config, config.option)  # the plug-in itself was loaded by a conftest.py
+        _emulate_triton(
+            config, config.option
+        )  # this plug-in was loaded by a conftest.py, so the hook above did not run
 
 
 def _emulate_triton(config: pytest.Config, options: argparse.Namespace) -> None:
@@ -315,7 +320,7 @@ def _emulate_triton(config: pytest.Config, options: argparse.Namespace) -> None:
 
 
 class _Verdicts:
-    """Counter of the verdicts of all processes, in the process that writes the report."""
+    """Counts the verdicts of all processes, in the process that writes the report."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._found = config.stash[_VERDICTS]
@@ -350,7 +355,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 @pytest.fixture(scope="session")
 def tuned_kernel(pytestconfig: pytest.Config) -> Callable[[Problem], Any]:
-    """Return a function from a problem to its kernel in a database, which must have exactly this problem.
+    """Return a function that returns the kernel of a problem in a database, which must have exactly this problem.
 
     ``kernel = tuned_kernel(problem)``, then ``out = kernel(a, b)``.
 

@@ -19,11 +19,11 @@ class EntryStatus(StrEnum):
 
     FASTER = "faster"
     SAME = "same"
-    SOUND = "sound"  # configuration files: no fault was found, and there is no baseline
+    SOUND = "sound"  # for configuration files: no fault was found, and there is no baseline
     SLOWER = "slower"
     UNCERTAIN = "uncertain"  # measured, but noise or a changed machine prevents a verdict
-    CANNOT_COMPARE = "cannot compare"  # there is no baseline here
-    STALE = "stale"  # it has an earlier reference, and no entry has the current one
+    CANNOT_COMPARE = "cannot compare"  # no baseline is available
+    STALE = "stale"  # the trial has an earlier reference, and none has the current one
     WRONG = "wrong"  # wrong results
     BROKEN = "broken"  # it is no longer valid, does not compile, or does not run
 
@@ -37,12 +37,12 @@ class EntryStatus(StrEnum):
 
     @property
     def judged(self) -> bool:
-        """True if the entry was compared, with any result."""
+        """True if the entry was compared, regardless of the result."""
         return self not in (EntryStatus.UNCERTAIN, EntryStatus.CANNOT_COMPARE, EntryStatus.STALE)
 
     @property
     def fails(self) -> bool:
-        """True if this status alone makes a check fail."""
+        """True if one such entry makes the check fail."""
         return self in (EntryStatus.SLOWER, EntryStatus.WRONG, EntryStatus.BROKEN)
 
 
@@ -106,7 +106,7 @@ class CheckReport:
 
     ``kind`` is "static", "timed" or "configs" (then ``database`` is a folder). ``doubt`` is the reason why the whole
     run is invalid, "" if it is valid. ``tools`` contains names and versions of the tools. ``left_out`` is a line with
-    the number of trials of an earlier reference, "" for none.
+    the number of trials that have an earlier reference, or "".
     """
 
     database: str
@@ -149,7 +149,7 @@ class CheckReport:
         told = {
             ExitStatus.OK: "every checked configuration is sound" if configs else "no confirmed regression",
             ExitStatus.NO: "BROKEN CONFIGURATIONS" if configs else "REGRESSION",
-            ExitStatus.NO_ANSWER: "could not judge",
+            ExitStatus.NO_ANSWER: "no result",
         }[self.status]
         why = f" ({self.doubt})" if self.doubt else ""
         return f"{told}: {counts}{why}{left_out}"

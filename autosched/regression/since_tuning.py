@@ -1,9 +1,9 @@
-"""Changes of the machine since an entry was tuned, such as a new driver that slows down baseline and candidate alike.
+"""Changes of the machine since an entry was tuned, such as a new driver that slows down every kernel.
 
 The last re-measurement of a search times the winner alternately with a control, and stores both times. The control is
-the vendor's library, or a plain copy if there is none. A check times both again. The kernel may have changed relative
-to the control, and the control relative to its own earlier time. Each change is reported. It makes the verdict "same"
-uncertain, because the earlier state cannot be timed again.
+the vendor's library, or a plain copy if there is none. A check times both again. It compares the kernel with the
+control, and the control with its own earlier time. A change is reported, and makes the verdict "same" uncertain,
+because the earlier state cannot be timed again.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from measurements.trials.timing_statistics import Ratio, error_of_median
 from measurements.trials.trial import Control, Trial
 from measurements.trials.vendor_library import is_library
 
-AGAINST_CONTROL = 0.03  # accepted difference between sessions on one GPU, for ratios within a session
+AGAINST_CONTROL = 0.03  # accepted difference of ratios between sessions on one GPU
 ALONE = 0.05  # the same for absolute times, which also depend on clocks
 _ERRORS = 3.0
 
 
 @dataclass(frozen=True)
 class AtTuning:
-    """Times of the entry's winner and of the control, from one re-measurement, with the driver ("" if unknown)."""
+    """Times of the entry's winner and of the control in one re-measurement, with the driver ("" if unknown)."""
 
     entry: Timing
     control: Control
@@ -34,9 +34,9 @@ class AtTuning:
 
     @classmethod
     def of(cls, trials: Sequence[Trial], best: Trial) -> AtTuning | None:
-        """Return the control of the re-measurement that ``best`` won, or the one among ``trials``.
+        """Return the times of the re-measurement that ``best`` won.
 
-        In old databases trials have no control, and the library is one of the trials. Returns None if there is no
+        In old databases the control is not part of the trial, but the library's own trial. Returns None if there is no
         control, or if the times have another policy than the default, which checks use.
         """
         if best.control is not None and best.measurement.timing is not None:
@@ -59,7 +59,7 @@ class Since:
     """Changes of an entry and of its control since it was tuned.
 
     ``against_control`` is the change (now over then) of the entry's time relative to the control's; ``control`` is the
-    change of the control's time. ``reasons`` lists other changes, and ``slower`` is True if they may hide a slowdown.
+    change of the control's time. ``reasons`` describes all changes, and ``slower`` is True if they may hide a slowdown.
     """
 
     against_control: float
@@ -91,10 +91,12 @@ def since(then: AtTuning, ratio: Ratio, control: Ratio, control_seconds: float, 
     reasons = []
     slower = low > allowed
     if slower or high < 1 / allowed:
-        reasons.append(f"relative to the {name} it takes {change:.3f}x the time at tuning")
+        reasons.append(f"relative to the {name}, it takes {change:.3f}x as long as when it was tuned")
     moved = max(alone, 1 / alone) > (1 + ALONE) * math.exp(error)
     if moved:
-        reasons.append(f"the {name} itself takes {alone:.3f}x its time at tuning: clock, driver or version changed")
+        reasons.append(
+            f"the {name} itself takes {alone:.3f}x as long as at that time: clock, driver or version changed"
+        )
     if reasons and then.driver:
         reasons.append(f"it was tuned with driver {then.driver}")
     return Since(change, alone, tuple(reasons), slower or moved)

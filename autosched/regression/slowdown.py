@@ -2,9 +2,9 @@
 
 Four kernels run in every round, in alternating order: the baseline, the candidate, the baseline again, and a control
 that does not depend on our changes (the vendor's library, or a plain copy). The second baseline measures the current
-noise of this entry on this machine. Differences that two runs of one kernel could show are not reported.
+noise of this entry on this machine. Differences within the noise are not reported.
 
-Because false alarms make people disable such checks, a finding must pass five tests:
+To avoid false alarms, a finding must pass five tests:
 
 - The whole confidence interval of its ratio is beyond the limit.
 - The lost time in seconds is also beyond a limit.
@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from measurements.trials import signed_rank, timing_statistics
 from measurements.trials.timing_statistics import Ratio, SpeedChange, log_ratios
 
-CONFIDENCE = 0.99  # confidence level of intervals; with 95%, several of a hundred entries would be outside of theirs
-DISCOVERY_RATE = 0.05  # fraction of false findings that Benjamini-Hochberg accepts in the first list
-ONE_SIDED = 8  # minimum number of entries for the test that most changed in the same direction and none in the other
+CONFIDENCE = 0.99  # confidence level of intervals; with 95%, several of a hundred entries would be outside by chance
+DISCOVERY_RATE = 0.05  # accepted false discovery rate of the first process
+ONE_SIDED = 8  # minimum number of changed entries for testing whether nearly all changed in one direction
 MOST = 0.8
 
 
@@ -51,7 +51,7 @@ class SlowdownLimits:
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of each program, one per round; ``control`` is empty if there is no control."""
+    """Seconds of each program, one value per round; ``control`` is empty without a control."""
 
     baseline: tuple[float, ...]
     candidate: tuple[float, ...]
@@ -72,9 +72,9 @@ class TimeComparison:
     """Comparison of the times of one entry.
 
     ``ratio`` is candidate over baseline, ``noise`` the second baseline over the first, ``control`` the control over the
-    baseline (None without one). ``limit`` is the slowdown that had to be exceeded: the larger of the allowed one and of
-    one that noise alone could show. ``p`` is the probability of such times if the slowdown were within the limit.
-    ``moved`` is the reason why the times are unreliable, "" if they are reliable.
+    baseline (None without one). ``limit`` is the minimum slowdown of a finding: the larger of the allowed slowdown and
+    the noise. ``p`` is the probability of such times if the slowdown is within the limit. ``moved`` is the reason why
+    the times are unreliable, or "".
     """
 
     verdict: SpeedChange
@@ -112,7 +112,7 @@ def compare(times: Times, limits: SlowdownLimits, noise: float = 0.0) -> TimeCom
     limit = max(limits.max_slowdown, noise, again.high - 1, 1 / again.low - 1 if again.low else math.inf)
     lost = statistics.median(times.baseline) * (ratio.median - 1)
     control = Ratio.paired(times.control, times.baseline, CONFIDENCE) if times.control else None
-    if math.isinf(limit):  # too few rounds for a verdict
+    if math.isinf(limit):  # too few rounds to decide
         return TimeComparison(SpeedChange.UNCERTAIN, ratio, again, control, limit, 1.0, lost, len(times.baseline))
     verdict = timing_statistics.verdict(ratio, limit)
     if verdict is SpeedChange.SLOWER and lost <= limits.floor:
@@ -124,7 +124,7 @@ def compare(times: Times, limits: SlowdownLimits, noise: float = 0.0) -> TimeCom
 
 
 def discoveries(p_values: Sequence[float], rate: float = DISCOVERY_RATE) -> list[bool]:
-    """Return True for each p-value whose finding the procedure of Benjamini and Hochberg accepts.
+    """Return, for each p-value, True if the procedure of Benjamini and Hochberg accepts its finding.
 
     At most the fraction ``rate`` of accepted findings is expected to be false. ``p_values`` has one value for every
     compared entry, slower or not.
@@ -136,16 +136,16 @@ def discoveries(p_values: Sequence[float], rate: float = DISCOVERY_RATE) -> list
 
 
 def moved_between(first: TimeComparison, second: TimeComparison, limits: SlowdownLimits) -> str:
-    """Return a reason if two runs of one entry in two processes cannot be pooled, because their controls differ; or "".
+    """Return a reason if the controls of two processes differ, so that their runs cannot be pooled; else "".
 
-    Control and baseline are the same kernels in both runs, so a difference is caused by the machine.
+    Control and baseline are the same kernels in both processes, so the machine causes a difference.
     """
     if first.control is None or second.control is None:
         return ""
     apart = _apart(first.control, second.control)
     if apart <= max(limits.max_slowdown, first.limit, second.limit):
         return ""
-    return f"the control moved by {apart:.1%} between two processes"
+    return f"the control's time changed by {apart:.1%} between two processes"
 
 
 def one_sided(verdicts: Sequence[SpeedChange]) -> bool:
@@ -158,7 +158,7 @@ def one_sided(verdicts: Sequence[SpeedChange]) -> bool:
 
 def _moved(times: Times, again: Ratio, limits: SlowdownLimits) -> str:
     if again.low > 1 + limits.max_slowdown or again.high < 1 - limits.max_slowdown:
-        return f"the baseline differs from itself by {abs(again.median - 1):.1%}"
+        return f"two runs of the baseline differ by {abs(again.median - 1):.1%}"
     half = len(times.control) // 2
     if not half:
         return ""
@@ -167,7 +167,7 @@ def _moved(times: Times, again: Ratio, limits: SlowdownLimits) -> str:
         for part in (slice(None, half), slice(half, None))
     )
     apart = _apart(early, late)
-    return f"the control moved by {apart:.1%} during the run" if apart > limits.max_slowdown else ""
+    return f"the control's time changed by {apart:.1%} during the run" if apart > limits.max_slowdown else ""
 
 
 def _apart(one: Ratio, other: Ratio) -> float:

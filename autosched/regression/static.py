@@ -1,4 +1,4 @@
-"""Static check, which needs no GPU. It has no noise, because nothing is timed, so CI can run it for every change.
+"""Static check, which needs no GPU. It is deterministic, because nothing is timed, so CI can run it for every change.
 
 It checks that an entry is valid, compiles for its device, needs no more resources than recorded, and computes correct
 results in the emulator. It also checks that the current kernel was verified, and that the cost model predicts the same
@@ -41,7 +41,7 @@ class StaticOptions:
     """Options of a static check.
 
     ``growth`` is the fraction by which registers, shared memory and machine code may grow; a new spill is always worse.
-    If ``emulate``, each entry is verified in the emulator, with inputs of the random seed ``seed``.
+    If ``emulate`` is True, each entry is verified in the emulator, on inputs with the random seed ``seed``.
     """
 
     growth: float = 0.0
@@ -82,7 +82,7 @@ def _orders_of_families(entries: Sequence[CheckedEntry]) -> dict[tuple[str, str]
     for entry in entries:
         order = stored.order(entry.trial.verification)
         if order is not None and _family(entry)[1]:
-            found.setdefault(_family(entry), {}).setdefault(order, f"trial {entry.trial.id} adds by {order}")
+            found.setdefault(_family(entry), {}).setdefault(order, f"trial {entry.trial.id} has the order {order}")
     return found
 
 
@@ -132,12 +132,13 @@ def _found(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> Ch
     if missing:
         numbers["verification_lacks"] = "; ".join(missing)
         reasons.append(f"its full verification is incomplete: {numbers['verification_lacks']}")
-    # Measured entries were also checked on the GPU. For estimated ones the verification is the only check.
+    # Entries with measured times were also checked on the GPU. For estimated times, this verification is the only
+    # check.
     if doubt and (entry.trial.verification is not None or entry.trial.provenance is Provenance.ESTIMATED):
         if not options.emulate and not verdict.fails:
             verdict = EntryStatus.UNCERTAIN
         again = "and this check verified it again" if options.emulate else "and this check does not emulate it"
-        reasons.append(f"{doubt}, {again}: autosched verify --db renews it")
+        reasons.append(f"{doubt}, {again}: renew it with autosched verify --db")
     if options.emulate:
         outcome = verify_one(
             template(entry.trial.schedule.template),
@@ -160,7 +161,7 @@ def _found(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> Ch
 
 
 def compiled_today(entry: CheckedEntry, trial: Trial, pool: CompilePool) -> Compiled | str:
-    """Return a trial's kernel as generated and compiled today, or one line with the reason if that fails."""
+    """Generate and compile a trial's kernel with the current code. Returns one line with the reason if that fails."""
     try:
         kernel = template(trial.schedule.template).kernel(entry.problem, trial.schedule, entry.device)
     except ValueError as error:
@@ -181,7 +182,7 @@ def _shared(resources: Resources) -> int:
 
 
 def _worse(program: Compiled, then: Resources, code: MachineCode | None, growth: float) -> list[str]:
-    """Return one line for each resource that today's module needs more of than the recorded one."""
+    """Return one line for each resource of which the current module needs more than the recorded one."""
     now, found = program.resources, []
     pairs = [
         ("registers", then.registers, now.registers, growth),
@@ -210,11 +211,11 @@ def _better(program: Compiled, then: Resources) -> bool:
 
 
 def _reordered(entry: CheckedEntry, program: Compiled, recorded: Resources, pool: CompilePool) -> list[str]:
-    """Return rivals that the cost model ranks before the entry today but not at tuning, and a longer predicted time.
+    """Return rivals that the cost model now ranks before the entry, unlike at tuning, and a longer predicted time.
 
-    The time at tuning is the recorded one if it was the model's own estimate, else its prediction from the recorded
-    resources. If one was counted by other emulator code than today's, resources decide for all. Differences within the
-    entry's limit do not change the order.
+    The time at tuning is the recorded time if the model estimated it, else the model's prediction from the recorded
+    resources. If another version of the emulator counted one of the times, all are predicted from resources.
+    Differences within the entry's limit do not change the ranking.
     """
     names = {trial.schedule.template for trial in (entry.trial, *entry.rivals)}
     try:
@@ -234,7 +235,7 @@ def _reordered(entry: CheckedEntry, program: Compiled, recorded: Resources, pool
         return trial.seconds if estimated else predicted(trial, resources)
 
     def now(trial: Trial, program: Compiled) -> float | None:
-        """Return the predicted time of today, as ``then``; recorded resources have no machine code."""
+        """Return the current prediction. It uses the machine code only if ``then`` was predicted with machine code."""
         estimated = one_code and trial.provenance is Provenance.ESTIMATED
         return predicted(trial, program.resources, program if estimated else None)
 
@@ -258,9 +259,7 @@ def _reordered(entry: CheckedEntry, program: Compiled, recorded: Resources, pool
         if before is None or after is None:
             continue
         if mine_then <= before and mine_now > after * margin:
-            found.append(
-                f"the predicted order changed: trial {rival.id} comes before it now, by {mine_now / after - 1:.1%}"
-            )
+            found.append(f"the predicted ranking changed: trial {rival.id} is now faster by {mine_now / after - 1:.1%}")
     return found
 
 

@@ -1,8 +1,8 @@
 """Timed check on a GPU: baseline, candidate, the baseline again and a control, interleaved in one run.
 
 The candidate is the kernel that today's code and compiler generate from a stored schedule. The caller provides its
-baseline: the trial itself, another database, or another environment. Both run on the same machine and driver, so these
-cannot cause a difference.
+baseline: the trial itself, another database, or another environment. Both run on the same machine and driver, which
+    therefore cannot cause a difference.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ class Baselines(Protocol):
     """Function that provides the baseline of an entry."""
 
     def __call__(self, entry: CheckedEntry, candidate: Candidate) -> Baseline | str:
-        """Return the baseline of an entry whose current kernel is ``candidate``, or one line with a reason."""
+        """Return the baseline of an entry with the current kernel ``candidate``, or one line with a reason."""
 
 
-Told = Callable[[str], None]  # called after each finished entry, with a note for the user or ""
+Told = Callable[[str], None]  # called after each finished entry, with a message for the user or ""
 
 
-# These errors concern no entry: earlier verdicts remain valid, and the rest of the run is in doubt.
+# Errors unrelated to an entry, after which earlier verdicts remain valid and the others are uncertain.
 _MACHINE_ERRORS = (RunnerStopped, HostFailure, MemoryError)
 
 
@@ -104,7 +104,7 @@ def check_timed(
         told: Called with the verdict of each finished entry.
 
     Returns:
-        A finding for each entry, in their order; and the reason why the whole run is in doubt, or "".
+        A finding for each entry, in order, and the reason why the whole run is unreliable, or "".
     """
     found: dict[int, CheckFinding] = {}
     pairs: dict[int, _Pair] = {}
@@ -167,7 +167,7 @@ def check_timed(
             found[i] = dataclasses.replace(finding, check_seconds=seconds[i])
     for i, entry in enumerate(entries):
         if i not in found:
-            found[i] = entry.finding(EntryStatus.CANNOT_COMPARE, f"the run ended before it: {stopped}")
+            found[i] = entry.finding(EntryStatus.CANNOT_COMPARE, f"the run ended before this entry: {stopped}")
     return [found[i] for i in range(len(entries))], stopped or doubt
 
 
@@ -188,7 +188,7 @@ def _pair(entry: CheckedEntry, device: Device, pool: CompilePool, baselines: Bas
     """Return the compiled baseline and candidate of an entry, or a finding with the reason if one is missing."""
     if entry.device.name != device.name:
         return entry.finding(
-            EntryStatus.CANNOT_COMPARE, f"it is for {entry.device.name}, and the GPU of this machine is {device.name}"
+            EntryStatus.CANNOT_COMPARE, f"it is for {entry.device.name}, but the GPU of this machine is {device.name}"
         )
     trial = entry.trial
     if is_library(trial.schedule):
@@ -232,8 +232,8 @@ class _Timer:
         self._session, self._pair = session, pair
         self._controls = list(CONTROLS)
         self._programs = [pair.baseline, pair.candidate, pair.baseline]
-        self.medians = (0.0, 0.0)  # medians of baseline and candidate, in seconds
-        self.control: tuple[str, float] | None = None  # name of the control, and its median in seconds
+        self.medians = (0.0, 0.0)  # median seconds of baseline and candidate
+        self.control: tuple[str, float] | None = None  # name of the control and its median seconds
 
     def __call__(self, rounds: int) -> Times:
         """Time further rounds. Raises _Failed if a kernel cannot be timed, and RunnerStopped."""
@@ -251,12 +251,12 @@ class _Timer:
                 self.control = None if control is None else (control, statistics.median(told[3].seconds))
                 return Times(baseline, candidate, again, told[3].seconds if control is not None else ())
             if all(entrant.status is Status.OK for entrant in told[:3]):
-                self._controls.pop(0)  # this control is not available
+                self._controls.pop(0)  # this control is unavailable: try the next one
                 continue
             self._blame(told)
             if not self._controls:
                 raise _Failed(EntryStatus.UNCERTAIN, f"each kernel runs alone, but not together: {told[0].reason}")
-            self._controls.pop(0)  # the control may be the cause
+            self._controls.pop(0)  # the control may have failed: try the next one
 
     def _blame(self, told: Sequence[Entrant]) -> None:
         """Run each kernel alone, to find the one that fails. Raises _Failed."""
@@ -275,7 +275,7 @@ def _finding(pair: _Pair, judgement: ComparisonOutcome, timer: _Timer) -> CheckF
     changed = judgement.verdict in (timing_statistics.SpeedChange.SLOWER, timing_statistics.SpeedChange.FASTER)
     if pair.same_code and changed:
         verdict = EntryStatus.UNCERTAIN
-        reasons.append("both have the same machine code, so the machine is the cause")
+        reasons.append("both have the same machine code, so the machine causes the difference")
     elif changed:
         reasons.append(pair.reason)
     numbers: dict[str, float | int | str] = {
@@ -308,5 +308,5 @@ def _finding(pair: _Pair, judgement: ComparisonOutcome, timer: _Timer) -> CheckF
 
 
 def noises(findings: Sequence[CheckFinding]) -> Mapping[str, float]:
-    """Return the noise between two runs of one program for each timed entry by name, to be stored with it."""
+    """Return the noise between two runs of one program, by name of the timed entry, for storing in the database."""
     return {f.name: noise for f in findings if isinstance(noise := f.numbers.get("noise"), float)}

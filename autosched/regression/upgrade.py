@@ -1,9 +1,9 @@
 """Check of a compiler upgrade: entries whose kernels get worse with the compiler of another environment.
 
-Each entry and its next fastest rivals are compiled by the NVRTC of this environment and by that of the other. The check
-compares spills, occupancy, instructions of the main loop, the estimated time, and the estimated order among the rivals.
-If the PTX differs, the other compiler's PTX is also verified in the emulator. Entries that get worse should be tuned
-again with the other compiler.
+Each entry and its next fastest rivals are compiled by the NVRTC of both environments. The check compares spills,
+occupancy, instructions of the main loop, the estimated time, and the estimated order among the rivals. If the PTX
+differs, the other compiler's PTX is also verified in the emulator. Entries that get worse should be tuned again with
+the other compiler.
 """
 
 from __future__ import annotations
@@ -73,10 +73,12 @@ def _finding(
         return entry.finding(EntryStatus.CANNOT_COMPARE, LIBRARY_WON)
     before = _compiled(entry, entry.trial, here)
     if isinstance(before, str):
-        return entry.finding(EntryStatus.CANNOT_COMPARE, f"by {here.toolchain}: {before}")
+        return entry.finding(EntryStatus.CANNOT_COMPARE, f"compiled by {here.toolchain}: {before}")
     after = _compiled(entry, entry.trial, there)
     if isinstance(after, str):
-        return entry.finding(EntryStatus.BROKEN, f"by {there.toolchain}: {after}: tune it again there")
+        return entry.finding(
+            EntryStatus.BROKEN, f"compiled by {there.toolchain}: {after}: tune it again with that compiler"
+        )
     worse = [
         *worse_code(before.code, after.code, options.growth),
         *_slower(entry, before, after),
@@ -125,15 +127,15 @@ def _loop(program: Compiled) -> LoopMix | None:
 
 
 def _slower(entry: CheckedEntry, before: CompiledTrial, after: CompiledTrial) -> Iterator[str]:
-    """Yield a line if the time model expects the entry to be slower there."""
+    """Yield a line if the time model expects the entry to be slower with the other compiler."""
     if before.seconds and after.seconds and after.seconds > before.seconds * (1 + entry.limits.max_slowdown):
-        yield f"estimated time: {after.seconds / before.seconds - 1:+.1%} there"
+        yield f"estimated time: {after.seconds / before.seconds - 1:+.1%} with the other compiler"
 
 
 def _overtaken(
     entry: CheckedEntry, before: CompiledTrial, after: CompiledTrial, here: CompilePool, there: CompilePool
 ) -> Iterator[str]:
-    """Yield the rivals that are faster than the entry there but not here, by estimated times."""
+    """Yield a line about rivals whose estimated times are better than the entry's only with the other compiler."""
     if before.seconds is None or after.seconds is None:
         return
     ahead: list[Trial] = []
@@ -148,7 +150,10 @@ def _overtaken(
             ahead.append(rival)
     if ahead:
         named = ", ".join(f"trial {rival.id}" for rival in ahead)
-        yield f"estimated rank: {named} of {1 + len(entry.rivals)} slower than it here are faster than it there"
+        yield (
+            f"estimated rank: {named} of {1 + len(entry.rivals)}, slower with this compiler, are faster with the "
+            "other one"
+        )
 
 
 def _verified(entry: CheckedEntry, kernel: GeneratedKernel, other: OtherCompiler, seed: int) -> tuple[bool, str] | None:

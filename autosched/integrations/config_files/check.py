@@ -28,7 +28,7 @@ _NOT_LAUNCHED = {"compiled": EntryStatus.SOUND, "no_kernel": EntryStatus.CANNOT_
 
 @dataclass(frozen=True)
 class FileEntry:
-    """One entry of a file, by its position; ``entry`` is None for the file as a whole."""
+    """One entry of a file, identified by its index; ``entry`` is None for the file as a whole."""
 
     file: ConfigFile
     entry: BatchConfig | None
@@ -47,7 +47,7 @@ class FileEntry:
 
     @property
     def entries(self) -> list[FileEntry]:
-        """The entry itself; for a file, all its entries that can be verified."""
+        """The entry itself; for a file as a whole, all its entries that can be verified."""
         if self.entry is not None:
             return [self]
         if self.file.name.device is None:
@@ -67,7 +67,10 @@ def config_entries(folder: Path, format: Format, check: ConfigCheck) -> tuple[li
         mine = [f for f in files if f.name.device is not None and f.name.device.name == check.device.name]
         if not mine:
             held = ", ".join(sorted({f.name.device.name for f in files if f.name.device is not None}))
-            raise CannotCheck(f"{folder} has no file for {check.device.name}, but for {held or 'no known device'}")
+            raise CannotCheck(
+                f"{folder} has files for {held or 'no known device'}, but not for {check.device.name}: omit --device "
+                "or name another"
+            )
         files = mine
     found = []
     for file in files:
@@ -94,7 +97,7 @@ def check_configs(
 
 
 class ProcessConfigVerifier:
-    """Verifier of entries in separate processes, each distinct configuration of an architecture once.
+    """Verifies entries in separate processes. Each distinct configuration of an architecture is verified once.
 
     Raises CannotCheck if configurations cannot be verified on this machine.
     """
@@ -137,7 +140,7 @@ class ProcessConfigVerifier:
             self._other.close()
 
     def findings(self, entries: Sequence[FileEntry]) -> Iterator[CheckFinding]:
-        """Yield the finding of each entry, in their order."""
+        """Yield the finding of each entry, in order."""
         distinct = {_key(e): e for e in reversed(entries) if _key(e)}
         with ThreadPoolExecutor(self._pool.workers) as threads:
             jobs = {key: threads.submit(self._verified, entry) for key, entry in reversed(distinct.items())}
@@ -177,7 +180,7 @@ class ProcessConfigVerifier:
         if found.get("local_bytes") and not verdict.fails:
             reasons.append(f"{found['local_bytes']} bytes of local memory per thread: registers spill")
         if not self.check.emulate and found["status"] == "compiled":
-            reasons.append("it compiles and fits; its results were not verified")
+            reasons.append("it compiles and fits on the device; its results were not verified")
         if self._other is not None and not verdict.fails:
             began = time.monotonic()
             device = entry.file.name.device
@@ -203,7 +206,7 @@ def _key(entry: FileEntry) -> str:
 
 
 def _of_file(entry: FileEntry, of_entries: Sequence[EntryStatus], triton: str) -> CheckFinding:
-    """Return the finding of a file: valid only if none of its entries fails, and at least one was verified."""
+    """Return the finding of a file. It is sound only if no entry fails and at least one was verified."""
     file = entry.file
     if file.name.device is None:
         return _finding(entry, EntryStatus.CANNOT_COMPARE, [f"{file.name.device_name} is not a known NVIDIA GPU"])
@@ -222,7 +225,7 @@ def _of_file(entry: FileEntry, of_entries: Sequence[EntryStatus], triton: str) -
     elif any(verdict.judged for verdict in of_entries):
         verdict = EntryStatus.SOUND
     else:
-        verdict = of_entries[0]  # a file without entries is faulty
+        verdict = of_entries[0]  # a file without entries is a fault
     return _finding(entry, verdict, [*faults, *notes])
 
 

@@ -17,7 +17,7 @@ from autosched.integrations.config_files.files import Config
 from autosched.integrations.config_files.layer import Layer
 
 _NAMES = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "num_warps", "num_stages")
-# By the largest number of rows of the batch; 0 is for all larger batches.
+# Configurations by the largest number of rows of the batch; 0 stands for all larger batches.
 _VLLM = (
     (32, (16, 64, 128, 4, 4)),
     (64, (32, 64, 128, 4, 3)),
@@ -27,7 +27,7 @@ _VLLM = (
     (0, (128, 128, 64, 8, 3)),
 )
 _VLLM_FP8_DEPTH = 128
-_VLLM_GROUP = (128, 16)  # tokens per expert above which blocks are grouped, and the group size
+_VLLM_GROUP = (128, 16)  # minimum tokens per expert for grouping blocks, and the group size
 # SGLang distinguishes batches with at most one row per expert from larger ones. GROUP_SIZE_M is last.
 _SGLANG = ((16, 32, 64, None, None, 1), (64, 64, 32, None, None, 8))
 _SGLANG_FP8 = ((64, 128, 128, 4, 4, 1), (128, 256, 128, 8, 4, 32))
@@ -42,7 +42,8 @@ def default_config(layer: Layer, rows: int, format: Format) -> Config | None:
         format: The package.
 
     Returns:
-        The configuration; None for 8-bit integer weights with block scales, whose tiles depend on more than the layer.
+        The configuration; None for 8-bit integer weights with block scales, whose tiles do not depend only on the
+        layer.
     """
     scaled_fp8 = layer.dtype == "fp8_w8a8" and layer.block_shape is not None
     if layer.dtype == "int8_w8a16" and layer.block_shape is not None:

@@ -1,7 +1,7 @@
 """Names of tuned-configuration files, which identify the layer and GPU of their configurations.
 
 ``E=8,N=7168,device_name=NVIDIA_H100_80GB_HBM3,dtype=fp8_w8a8,block_shape=[128,128].json`` is for a layer of 8 experts
-with an intermediate size of 7168. With ``K=`` in place of ``E=`` it is for a block-scaled matmul.
+with an intermediate size of 7168. With ``K=`` instead of ``E=`` it is for a block-scaled matmul.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from search_spaces.hardware.devices import Device, all_devices
 Format = Literal["vllm", "sglang"]
 FORMATS: tuple[Format, ...] = ("vllm", "sglang")
 _PAIR = re.compile(r"(\w+)=((?:\[[^\]]*\])|[^,]*)(?:,|$)")
-# Names in files of products that the driver names differently; each is the product's only SXM or PCIe row.
+# Device names in files that differ from the driver's names. Each product has only one row for SXM or PCIe.
 _OTHER_NAMES = {
     "NVIDIA_H100": "h100",
     "NVIDIA_H100_80GB": "h100",
@@ -34,7 +34,7 @@ class FileName:
     """Parsed name of a file. ``experts`` is 0 for a plain matmul.
 
     ``n`` is the intermediate size of a layer (of one rank), or the columns of a matmul; ``k`` is the depth of a matmul,
-    0 if the name lacks it. ``dtype`` is "" for 16-bit floats. ``rest`` contains pairs unknown to this version.
+    0 if the name does not contain it. ``dtype`` is "" for 16-bit floats. ``rest`` has unknown key-value pairs.
     """
 
     experts: int
@@ -54,7 +54,7 @@ class FileName:
 
     @cached_property
     def device(self) -> Device | None:
-        """Row of the product; None if it is not NVIDIA's, or has no row."""
+        """Row of the device; None for other vendors' devices, and if the table has no row."""
         return row_of_file_device(self.device_name)
 
     def text(self, format: Format = "vllm") -> str:
@@ -84,7 +84,7 @@ def parse_file_name(name: str) -> FileName:
         raise NotAConfigFile(f"{name}: the name must have the form E=8,N=7168,device_name=NAME,dtype=TYPE.json")
     values = dict(pairs)
     if len(values) != len(pairs):
-        raise NotAConfigFile(f"{name}: a key occurs twice")
+        raise NotAConfigFile(f"{name}: duplicate key")
     sizes = {key: _size(name, key, values.pop(key, "0")) for key in ("E", "N", "K")}
     device = values.pop("device_name", "")
     if not device or not sizes["N"] or bool(sizes["E"]) == bool(sizes["K"]):

@@ -14,16 +14,16 @@ from autosched.integrations.config_files.file_names import FORMATS, FileName, Fo
 from measurements.files.bounded import read_json
 from measurements.files.text import one_line
 
-SIDECAR = ".autosched.json"  # suffix of a file with facts that the format cannot represent
+SIDECAR = ".autosched.json"  # suffix of the sidecar file, which has facts that the format cannot represent
 LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas")
-# Smallest values that Triton multiplies; it pads rows and columns.
+# Minimum tile sizes of Triton's matmuls, which pad rows and columns.
 _TILES = {"BLOCK_SIZE_M": 1, "BLOCK_SIZE_N": 1, "BLOCK_SIZE_K": 16}
 _NEEDED = (*_TILES, "GROUP_SIZE_M")
 _FOLDER_VERSION = re.compile(r"triton_(\d+)_(\d+)_(\d+)$")
 _MOST_BYTES = 2**20
-_MOST_ELEMENTS = 2**20  # elements of a Triton tensor (TRITON_MAX_TENSOR_NUMEL)
+_MOST_ELEMENTS = 2**20  # maximum number of elements of a Triton tensor (TRITON_MAX_TENSOR_NUMEL)
 
-Config = tuple[tuple[str, int], ...]  # names and values, sorted
+Config = tuple[tuple[str, int], ...]  # pairs of names and values, sorted
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def read_folder(folder: Path, format: Format) -> tuple[list[ConfigFile], list[st
 
 
 def fits(folder: Path, format: Format) -> bool:
-    """Return True if the files of a folder may have a format. Files that fit no format are ignored.
+    """Return True if the files of a folder may have this format. Files without a known format are ignored.
 
     Raises:
         NoConfigs: The folder contains no such file.
@@ -166,7 +166,7 @@ def _entry(size: int, value: Any, name: FileName) -> BatchConfig:
 
 
 def _fault(config: Mapping[str, int], name: FileName) -> str:
-    """Return the reason why no device can launch a kernel with this configuration; "" if one can."""
+    """Return the reason why a configuration cannot be launched on any device; "" if it can."""
     missing = [key for key in _NEEDED if key not in config]
     if missing:
         return f"{' and '.join(missing)} is missing"
@@ -194,7 +194,7 @@ def _fault(config: Mapping[str, int], name: FileName) -> str:
 
 
 def _with_rivals(files: Sequence[ConfigFile], format: Format) -> list[ConfigFile]:
-    """Add faults to files of one folder with the same lookup name, and notes to SGLang's pairs of files."""
+    """Add faults to files of a folder that are for the same layer, and notes to SGLang's pairs of files."""
     from dataclasses import replace
 
     names: dict[tuple[Path, str], list[ConfigFile]] = {}
@@ -206,12 +206,12 @@ def _with_rivals(files: Sequence[ConfigFile], format: Format) -> list[ConfigFile
         rivals = [f for f in names[file.path.parent, looked_up] if f is not file]
         faults = list(file.faults)
         faults += [
-            f"{rival.path.name} is for the same layer, and has other values"
+            f"{rival.path.name} is for the same layer, but has other values: remove one of the files"
             for rival in rivals
             if _values(rival) != _values(file)
         ]
         if file.path.name != looked_up and not file.name.rest:
-            faults.append(f"it is never found: the program looks for {looked_up}")
+            faults.append(f"programs never use it: they look for {looked_up}")
         notes: list[str] = []
         if format == "sglang" and file.name.down:
             notes += _pair_notes(file, names.get((file.path.parent, looked_up.replace("_down.json", ".json")), []))

@@ -20,7 +20,7 @@ from autosched.integrations.config_files import kernels as own
 from autosched.integrations.config_files.file_names import Format
 from autosched.version import VERSION
 
-# Modules that contain each format's kernels in some version, the newest first.
+# Modules that contain the kernels of each format, in the newest version first.
 _MOE = {
     "vllm": ("model_executor/layers/fused_moe/fused_moe.py",),
     "sglang": (
@@ -59,7 +59,7 @@ def kernel_for(format: Format, moe: bool) -> ConfigKernel:
 
 
 def _files(package: str, places: Sequence[str]) -> list[Path]:
-    spec = importlib.util.find_spec(package)  # finding a top-level name imports nothing
+    spec = importlib.util.find_spec(package)  # find_spec imports nothing for a top-level name
     folders = list(spec.submodule_search_locations or ()) if spec is not None else []
     return [path for folder in folders for place in places if (path := Path(folder) / place).is_file()]
 
@@ -112,7 +112,7 @@ def _is_jit(node: ast.stmt) -> bool:
     plain = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
     if [ast.unparse(d) for d in plain] != ["triton.jit"]:
         return False
-    # Decorator arguments may use names that are not loaded; Triton compiles the same code without them.
+    # Drop decorator arguments, which may use names that are not loaded. Triton compiles the same code.
     node.decorator_list = plain
     return True
 

@@ -1,7 +1,7 @@
 """Replacements of the kernels of vLLM and SGLang: a grouped matmul of experts, and a scaled matmul.
 
-They are used on machines without these packages. Parameters have the names that the packages use, so that one table of
-arguments serves both.
+They are used on machines without these packages. Parameters have the packages' names, so that the arguments are the
+same for all kernels.
 """
 
 # mypy: ignore-errors
@@ -52,7 +52,7 @@ def fused_moe_kernel(
     use_int8_w8a16: tl.constexpr,
     per_channel_quant: tl.constexpr,
 ):
-    """Row r of the output is row ``r // top_k`` of A times the matrix of the expert that r was assigned to.
+    """Compute row r of the output as row ``r // top_k`` of A times the matrix of the expert assigned to r.
 
     ``sorted_token_ids_ptr`` lists assignments by expert, padded to whole blocks with numbers of at least
     ``num_valid_tokens``. A block whose expert is -1 belongs to another rank, and writes zeros.
@@ -73,7 +73,7 @@ def fused_moe_kernel(
     depth = tl.where(expert < 0, 0, K)
     expert = tl.maximum(expert, 0)
 
-    wrapped = (columns % N).to(tl.int64)  # after the last column comes the next expert, or the end of the array
+    wrapped = (columns % N).to(tl.int64)  # beyond the last column is the next expert, or the end of the array
     k = tl.arange(0, BLOCK_SIZE_K)
     rows = assigned // top_k
     a_at = a_ptr + rows[:, None] * stride_am + k[None, :] * stride_ak
@@ -140,7 +140,7 @@ def scaled_matmul(
     BLOCK_SIZE_K: tl.constexpr,
     GROUP_SIZE_M: tl.constexpr,
 ):
-    """C = A B, where each run of ``group_k`` elements of a row of A and each block of B have a scale."""
+    """Compute C = A B. Each ``group_k`` elements of a row of A, and each block of B, have a scale."""
     program = tl.program_id(0)
     column_blocks = tl.cdiv(N, BLOCK_SIZE_N)
     block_m, block_n = tl.swizzle2d(

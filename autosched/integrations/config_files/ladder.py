@@ -1,4 +1,4 @@
-"""Batch sizes of a file. A program uses the entry with the nearest size, so gaps and ends matter."""
+"""Batch sizes of a file. Programs use the entry with the nearest size, so gaps between sizes matter."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from itertools import pairwise
 
 from autosched.integrations.config_files.files import BatchConfig
 
-_GAP = 4  # ratio of neighbouring sizes beyond which a size between them may be more than a factor of two from both
-_LAST = 1024  # rows; if the largest size is smaller, large batches of prompts use the entry of a few rows
-_JUMP = 4  # factor by which BLOCK_SIZE_M goes up or down and back again
+_GAP = 4  # with a larger ratio of neighbouring sizes, some batch is more than a factor of two from both
+_LAST = 1024  # minimum for the largest size, in rows; otherwise batches of prompts use the entry of a few rows
+_JUMP = 4  # factor by which BLOCK_SIZE_M of an outlier differs from both neighbours
 
 
 def ladder_notes(entries: Sequence[BatchConfig]) -> list[str]:
-    """Return a line for each gap, for sizes beyond the ends, and for outliers of BLOCK_SIZE_M."""
+    """Return a line for each gap between sizes, for missing small or large sizes, and for outliers of BLOCK_SIZE_M."""
     good = [entry for entry in entries if not entry.fault]
     if not good:
         return []

@@ -16,7 +16,7 @@ from autosched.integrations.config_files.file_names import FileName
 
 TYPES = ("", "bf16", "bfloat16", "float16", "fp8_w8a8", "int8_w8a8", "int8_w8a16")
 _TOP_K = 2
-_MOST_STAGES = 4  # number of loop iterations that cover all cases
+_MOST_STAGES = 4  # number of loop iterations, which covers first, middle and last ones
 
 
 class NoSuchKernel(ValueError):
@@ -55,7 +55,7 @@ def small_launch(parameters: Sequence[str], name: FileName, config: Mapping[str,
         parameters: Names of the kernel's parameters, which depend on the version.
         name: Parsed file name.
         config: The configuration.
-        clamped: If True, the program limits BLOCK_SIZE_K to the columns that share a scale.
+        clamped: If True, the program limits BLOCK_SIZE_K to the number of columns that share a scale.
 
     Returns:
         Grid, arguments, and the expected output with its bound.
@@ -72,7 +72,7 @@ def small_launch(parameters: Sequence[str], name: FileName, config: Mapping[str,
 
 
 def _sizes(name: FileName, tiles: Mapping[str, int]) -> tuple[int, int]:
-    """Return N and K: a full and a partial block of columns; first, middle and partial last iteration of the loop."""
+    """Return N and K. N has a full and a partial block; K has a first, middle and partial last iteration."""
     turns = min(tiles.get("num_stages", 3), _MOST_STAGES) + 1
     k = turns * tiles["BLOCK_SIZE_K"] + 16
     return tiles["BLOCK_SIZE_N"] + 16, k
@@ -101,7 +101,7 @@ def _moe(parameters: Sequence[str], name: FileName, tiles: dict[str, int]) -> Sm
         experts += [own] * blocks
         chosen[torch.tensor(mine, dtype=torch.long)] = own
     padded = len(rows)
-    rows += [assignments] * block_m  # one unused block
+    rows += [assignments] * block_m  # add an unused block
     experts += [0]
     data = _operands(name, tokens, k, len(counts) - 1, n, generator)
     out = torch.empty(assignments, n, dtype=_out_type(name))
@@ -261,7 +261,7 @@ def _matmul(parameters: Sequence[str], name: FileName, tiles: dict[str, int]) ->
     return _launch(parameters, values, tiles, blocks, out, expected, bound)
 
 
-# Parameters of the packages' kernels that a plain layer omits, disables, or sets to zero.
+# Parameters of the packages' kernels that are unused, disabled or zero for a plain layer.
 _ABSENT = ("b_bias_ptr", "bias_ptr", "a_desc", "b_desc", "add_mask_ptr")
 _OFF = (
     *("naive_block_assignment", "HAS_BIAS", "SWAP_AB", "USE_TD", "c_sorted", "swap_ab", "FUSE_ADD_TO_OUTPUT"),
@@ -280,7 +280,8 @@ def _launch(
     magnitude: torch.Tensor,
 ) -> SmallLaunch:
     relative = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}[out.dtype]
-    # Half a unit in the last place of the output; f32 sums; tensor cores keep fewer bits of sums of 8-bit floats.
+    # Relative errors: half a unit in the last place of the output; f32 sums; sums of 8-bit floats in tensor cores,
+    # which have fewer bits.
     bound = relative * expected.abs() + 2.0**-12 * magnitude + 1e-6
     return SmallLaunch((blocks, 1, 1), _arguments(parameters, values, tiles), out, expected, bound)
 
@@ -354,7 +355,7 @@ def _strides(prefix: str, tensor: torch.Tensor, axes: str) -> dict[str, int]:
 
 
 def _scale_strides(data: _Operands, per_row: str, per_column: str) -> dict[str, int]:
-    """Return the strides of the scales as the packages pass them: 0 for axes that a scale lacks."""
+    """Return the strides of the scales as the packages pass them: 0 for axes that a scale does not have."""
     a, b = data.a_scale, data.b_scale
     row, row_k = per_row.split()
     expert, b_k, b_n = per_column.split()

@@ -16,13 +16,13 @@ from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtype_names import canonical
 from search_spaces.operators.matmul import Matmul
 
-# Names of the same fields in public models.
-_MOST_BYTES = 1 << 24  # maximum size of a config.json
+# Names of each field in public models.
+_MOST_BYTES = 1 << 24  # maximum bytes of a config.json
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 _TOP_K = ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk", "top_k")
 _HIDDEN = ("hidden_size", "n_embd", "d_model")
 _INTERMEDIATE = ("moe_intermediate_size", "expert_ffn_hidden_size", "ffn_hidden_size", "intermediate_size")
-# Batch sizes of vLLM's own tuner.
+# Batch sizes of vLLM's tuner.
 BATCH_SIZES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096)
 _BYTES = {"": 2, "float16": 2, "bf16": 2, "bfloat16": 2, "fp8_w8a8": 1, "int8_w8a8": 1, "int8_w8a16": 1}
 
@@ -57,7 +57,7 @@ class Layer:
             if getattr(self, name) < 1:
                 raise ModelError(f"{name} of a layer is {getattr(self, name)}: it must be at least 1")
         if self.top_k > self.experts:
-            raise ModelError(f"{self.top_k} of {self.experts} experts for a token: give a smaller --top-k")
+            raise ModelError(f"a token cannot choose {self.top_k} of {self.experts} experts: give a smaller --top-k")
 
     @property
     def weight_bytes(self) -> int:
@@ -108,7 +108,7 @@ def layer_of_model(path: Path, *, ranks: int = 1, dtype: str = "") -> Layer:
     except (OSError, ValueError) as error:
         raise ModelError(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(document, dict):
-        raise ModelError(f"{path} is not the config.json of a model: it contains no object")
+        raise ModelError(f"{path} is not the config.json of a model: it must contain an object")
     inner = document.get("text_config")
     model = {**document, **inner} if isinstance(inner, dict) else document
     found = {name: _size(path, model, keys) for name, keys in _KEYS.items()}
@@ -137,7 +137,7 @@ def _size(path: Path, model: Mapping[str, Any], keys: tuple[str, ...]) -> int:
 
 
 def _quantization(model: Mapping[str, Any]) -> tuple[str, tuple[int, int] | None]:
-    """Return the quantization in the spelling of file names, or in the model's if file names have none."""
+    """Return the quantization in the spelling of file names if they have one, else in the model's spelling."""
     settings = model.get("quantization_config")
     if not isinstance(settings, dict):
         return "", None
@@ -153,14 +153,14 @@ def _quantization(model: Mapping[str, Any]) -> tuple[str, tuple[int, int] | None
 
 
 def refuse_without_kernel(layer: Layer, device: Device) -> None:
-    """Raise ModelError for a layer for which no server reads files of tiles."""
+    """Raise ModelError for a layer whose tiles no server reads from files."""
     if layer.dtype in _BYTES:
         return
     known = ", ".join(dtype for dtype in _BYTES if dtype)
     remedy = f"give --dtype if they are served as another type ({known})"
     if layer.block_type:
         raise ModelError(
-            f"the experts are {layer.dtype.upper()}, and no server reads tiles for such layers from a file: tune the "
+            f"the experts are {layer.dtype.upper()}, whose tiles no server reads from a file: tune the "
             f"products of an expert on {device.name} with --db best.db and without --out, or {remedy}"
         )
     raise ModelError(

@@ -1,4 +1,4 @@
-"""Comparison of the code that Triton generates from configurations in this environment and in another one."""
+"""Comparison of the code that two environments' Triton versions generate from configurations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SECONDS = 120.0  # time limit to import Triton
 
 @dataclass(frozen=True)
 class TritonChange:
-    """Changes by the other Triton.
+    """Changes of an entry with the other Triton.
 
     Attributes:
         verdict: The entry's status; None if nothing gets worse.
@@ -73,7 +73,7 @@ class OtherTriton:
     def compared(
         self, name: FileName, config: Mapping[str, int], device: Device, here: Mapping[str, Any]
     ) -> TritonChange:
-        """Compare one configuration with ``here``, its outcome with this environment's Triton."""
+        """Compare one configuration with ``here``, its outcome in this environment."""
         there, _ = self._pool.verified(name, config, device)
         numbers = {
             f"{key}_there": there[key]

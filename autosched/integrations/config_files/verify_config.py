@@ -23,8 +23,8 @@ from measurements.trials.comparison import told_apart
 from search_spaces.hardware.devices import Device
 
 _PLAN = LaunchPlan(time_limit=120.0)
-NO_KERNEL = "no_kernel"  # no known kernel has this type
-COMPILED = "compiled"  # it compiles and fits; verification was not requested
+NO_KERNEL = "no_kernel"  # status: no known kernel supports the type
+COMPILED = "compiled"  # status: it compiles and fits; verification was not requested
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def verify_config(
         HostFailure: This machine cannot run the emulator.
     """
     kernel = kernel_for(format, name.is_moe)
-    # vLLM's layers limit BLOCK_SIZE_K to the columns that share a scale, regardless of the file.
+    # vLLM limits BLOCK_SIZE_K to the number of columns that share a scale, regardless of the file.
     clamped = format == "vllm" and name.is_moe
     with emulated(device, plan=_PLAN, pretend_cuda=False, check=False) as session:
         try:
@@ -137,14 +137,14 @@ def _compared(launch: SmallLaunch) -> Comparison:
 def _too_large(found: ConfigOutcome, warps: int, device: Device) -> str:
     if found.shared_bytes > device.shared_per_block:
         return (
-            f"it needs {found.shared_bytes:,} bytes of shared memory, and {device.name} has "
-            f"{device.shared_per_block:,} for a block"
+            f"it needs {found.shared_bytes:,} bytes of shared memory, but a block on {device.name} has at most "
+            f"{device.shared_per_block:,}"
         )
     each = -(-found.registers * device.warp_size // device.register_allocation_unit) * device.register_allocation_unit
     if warps * each > device.registers_per_block:
         return (
-            f"its {warps} warps need {warps * each:,} registers, and {device.name} has {device.registers_per_block:,} "
-            "for a block"
+            f"its {warps} warps need {warps * each:,} registers, but a block on {device.name} has at most "
+            f"{device.registers_per_block:,}"
         )
     return ""
 

@@ -19,7 +19,7 @@ def handle(request: Message) -> Message:
     """Answer a request with the outcome of a configuration and the kernel's origin, or with an estimate.
 
     The request has ``format``, ``name`` (of a file), ``config``, ``device`` and ``verify``. With ``layer`` and ``rows``
-    instead of ``name`` and ``verify``, the answer has ESTIMATED ``seconds``, or None with a reason.
+    instead of ``name`` and ``verify``, the answer has estimated ``seconds``, or None with a reason.
     """
     import triton
 
@@ -52,5 +52,5 @@ def _counted(request: Message) -> Message:
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore")  # warnings of compilers do not concern our users
+    warnings.simplefilter("ignore")  # hide warnings of compilers
     serve(handle)

@@ -1,7 +1,7 @@
-"""FlashInfer's autotuner with its choices in a database, which all processes share.
+"""Storage of the choices of FlashInfer's autotuner in a database, which processes share.
 
 Only FlashInfer's public interface is used: ``AutoTuner.get``, ``load_configs``, ``save_configs``, ``clear_cache`` and
-the context ``autotune``, which versions 0.6.18 to 0.7.4 share. FlashInfer writes and reads the entries itself, through
+the context ``autotune``, which versions 0.6.18 to 0.7.4 share. FlashInfer itself writes and reads the entries through
 its cache file; each is stored unchanged. An entry belongs to the environment that FlashInfer records (its own version,
 those of CUDA, cuBLAS and cuDNN, and the GPU). Of several entries with one key, the first stored one is used.
 """
@@ -55,7 +55,7 @@ class FlashInferEnvironment(Problem):
 
     @property
     def flops(self) -> float:
-        """0: the operations are unknown."""
+        """0, because the number of operations is unknown."""
         return 0.0
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
@@ -147,10 +147,10 @@ class FlashInferPersistence:
                 with plain_autotune(*args, **kwargs):
                     if (
                         kwargs.get("cache", args[1] if len(args) > 1 else None) is not None
-                    ):  # FlashInfer has dropped the stored entries
+                    ):  # ``clear_cache`` has also dropped the stored entries: load them again
                         self._tried(self._load, tuner.get())
                     yield
-            finally:  # FlashInfer has written its own cache file by now
+            finally:  # at this point FlashInfer has written its own cache file
                 with self._guard:
                     self._contexts -= 1
                     if not self._contexts:
@@ -170,7 +170,7 @@ class FlashInferPersistence:
         self._detach = detach
 
     def stop(self) -> None:
-        """Detach from FlashInfer. What it has loaded remains."""
+        """Detach from FlashInfer. Loaded entries remain."""
         self._detach()
 
     def report_at_exit(self) -> None:
@@ -189,7 +189,7 @@ class FlashInferPersistence:
                 self.answered = self._tried(self._load, tuner) or 0
 
     def _tried(self, action: Callable[[Any], int], tuner: Any) -> int | None:
-        """Run ``action``. A database error never ends a program of FlashInfer."""
+        """Run ``action``. A database error never ends the program."""
         try:
             return action(tuner)
         except (OSError, ValueError, KeyError) as error:
@@ -206,7 +206,7 @@ class FlashInferPersistence:
         return len(entries)
 
     def _settle(self, tuner: Any) -> int:
-        """Store FlashInfer's new entries, and pass it the entries on which all processes agree."""
+        """Store FlashInfer's new entries, and pass it those that were stored first, so that all processes agree."""
         own = _saved(tuner)
         metadata, tactics = self._identified(own[_METADATA]), _tactics(own)
         known = self.entries.read(metadata)
@@ -216,7 +216,7 @@ class FlashInferPersistence:
             known = self.entries.read(metadata)
             self.tuned += len(new)
         differs = any(known[key] != value for key, value in tactics.items())
-        if differs:  # another process was first
+        if differs:  # another process stored a different value first
             tuner.clear_cache()
             _hand_over(tuner, {**{k: v for k, v in own.items() if k.startswith("_")}, **known})
         return len(known)
@@ -253,7 +253,7 @@ def persist(database: str | Path | None = None, *, device: str | None = None) ->
 def attach_served(database: str, timeout: float) -> None:
     """Attach to FlashInfer in a process that ``autosched serve`` has started.
 
-    ``timeout`` is for processes that wait for each other, as with Triton; FlashInfer's do not.
+    ``timeout`` is ignored: it is for processes that wait for each other, as with Triton.
     """
     persistence = FlashInferPersistence(database)
     persistence.start()
@@ -283,5 +283,5 @@ def _hand_over(tuner: Any, content: Mapping[str, Any]) -> None:
 
 
 def _tactics(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries of a cache file: other keys begin with an underscore."""
+    """Return the entries of a cache file, whose other keys begin with an underscore."""
     return {key: value for key, value in content.items() if not key.startswith("_")}

@@ -1,8 +1,8 @@
 """Definitions in FlashInfer's trace dump, and workloads of flashinfer-bench.
 
 ``FLASHINFER_TRACE_DUMP=1 FLASHINFER_TRACE_DUMP_DIR=traces`` writes a JSON file for each function and shape of a
-program: its axes, some with values and some open, and the shapes and types of its arrays. These files do not contain
-the sizes of open axes: they come from lines of workloads (``*.jsonl``), or from the user.
+program: its axes, and the shapes and types of its arrays. Axes without a value are *open*: their sizes come from lines
+    of workloads (``*.jsonl``), or from the user.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import LayerNorm, RmsNorm, Softmax
 
-_EPS = 1e-6  # default of FlashInfer's norms
+_EPS = 1e-6  # default epsilon of FlashInfer's norms
 
 
 class _TraceReader:
@@ -56,7 +56,7 @@ class Definition:
         """
         make = _FUNCTIONS.get(self.function)
         if make is None:
-            raise ValueError(f"{self.function} is not computed: only {', '.join(_FUNCTIONS)}")
+            raise ValueError(f"{self.function} is not supported: only {', '.join(_FUNCTIONS)}")
         return make(self, {**self.sizes, **sizes})
 
     def shape(self, array: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
@@ -67,7 +67,7 @@ class Definition:
         """Return the type of an array."""
         name = canonical(self.arrays[array][1])
         if name not in FLOAT_DTYPES:
-            raise ValueError(f"{self.function} of {name} is not computed: only of {', '.join(FLOAT_DTYPES)}")
+            raise ValueError(f"{self.function} of {name} is not supported: only of {', '.join(FLOAT_DTYPES)}")
         return name
 
 
@@ -111,7 +111,7 @@ def documents(path: Path) -> Iterator[Any]:
 
 
 def problems(found: Sequence[Any], rows: Sequence[int]) -> tuple[Counter[Problem], Counter[str]]:
-    """Return the problems of documents with the number of times that each is computed, and those left out, by reason.
+    """Return the problems in documents with the number of calls of each, and the number of skipped ones by reason.
 
     An open axis has the sizes in the workloads of its definition, each as often as it occurs there; without workloads,
     it has those of ``rows``, once each.
@@ -134,7 +134,7 @@ def problems(found: Sequence[Any], rows: Sequence[int]) -> tuple[Counter[Problem
     unsaid: list[Definition] = []
     for name, one in definitions.items():
         if one.function not in _FUNCTIONS:
-            skipped[f"{one.function} is not computed: only {', '.join(_FUNCTIONS)}"] += 1
+            skipped[f"{one.function} is not supported: only {', '.join(_FUNCTIONS)}"] += 1
             continue
         cases = workloads.get(name) or [dict.fromkeys(one.open, size) for size in rows]
         if not cases:
@@ -143,14 +143,14 @@ def problems(found: Sequence[Any], rows: Sequence[int]) -> tuple[Counter[Problem
             try:
                 counts[one.problem(sizes)] += 1
             except KeyError as error:
-                skipped[f"a workload of {name} does not say its {error.args[0]}"] += 1
+                skipped[f"a workload of {name} does not contain its {error.args[0]}"] += 1
             except ValueError as error:
                 skipped[" ".join(str(error).split())] += 1
     if unsaid:
         first = unsaid[0]
         raise ValueError(
-            f"{first.name} does not say its {' and '.join(first.open) or 'sizes'}: "
-            "give --rows 1,16,256, or a folder that holds flashinfer-bench's workloads, too"
+            f"{first.name} does not contain its {' and '.join(first.open) or 'sizes'}: give --rows 1,16,256, or a "
+            "folder that also contains flashinfer-bench's workloads"
         )
     return counts, skipped
 
@@ -159,7 +159,7 @@ def _matmul(one: Definition, sizes: Mapping[str, int]) -> Problem:
     (m, k), (_, n) = one.shape("A", sizes), one.shape("B", sizes)
     dtype = one.type_of("A")
     out = next(array for array in one.arrays if array not in ("A", "B"))
-    return Matmul(m=m, n=n, k=k, a=dtype, b=dtype, out=one.type_of(out), order_b="col")  # as it takes its weights
+    return Matmul(m=m, n=n, k=k, a=dtype, b=dtype, out=one.type_of(out), order_b="col")  # the layout of its weights
 
 
 def _row_wise(kind: Callable[..., Problem], **options: Any) -> Callable[[Definition, Mapping[str, int]], Problem]:
@@ -169,7 +169,7 @@ def _row_wise(kind: Callable[..., Problem], **options: Any) -> Callable[[Definit
         dtype, out = one.type_of(x), one.type_of(others[-1])
         for name in ("weight", "bias"):
             if name in one.arrays and one.type_of(name) != dtype:
-                raise ValueError(f"{one.function} of {dtype} with a {name} of {one.type_of(name)} is not computed")
+                raise ValueError(f"{one.function} of {dtype} with a {name} of {one.type_of(name)} is not supported")
         return kind(rows=rows, columns=columns, dtype=dtype, out=out, **options)
 
     return make

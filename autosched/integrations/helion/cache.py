@@ -21,7 +21,7 @@ from measurements.trials.trial import Trial, canonical_json
 from search_spaces.spaces.schedule import Schedule
 
 _ENTRY = "entry"
-_NO_TIME = "Helion's cache keeps no time"
+_NO_TIME = "Helion's cache has no times"
 
 
 class DatabaseBackend(RemoteCacheBackend):  # type: ignore[misc]
@@ -65,7 +65,7 @@ class DatabaseBackend(RemoteCacheBackend):  # type: ignore[misc]
             )
 
     def list(self, max_results: int | None = None) -> Iterable[str]:
-        """Return entries of all keys, newest first; Helion starts a search with the entries of the same kernel."""
+        """Return entries of all keys, newest first. Helion starts a search with those of the same kernel."""
         store = self._reading()
         if store is None:
             return ()

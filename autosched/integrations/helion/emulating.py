@@ -16,7 +16,7 @@ from search_spaces.hardware.devices import Device
 
 @contextmanager
 def emulating(device: Device) -> Iterator[Any]:
-    """Bind and run Helion's kernels on CPU tensors, with emulated launches. Yields the session."""
+    """Within the context, bind and run Helion's kernels on CPU tensors, with emulated launches. Yields the session."""
     with emulated(device.name, pretend_cuda=False, check=False) as session, on_cpu_tensors(device):
         yield session
 
@@ -28,6 +28,6 @@ def on_cpu_tensors(device: Device) -> Iterator[None]:
     def multiprocessors(_: Any, *, reserved_sms: int = 0) -> int:
         return max(device.sm_count - reserved_sms, 1)
 
-    # Persistent kernels query the multiprocessors, which Helion does not support for a CPU.
+    # Persistent kernels query the number of multiprocessors, which Helion does not support for a CPU.
     with _disable_current_modes(), patch.object(helion.runtime, "get_num_sm", multiprocessors):
         yield

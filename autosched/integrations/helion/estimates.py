@@ -1,4 +1,4 @@
-"""Times of Helion's configurations without a GPU: their Triton launches are compiled, counted, and ESTIMATED."""
+"""Estimated times of Helion's configurations without a GPU, from their compiled Triton launches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from search_spaces.hardware.devices import Device
 class EstimateProvider(BenchmarkProvider):  # type: ignore[misc]
     """Estimated times for Helion, from CPU tensors of the tuned sizes.
 
-    The host code of each configuration is run, and its launches are estimated.
+    The host code of each configuration runs, and the times of its launches are estimated.
 
     Args:
         kernel: The bound kernel.
@@ -46,7 +46,7 @@ class EstimateProvider(BenchmarkProvider):  # type: ignore[misc]
         *,
         device: Device,
     ) -> None:
-        self.reasons: dict[str, str] = {}  # reason of a missing time, by configuration
+        self.reasons: dict[str, str] = {}  # reasons of missing times, by configuration
         self._kernel, self._args, self._metrics = kernel, args, autotune_metrics
         self._device = device
         self._runner = TritonEstimateRunner(device, _none)

@@ -39,7 +39,7 @@ from search_spaces.spaces.schedule import Schedule
 
 TRIALS = 64
 _BATCH = 8  # configurations that Helion compiles in parallel
-_ROUNDS = 4  # rounds of proposals per trial: known configurations are skipped
+_ROUNDS = 4  # maximum rounds of proposals per trial, since known configurations are skipped
 _STATUSES = {
     "timeout": Status.TIMEOUT,
     "accuracy_error": Status.WRONG_RESULT,
@@ -76,7 +76,7 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
         filtered: VerifiedConfigs | None,
     ) -> None:
         self.device = active_device() if device is None else device
-        # A tensor of a simulated GPU reports a CUDA device, but its storage is on the CPU.
+        # look at the storage: a tensor of a simulated GPU reports a CUDA device
         on_gpu = any(isinstance(a, torch.Tensor) and a.untyped_storage().device.type != "cpu" for a in args)
         self.provenance = Provenance.MEASURED if on_gpu else Provenance.ESTIMATED
         provider = LocalBenchmarkProvider if on_gpu else partial(EstimateProvider, device=self.device)
@@ -103,7 +103,7 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
         Raises:
             helion.exc.NoConfigFound: No configuration passes.
             StoreError: The store cannot be used.
-            ValueError: The default configuration itself does not pass.
+            ValueError: Helion's default configuration does not pass.
         """
         with Store.open(self._database) as store:
             self._restore(store)
@@ -165,7 +165,7 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
                 return
 
     def _name(self, schedule: Schedule) -> str:
-        """Return the name of a schedule's configuration; Helion's repairs map several schedules to one."""
+        """Return the key of a schedule's configuration. Helion's repairs may map several schedules to one."""
         try:
             return str(self._domain.config(schedule).to_json())
         except InvalidConfig:

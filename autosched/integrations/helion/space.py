@@ -1,4 +1,4 @@
-"""Helion's configurations as a search space of autosched, in which every sampler can propose."""
+"""Helion's configurations as a search space of autosched, for every sampler."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _MOST_VALUES = 256  # limit per parameter: the first values in Helion's order ar
 
 @dataclass(frozen=True, eq=False)
 class ConfigSpace:
-    """A space with a parameter for each of Helion's flat values. ``values`` maps parameter values to Helion's own.
+    """A space with a parameter for each of Helion's flat values. ``values`` maps parameter values to Helion's values.
 
-    Helion repairs combinations that it does not allow, so that two schedules may be the same configuration.
+    Helion repairs combinations that it does not allow, so two schedules may be the same configuration.
     """
 
     space: Space
@@ -68,10 +68,10 @@ class ConfigSpace:
 def _values_of(fragment: Any) -> list[Any]:
     """Return the values in ascending order; unordered values with Helion's default first."""
     found = fragment.search_values(_MOST_VALUES)
-    if found is None and hasattr(fragment, "inner"):  # a list of them
+    if found is None and hasattr(fragment, "inner"):  # a list of such values
         each = fragment.inner.search_values(_MOST_VALUES)
         found = [] if each is None else [list(v) for v in islice(product(each, repeat=fragment.length), _MOST_VALUES)]
-    elif found is None and isinstance(fragment.default(), list):  # an order of loops
+    elif found is None and isinstance(fragment.default(), list):  # a permutation of loops
         found = [list(v) for v in islice(permutations(fragment.default()), _MOST_VALUES)]
     default = fragment.default()
     found = list(found or [])

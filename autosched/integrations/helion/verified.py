@@ -18,7 +18,7 @@ from measurements.files.text import one_line
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_row
 
-Compare = Callable[[Any, Any], None]  # compares expected and found; raises AssertionError if they differ
+Compare = Callable[[Any, Any], None]  # called with expected and actual results; raises AssertionError if they differ
 
 
 class VerifiedConfigs:
@@ -76,7 +76,7 @@ class VerifiedConfigs:
             self._compare(self._expected, result)
         except AssertionError as error:
             return Comparison(
-                None, f"it computes something else than the default configuration: {one_line(str(error))}"
+                None, f"its results differ from those of the default configuration: {one_line(str(error))}"
             )
         return Comparison(None)
 

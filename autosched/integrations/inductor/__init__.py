@@ -1,6 +1,6 @@
 """Tuned kernels and stored choices for ``torch.compile``.
 
-Start at ``candidates.py``: it offers autosched's kernels to Inductor, which times them next to its own.
+Start at ``candidates.py``: it adds autosched's kernels to the candidates that Inductor times.
 ``matmul_choices.py`` selects the configuration of Inductor's own matmul template. Both import torch, so names are
 resolved on first use. This package must not import ``autosched.cli`` or another integration.
 """

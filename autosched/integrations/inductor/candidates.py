@@ -1,4 +1,4 @@
-"""Tuned kernels as candidates of Inductor, which times them next to its own and uses the fastest."""
+"""Tuned kernels as candidates of Inductor, which times all candidates and uses the fastest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def external_matmul(a: Any, b: Any, out: Any) -> None:
 
 
 def race_formulas(*, min_speedup: float = 1.0) -> None:
-    """Let Inductor time each normalisation of ``torch.ops.autosched`` next to its formula, which it compiles and fuses.
+    """Let Inductor choose between each normalisation of ``torch.ops.autosched`` and its compiled and fused formula.
 
     A compiled model then uses the formula if it is faster than the tuned kernel by the factor ``min_speedup``, else the
     kernel. Call it once, before ``torch.compile``. Raises RuntimeError for a torch without

@@ -1,4 +1,4 @@
-"""Choice of Inductor's Triton matmul configuration: the recorded one, else the time model's, without repeated timing.
+"""Choice of Inductor's Triton matmul configuration without timing: the recorded one, else the time model's.
 
 ``torch._inductor.config.inductor_choices_class = choices("best.db", device="h100")``, with ``choices`` from
 ``autosched.integrations.inductor``. All code that depends on Inductor's names is in this file.
@@ -31,11 +31,11 @@ from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
 
-OPERATOR = "inductor_mm"  # operator of trials: Inductor's template with the strides of its call
+OPERATOR = "inductor_mm"  # operator name of trials, which are for Inductor's template and the strides of a call
 TEMPLATES = {"mm": "triton::mm", "addmm": "triton::mm", "bmm": "triton::bmm"}
 _DTYPES = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32"}
 _GROUP_M = 8
-_MOST_SUMS = 256  # accumulators per thread; more are spilled
+_MOST_SUMS = 256  # maximum accumulators per thread; more would be spilled
 # Powers of two as in Inductor's own lists; configurations that do not fit a device are skipped.
 _SPACE = {
     "block_m": (16, 32, 64, 128, 256), "block_n": (16, 32, 64, 128, 256), "block_k": (16, 32, 64, 128),
@@ -58,7 +58,7 @@ class MatmulChoice:
     note: str = ""
 
     def __str__(self) -> str:
-        """One line."""
+        """Describe the choice in one line."""
         if self.config is None:
             return f"{self.op} {self.problem}: left to Inductor ({self.note})"
         c = self.config
@@ -85,11 +85,11 @@ def choices(
     the time model's first choice. So Inductor times nothing, and all processes and ranks choose the same.
 
     Args:
-        database: A path or an SQLAlchemy URL; None for the model's choices alone.
+        database: A path or an SQLAlchemy URL; None to use only the model's choices.
         device: Name or row of the GPU.
         told: Called once with each choice.
-        record: If True, Inductor times problems that ``database`` lacks, and its winners are stored as measured. Run
-            this once with max_autotune on the GPU.
+        record: If True, Inductor times problems that are not in ``database``, and its winners are stored as measured.
+            Run this once with max_autotune on the GPU.
 
     Returns:
         The factory.
@@ -100,7 +100,7 @@ def choices(
     """
     row = device if isinstance(device, Device) else device_row(device)
     if record and database is None:
-        raise ValueError("record needs a database to keep winners in")
+        raise ValueError("record needs a database to store winners")
     if database is not None:
         Store.open(database, create=record).close()
     shared = _Shared(None if database is None else str(database), row, told, record)
@@ -130,7 +130,7 @@ class _LookupChoices(LookupTableChoices):  # type: ignore[misc]
         self._shared = shared
 
     def uuid(self) -> str:
-        """Return a key for Inductor's caches, because other choices generate other code."""
+        """Return a key for Inductor's caches, because different choices generate different code."""
         return f"autosched-{self._shared.identity}"
 
     def lookup_template_configs(
@@ -153,7 +153,7 @@ class _LookupChoices(LookupTableChoices):  # type: ignore[misc]
         config = {
             "BLOCK_M": c.block_m, "BLOCK_N": c.block_n, "BLOCK_K": c.block_k, "GROUP_M": _GROUP_M,
             "num_stages": c.stages, "num_warps": c.warps,
-            # This block of options applies without a mask only if k is known to be a multiple.
+            # Loads need no mask if k is known to be a multiple of the block.
             "EVEN_K": bool(static and int(k) % c.block_k == 0),
         }  # fmt: skip
         return {template: [config]}
@@ -180,7 +180,12 @@ class _LookupChoices(LookupTableChoices):  # type: ignore[misc]
         else:
             config, seconds = first_choice(problem, shared.device)
             choice = MatmulChoice(
-                op, text, config, "model", seconds, f"{len(shared.recorded)} winners are recorded, not this"
+                op,
+                text,
+                config,
+                "model",
+                seconds,
+                f"none of the {len(shared.recorded)} recorded winners is for this problem",
             )
         if not shared.record or choice.config is not None:
             shared.answers[key] = choice
@@ -192,7 +197,7 @@ class _LookupChoices(LookupTableChoices):  # type: ignore[misc]
 def first_choice(problem: Matmul, device: Device) -> tuple[TritonConfig, float]:
     """Return the configuration that the time model expects to be the fastest, and its ESTIMATED seconds.
 
-    Of equal estimates the smaller block is chosen, so that the choice is the same everywhere.
+    Of equal estimates, the smaller block is chosen, so that the choice is deterministic.
     """
     element = problem.input_dtype.bytes
     widest = [16 if line * element % 16 == 0 else element for line in _lines(problem)]
@@ -204,12 +209,12 @@ def first_choice(problem: Matmul, device: Device) -> tuple[TritonConfig, float]:
         seconds = predict(counts(problem, device, (widest[0], widest[1]), config), device)
         if seconds is not None and (best is None or (seconds, values) < best[:2]):
             best = (seconds, values, config)
-    assert best is not None  # the smallest block fits every device
+    assert best is not None  # the smallest block fits on every device
     return best[2], best[0]
 
 
 def _lines(problem: Matmul) -> tuple[int, int]:
-    """Return the number of elements of a contiguous line of a and of b."""
+    """Return the number of elements in a contiguous row or column of a and of b."""
     a = problem.k if problem.order_a == "row" else problem.m
     return a, problem.n if problem.order_b == "row" else problem.k
 
@@ -238,7 +243,7 @@ def _described(
     key = canonical_json(facts)
     name = _DTYPES.get(dtypes[0])
     if name is None or dtypes[0] != dtypes[1]:
-        return key, None, f"the model does not know products of {' and '.join(kinds)}"
+        return key, None, f"the model does not support products of {' and '.join(kinds)}"
     orders = ["row" if s[-1] == 1 else "col" if s[-2] == 1 else "" for s in strides]
     if "" in orders:
         return key, None, "neither dimension of an operand is contiguous"
@@ -288,7 +293,7 @@ def _keep(shared: _Shared, best: Any, timings: Mapping[Any, float]) -> None:
     timed = {choice: ms for choice, ms in timings.items() if _config_of(choice) is not None and 0 < ms < float("inf")}
     nodes = [node for node in best.input_nodes if len(node.get_size()) >= 2][-2:]
     if not timed or len(nodes) != 2 or any(node.get_device().type != "cuda" for node in nodes):
-        return  # times without a GPU are not measurements
+        return  # without a GPU, times are not measurements
     fastest = min(timed, key=lambda choice: timed[choice])
     config = _config_of(fastest)
     assert config is not None
@@ -303,7 +308,7 @@ def _keep(shared: _Shared, best: Any, timings: Mapping[Any, float]) -> None:
 
 
 def _config_of(choice: Any) -> TritonConfig | None:
-    """Return the configuration of a caller of Inductor's matmul templates; None for the library's and others."""
+    """Return the configuration of a candidate of Inductor's matmul templates; None for the library and others."""
     told = getattr(choice, "log_info", None)
     if not told or "tile_shape" not in told:
         return None

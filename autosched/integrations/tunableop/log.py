@@ -2,8 +2,8 @@
 
 ``PYTORCH_TUNABLEOP_ENABLED=1 PYTORCH_TUNABLEOP_TUNING=0 PYTORCH_TUNABLEOP_RECORD_UNTUNED=1`` writes
 ``tunableop_untuned0.csv``, with a line such as ``GemmTunableOp_Half_TN,tn_768_1024_512_ld_512_512_768`` for each GEMM.
-Its matrices are column-major, as in BLAS: C (m, n) = op(A) op(B). autosched's row-major product is the transposed one:
-its rows are n, its columns m, its first factor is B.
+Its matrices are column-major, as in BLAS: C (m, n) = op(A) op(B). autosched computes the transposed, row-major product
+with n rows, m columns and B as the first factor.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _seconds(line: str) -> float | None:
 
 
 def problem(line: str) -> Matmul | None:
-    """Return the problem of a line; None for one that is not a GEMM, such as a validator's.
+    """Return the problem of a line; None for other lines, such as those of validators.
 
     Raises ValueError, in one line, for a GEMM that no kernel computes.
     """
@@ -70,7 +70,7 @@ def problem(line: str) -> Matmul | None:
     order_a, order_b = sizes[1], sizes[2]
     m, n, k, lda, ldb, ldc = (int(sizes[i]) for i in (3, 4, 5, 7, 8, 9))
     if (lda, ldb, ldc) != (m if order_a == "n" else k, k if order_b == "n" else n, m):
-        raise ValueError("matrices that are not dense are not computed")
+        raise ValueError("matrices that are not dense are not supported")
     return Matmul(
         m=n,
         n=m,

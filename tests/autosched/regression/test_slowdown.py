@@ -62,9 +62,9 @@ def test_too_few_rounds_say_nothing():
 
 
 def test_a_machine_that_moves_is_told():
-    assert "differs from itself by" in compare(times(again=0.04), LIMITS).moved
+    assert "runs of the baseline differ by" in compare(times(again=0.04), LIMITS).moved
     found = compare(times(0.05, control_drift=0.2), LIMITS)
-    assert "control moved by" in found.moved and not found.decided
+    assert "control's time changed by" in found.moved and not found.decided
     first, second = compare(times(0.05), LIMITS), compare(times(0.05, seed=1), LIMITS)
     assert moved_between(first, second, LIMITS) == ""
     elsewhere = compare(dataclasses.replace(times(0.05), control=tuple([3e-3] * 40)), LIMITS)

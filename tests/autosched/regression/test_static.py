@@ -155,7 +155,7 @@ def test_a_rival_that_is_predicted_to_be_faster_now_is_told(
     path = database(*estimated)
     report = checked(path)
     assert (report.findings[0].verdict, report.status) == (EntryStatus.SLOWER, 1)
-    assert "the predicted order changed: trial 2 comes before it now" in report.findings[0].reason
+    assert "the predicted ranking changed: trial 2 is now faster" in report.findings[0].reason
     with Store.open(path) as store:
         store.set_guard(PROBLEM, "h200", Guard(max_slowdown=5.0))
     allowed = checked(path).findings[0]
@@ -346,13 +346,13 @@ def test_a_problem_too_large_for_the_emulator_ends_no_other_check(
     [
         ([], "check needs a database"),
         (["--db", "no.db", "--static"], "no.db"),
-        (["--db", "DB"], "give --static"),
+        (["--db", "DB"], "use --static"),
         (["--db", "DB", "--static", "--against", "x.db"], "leave --static out"),
         (["--db", "DB", "--against", "x.db", "--baseline", "python"], "give one baseline"),
         (["--db", "DB", "--static", "--max-slowdown", "much"], "write 3% or 0.03"),
         (["--db", "DB", "--static", "--max-slowdown", "-3%"], "max_slowdown must be a fraction"),
         (["--db", "DB", "--rounds", "2"], "--rounds must be at least 8"),
-        (["--db", "DB", "--static", "--junit", "no/folder/j.xml"], "name a file in a folder that exists"),
+        (["--db", "DB", "--static", "--junit", "no/folder/j.xml"], "name a file in an existing folder"),
         (["--db", "DB", "--static", "--kernel", "no.toml"], "no.toml"),
         (["--db", "DB", "--static", "--device", "h999"], "h999"),
         (["--db", "text", "--static"], "text"),

@@ -183,7 +183,7 @@ def test_a_driver_that_slows_both_programs_alike_is_seen_against_the_library(
     (found,) = report.findings
     assert (found.verdict, report.status) == (verdict, 0 if verdict is EntryStatus.SAME else 2)
     assert found.numbers["against_library_since_tuning"] == pytest.approx(1.117e-3 / seconds, rel=0.02)
-    assert ("relative to the library it takes 1.1" in found.reason) == (verdict is EntryStatus.UNCERTAIN)
+    assert ("relative to the library, it takes 1.1" in found.reason) == (verdict is EntryStatus.UNCERTAIN)
     assert ("driver 570.12" in found.reason) == (verdict is EntryStatus.UNCERTAIN)
 
 
@@ -191,7 +191,7 @@ def test_without_a_library_the_copy_of_then_is_compared(run, measured, database)
     then = Control("copy", Timing(2.234e-3, 2.234e-3, 2.234e-3, 20))
     won = dataclasses.replace(measured(seconds=0.95e-3, rank=1), control=then)
     (found,) = run(database(won), Gpu(library=Status.LAUNCH_ERROR)).findings
-    assert found.verdict is EntryStatus.UNCERTAIN and "copy it takes 1.1" in found.reason
+    assert found.verdict is EntryStatus.UNCERTAIN and "copy, it takes 1.1" in found.reason
     assert found.numbers["against_copy_since_tuning"] == pytest.approx(1.117 / 0.95, rel=0.02)
     (found,) = run(database(won), Gpu()).findings
     assert found.verdict is EntryStatus.SAME and "against_copy_since_tuning" not in found.numbers, "another control"
@@ -200,7 +200,7 @@ def test_without_a_library_the_copy_of_then_is_compared(run, measured, database)
 def test_the_same_machine_code_is_never_slower(run, measured, database) -> None:
     report = run(database(measured()), Gpu(places=(1.0, 1.08, 1.0)))
     assert (report.findings[0].verdict, report.status) == (EntryStatus.UNCERTAIN, 2)
-    assert "so the machine is the cause" in report.findings[0].reason
+    assert "so the machine causes" in report.findings[0].reason
 
 
 def test_a_kernel_that_nobody_can_make_any_more_cannot_be_compared(run, measured, database) -> None:
@@ -273,7 +273,7 @@ def test_without_a_library_the_control_is_a_copy(run, measured, database, librar
 def test_entries_of_another_device_wait_for_that_device(run, measured, database) -> None:
     report = run(database(dataclasses.replace(measured(), device="a100")), Gpu())
     assert (report.findings[0].verdict, report.status) == (EntryStatus.CANNOT_COMPARE, 2)
-    assert "a100, and the GPU of this machine is h200" in report.findings[0].reason
+    assert "a100, but the GPU of this machine is h200" in report.findings[0].reason
 
 
 def test_a_gpu_that_is_gone_ends_the_run_in_doubt(run, measured, database) -> None:
@@ -296,7 +296,11 @@ def test_the_baseline_of_another_environment_is_what_its_compiler_made(
     report = run(database(measured(), stale), gpu, options)
     assert [f.verdict for f in report.findings] == [EntryStatus.SAME, EntryStatus.BROKEN]
     assert report.findings[0].numbers["same_machine_code"] == "yes"
-    for python, told in (("/nowhere/python", "cannot be run"), ("/bin/false", "failed"), ("/bin/true", "in JSON")):
+    for python, told in (
+        ("/nowhere/python", "cannot be run"),
+        ("/bin/false", "failed"),
+        ("/bin/true", "did not return JSON"),
+    ):
         with pytest.raises(BaselineError, match=told):
             run(database(measured(), name=f"{told}.db"), Gpu(), dataclasses.replace(options, baseline=python))
 

@@ -1,10 +1,10 @@
-"""Comparison of the best configuration found with the package's default. The verdict is default, tuned, or noise.
+"""Comparison of the best configuration with the package's default. The verdict is default, tuned, or noise.
 
 If the gain is within noise, the file gets the default as the entry of the batch size. Without an entry, a program would
 use the configuration of the nearest size.
 
-The noise of measured times is the confidence interval of interleaved rounds. The noise of estimates was determined from
-the files that the packages ship, whose configurations GPUs chose: it is the median of their estimated time relative to
+The noise of measured times is the confidence interval of interleaved rounds. The noise of estimates is derived from the
+packages' files, which were tuned on GPUs: it is the median ratio of the estimated times of their configurations and of
 the time model's first choice (benchmarks/results/moe_winners.md). The model cannot distinguish smaller differences.
 """
 
@@ -58,7 +58,9 @@ class TimedConfig:
             low, high = map(float, document["quartiles"])
             timing = Timing(float(document["seconds"]), low, high, int(document["repeats"]))
             if not 0 < timing.p25 <= timing.median <= timing.p75 < math.inf or timing.count < 0:
-                raise ValueError(f"{document['seconds']} is not a time between the quartiles {low} and {high}")
+                raise ValueError(
+                    f"invalid times: the median {document['seconds']} must be between the quartiles {low} and {high}"
+                )
         config = tuple(sorted((str(name), int(value)) for name, value in document["config"].items()))
         return cls(config, timing, dict(document["verification"]))
 
@@ -105,7 +107,7 @@ class DefaultComparison:
         if interval is not None:
             low, high = map(float, interval)
             if not 0 < low <= high < math.inf or not 0 < float(ratio) < math.inf:
-                raise ValueError(f"{ratio} between {low} and {high} is not a ratio of times")
+                raise ValueError(f"invalid ratio {ratio} with the interval {low} to {high}")
             ratio, interval = float(ratio), (low, high)
         default, tuned = (TimedConfig.from_document(document[name]) for name in ("default", "tuned"))
         return cls(default, tuned, ratio, interval)
@@ -117,7 +119,7 @@ def same_config(one: Config, other: Config) -> bool:
 
 
 def compare(default: TimedConfig, tuned: TimedConfig, format: Format) -> DefaultComparison:
-    """Compare by medians. The noise is that of the quartiles, or that of estimates for times without repeats.
+    """Compare medians. The noise is that of the quartiles; for times without repeats, that of estimates.
 
     Args:
         default: The package's default.
@@ -125,7 +127,7 @@ def compare(default: TimedConfig, tuned: TimedConfig, format: Format) -> Default
         format: The package, which has its own noise of estimates.
 
     Returns:
-        The comparison. If the default is at least as fast, it is also the best found.
+        The comparison. If the default is at least as fast, it is also the tuned configuration.
     """
     if default.timing is None or tuned.timing is None:
         return DefaultComparison(default, tuned, None, None)

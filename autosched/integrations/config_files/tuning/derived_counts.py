@@ -2,7 +2,8 @@
 
 The kernel is compiled for the device, and one of its blocks runs in the emulator at the layer's true depth, with the
 average number of rows per block. All blocks do the same work, regardless of their expert and columns. The number of
-blocks and the DRAM traffic of the launch follow from sizes (``layer_counts.py``). ``estimate.py`` has the time model.
+blocks and the DRAM traffic of the launch are computed from sizes (``layer_counts.py``). ``estimate.py`` has the time
+model.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from search_spaces.hardware.devices import Device
 
 
 class NotCounted(ValueError):
-    """The kernel of a configuration cannot be counted. The message is one line."""
+    """The work of a configuration's kernel cannot be counted. The message is one line."""
 
 
 def derived_seconds(format: Format, layer: Layer, rows: int, config: Mapping[str, int], device: Device) -> float:

@@ -2,12 +2,12 @@
 
 Nothing is compiled, so a tuner's whole space is ranked in milliseconds, and only the best few are compiled. These are
 ranked again by counts of the compiled kernel (``derived_counts.py``). A test verifies that both counts are equal. Times
-follow from the counts as for any Triton launch (``autosched/triton/estimate.py``). Tokens are assumed to choose experts
-uniformly and independently.
+are computed from the counts as for any Triton launch (``autosched/triton/estimate.py``). Tokens are assumed to choose
+experts uniformly and independently.
 
 Constants per warp and iteration describe the code that Triton 3.9 generates from vLLM's kernel; they are linear fits
-over a dozen tiles. ``_TURN`` and ``_COPY`` count an iteration and each copy in it; ``_ONCE`` and similar constants
-count code outside the loop.
+over a dozen tiles. ``_TURN`` and ``_COPY`` are counts of an iteration and of each copy in it; ``_ONCE`` and similar
+constants are counts of code outside the loop.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from search_spaces.hardware.costs.transactions import SECTOR_BYTES
 from search_spaces.hardware.devices import Device
 
 Floats = npt.NDArray[np.float64]
-_WARPGROUP_ROWS = 64  # minimum rows of an output tile for which Triton uses wgmma or tcgen05
+_WARPGROUP_ROWS = 64  # minimum number of rows of an output tile for which Triton uses wgmma or tcgen05
 _NAMES = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
 _USUAL = {"num_warps": 4, "num_stages": 3, "GROUP_SIZE_M": 1}
 # Space of vLLM's own tuner for NVIDIA, in the order of its loops.
@@ -43,7 +43,7 @@ _TURN, _COPY = 24.0, 4.8  # integer instructions per warp
 _ONCE, _ONCE_COPY = 120.0, 26.0  # integer instructions per warp before and after the loop
 _WIDE_ONCE, _WIDE_COPY = 25.0, 7.0  # multiplications of addresses outside the loop
 _DECODED = 0.8  # integer instructions per 8-bit float of a fragment that is converted to 16 bits
-_LOOP = 6.0  # other instructions per iteration: barriers, branch, wait for copies
+_LOOP = 6.0  # other instructions per iteration: barriers, branch, waits for copies
 # Latencies in cycles: dependent mma.sync instructions, other waits of an iteration, and code outside the loop.
 _MMA, _AROUND_MMA, _AROUND_WGMMA, _AROUND_TCGEN05, _SCALED, _CHAIN_ONCE = 33.0, 60.0, 86.0, 386.0, 60.0, 1500.0
 
@@ -61,7 +61,7 @@ class ConfigColumns:
 
     @classmethod
     def of(cls, configs: list[dict[str, int]]) -> ConfigColumns:
-        """Return one row per configuration; missing parameters have their usual values."""
+        """Return one row per configuration. Missing parameters get default values."""
         table = np.array([[c.get(name, _USUAL.get(name, 0)) for name in _NAMES] for c in configs], dtype=np.float64)
         return cls(*table.reshape(-1, len(_NAMES)).T)
 
@@ -151,7 +151,7 @@ def launch_table(c: ConfigColumns, layer: Layer, rows: int, n: int, k: int, devi
         executed=executed,
         chain_cycles=_CHAIN_ONCE + waiting,
         chain_loads=1.0 + (cold - waiting) / (memory - CHAIN_LOAD),
-        # Copies and fragments use lines of 128 bytes; the output also passes through shared memory once.
+        # Copies and fragments access lines of 128 bytes. The output also passes through shared memory once.
         shared_wavefronts=(turns * (copied + tile.fragment_bytes * c.warps) + 2 * c.m * c.n * 2) / 128,
         wavefronts=(turns * copied + c.m * c.n * 2) / 128,
         held_lines=np.zeros_like(blocks),
@@ -193,7 +193,7 @@ def registers(c: ConfigColumns, layer: Layer) -> Floats:
     """
     threads = 32 * c.warps
     sums = c.m * c.n / threads * (2.0 if layer.block_shape else 1.3)
-    copied = (c.m + c.n) * c.k * layer.weight_bytes / 16 / threads  # copies of 16 bytes, each with an address
+    copied = (c.m + c.n) * c.k * layer.weight_bytes / 16 / threads  # number of 16-byte copies, each with an address
     return np.asarray(sums + 2.0 * copied + 32.0)
 
 
@@ -216,7 +216,7 @@ class _Tile:
     chain: Floats
 
     def turn(self, stages: Floats, load: float) -> Floats:
-        """Return the cycles of an iteration if a copy takes ``load`` cycles and is issued several iterations ahead."""
+        """Return the cycles of an iteration if copies take ``load`` cycles and are issued several iterations ahead."""
         return np.maximum(self.chain, (self.chain + load) / np.maximum(stages - 1, 1))
 
     @classmethod
@@ -249,7 +249,7 @@ def _executed(
     c: ConfigColumns, layer: Layer, tile: _Tile, copied: Floats, turns: Floats
 ) -> tuple[Floats, dict[str, Floats]]:
     """Return the instructions of a warp's code, and the number of each operation of the warps of a block."""
-    copies = copied / 16 / (32 * c.warps)  # per thread and iteration
+    copies = copied / 16 / (32 * c.warps)  # number per thread and iteration
     results = c.m * c.n / (32 * c.warps)
     integer = _TURN + _COPY * copies + _DECODED * tile.decoded + tile.converted
     once = _ONCE + _ONCE_COPY * copies

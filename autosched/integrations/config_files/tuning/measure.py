@@ -1,4 +1,4 @@
-"""Timing of a configuration on a GPU, by both matmuls of a layer at their true sizes."""
+"""Timing of a configuration on a GPU: both matmuls of a layer, at their true sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that compile and verify configurations in parallel, each distinct configuration of an architecture once."""
+"""Processes that compile and verify configurations in parallel. Each distinct configuration is verified once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SECONDS = 300.0  # CPU seconds per configuration, for compilation and emulation
 
 
 class VerifierPool:
-    """Pool of processes. If ``verify``, they also emulate each configuration.
+    """Pool of processes. If ``verify`` is True, they also emulate each configuration.
 
     ``python`` is the interpreter of an environment with another Triton. As many threads as there are workers may use
     the pool.
@@ -56,7 +56,7 @@ class VerifierPool:
 
     @staticmethod
     def key(name: FileName, config: Mapping[str, int], device: Device) -> str:
-        """Return a key of everything that determines the compiled code and whether it fits."""
+        """Return a key of everything that affects the compiled code and its limits."""
         kind = [name.is_moe, name.dtype, name.block_shape, name.per_channel]
         return json.dumps([*kind, device.arch, device.shared_per_block, sorted(config.items())])
 
@@ -106,7 +106,7 @@ class VerifierPool:
         worker = self._idle.get()
         try:
             return request_within(worker, request, seconds=_SECONDS)
-        except WorkerFailed as error:  # an error in autosched: report it, and continue with the other configurations
+        except WorkerFailed as error:  # a bug in autosched: report it, and continue with other configurations
             return {"status": UNVERIFIED, "reason": one_line(f"it could not be verified: {error}")}
         except WorkerLimitExceeded:
             return {"status": UNVERIFIED, "reason": f"it took more than {_SECONDS:.0f} s of CPU time"}

@@ -62,12 +62,12 @@ class TunedLayer:
         """The layer's sizes and the device, in one line."""
         layer = self.layer
         return (
-            f"{layer.experts} experts of {layer.intermediate}, hidden {layer.hidden}, {layer.top_k} a token, "
+            f"{layer.experts} experts of size {layer.intermediate}, hidden size {layer.hidden}, top-{layer.top_k}, "
             f"on {self.device.name}"
         )
 
     def document(self) -> dict[str, Any]:
-        """Return the layer as JSON; it is measured if any of its choices is."""
+        """Return the layer as JSON. Its provenance is measured if any of its choices is measured."""
         measured = any(choice.provenance == "measured" for choice in self.choices)
         return {
             "device": self.device.name,
@@ -88,7 +88,7 @@ class TunedLayer:
 
 
 def write_tuned(folder: Path, format: Format, tuned: TunedLayer) -> Path:
-    """Write both files, the sidecar first. SGLang reads a folder named after Triton's version.
+    """Write the sidecar, then the configuration file. For SGLang, into a subfolder named after Triton's version.
 
     Args:
         folder: Folder of the files.
@@ -99,7 +99,7 @@ def write_tuned(folder: Path, format: Format, tuned: TunedLayer) -> Path:
         Path of the configuration file.
 
     Raises:
-        ValueError: Files have no name for the device.
+        ValueError: vLLM and SGLang have no file name for the device.
         OSError: A file cannot be written.
     """
     name = tuned.layer.file_name(file_device_of_row(tuned.device, format))
@@ -159,14 +159,14 @@ def read_tuned(file: ConfigFile, model: Layer | None) -> TunedLayer:
 def _choice(rows: int, config: Config, beside: Mapping[str, Any]) -> LayerChoice:
     seconds = beside.get("seconds")
     if seconds is not None and not 0 < float(seconds) < float("inf"):
-        raise ValueError(f"{seconds} is not a time")
+        raise ValueError(f"invalid time {seconds}")
     provenance = str(beside.get("provenance", "estimated"))
     if provenance not in ("estimated", "measured"):
         raise ValueError(f"invalid provenance {provenance[:40]}")
     compared = beside.get("comparison")
     comparison = None if compared is None else DefaultComparison.from_document(compared)
     if comparison is not None and comparison.taken.config != config:
-        comparison = None  # the file was changed after the sidecar was written
+        comparison = None  # ignore the sidecar's data if the file was changed later
     return LayerChoice(
         rows,
         config,

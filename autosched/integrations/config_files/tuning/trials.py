@@ -55,7 +55,7 @@ def problem_of(layer: Layer, rows: int) -> TritonProblem:
 def trials_of(tuned: TunedLayer) -> Iterator[Trial]:
     """Yield a trial for each choice, and one for the default that it was compared with.
 
-    A choice without a time gets the time model's ESTIMATE.
+    A choice without a time gets the time model's estimate.
     """
     for choice in tuned.choices:
         comparison, provenance = choice.comparison, _PROVENANCES[choice.provenance]
@@ -73,10 +73,10 @@ def trials_of(tuned: TunedLayer) -> Iterator[Trial]:
                 seconds, provenance = estimate, Provenance.ESTIMATED
             sampler = "import"
         if seconds is None:
-            reason = f"the time model has no room for it on {tuned.device.name}"
+            reason = f"by the time model, it does not fit on {tuned.device.name}"
             measurement = Measurement(Status.UNRANKED, Provenance.ESTIMATED, reason)
         else:
-            # A sidecar without a comparison only contains a median.
+            # Without a comparison, a sidecar only has the median time.
             timing = Timing(seconds, seconds, seconds, 0 if provenance is Provenance.ESTIMATED else 1)
             measurement = _measurement(TimedConfig(choice.config, timing, choice.verification), provenance)
         yield _trial(tuned, choice.rows, choice.config, measurement, sampler)
@@ -121,7 +121,7 @@ def tuned_layers(store: Store, format: Format, device: str | None = None) -> lis
     """Return the best configurations in a database, by layer and device. Measured times take precedence over estimates.
 
     Each is compared with the format's default if a time of the default is known: from a trial, or, for choices of the
-    time model, from estimates of both by sizes. Configurations imported without a time are returned unchanged.
+    time model, from estimates of both. Configurations imported without a time are returned unchanged.
 
     Args:
         store: The database.
@@ -170,7 +170,7 @@ def _comparison(
     before, after = estimated_seconds(configs, layer, rows, device).tolist()
     if after == float("inf"):
         return None
-    refusal = {"status": FAILED_LAUNCH, "reason": f"the time model has no room for it on {device.name}"}
+    refusal = {"status": FAILED_LAUNCH, "reason": f"by the time model, it does not fit on {device.name}"}
     fits = before < float("inf")
     return compare(
         TimedConfig(config, Timing.estimate(before) if fits else None, {} if fits else refusal),
@@ -181,7 +181,7 @@ def _comparison(
 
 def _tuned(layer: Layer, device: str, found: Sequence[tuple[LayerChoice, str, str]]) -> TunedLayer:
     choices, versions, kernels = zip(*found, strict=True)
-    # Choices of several versions have no common version.
+    # The choices have no common version if they are from several.
     version = versions[0] if len(set(versions)) == 1 else ""
     return TunedLayer(layer, device_named(device), choices, version, "; ".join(sorted({k for k in kernels if k})))
 

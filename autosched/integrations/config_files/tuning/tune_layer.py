@@ -1,7 +1,8 @@
 """Choice of a configuration for each batch size of a layer.
 
-The space is ranked by sizes. The first few are compiled, verified, and ranked again by counts of the compiled kernel,
-or timed if there is a GPU. The fastest is compared with the package's default, which is kept unless a gain is shown.
+The space is ranked by estimates from sizes. The best configurations are compiled, verified, and ranked again by counts
+of the compiled kernel, or timed if there is a GPU. The fastest is compared with the package's default, which is kept
+unless a gain is shown.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from search_spaces.hardware.devices import Device
 
 CANDIDATES = 4
 _SAME = 1.0 + 1e-9
-Measure = Callable[[Layer, int, dict[str, int]], float]  # seconds of a batch on this machine's GPU
+Measure = Callable[[Layer, int, dict[str, int]], float]  # returns the seconds of a batch on this machine's GPU
 _Timed = Callable[[Config], float]
 
 
@@ -86,9 +87,9 @@ def tune_layer(
 ) -> TunedLayer:
     """Choose a configuration for each batch size among the model's ``candidates``.
 
-    It is the fastest sound one, or the package's default if the gain over that is within noise. Times are those of
-    ``measure`` or, without a GPU, estimates from counts of the compiled kernel. Without a GPU, configurations that
-    spill registers rank last.
+    It is the fastest configuration that passes verification, or the package's default if the gain is within noise.
+    Times come from ``measure`` or, without a GPU, from counts of the compiled kernel. Without a GPU, configurations
+    that spill registers rank last.
 
     Args:
         layer: Experts, sizes and types.
@@ -96,7 +97,7 @@ def tune_layer(
         format: Project whose file is written.
         pool: Processes that verify configurations.
         rows: Batch sizes, in tokens.
-        candidates: Number of the model's choices that are compiled for each batch size.
+        candidates: Number of configurations, ranked by the model, that are compiled for each batch size.
         measure: Returns the seconds of a batch with a configuration on this machine's GPU; None without one.
         told: Called with a line for every batch size.
 
@@ -140,7 +141,7 @@ def tune_layer(
 
 @dataclass(frozen=True)
 class _Examined:
-    """A compiled configuration, with ESTIMATED seconds by sizes, and by counts if it can be counted."""
+    """A compiled configuration, with seconds estimated from sizes, and from counts if they are known."""
 
     config: Config
     found: Mapping[str, Any]
@@ -149,8 +150,8 @@ class _Examined:
 
     @property
     def sound(self) -> bool:
-        """True if the configuration may be chosen."""
-        compiled = bool(self.found.get("registers"))  # also true if the emulator lacks an instruction
+        """True if the configuration may be used."""
+        compiled = bool(self.found.get("registers"))  # the emulator may not support an instruction
         outcome = outcome_of(self.found["status"])
         return outcome == "accepted" or (outcome == "uncertain" and compiled)
 
@@ -193,9 +194,9 @@ def _choice(
 
 
 def _estimates(examined: Sequence[_Examined]) -> list[float]:
-    """Return the seconds of each configuration by counts, or of all by sizes if one has no counts.
+    """Return the estimated seconds of each configuration: from counts if all have them, else from sizes.
 
-    The two kinds of estimates are not comparable with each other.
+    The two kinds of estimates are not comparable.
     """
     counted = [each.counted for each in examined if each.counted is not None]
     return counted if len(counted) == len(examined) else [each.by_sizes for each in examined]

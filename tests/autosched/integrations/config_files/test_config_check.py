@@ -58,7 +58,7 @@ def test_sglang_28019_the_default_does_not_fit_consumer_blackwell() -> None:
     name = parse_file_name("E=8,N=7168,device_name=X,dtype=fp8_w8a8.json")
     found = verify_config("sglang", name, DEFAULT, device("rtx5090"), verify=True)
     assert found.status == "device_limit" and found.shared_bytes == 147_456
-    assert "147,456 bytes of shared memory, and rtx5090 has 101,376" in found.reason
+    assert "147,456 bytes of shared memory, but a block on rtx5090 has at most 101,376" in found.reason
 
 
 def test_a_k_that_spans_two_scales_is_wrong() -> None:
@@ -186,7 +186,7 @@ def test_one_device_and_no_verification(folder: Path, capsys: pytest.CaptureFixt
         (["--format", "vllm"], "or a folder of configurations"),
         (["nowhere"], "no such folder"),
         ([__file__], "check --db"),
-        (["DIR", "--device", "h200"], "has no file for h200, but for rtx5090"),
+        (["DIR", "--device", "h200"], "has files for rtx5090, but not for h200"),
         (["DIR", "--db", "best.db"], "either a database"),
         (["DIR", "--kernel", "own.toml"], "--kernel is for a database"),
         (["--format", "vllm", "DIR", "--max-slowdown", "3%"], "--max-slowdown is for a database"),

@@ -150,14 +150,14 @@ def test_files_that_contradict_each_other(tmp_path: Path) -> None:
     write(tmp_path, f"{H100}{shape.replace('8,1', '8, 1')}.json", {"1": GOOD | {"num_warps": 8}})
     files, _ = read_folder(tmp_path, "vllm")
     told = [fault for file in files for fault in file.faults]
-    assert sum("is for the same layer, and has other values" in fault for fault in told) == 2
-    assert sum("it is never found" in fault for fault in told) == 1
+    assert sum("is for the same layer, but has other values" in fault for fault in told) == 2
+    assert sum("programs never use it" in fault for fault in told) == 1
 
 
 def test_vllm_calls_the_family_of_the_h200_by_one_name(tmp_path: Path) -> None:
     write(tmp_path, "E=8,N=64,device_name=NVIDIA_H200_NVL.json", {"1": GOOD})
     (file,), _ = read_folder(tmp_path, "vllm")
-    assert file.faults == ("it is never found: the program looks for E=8,N=64,device_name=NVIDIA_H200.json",)
+    assert file.faults == ("programs never use it: they look for E=8,N=64,device_name=NVIDIA_H200.json",)
     (file,), _ = read_folder(tmp_path, "sglang")
     assert not file.faults
 

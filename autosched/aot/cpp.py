@@ -1,4 +1,4 @@
-"""C++ header of an export: one constant per kernel, cubin included, for ``runtime/autosched_launch.hpp``."""
+"""C++ header of an export: a constant with the cubin for each kernel, as ``runtime/autosched_launch.hpp`` expects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from search_spaces.launches.launch import Argument, ScalarArgument
 from search_spaces.launches.operand import Operand
 from search_spaces.launches.tensor_map import ELEMENT_BYTES, TensorMap
 
-# Numbers of cuda.h, in its order.
+# Enum values of cuda.h, in order.
 _ELEMENTS = (
     "UINT8", "UINT16", "UINT32", "INT32", "UINT64", "INT64", "FLOAT16", "FLOAT32", "FLOAT64", "BFLOAT16",
     "FLOAT32_FTZ", "TFLOAT32", "TFLOAT32_FTZ",
@@ -27,7 +27,7 @@ _PROMOTIONS, _FILLS = ("NONE", "L2_64B", "L2_128B", "L2_256B"), ("NONE", "NAN_RE
 assert set(_ELEMENTS) == set(ELEMENT_BYTES)
 _CPP_SCALARS = {"f32": "float", "f64": "double"}
 _BYTES_OF_LINE = 32
-_PTX_PIECE = 8000  # compilers' limit for the characters of a string literal
+_PTX_PIECE = 8000  # maximum characters of a string literal in compilers
 
 
 def header(kernels: Sequence[ExportedKernel]) -> str:
@@ -119,7 +119,7 @@ def _kernel(kernel: ExportedKernel, number: int, module: int) -> list[str]:
             return f"{{Pass::array, {operands.index(a)}}}"
         if isinstance(a, ScalarArgument):
             return f"{{Pass::scalar, {scalars.index(a)}}}"
-        assert isinstance(a, TensorMap)  # exports have no textures
+        assert isinstance(a, TensorMap)  # exports do not support textures
         return f"{{Pass::tensor_map, {maps.index(a)}}}"
 
     lines += _table("Scalar", f"passed_{number}", [_passed(a) for a in scalars])
@@ -208,7 +208,7 @@ def _map(m: TensorMap, operand: int) -> str:
 
 
 def _passed(scalar: ScalarArgument) -> str:
-    """Return the name, kind and range of a scalar that launches may pass; without a name of others."""
+    """Return the name, kind and range of a scalar that launches may set. The name of other scalars is empty."""
     if scalar.limits is None:
         return '{"", false, 0, 0}'
     low, high = (_double(end) for end in scalar.limits)
@@ -222,7 +222,10 @@ def _double(number: float) -> str:
 
 
 def _scalar(scalar: ScalarArgument, text: str, cpp: Callable[[str], str]) -> str:
-    """Return the value in the kernel's type; types that C++ lacks as their bits, which must not depend on sizes."""
+    """Return the value in the kernel's type.
+
+    Types that C++ does not have are given as bits, and must not depend on sizes.
+    """
     kind = _CPP_SCALARS.get(scalar.dtype.name) or _integer(scalar.dtype)
     if kind:
         return f"static_cast<{kind}>({cpp(text)})"

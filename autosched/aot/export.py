@@ -1,8 +1,8 @@
 """Export of kernels from a database to a folder, so that programs launch them without autosched.
 
 ``DIR/manifest.json`` describes everything: the problem, the launch as expressions, tensor maps, digests, the
-verification, and the provenance of the schedule. Next to it are cubins, PTX if requested, a C++ header with all of it,
-its launcher, a C interface, and a Python loader.
+verification, and the provenance of the schedule. The folder also has cubins, PTX if requested, a C++ header with all
+kernels, its launcher, a C interface, and a Python loader.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def collect(
     asked: Iterable[tuple[Problem, str]]
     if problems:
         if device is None:
-            raise ValueError("problems are looked up for a device: name it")
+            raise ValueError("problems need a device for which they are looked up: name it")
         asked = [(problem, device) for problem in problems]
     else:
         asked = _recorded(store, operator, device, skipped)
@@ -122,19 +122,19 @@ def _made(
     except NoSchedule as error:
         return str(error)
     if answer.kernel is None or is_library(answer.provenance.schedule):
-        return "the vendor's library won, which is no kernel to export"
+        return "the vendor's library won, which cannot be exported"
     kernel = answer.kernel
     if any(isinstance(a, LinearTexture) for step in kernel.steps for a in step.arguments):
-        return "it reads a texture, which the launchers of an export do not bind"
+        return "it reads a texture, which exports do not support"
     if any(isinstance(a, BytesArgument) for step in kernel.steps for a in step.arguments):
-        return "it takes a struct by value, which the launchers of an export do not pass"
+        return "it has a struct parameter, which exports do not support"
     if any(step.cooperative for step in kernel.steps):
-        return "its launch is cooperative, which the launchers of an export do not do"
+        return "its launch is cooperative, which exports do not support"
     compiled = pool.compile(kernel, device.arch)
-    assert not isinstance(compiled, CompileFailure)  # it was usable
+    assert not isinstance(compiled, CompileFailure)  # the look-up has checked that it compiles
     ptx = None
     if with_ptx:
-        # The same options and source lines as for the verification.
+        # Use the options and source lines of the verification.
         output = compile_to_ptx(
             kernel.source,
             kernel.entry,

@@ -1,4 +1,4 @@
-"""One kernel of an export: compiled, with its launch, its verification and the provenance of its schedule."""
+"""A compiled kernel of an export, with its launch, its verification and the provenance of its schedule."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class ExportedKernel:
 
     @property
     def text(self) -> str:
-        """The problem as programs name it: "matmul m=512 n=512 k=512", without fields that have their defaults."""
+        """Text by which programs select the problem: "matmul m=512 n=512 k=512", without fields with default values."""
         shown = [f"{name}={value}" for name, value, otherwise in fields(self.problem) if value != otherwise]
         return " ".join((self.problem.operator, *shown))
 
     @property
     def padded(self) -> tuple[str, ...]:
-        """Sizes that count independent rows, whose padding is at the end of every array."""
+        """Sizes that may be padded: they count independent rows, and padding is at the end of every array."""
         p = self.problem
         if isinstance(p, Matmul):
             rows = p.order_a == "row" and p.batch == 1 and p.reduced_axis != -2 and p.scale in ("none", "tensor")
@@ -62,7 +62,7 @@ class ExportedKernel:
 
 def fields(problem: Problem) -> list[tuple[str, Any, Any]]:
     """Name, value and default of every field; the default of a required field is None."""
-    # The operator's name identifies a user's kernel; the digest of its file is for databases.
+    # Omit the digest of a kernel file, which only databases need.
     hidden = ("operator", "computes") if isinstance(problem, KernelProblem) else ("operator",)
     everything = problem.to_json()
     values = {name: value for name, value in everything.items() if name not in hidden}

@@ -1,7 +1,6 @@
-"""Expressions of kernel files over sizes alone, for manifests and for C++.
+"""Expressions of kernel files in terms of sizes only, for manifests and for C++.
 
-Values of the configuration become numbers, and attributes are replaced by their expressions, so that evaluation needs
-only the sizes.
+Parameters are replaced by their values, and attributes by their expressions.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from autosched.user_kernels.expressions import Expression, ExpressionError, Resu
 _OPERATORS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.FloorDiv: "floor_div", ast.Mod: "mod"}
 _BITWISE = {ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^"}
 _COMPARISONS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
-_MOST_CHARACTERS = 4000  # limit for the expansion of nested attributes
+_MOST_CHARACTERS = 4000  # maximum length after expanding nested attributes
 
 
 class PythonOnlyExpression(ValueError):
@@ -25,7 +24,7 @@ class PythonOnlyExpression(ValueError):
 def over_sizes(
     expression: Expression, sizes: Collection[str], known: Mapping[str, Result], derived: Mapping[str, Expression]
 ) -> str:
-    """Return the text of ``expression`` over ``sizes`` alone.
+    """Return the text of ``expression`` in terms of ``sizes`` only.
 
     Args:
         expression: Expression of a kernel file, such as a dimension of the grid or an array's shape.
@@ -37,7 +36,7 @@ def over_sizes(
         An expression of integers with the operators of Python and C++.
 
     Raises:
-        PythonOnlyExpression: It is a Python function, or grows without bound.
+        PythonOnlyExpression: It is a Python function, or the expanded text is too long.
     """
     tree = _Folded(frozenset(sizes), known, derived).visit(_tree(expression))
     text = ast.unparse(_simplified(tree, frozenset(sizes)))
@@ -49,8 +48,8 @@ def over_sizes(
 def to_cpp(text: str, sizes: Mapping[str, str]) -> str:
     """Return a text of ``over_sizes`` as a C++ expression.
 
-    ``sizes`` are spelled as given. A variable ``ok`` is set to false if the expression is undefined. Raises
-    PythonOnlyExpression.
+    ``sizes`` maps names of sizes to C++ expressions. A variable ``ok`` is set to false if the expression is undefined.
+    Raises PythonOnlyExpression.
     """
     return _Cpp(sizes).of(ast.parse(text, mode="eval").body)[0]
 
@@ -68,11 +67,11 @@ class _Folded(ast.NodeTransformer):
         self.sizes, self.known, self.derived, self.depth = sizes, known, derived, depth
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """Allow the functions of Python's module ``math`` that manifests support."""
+        """Reject functions of Python's module ``math`` that manifests do not support."""
         match node.func:
             case ast.Attribute(value=ast.Name(id="math"), attr=name):
                 if name not in FUNCTIONS:
-                    raise PythonOnlyExpression(f"math.{name} has no form in a manifest")
+                    raise PythonOnlyExpression(f"manifests do not support math.{name}")
                 node = ast.Call(ast.Name(name), node.args, [])
         return self.generic_visit(node)
 
@@ -90,7 +89,7 @@ class _Folded(ast.NodeTransformer):
 
 
 def _simplified(node: ast.expr, sizes: frozenset[str]) -> ast.expr:
-    """Return ``node`` with constant parts folded to numbers, and without conditions that always hold."""
+    """Return ``node`` with folded constants and without conditions that are always true."""
     lists = isinstance(node, (ast.Tuple, ast.List))
     if not lists and not any(isinstance(n, ast.Name) and n.id in sizes for n in ast.walk(node)):
         try:
@@ -138,7 +137,7 @@ class _Cpp:
                 return self.arithmetic(left, op, right)
             case ast.BoolOp(op=op, values=values):
                 if any(self.of(v)[1] != "bool" for v in values):
-                    raise PythonOnlyExpression("and, or give a number here")
+                    raise PythonOnlyExpression("'and' or 'or' with a numeric result")
                 return f"({(' && ' if isinstance(op, ast.And) else ' || ').join(map(self.truth, values))})", "bool"
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 (a, first), (b, second) = self.of(body), self.of(orelse)
@@ -151,14 +150,14 @@ class _Cpp:
                 return self.compared(left, ops, rights), "bool"
             case ast.Call(func=ast.Name(id=name), args=arguments):
                 return self.call(name, arguments)
-        raise PythonOnlyExpression(f"{ast.unparse(node)} has no form in C++")
+        raise PythonOnlyExpression(f"{ast.unparse(node)} cannot be expressed in C++")
 
     def arithmetic(self, left: ast.expr, op: ast.operator, right: ast.expr) -> tuple[str, str]:
         (a, first), (b, second) = self.number(left), self.number(right)
         if "float" in (first, second):
             sign = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}.get(type(op))
             if sign is None:
-                raise PythonOnlyExpression("only +, -, * and / of floats have a form in C++")
+                raise PythonOnlyExpression("of operations on floats, only +, -, * and / are supported in C++")
             return f"({self.wide(left)} {sign} {self.wide(right)})", "float"
         if isinstance(op, ast.Pow):
             return f"power({a}, {b}, ok)", "int"
@@ -207,7 +206,7 @@ class _Cpp:
                 return self.wide(arguments[0]), "float"
             case "sqrt" | "log2":
                 return f"{'root' if name == 'sqrt' else 'logarithm'}({self.wide(arguments[0])}, ok)", "float"
-        raise PythonOnlyExpression(f"{name} of floats has no form in C++")
+        raise PythonOnlyExpression(f"{name} of floats cannot be expressed in C++")
 
     def number(self, node: ast.expr) -> tuple[str, str]:
         text, kind = self.of(node)

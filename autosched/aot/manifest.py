@@ -84,9 +84,9 @@ def _argument(argument: Argument, expressions: PortableLaunch) -> dict[str, Any]
             ends = {} if argument.limits is None else {"limits": [str(end) for end in argument.limits]}
             return {"kind": "scalar", "name": argument.name, "dtype": argument.dtype.name, "value": value, **ends}
         case BytesArgument():
-            raise ValueError(f"{argument.name} is a struct, which the launchers of an export do not pass")
+            raise ValueError(f"{argument.name} is a struct, which exports do not support")
         case LinearTexture():
-            raise ValueError(f"{argument.name} is a texture, which the launchers of an export do not bind")
+            raise ValueError(f"{argument.name} is a texture, which exports do not support")
         case TensorMap():
             recipe = {f.name: getattr(argument, f.name) for f in dataclasses.fields(argument) if f.name != "operand"}
             return {"kind": "tensor_map", **recipe, "operand": argument.operand.name}

@@ -1,7 +1,7 @@
-"""A launch in a manifest: every number is an expression over the problem's sizes.
+"""A launch in a manifest, whose numbers are expressions of the problem's sizes.
 
-Kernels of autosched's own templates are compiled for their sizes (docs/decisions/0001): their expressions are numbers.
-A user's kernel that receives its sizes as arguments also serves other sizes that the rules of its file allow.
+Kernels of autosched's templates are compiled for fixed sizes (docs/decisions/0001), so their expressions are constants.
+A user's kernel that receives sizes as arguments also supports other sizes that the rules of its file allow.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class PortableStep:
 class PortableLaunch:
     """A launch as texts of expressions (``expressions.over_sizes``).
 
-    ``steps`` are all its launches in order, ``free`` the sizes that the code does not depend on. ``shapes`` belong to
-    the operands, ``scalars`` to the scalars by name. ``guards`` are conditions on other sizes, each with its reason.
+    ``steps`` are all its launches in order; the code does not depend on the sizes ``free``. ``shapes`` are those of the
+    operands, ``scalars`` the values of scalars by name. ``guards`` are conditions on other sizes, each with its reason.
     """
 
     steps: tuple[PortableStep, ...]
@@ -52,7 +52,7 @@ class PortableLaunch:
 
 
 def portable(problem: Problem, schedule: Schedule, launch: Launch, device: Device) -> PortableLaunch:
-    """Return the launch of ``schedule`` for ``problem`` and all other sizes that its code serves.
+    """Return the launch of ``schedule`` for ``problem`` and all other sizes that its code supports.
 
     Args:
         problem: Problem that the kernel computes.
@@ -71,7 +71,7 @@ def portable(problem: Problem, schedule: Schedule, launch: Launch, device: Devic
                 _check_cpp(made, tuple(problem.sizes))
                 return made
         except PythonOnlyExpression:
-            pass  # keep the numbers of these sizes
+            pass  # keep the numbers for these sizes
     return PortableLaunch(
         steps=tuple(_numbers(step) for step in launch.steps),
         shapes=tuple(tuple(map(str, o.shape)) for o in launch.operands),

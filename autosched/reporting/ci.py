@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     import xml.etree.ElementTree as ET
 
 _ICONS: Mapping[Outcome, str] = {"refused": "🔴", "accepted": "🟢", "uncertain": "🟡"}
-_SUMMARY_ROWS = 200  # GitHub shows summaries of up to 1 MiB; failures come first
-# Characters that XML 1.0 cannot hold in any form (section 2.2, Char)
-_NO_XML = "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"  # compiled where it is used, in 5 ms
+_SUMMARY_ROWS = 200  # maximum number of cases in a summary, because GitHub shows at most 1 MiB
+# Characters that XML 1.0 cannot represent (section 2.2, Char)
+_NO_XML = "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"  # compiled on use, which takes 5 ms
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class CheckedCase:
     Attributes:
         name: Identifies it for people and tools.
         outcome: Passed, failed or undecided.
-        verdict: The command's own word for the outcome.
+        verdict: The command's name of the outcome.
         reasons: Reasons for the outcome, one line each.
         group: Operator or kernel of the case.
         seconds: Duration of the case.
@@ -41,7 +41,7 @@ class CheckedCase:
         line: Line in that file; 0 for the whole file.
         facts: Further properties, by name.
         cells: Texts for the columns ``Summary.columns``.
-        change: A measured change, to stand next to the verdict.
+        change: A measured change, which is shown next to the verdict.
     """
 
     name: str
@@ -80,9 +80,9 @@ class Summary:
         conclusion: Conclusion in one line.
         cases: Results of all cases.
         seconds: Duration of the command.
-        facts: Properties of the run; empty ones are left out of the Markdown.
+        facts: Properties of the run. The Markdown omits empty ones.
         columns: Headings of the cases' ``cells``.
-        hidden: A verdict that is not listed in the Markdown unless it has a reason.
+        hidden: Cases with this verdict are listed in the Markdown only if they have a reason.
         footnote: A line below the table.
     """
 
@@ -107,10 +107,10 @@ class Summary:
 def junit(summary: Summary) -> bytes:
     """Return JUnit XML: one suite with a test case for each case.
 
-    Refused cases are failures, uncertain ones are skipped. If the command has no answer, the suite has an error, since
-    a run that verified nothing must not look green.
+    Refused cases are failures, uncertain ones are skipped. If the command has no result, the suite has an error,
+    because a run that verified nothing must not appear successful.
     """
-    import xml.etree.ElementTree as ET  # most commands write none
+    import xml.etree.ElementTree as ET  # lazy: most commands write no JUnit XML
 
     failures = sum(c.outcome == "refused" for c in summary.cases)
     skipped = sum(c.outcome == "uncertain" for c in summary.cases)
@@ -211,7 +211,7 @@ def _md(text: str) -> str:
 
 
 def _data(text: str) -> str:
-    """Escape the message of a workflow command, in which only these three characters are special."""
+    """Escape the message of a workflow command, in which only %, CR and LF are special."""
     return harmless(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

@@ -37,7 +37,7 @@ VERDICTS = {
     ExitStatus.STOPPED: "stopped",
 }
 
-# What 0, 1 and 2 mean for the commands that answer a question. Every other command follows MEANINGS.
+# Meaning of 0, 1 and 2 for commands that answer a question. Other commands follow MEANINGS.
 ANSWERS = {
     "verify of a schedule": (
         "every schedule passes",

@@ -18,13 +18,13 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.compiler_controls import NAMES, shown_value
 
-if TYPE_CHECKING:  # a verification has no trials
+if TYPE_CHECKING:  # lazy: verifications need no trials
     from measurements.trials.measurement import Resources
     from measurements.trials.trial import Trial
 
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
-_TYPES = frozenset((*MULTIPLIED_DTYPES, "i32"))  # types of fields that are always shown
-GAP = 2  # spaces between columns
+_TYPES = frozenset((*MULTIPLIED_DTYPES, "i32"))  # fields with types, which are always shown
+GAP = 2  # number of spaces between columns
 _RATE_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
 
 PROVENANCE_NOTE = {
@@ -95,11 +95,11 @@ def pace(rate: float, seconds_left: float) -> str:
 
 def count(number: int) -> str:
     """Format an integer with separators, or as a power of ten if it is too long to read."""
-    return f"{number:,}" if number < 10**15 else f"{Decimal(number):.2e}"  # it may be too large for a float
+    return f"{number:,}" if number < 10**15 else f"{Decimal(number):.2e}"  # the number may be too large for a float
 
 
 def plural(number: int, noun: str) -> str:
-    """Format a number with its noun: ``1 schedule``, ``2 schedules``."""
+    """Format a number with a noun in singular or plural: ``1 schedule``, ``2 schedules``."""
     return f"{count(number)} {noun}{'' if number == 1 else 's'}"
 
 
@@ -110,7 +110,7 @@ def size(number_of_bytes: int) -> str:
         if value < 1024 or unit == "GiB":
             return f"{value:.0f} {unit}" if unit == "bytes" or value >= 100 else f"{value:.1f} {unit}"
         value /= 1024
-    raise AssertionError  # the loop returns at GiB
+    raise AssertionError  # unreachable, because the loop returns at GiB
 
 
 def one_line(problem: Problem) -> str:
@@ -220,7 +220,7 @@ def cut(text: str, most: int) -> str:
 
 
 def name_without_file(problem_key: str, facts: ProblemFacts | None) -> str:
-    """Return the name of a problem whose operator is unknown here: the name in its trial, else its fields."""
+    """Return the name of a problem whose operator is not registered: the name in its trial, else its fields."""
     from measurements.trials.problem_key import fields_of
 
     if facts is not None:
@@ -234,7 +234,7 @@ def trial_facts(problem: Costed, trial: Trial) -> list[tuple[str, str]]:
     """List facts about a working schedule: its time with provenance, its error and its resources.
 
     Args:
-        problem: Problem of the trial, or its stored costs if the operator is unknown here.
+        problem: Problem of the trial, or its stored costs if the operator is not registered.
         trial: Trial with a time.
     """
     from measurements.trials.policy import DEFAULT, NONE, described
@@ -275,7 +275,7 @@ def trial_facts(problem: Costed, trial: Trial) -> list[tuple[str, str]]:
     if controls:
         rows.append(("compiler controls", ", ".join(controls)))
     when = trial.created.strftime("%Y-%m-%d %H:%M UTC")
-    from autosched.samplers.first_choices.nvidia_heuristics import NAME  # imports the samplers, which few tables need
+    from autosched.samplers.first_choices.nvidia_heuristics import NAME  # lazy: imports the samplers
 
     proposer = f"proposed by {trial.sampler}" if trial.sampler == NAME else f"{trial.sampler} sampler"
     rows.append(("found", f"{when}, trial {trial.id}, {proposer}, seed {trial.seed}"))
@@ -295,7 +295,7 @@ def order_of_sums(problem: Problem, trial: Trial) -> str:
 
     try:
         order = sum_order(template(trial.schedule.template), problem, trial.schedule, device)
-    except ValueError:  # a trial of earlier code
+    except ValueError:  # the trial is from earlier code
         return ""
     if order is None:
         return ""
@@ -307,7 +307,7 @@ def order_of_sums(problem: Problem, trial: Trial) -> str:
 def trial_json(problem: Problem, trial: Trial) -> dict[str, Any]:
     """Return a trial with a time as JSON values.
 
-    Also included are its arithmetic rate, its share of the roofline, and the bounding resource (null if unknown).
+    Adds its arithmetic rate, its share of the roofline, and the limiting resource (null if unknown).
     """
     if trial.seconds is None:
         raise ValueError(f"trial {trial.id} has no time: its status is {trial.status}")

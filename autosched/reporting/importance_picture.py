@@ -27,7 +27,7 @@ def draw_importance(panels: Sequence[tuple[str, Sequence[Importance]]], path: st
     """
     target = Path(path)
     if target.suffix not in (".svg", ".png"):
-        raise ValueError(f"a picture is .svg or .png, not {target.suffix or 'without a suffix'}: {target}")
+        raise ValueError(f"a picture must be .svg or .png, not {target.suffix or 'without a suffix'}: {target}")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -38,7 +38,7 @@ def draw_importance(panels: Sequence[tuple[str, Sequence[Importance]]], path: st
     for (moving, gaining), (title, features) in zip(axes, panels, strict=True):
         names = [f"{i.name}{f' (larger: {i.larger})' if i.larger else ''}" for i in features][::-1]
         moving.barh(names, [100 * math.expm1(i.moves) for i in features][::-1], color="tab:blue")
-        moving.set(title=title, xlabel="moves the time by % (SHAP)")
+        moving.set(title=title, xlabel="effect on the time in % (SHAP)")
         gaining.barh(names, [100 * i.gain for i in features][::-1], color="tab:orange")
         gaining.set(xlabel="% of the gain of all splits", yticklabels=[])
         for axis in (moving, gaining):

@@ -1,7 +1,7 @@
 """Export the trials of a database as Optuna studies for its dashboard: one study per entry, in a journal file.
 
 ``optuna-dashboard studies.log`` (extra ``dashboard``) then shows their history, parameter importances, slices and
-parallel coordinates. The export is one-way: changes in the studies do not reach the database.
+parallel coordinates. The export is one-way: changes of the studies are not written to the database.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def write(store: Store, path: Path, operator: str | None = None, device: str | N
         StoreError: The database cannot be read.
         OSError: The file cannot be written.
     """
-    import optuna  # takes a second, which other commands need not wait for
+    import optuna  # lazy: this import takes a second
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
     verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)  # otherwise it prints a line for each study
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # otherwise Optuna prints a line for each study
     made = 0
     try:
         with temporary_folder("studies") as folder:
@@ -62,10 +62,10 @@ def write(store: Store, path: Path, operator: str | None = None, device: str | N
 
 
 def _name(store: Store, summary: ProblemSummary) -> str:
-    """Return a unique name for an entry. It is unique because each problem has only one spelling."""
+    """Return the name of an entry, which is unique because each problem has one canonical text."""
     try:
         problem = formatting.one_line(store.problem(summary))
-    except ValueError:  # the kernel is unknown here
+    except ValueError:  # the user's kernel is not registered
         problem = summary.problem_key
     how = "" if summary.policy in ("", DEFAULT) else f", {summary.policy}"
     return f"{problem} on {summary.device} ({summary.provenance}{how})"
@@ -105,7 +105,7 @@ def _named(trial: Trial) -> dict[str, Value]:
 def _domains(trials: Sequence[Trial]) -> dict[str, Any]:
     """Return the tried values of each parameter.
 
-    The space at the time is not stored.
+    They replace the domains of the search space, which are not stored.
     """
     from optuna.distributions import CategoricalDistribution
 

@@ -18,15 +18,19 @@ from autosched.reporting.figure_file import save
 Colour = tuple[float, float, float]
 Legend = tuple[tuple[Colour, str], ...]
 
-LARGEST = 16384  # maximum cells of one panel; more are illegible, and the .svg is slow to open
-_LONG_SIDE_INCHES = (7.0, 14.0)  # minimum and maximum length of a panel's long side
-_CELL_INCHES = 0.11  # smallest side, enough for a number
+LARGEST = 16384  # maximum number of cells of a panel; more would be illegible, and slow to display
+_LONG_SIDE_INCHES = (7.0, 14.0)  # minimum and maximum length of a panel's long side in inches
+_CELL_INCHES = 0.11  # minimum side in inches, enough for a number
 _TITLE_POINTS, _SUBTITLE_POINTS, _LARGEST_POINTS, _SMALLEST_POINTS = 12, 9, 13.0, 3.5
-_LEGEND_COLUMNS, _LEGEND_POINTS, _LEGEND_INCHES = 4, 8, 0.22  # entries per line of a legend, and the height of a line
+_LEGEND_COLUMNS, _LEGEND_POINTS, _LEGEND_INCHES = (
+    4,
+    8,
+    0.22,
+)  # number of entries per line of a legend, and the height of a line
 _BELOW_INCHES = 0.45  # margin of a panel for its ticks and the name of its axis
-_SWATCH_INCHES = 0.45  # width of a legend's colour, with the space around it
+_SWATCH_INCHES = 0.45  # width of a legend's colour, including space
 _MOST_NAMED = 8  # maximum colours of a legend
-_GLYPH = 0.62  # width of a character over its font size, an upper estimate
+_GLYPH = 0.62  # upper estimate of a character's width relative to its font size
 _INK, _MUTED = (0.1, 0.1, 0.15), (0.35, 0.35, 0.4)
 
 
@@ -58,13 +62,13 @@ class Panel:
 
     @property
     def long_side_inches(self) -> float:
-        """Length of the long side in inches: larger for many cells, so that their text stays legible."""
+        """Length of the long side in inches. It grows with the number of cells, so that their text is legible."""
         rows, columns = self.shape
         cells = max(rows / min(c.rows for c in self.cells), columns / min(c.columns for c in self.cells))
         return min(_LONG_SIDE_INCHES[1], max(_LONG_SIDE_INCHES[0], cells * _CELL_INCHES))
 
     def inches(self, long_side: float) -> tuple[float, float]:
-        """Return width and height: proportional to the tile, but no side is under a quarter of the other."""
+        """Width and height in inches: proportional to the tile, but no side is shorter than a quarter of the other."""
         ratio = min(4.0, max(0.25, self.shape[1] / self.shape[0]))
         return (long_side, long_side / ratio) if ratio >= 1 else (long_side * ratio, long_side)
 
@@ -92,7 +96,7 @@ def checked_path(path: str | Path) -> Path:
 
 
 def render(rows: Sequence[Sequence[Panel]], target: Path) -> Path:
-    """Write rows of panels to a file. Panels of a row stand side by side and have the same scale."""
+    """Write rows of panels to a file. Panels of a row are side by side and have the same scale."""
     for panel in (panel for row in rows for panel in row):
         if len(panel.cells) > LARGEST:
             raise ValueError(f"the picture would have {len(panel.cells)} cells: draw a tile with at most {LARGEST}")
@@ -126,7 +130,7 @@ def render(rows: Sequence[Sequence[Panel]], target: Path) -> Path:
             _draw_panel(figure.add_axes((left / width, bottom / height, w / width, h / height)), panel, w, h)
             left += slot + margin
         top -= title + tallest + legend + margin
-    # A fixed salt and no date make the file reproducible. Text is kept as text, so that it can be searched and copied.
+    # A fixed salt and no date make the file reproducible. Text remains text, so that it can be searched and copied.
     with matplotlib.rc_context({"svg.hashsalt": "autosched", "svg.fonttype": "none"}):
         save(figure, target, dpi=150, facecolor="white")
     return target
@@ -152,7 +156,7 @@ def _draw_panel(axes: Any, panel: Panel, width: float, height: float) -> None:
     )
     points, turned = _font(panel.cells, width / columns * 72, height / rows * 72)
     for cell in (c for c in panel.cells if c.text and points):
-        # own background, since grid lines would otherwise cross the text
+        # with a background, because grid lines would cross the text
         crossed = panel.grid is not None and (cell.rows > panel.grid[0] or cell.columns > panel.grid[1])
         axes.text(
             cell.column + cell.columns / 2,
@@ -192,9 +196,9 @@ def _draw_panel(axes: Any, panel: Panel, width: float, height: float) -> None:
 
 
 def _font(cells: Sequence[Cell], column_points: float, row_points: float) -> tuple[float, bool]:
-    """Return the largest size in which every text fits its cell, and whether the texts are turned.
+    """Return the largest font size at which every text fits in its cell, and True if texts are rotated.
 
-    The size is 0 if no text is legible. In narrow cells, text is turned by a quarter and set on one line.
+    The size is 0 if no text is legible. In narrow cells, text is rotated by 90 degrees and set on one line.
     """
 
     def fit(cell: Cell, turned: bool) -> float:
@@ -203,7 +207,7 @@ def _font(cells: Sequence[Cell], column_points: float, row_points: float) -> tup
         along, across = room[::-1] if turned else room
         return min(along / (_GLYPH * max(map(len, lines)) + 0.4), across / (1.2 * len(lines) + 0.2), _LARGEST_POINTS)
 
-    # cells of the same size and text length give the same result
+    # compute only once for each cell size and text length
     kinds = {(c.rows, c.columns, tuple(map(len, c.text.split("\n")))): c for c in cells if c.text}
     upright, turned = (min((fit(c, turn) for c in kinds.values()), default=0.0) for turn in (False, True))
     turn = turned > 2 * upright
@@ -224,17 +228,17 @@ def subgroup_colour(subgroup: int) -> Colour:
 
 
 def cyclic_colour(turn: float) -> Colour:
-    """Return the colour of an angle, in turns."""
-    # Lightness varies with the hue too, so that colour-blind readers can tell opposite hues apart.
+    """Return the colour of an angle, given as a fraction of a full turn."""
+    # Lightness also varies with the hue, so that colour-blind readers can distinguish opposite hues.
     return colorsys.hsv_to_rgb(turn % 1, 0.45, 0.86 + 0.12 * math.cos(2 * math.pi * turn))
 
 
 def cell_legend(cells: Sequence[Cell]) -> Legend:
-    """Name the colours of cells by the first line of their text, each colour once."""
+    """Return a legend: each colour of the cells once, with the first line of a cell's text."""
     named = {cell.colour: cell.text.partition("\n")[0] for cell in reversed(cells)}
     return tuple(sorted(named.items(), key=lambda item: (len(item[1]), item[1])))[:_MOST_NAMED]
 
 
 def cyclic_legend(name: str, count: int) -> Legend:
-    """Name a few of ``count`` cyclic colours, evenly spaced."""
+    """Return a legend with a few of ``count`` cyclic colours, evenly spaced."""
     return tuple((cyclic_colour(i / count), f"{name} {i}") for i in range(0, count, max(1, count // 4)))

@@ -1,4 +1,4 @@
-"""Draw layouts: the threads that hold a tile, and the shared-memory banks in which it lies.
+"""Draw layouts: the threads that own the elements of a tile, and the shared-memory banks in which it is stored.
 
 This needs matplotlib (extra ``pictures``), which is imported only when a picture is drawn. No global matplotlib state
 is changed.
@@ -38,7 +38,7 @@ from search_spaces.templates.drawing import Drawing
 
 @dataclass(frozen=True)
 class _Accesses:
-    """Cycles of every warp access of a tile, with and without conflicts, one per ``block``."""
+    """Cycles of every warp access of a tile, with and without conflicts. Each access covers one ``block``."""
 
     block: tuple[int, int]
     bytes: int
@@ -47,7 +47,7 @@ class _Accesses:
 
     @property
     def are_alike(self) -> bool:
-        """True if no access has a conflict and all take the same number of cycles."""
+        """True if no access has a conflict, and all need the same number of cycles."""
         return bool((self.cycles == self.ideal).all() and (self.cycles == self.cycles.flat[0]).all())
 
 
@@ -62,7 +62,7 @@ def draw(drawings: Sequence[Drawing], path: str | Path) -> Path:
         ``path``.
 
     Raises:
-        ValueError: There is nothing to draw, or ``draw_distribution`` or ``draw_bank_map`` raises it.
+        ValueError: There is nothing to draw, or a layout is invalid for ``draw_distribution`` or ``draw_bank_map``.
         ImportError: matplotlib is not installed.
     """
     target = checked_path(path)
@@ -89,7 +89,7 @@ def panels(drawing: Drawing) -> list[Panel]:
 def draw_distribution(
     layout: NestedLayout | WgMap, path: str | Path, shape: Sequence[int] | None = None, subgroups: int | None = None
 ) -> Path:
-    """Draw which subgroups own which parts of a tile and, for a NestedLayout, which thread holds which element.
+    """Draw which subgroups own which parts of a tile and, for a NestedLayout, which thread owns which element.
 
     A NestedLayout gives two panels: the tile by subgroup, cut into batches, and one batch of one subgroup by thread
     (``t5`` is thread 5, ``r2`` the third of its elements there). A WgMap gives one panel; sub-tiles of later
@@ -99,7 +99,7 @@ def draw_distribution(
         layout: Layout of rank 1 or 2.
         path: File to write, .svg or .png.
         shape: Shape of the tile in elements. Required for a WgMap; a NestedLayout has its own.
-        subgroups: Number of subgroups. Default: the ids in use; a larger number also shows copies.
+        subgroups: Number of subgroups. Default: the largest id in use. A larger number also shows copies.
 
     Returns:
         ``path``.
@@ -117,7 +117,7 @@ def _distribution_panels(
 ) -> list[Panel]:
     if isinstance(layout, WgMap):
         if shape is None:
-            raise ValueError("a WgMap is drawn on a tile: give its shape")
+            raise ValueError("a WgMap needs the shape of a tile: give it")
         title = f"sg_layout = {list(layout.sg_layout)}, sg_data = {list(layout.sg_data)}"
         cells = _wg_map_cells(layout, shape)
         size = (shape[0], shape[1])
@@ -166,7 +166,7 @@ def draw_bank_map(
         path: File to write, .svg or .png.
         element_bytes: Size of one element in bytes.
         access: Block of (rows, columns) elements that one warp accesses, at most 32 lanes. Default: one phase across
-            the lines, which for 16 bytes is what ldmatrix reads at once.
+            the lines, which for 16 bytes is a matrix of ldmatrix.
         access_bytes: Bytes that each lane accesses along the layout's lines (rows, or columns when transposed).
             Default: the largest contiguous piece of the layout, at most 16.
 
@@ -192,7 +192,7 @@ def _bank_panels(
     rows, columns = accesses.block
     shape = f"{layout.shape[0]} x {layout.shape[1]} tile of {element_bytes}-byte elements"
     words = _bank_cells(layout, element_bytes)
-    # an access narrower than a word gets no outline
+    # do not outline accesses narrower than a word
     outlines = accesses.block if rows >= words[0].rows and columns >= words[0].columns else None
     return [
         Panel(f"{layout.text}: bank of each word", shape, layout.shape, words, outlines, cyclic_legend("bank", BANKS)),
@@ -236,7 +236,7 @@ def _subgroup_cells(layout: NestedLayout, subgroups: int) -> list[Cell]:
 
 
 def _thread_cells(layout: NestedLayout) -> list[Cell]:
-    """Return the cells of one batch: one per atom (element_tile), with its thread and its first register position."""
+    """Return the cells of one batch: one per atom (element_tile), with its thread and its first register index."""
     one = (1,) * layout.rank
     batch = NestedLayout(
         one, one, layout.outer_tile, layout.thread_tile, layout.element_tile, (0,) * layout.rank, layout.thread_strides
@@ -290,7 +290,7 @@ def _cycles(cycles: int) -> str:
 
 
 def _heat(degree: float) -> Colour:
-    heat = min(1.0, math.log2(degree) / 3)  # green without conflicts, red from 8-way on
+    heat = min(1.0, math.log2(degree) / 3)  # green without conflicts, red for 8-way conflicts and more
     return colorsys.hsv_to_rgb(0.36 * (1 - heat), 0.3 + 0.4 * heat, 0.96)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from measurements.trials.trial import Trial
 
 
-Costed = Problem | ProblemFacts  # has ``flops`` and ``min_bytes``
+Costed = Problem | ProblemFacts  # object with ``flops`` and ``min_bytes``
 
 
 class Roofline(NamedTuple):
@@ -37,13 +37,16 @@ class Roofline(NamedTuple):
         return self.problem.min_bytes / self.bandwidth >= self.problem.flops / self.peak
 
     def share(self, seconds: float) -> float:
-        """Return the fraction of the roof that a time reaches, at most 1."""
+        """Return the fraction of the roofline that a time achieves, at most 1."""
         least = max(self.problem.min_bytes / self.bandwidth, self.problem.flops / self.peak)
         return least / seconds
 
 
 def roofline(problem: Costed, chip: Device) -> Roofline:
-    """Return the roofline of ``problem`` on a device, with the tensor-core rate if they support its operands."""
+    """Return the roofline of ``problem`` on a device.
+
+    It uses the tensor-core rate if tensor cores support the operands.
+    """
     peak = chip.fma_peak
     if isinstance(problem, Matmul | Matvec):
         kind = problem.multiplied_as if isinstance(problem, Matmul) else problem.input_dtype.name
@@ -56,7 +59,7 @@ def roofline(problem: Costed, chip: Device) -> Roofline:
             peak = max(peak, chip.tensor_peak(UNIT_SCALED_AS))
     elif (multiplied := getattr(problem, "multiplied_as", "")) in dict(
         chip.tensor_flops_per_cycle
-    ):  # of a tile program
+    ):  # problem of a tile program
         peak = max(peak, chip.tensor_peak(multiplied))
     return Roofline(problem, peak, chip.dram_bandwidth)
 
@@ -81,8 +84,8 @@ def bound_by(problem: Problem, trial: Trial) -> str | None:
 def busy_shares(problem: Problem, trial: Trial) -> dict[str, float] | None:
     """Return the share of the time, 0..1, for which each resource is busy.
 
-    The time model predicts it, with the registers and spills of the compiled kernel. None if it cannot: for a library,
-    an unknown device, a template without counts, or a schedule of another version.
+    The time model predicts the shares, with the registers and spills of the compiled kernel. Returns None for a
+    library, an unknown device, a template without counts, or a schedule of another version.
     """
     chip = known(trial.device)
     if chip is None or is_library(trial.schedule):
@@ -95,7 +98,7 @@ def busy_shares(problem: Problem, trial: Trial) -> dict[str, float] | None:
         used = trial.measurement.resources
         registers = None if used is None else used.registers
         spilled = 0 if used is None else used.spill_store_bytes + used.spill_load_bytes
-        from cost_models.analytic import busy  # imports the time model, which a roofline does not need
+        from cost_models.analytic import busy  # lazy: imports the time model
 
         return busy(counts, chip, registers=registers, spill_bytes=spilled)
     except ValueError:

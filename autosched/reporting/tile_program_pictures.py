@@ -17,7 +17,7 @@ from search_spaces.programs.planning.numbers import numbers
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.schedule import Schedule
 
-SHOWN = (16, 32)  # rows and columns of the part drawn by thread
+SHOWN = (16, 32)  # rows and columns of the part that is drawn by thread
 
 
 def draw_program(problem: ProgramProblem, schedule: Schedule, folder: str | Path) -> list[Path]:
@@ -61,7 +61,7 @@ def panels(of: Distribution, warps: int, title: str) -> list[Panel]:
     held = of.elements(warps)  # (threads, registers)
     first = np.full(rows * columns, -1, dtype=np.int64)
     register = np.zeros(rows * columns, dtype=np.int64)
-    for thread in range(len(held) - 1, -1, -1):  # the first holder is written last
+    for thread in range(len(held) - 1, -1, -1):  # written in reverse order, so that the first owner remains
         first[held[thread]] = thread
         register[held[thread]] = np.arange(held.shape[1])
     threads, registers = first.reshape(rows, columns), register.reshape(rows, columns)
@@ -84,7 +84,7 @@ def panels(of: Distribution, warps: int, title: str) -> list[Panel]:
 
 
 def _blocks(of: IntArray) -> list[tuple[int, int, int, int, int]]:
-    """Return equal rectangles of elements with one number, as (row, column, rows, columns, number)."""
+    """Return equal rectangles whose elements have the same number, as (row, column, rows, columns, number)."""
     height, width = (_step(of, d) for d in (0, 1))
     return [
         (row, column, height, width, int(of[row, column]))
@@ -94,6 +94,6 @@ def _blocks(of: IntArray) -> list[tuple[int, int, int, int, int]]:
 
 
 def _step(of: IntArray, dimension: int) -> int:
-    """Return the largest block size along ``dimension`` that divides the extent and gives blocks of equal elements."""
+    """Return the largest divisor of the extent along ``dimension`` that gives blocks of equal elements."""
     changes = np.flatnonzero((np.diff(of, axis=dimension) != 0).any(axis=1 - dimension)) + 1
     return math.gcd(of.shape[dimension], *changes.tolist())

@@ -24,11 +24,11 @@ _backward = torch.ops.autosched.attention_backward
 def why_no_gradient(tensors: Mapping[str, Any]) -> str | None:
     """Return the reason why ``attention_backward`` cannot compute the gradients of a call; None if it can."""
     if "slopes" in tensors and tensors["slopes"].requires_grad:
-        return "attention has no gradient for slopes: detach them"
+        return "attention has no gradient with respect to slopes: detach them"
     sizes = tensors["q"].shape[-1], tensors["v"].shape[-1]
     if sizes[0] != sizes[1] or sizes[0] > MOST_HEAD or sizes[0] % 16:
         return (
-            f"attention has gradients only for q and v of one head size, a multiple of 16 up to {MOST_HEAD}, not "
+            f"the gradient of attention needs equal head sizes of q and v, a multiple of 16 up to {MOST_HEAD}, not "
             f"{sizes[0]} and {sizes[1]}"
         )
     return None

@@ -26,7 +26,7 @@ from search_spaces.operators.problem import Problem
 
 @dataclass
 class _Emulated:
-    """Database and device of emulated kernels, the kernels selected so far, and their time limit in CPU seconds."""
+    """Context of ``emulated``: database, device, the kernels selected so far, and the time limit in CPU seconds."""
 
     database: Database
     device: str
@@ -66,7 +66,7 @@ def compute(name: str, *arguments: Any) -> Any:
     """Return the result of an operator on CPU tensors."""
     formula = getattr(formulas, name)
     if call_log.active():
-        with suppress(ValueError):  # raised for a problem that no kernel computes
+        with suppress(ValueError):  # no kernel supports the problem
             call_log.add(PLANS[name](*arguments).problem)
     if not _stack:
         return formula(*arguments)

@@ -17,8 +17,8 @@ from search_spaces.tile_operators.cross_entropy import CrossEntropy
 from search_spaces.tile_operators.linear_cross_entropy import LinearCrossEntropy
 from search_spaces.tile_operators.tile_problem import TileOperator
 
-BYTES = 2**28  # size limit of the gradients of logits that a backward pass stores at a time
-LEAST_ROWS = 512  # minimum number of rows at a time, so that the products are large enough to be efficient
+BYTES = 2**28  # limit of the gradients of logits that a backward pass stores at a time, in bytes
+LEAST_ROWS = 512  # minimum number of rows at a time, so that matrix products are efficient
 
 _ops = torch.ops.autosched
 

@@ -18,11 +18,11 @@ from measurements.files.cache_folder import CacheUnusable, cache_root, make_fold
 from measurements.files.file_lock import lock
 from measurements.files.work_folders import temporary_folder
 
-OLDEST_TORCH = (2, 10)  # the first whose stable interface has strings and `torch_call_dispatcher`
+OLDEST_TORCH = (2, 10)  # first version whose stable interface has strings and `torch_call_dispatcher`
 _SOURCES = Path(__file__).parent / "csrc"
 _MAIN = "host_path.cpp"
 _FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
-_SECONDS = 300.0  # time limit of the compiler
+_SECONDS = 300.0  # time limit of the compiler in seconds
 
 
 class NotBuilt(RuntimeError):

@@ -1,4 +1,4 @@
-"""Formula of each operator in torch: the reference on CPU tensors, and the function that gradients are taken of.
+"""Formula of each operator in torch: the reference on CPU tensors, and the basis of gradients.
 
 Half-precision types are computed in f32 and rounded once, as in the kernels. 8-bit integers are accumulated in int32.
 """
@@ -21,7 +21,7 @@ _FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 
 
 def product_type(kind: Any) -> Any:
-    """Return the result type of a matrix product: bf16 for 8-bit floats, int32 for int8, else the type itself."""
+    """Return the result type of a matrix product: bf16 for 8-bit floats, int32 for int8, else the operand type."""
     return torch.bfloat16 if kind in _FLOAT8 else torch.int32 if kind is torch.int8 else kind
 
 

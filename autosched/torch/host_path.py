@@ -32,8 +32,8 @@ VARIABLE = "AUTOSCHED_HOST_PATH"
 PYTHON = "python"  # value of the environment variable that disables the table
 
 _DRIVER, _TORCH = "libcuda.so.1", "libtorch_cuda.so"
-_LAUNCH, _BY_STREAM, _IN_PYTHON = range(3)  # Entry::Kind
-_ADDRESS, _TENSOR_MAP, _VALUE = range(3)  # Parameter::Kind
+_LAUNCH, _BY_STREAM, _IN_PYTHON = range(3)  # values of Entry::Kind in C++
+_ADDRESS, _TENSOR_MAP, _VALUE = range(3)  # values of Parameter::Kind in C++
 _CODES = {"Tensor": "T", "Tensor?": "O", "str": "s", "int": "w", "float": "w", "bool": "w"}
 _ARGUMENT = re.compile(r"(Tensor\??|str|int|float|bool)(?:\([a-z]!\))? \w+(?:=(?:\"[^\"]*\"|[^,)]*))?")
 
@@ -49,7 +49,7 @@ class Called(NamedTuple):
     names: tuple[str, ...]
 
 
-Describe = Callable[..., Called]  # called with an operator's arguments
+Describe = Callable[..., Called]  # called with the arguments of an operator
 
 
 class HostLaunchTable:
@@ -118,7 +118,7 @@ class HostLaunchTable:
                 result = in_python(*given)
                 if fill:
                     self._fill(result if outputs > 1 else (result,), describe, given)
-            except Exception as error:  # C++ re-raises it
+            except Exception as error:  # C++ raises it again
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(error))
                 self._library.autosched_fail(id(type(error)), error, str(error).encode())
                 nothing = torch.empty(0)
@@ -135,7 +135,7 @@ class HostLaunchTable:
 
     def _fill(self, results: Sequence[Any], describe: Describe, arguments: Sequence[Any]) -> None:
         """Add the launch of the call that this thread has just made, unless such calls must run in Python."""
-        if call_log.active():  # every call must be logged
+        if call_log.active():  # a call log must see every call
             return
         tensors = [a for a in arguments if isinstance(a, torch.Tensor)]
         called = describe(*arguments)
@@ -165,7 +165,7 @@ class HostLaunchTable:
         with self._lock:
             kernels, self._kernels = self._kernels, []
         self._library.autosched_clear()
-        del kernels  # their modules may be unloaded only after the table is empty
+        del kernels  # modules may be unloaded only after the table is empty
 
     def counts(self) -> tuple[int, int]:
         """Return the number of calls launched from the table so far, and the number of calls that ran in Python."""
@@ -176,7 +176,7 @@ class HostLaunchTable:
 
 @cache
 def launch_table() -> HostLaunchTable | str:
-    """Return the table of this process, or one line on why operators run in Python. The result is cached."""
+    """Return the table of this process, or one line with the reason why operators run in Python. Cached."""
     if os.environ.get(VARIABLE) == PYTHON:
         return f"{VARIABLE} is {PYTHON}"
     if torch.version.cuda is None:
@@ -192,7 +192,7 @@ def launch_table() -> HostLaunchTable | str:
 def implement(
     library: torch.library.Library, name: str, schema: str, in_python: Callable[..., Any], describe: Describe
 ) -> None:
-    """Implement an operator on GPUs: by the table if it is available, else in Python.
+    """Implement an operator on GPUs, with the table if it is available, else in Python.
 
     Args:
         library: Library that defines the operator.

@@ -1,4 +1,4 @@
-"""``torch.ops.autosched``: operators by define and impl, which have less overhead per call than ``custom_op``.
+"""``torch.ops.autosched``: operators defined by define and impl, which have less call overhead than ``custom_op``.
 
 The functions of this module are these operators with gradients. The backward pass recomputes the formula and
 differentiates it. ``torch.compile`` treats each operator as one opaque call. Before a CUDA graph captures a call, make
@@ -143,9 +143,7 @@ def matmul(a: Any, b: Any, bias: Any = None, *, activation: str = "none", precis
     """
     plain = bias is None and activation == "none" and precision == "tf32"
     if plain and not (_grad_enabled() and (a.requires_grad or b.requires_grad)):
-        return _MATMUL(
-            a, b
-        )  # special case for speed: the dispatcher parses only the given arguments, and `_call` has a loop
+        return _MATMUL(a, b)  # special case for speed: fewer arguments to parse, and no loop as in `_call`
     return _call("matmul", (a, b, bias), activation, precision)
 
 

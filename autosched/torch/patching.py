@@ -45,9 +45,9 @@ def _linear(x: Any, weight: Any, bias: Any = None) -> _Request:
 
 def _softmax(x: Any, dim: Any = None, _stacklevel: int = 3, dtype: Any = None) -> _Request:
     if dim not in (-1, x.dim() - 1):
-        raise _Unsupported("softmax along another axis than the last")
+        raise _Unsupported("softmax along an axis other than the last")
     if dtype not in (None, x.dtype):
-        raise _Unsupported("softmax into another type")
+        raise _Unsupported("softmax with another result type")
     return _Request("softmax", (x,), {})
 
 
@@ -111,8 +111,8 @@ class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
             request = make(*args, **given)
             problem, why = self._decide(request)
         except (_Unsupported, TypeError, AttributeError) as error:
-            # unsupported arguments, for example out=
-            problem, why = name, str(error) if isinstance(error, _Unsupported) else "arguments of another kind"
+            # arguments that the operator does not have, for example out=
+            problem, why = name, str(error) if isinstance(error, _Unsupported) else "unsupported arguments"
         shown = problem if isinstance(problem, str) else problem.key()
         with self._lock:
             if why:
@@ -126,7 +126,7 @@ class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
         return getattr(ops, request.operator)(*request.tensors, **request.options)
 
     def _decide(self, request: _Request) -> tuple[Problem | str, str]:
-        """Return the problem of a call, or only its operator, and the reason for leaving the call to torch.
+        """Return the problem of a call (or only its operator's name), and the reason for leaving the call to torch.
 
         The reason is "" if autosched handles the call.
         """
@@ -178,7 +178,8 @@ def patch(database: Source | None, device: str | None = None, *, exact: bool = T
         database: Database of tuned kernels. None redirects no call; use this to record calls with
             ``autosched.log_calls``.
         device: Device of the trials. Default: this machine's GPU.
-        exact: Serve only problems of the database; if False, others are served by the nearest trial or the time model.
+        exact: If True, redirect only problems of the database. If False, others use the nearest trial or the time
+            model.
 
     Returns:
         The context manager, which counts the calls.

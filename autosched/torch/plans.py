@@ -1,4 +1,4 @@
-"""Plans of operator calls by their arguments."""
+"""Plans of operator calls, derived from their arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Torch operators ``torch.ops.autosched`` of tile operators, with schema, shapes and CPU kernels from the problem.
+"""Operators ``torch.ops.autosched`` for tile operators. Schema, shapes and CPU kernels are derived from the problem.
 
 On CPU tensors they compute the problem's reference, or within ``emulated`` run the selected kernel in the emulator.
 The operators of ``attention_gradient.py`` and ``cross_entropy_gradient.py`` have gradients.
@@ -30,7 +30,7 @@ _SCHEMA_TYPES = {bool: "bool", int: "int", float: "float", str: "str"}
 _TORCH = {ours: getattr(torch, theirs) for theirs, ours in TYPES.items()} | {"u8": torch.uint8}
 
 NOTHING_FIXED: Mapping[str, Any] = {}
-library = torch.library.Library("autosched", "FRAGMENT")  # must live as long as its operators
+library = torch.library.Library("autosched", "FRAGMENT")  # kept alive as long as its operators
 
 
 def schema(problem: type[TileOperator], outputs: int = 0) -> str:
@@ -90,7 +90,7 @@ def on_gpu(problem: type[TileOperator], *arguments: Any, fixed: Mapping[str, Any
     """Return the result of an operator on GPU tensors."""
     tensors, options = bound(problem, arguments, named)
     function: Callable[..., Any] = getattr(autosched, problem.operator)
-    inputs = [tensors.pop(name) for name in problem.inputs]  # the call receives the remaining tensors by keyword
+    inputs = [tensors.pop(name) for name in problem.inputs]  # pass the remaining tensors by keyword
     return function(*inputs, **tensors, **options, **fixed)
 
 

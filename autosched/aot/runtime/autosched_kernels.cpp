@@ -1,4 +1,4 @@
-// The C interface of an export, for every language that calls C:
+// C interface of an export, for every language that can call C:
 //   g++ -std=c++17 -O2 -shared -fPIC autosched_kernels.cpp -o libautosched_kernels.so -ldl
 #include "autosched_kernels.hpp"
 
@@ -7,15 +7,15 @@
 extern "C" {
 
 struct autosched_selection {
-  void* handle;       // what autosched_launch takes; autosched_free gives it back
+  void* handle;       // argument of autosched_launch; release it with autosched_free
   int match;          // 0 exact, 1 nearest, 2 padded
-  unsigned arrays;    // that the launch takes: inputs, then outputs
-  double doublings;   // from the problem that the kernel was tuned for
-  const char* kernel; // its problem
+  unsigned arrays;    // number of arrays of a launch: inputs, then outputs
+  double doublings;   // distance from the problem that the kernel was tuned for
+  const char* kernel; // problem of the kernel
   const char* verification;  // "full", "quick" or "none"
 };
 
-// Both return a Status of autosched_launch.hpp, 0 for ok; `message` gets one line on what went wrong.
+// Both functions return a Status of autosched_launch.hpp, 0 for ok, and write one line on an error to `message`.
 int autosched_select(const char* problem, int gpu, double growth, autosched_selection* to, char* message, unsigned message_bytes) {
   auto* selection = new autosched::Selection;
   autosched::Device device;
@@ -35,7 +35,7 @@ int autosched_select(const char* problem, int gpu, double growth, autosched_sele
   return 0;
 }
 
-// Lets launches of the selection pass another value of a scalar, such as eps.
+// Sets the value of a scalar, such as eps, for further launches of the selection.
 int autosched_pass(const autosched_selection* selection, const char* name, double value, char* message, unsigned message_bytes) {
   const autosched::Error error = autosched::pass(*static_cast<autosched::Selection*>(selection->handle), name, value);
   if (message != nullptr && message_bytes != 0) std::snprintf(message, message_bytes, "%s", error.message.c_str());

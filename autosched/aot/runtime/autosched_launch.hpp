@@ -1,6 +1,6 @@
-// Selects and launches the kernels of `autosched export --cubin`. C++17, header-only; needs no CUDA headers, no Python, and
-// no library of CUDA when it is linked: the driver is opened when it is first asked (dlopen), so that the same program
-// starts on a machine without a GPU and is told no_driver. Nothing throws, and nothing ends the process.
+// Selects and launches the kernels of `autosched export --cubin`. C++17, header-only. It needs no CUDA headers, no
+// Python, and is not linked with CUDA: the driver is loaded on first use (dlopen), so that a program also starts on a
+// machine without a GPU, where calls return no_driver. No function throws an exception or ends the process.
 #pragma once
 #include <dlfcn.h>
 
@@ -21,39 +21,40 @@ namespace autosched {
 
 enum class Status : int {
   ok = 0,
-  no_driver = 1,           // libcuda is not there, or too old
-  no_device = 2,           // no GPU of this number, or no context
-  bad_problem = 3,         // the text is no problem, or names an operator or field that no kernel here has
-  no_kernel = 4,           // nothing here computes it on this GPU; the message says what is nearest, and why not
-  bad_argument = 5,        // a pointer is null or not aligned, or their number is wrong
-  load_failed = 6,         // the driver refuses the module
-  out_of_memory = 7,       // for the kernel's own arrays
-  launch_failed = 8,       // the driver refuses the launch; errors of kernels come later, where the stream is waited for
+  no_driver = 1,           // libcuda is missing or too old
+  no_device = 2,           // there is no GPU with this number, or no context
+  bad_problem = 3,         // the text is not a problem, or names an unknown operator or field
+  no_kernel = 4,           // no kernel computes it on this GPU; the message names the nearest one, and why it cannot be used
+  bad_argument = 5,        // a pointer is null or misaligned, or the number of pointers is wrong
+  load_failed = 6,         // the driver rejects the module
+  out_of_memory = 7,       // no memory for the kernel's workspaces
+  launch_failed = 8,       // the driver rejects the launch; errors within a kernel are reported when the stream is synchronised
 };
 
 struct [[nodiscard]] Error {
   Status status = Status::ok;
-  int driver = 0;  // a CUresult, where the driver refused something
+  int driver = 0;  // CUresult of the driver, if it returned an error
   std::string message;
   explicit operator bool() const { return status != Status::ok; }
 };
 
-// ---- What an export holds; its header defines one Kernel for each of its kernels ---------------------------------------
+// ---- Contents of an export, whose header defines a Kernel for each of its kernels
+// --------------------------------------
 
 struct Shape {
   unsigned grid[3], block[3], cluster[3];
   unsigned shared;  // bytes of dynamic shared memory
-  bool defined;     // whether every expression has a value
+  bool defined;     // true if every expression has a value
 };
 enum class Role : std::uint8_t { input, output, inout, workspace };
 struct Operand {
   const char* name;
   Role role;
   const char* dtype;
-  bool zeroed;    // a workspace that is zero before the first launch
-  bool constant;  // copied to the __constant__ variable of its name before each launch
+  bool zeroed;    // workspace that must be zero before the first launch
+  bool constant;  // copied to the __constant__ variable of the same name before each launch
 };
-// What cuTensorMapEncodeTiled takes; numbers of choices as in cuda.h.
+// Arguments of cuTensorMapEncodeTiled, with the enum values of cuda.h.
 struct TensorMap {
   unsigned operand, element, rank;
   std::uint64_t sizes[5], strides[4];
@@ -63,27 +64,27 @@ struct TensorMap {
 enum class Pass : std::uint8_t { array, scalar, tensor_map };
 struct Argument {
   Pass pass;
-  unsigned index;  // of the operand, the scalar, or the tensor map
+  unsigned index;  // index of the operand, the scalar, or the tensor map
 };
 struct Size {
   const char* name;
   std::int64_t value;
   bool has_default;
   std::int64_t otherwise;
-  bool free;    // the kernel takes any value that `refuses` does not object to
-  bool padded;  // arrays may have more rows than are asked for: what is computed of the others is not looked at
+  bool free;    // the kernel supports any value that `refuses` accepts
+  bool padded;  // arrays may have additional rows, whose results are ignored
 };
 struct Text {
   const char *name, *value;
   bool is_default;
 };
-// A number that a kernel takes by value, and that a launch may pass anew; "" for one that follows from the sizes.
+// A number passed by value, which a launch may set. The name is "" for a number that is computed from the sizes.
 struct Scalar {
   const char* name;
-  bool whole;  // an int32, else a float
+  bool whole;  // int32 if true, else float
   double low, high;
 };
-// A further launch, behind the first one: what it alone has.
+// A further launch of a pipeline.
 struct Step {
   const char* entry;
   const Argument* arguments;
@@ -93,7 +94,7 @@ struct Step {
 struct Kernel {
   const char *op, *problem, *device, *entry, *digest, *verification, *provenance;
   int sm;
-  bool exact_sm;  // code for sm_90a runs on nothing else
+  bool exact_sm;  // true for code such as sm_90a, which runs only on this architecture
   const Size* sizes;
   unsigned size_count;
   const Text* texts;
@@ -106,16 +107,16 @@ struct Kernel {
   unsigned scalar_count, launches;
   bool grid_may_shrink;
   const unsigned char* cubin;
-  const char* ptx;  // or nullptr: for GPUs that the cubin is not for, and for the emulator
-  double seconds;   // of the recorded problem
-  // Of the sizes, in the order of `sizes`.
+  const char* ptx;  // PTX for other GPUs and for the emulator, or nullptr
+  double seconds;   // time of the recorded problem
+  // Functions of the sizes, in the order of `sizes`.
   void (*shape)(const std::int64_t*, Shape&);
-  void (*bytes)(const std::int64_t*, std::int64_t*);       // of each operand
+  void (*bytes)(const std::int64_t*, std::int64_t*);       // bytes of each operand
   void (*scalars)(const std::int64_t*, unsigned char (*)[8]);
-  const char* (*refuses)(const std::int64_t*);              // why the kernel cannot have these sizes, or nullptr
-  const Step* then;                                         // the launches behind the first, of a pipeline
+  const char* (*refuses)(const std::int64_t*);              // reason why these sizes are not supported, or nullptr
+  const Step* then;                                         // further launches of a pipeline
   unsigned then_count;
-  const Scalar* passed;  // the scalars in their order
+  const Scalar* passed;  // the scalars, in order
 };
 struct Kernels {
   const Kernel* first;
@@ -125,7 +126,7 @@ struct Kernels {
 // ---- Expressions of manifests: Python's arithmetic ----------------------------------------------------------------------
 
 namespace expression {
-// `ok` becomes false where there is no value: for a division by zero, and for 2^62 and more.
+// `ok` is set to false if a value is undefined: for a division by zero, and for 2^62 and more.
 using Int = std::int64_t;
 inline Int bounded(bool overflows, Int result, bool& ok) {
   constexpr Int bound = Int{1} << 62;
@@ -184,24 +185,24 @@ inline unsigned side(Int value, bool& ok) { return value < 0 || value > 0x7fffff
 // ---- Selection -----------------------------------------------------------------------------------------------------------
 
 enum class Match : std::uint8_t {
-  exact,    // tuned for this very problem, or chosen for it when it was exported
-  nearest,  // tuned for other sizes, and legal for these
+  exact,    // tuned or selected for exactly this problem
+  nearest,  // tuned for other sizes, but valid for these
   padded,   // computes more rows: arrays must have room for `sizes`
 };
 struct Selection {
   const Kernel* kernel = nullptr;
   Match match = Match::exact;
-  std::vector<std::int64_t> sizes;  // that the kernel computes, in the order of kernel->sizes
-  double doublings = 0;             // from the problem that it was tuned for: the sum of |log2| of the ratios of sizes
+  std::vector<std::int64_t> sizes;  // sizes that the kernel computes, in the order of kernel->sizes
+  double doublings = 0;             // distance from the tuned problem: sum of |log2| of the ratios of sizes
   bool by_ptx = false;              // the driver compiles the kernel's PTX for this GPU
-  std::map<unsigned, double> scalars;  // that launches pass, by their place among the kernel's; others keep their values
+  std::map<unsigned, double> scalars;  // values set for launches, by index among the kernel's scalars; others have their default
 };
 struct Device {
   int sm = 0;  // 90 for compute capability 9.0
   std::string name;
 };
 
-constexpr double most_doublings = 4.0;  // beyond it, what was tuned says nothing
+constexpr double most_doublings = 4.0;  // distance beyond which a tuned schedule carries no information
 
 namespace detail {
 
@@ -246,21 +247,21 @@ inline bool runs_on(const Kernel& k, int sm, bool& by_ptx) {
 
 }  // namespace detail
 
-// The kernel for `problem` ("matmul m=512 n=512 k=512 a=f16") on `device`: that of this very problem, else the nearest whose
-// own rules allow these sizes, else with `growth` above 1 one that computes at most so many times as many rows. Fields that
-// are not named have their defaults.
+// Returns the kernel for `problem` ("matmul m=512 n=512 k=512 a=f16") on `device`: the kernel of exactly this problem,
+// else the nearest one whose rules allow these sizes, else, if `growth` is above 1, one that computes at most `growth`
+// times as many rows. Omitted fields have their defaults.
 inline Error select(const Kernels& kernels, const char* problem, const Device& device, Selection& to, double growth = 1.0) {
   detail::Asked asked;
   if (Error e = detail::parse(problem, asked)) return e;
   to = {};
   bool known_op = false;
   std::string unknown, why;
-  double best[2] = {1e300, 1e300};  // match and distance, then seconds
+  double best[2] = {1e300, 1e300};  // rank by match and distance, then by seconds
   for (unsigned n = 0; n < kernels.count; ++n) {
     const Kernel& k = kernels.first[n];
     if (asked.op != k.op) continue;
     known_op = true;
-    std::string other;  // why not this one
+    std::string other;  // reason why this kernel is not used
     std::size_t named = 0;
     for (unsigned t = 0; t < k.text_count && other.empty(); ++t) {
       const auto found = asked.fields.find(k.texts[t].name);
@@ -333,8 +334,8 @@ inline Error select(const Kernels& kernels, const char* problem, const Device& d
       to.by_ptx = by_ptx;
     }
   }
-  if (!known_op) return {Status::bad_problem, 0, "no kernel here computes " + asked.op};
-  if (to.kernel == nullptr) return {Status::no_kernel, 0, std::string("nothing here computes \"") + problem + "\" on sm_" + std::to_string(device.sm) + ": " + why};
+  if (!known_op) return {Status::bad_problem, 0, "no kernel in this export computes " + asked.op};
+  if (to.kernel == nullptr) return {Status::no_kernel, 0, std::string("no kernel in this export computes \"") + problem + "\" on sm_" + std::to_string(device.sm) + ": " + why};
   return {};
 }
 
@@ -358,7 +359,7 @@ constexpr int max_dynamic_shared = 8, non_portable_cluster = 14;                
 constexpr int multiprocessors = 16, capability_major = 75, capability_minor = 76;  // CUdevice_attribute
 constexpr int out_of_memory = 2, no_binary = 209;                                  // CUresult
 
-// Its functions, each looked for by name.
+// Functions of the driver, which are found by name.
 struct Api {
   int (*init)(unsigned) = nullptr;
   int (*device_count)(int*) = nullptr;
@@ -376,15 +377,15 @@ struct Api {
   int (*fill)(Address, unsigned char, std::size_t, void*) = nullptr;
   int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**) = nullptr;
   int (*error_name)(int, const char**) = nullptr;
-  // Kernels without constant memory, clusters and tensor maps do without.
+  // Optional: only needed for constant memory, clusters and tensor maps.
   int (*variable)(Address*, std::size_t*, void*, const char*) = nullptr;
   int (*copy)(Address, Address, std::size_t, void*) = nullptr;
   int (*launch_config)(const LaunchConfig*, void*, void**, void**) = nullptr;
   int (*encode)(void*, int, unsigned, void*, const std::uint64_t*, const std::uint64_t*, const unsigned*, const unsigned*, int, int, int, int) = nullptr;
   int (*blocks)(int*, void*, int, std::size_t) = nullptr;
   int (*clusters)(int*, void*, const LaunchConfig*) = nullptr;
-  std::string missing;  // why there is no driver
-  int status = 0;       // of cuInit
+  std::string missing;  // reason why the driver is unavailable
+  int status = 0;       // result of cuInit
 };
 
 inline const Api& api() {
@@ -444,7 +445,7 @@ inline Error ready() {
 
 }  // namespace driver
 
-// GPU number `ordinal`.
+// Returns the GPU with the number `ordinal`.
 inline Error describe(int ordinal, Device& to) {
   if (Error e = driver::ready()) return e;
   const driver::Api& a = driver::api();
@@ -459,7 +460,7 @@ inline Error describe(int ordinal, Device& to) {
   return {};
 }
 
-// The GPU of the calling thread's context. Where the thread has none, it gets the primary one of GPU 0.
+// Returns the GPU of the calling thread's context. A thread without a context gets the primary context of GPU 0.
 inline Error current_device(int& ordinal) {
   if (Error e = driver::ready()) return e;
   const driver::Api& a = driver::api();
@@ -479,24 +480,26 @@ inline Error current_device(int& ordinal) {
 
 namespace detail {
 
-// A kernel in one context. Its own arrays belong to a stream, because launches on two streams must not share them.
+// A kernel loaded in one context. Each stream has its own workspaces, because concurrent launches must not share them.
 struct Function {
   void* handle = nullptr;
   unsigned set_shared = 0;
 };
 struct Loaded {
-  std::vector<Function> functions;  // the first, and those behind it
-  std::vector<std::pair<driver::Address, std::size_t>> constants;  // its __constant__ variables and their bytes, in the order of operands
-  long at_a_time = -1;  // blocks or clusters that run at a time, where the grid may shrink; of `shape_of`
+  std::vector<Function> functions;  // the first launch's function, then those of further launches
+  // addresses and bytes of its __constant__ variables, in the order of operands
+  std::vector<std::pair<driver::Address, std::size_t>> constants;
+  long at_a_time = -1;  // number of blocks or clusters that run at the same time, if the grid may shrink
   std::map<std::pair<void*, std::vector<std::int64_t>>, std::vector<driver::Address>> workspaces;  // by stream and sizes
 };
 
 struct Cache {
   std::mutex mutex;
-  std::map<std::pair<void*, const Kernel*>, Loaded> loaded;  // by context: a module belongs to the one it was loaded in
+  // by context, because a module belongs to the context in which it was loaded
+  std::map<std::pair<void*, const Kernel*>, Loaded> loaded;
 };
 inline Cache& cache() {
-  static Cache* c = new Cache;  // never destroyed: threads may still launch while the process ends
+  static Cache* c = new Cache;  // never destroyed, because threads may launch while the process ends
   return *c;
 }
 
@@ -551,11 +554,11 @@ inline void describe_launch(const Shape& shape, void* stream, driver::LaunchConf
   config.attribute_count = shape.cluster[0] * shape.cluster[1] * shape.cluster[2] > 1;
 }
 
-// Persistent blocks: no more of them than run at a time.
+// Limit persistent blocks to the number that runs at the same time.
 inline void shrink(Shape& shape, Loaded& l) {
   const driver::Api& a = driver::api();
   if (l.at_a_time < 0) {
-    l.at_a_time = 0;  // unknown: the grid stays
+    l.at_a_time = 0;  // unknown: keep the grid
     int running = 0, device = 0, count = 0;
     driver::LaunchConfig config{};
     driver::LaunchAttribute cluster{};
@@ -585,7 +588,7 @@ inline Error own_arrays(const Kernel& k, const Selection& s, const std::vector<s
     if (code == 0 && k.operands[o].zeroed) code = a.fill(at, 0, size, stream);
     if (code != 0) {
       l.workspaces.erase(place);
-      return driver::refused(code == driver::out_of_memory ? Status::out_of_memory : Status::launch_failed, code, std::string("the kernel's own array ") + k.operands[o].name);
+      return driver::refused(code == driver::out_of_memory ? Status::out_of_memory : Status::launch_failed, code, std::string("the workspace ") + k.operands[o].name);
     }
     place->second.push_back(at);
   }
@@ -596,7 +599,7 @@ struct alignas(64) Map {
   unsigned char bytes[128];
 };
 
-// Queue one launch of a kernel: its arguments, of which the arrays are `at` and the scalars as the kernel takes them.
+// Queues one launch of a kernel with the arrays at the addresses `at`, and scalars in the kernel's representation.
 inline Error queue(const Kernel& k, const char* entry, const Argument* arguments, unsigned count, const Shape& shape, void* function, std::vector<driver::Address>& at, unsigned char (*scalars)[8],
                    void* stream) {
   const driver::Api& a = driver::api();
@@ -630,7 +633,7 @@ inline Error queue(const Kernel& k, const char* entry, const Argument* arguments
 
 }  // namespace detail
 
-// The arrays that a launch takes, in order: inputs, then outputs.
+// Returns the arrays of a launch, in order: inputs, then outputs.
 inline std::vector<const Operand*> arrays_of(const Kernel& k) {
   std::vector<const Operand*> found;
   for (const bool outputs : {false, true}) {
@@ -641,7 +644,7 @@ inline std::vector<const Operand*> arrays_of(const Kernel& k) {
   return found;
 }
 
-// Let launches of the selection pass another value of a scalar, such as eps.
+// Sets the value of a scalar, such as eps, for further launches of the selection.
 inline Error pass(Selection& s, const char* name, double value) {
   if (s.kernel == nullptr) return {Status::bad_argument, 0, "no kernel was selected"};
   const Kernel& k = *s.kernel;
@@ -658,11 +661,11 @@ inline Error pass(Selection& s, const char* name, double value) {
     s.scalars[n] = value;
     return {};
   }
-  return {Status::bad_argument, 0, std::string(k.problem) + " takes no scalar " + name + ": it has " + (known.empty() ? "none" : known)};
+  return {Status::bad_argument, 0, std::string(k.problem) + " has no scalar " + name + ": use " + (known.empty() ? "none" : known)};
 }
 
-// Queue the kernel on `stream` (a CUstream or cudaStream_t of the current GPU; nullptr: the default one), on device
-// pointers in the order of `arrays_of`. The first launch in a context loads the module. Safe from any number of threads.
+// Queues the kernel on `stream` (a CUstream or cudaStream_t of the current GPU; nullptr for the default stream), with
+// device pointers in the order of `arrays_of`. The first launch in a context loads the module. Thread-safe.
 inline Error launch(const Selection& s, void* const* arrays, unsigned count, void* stream = nullptr) {
   if (s.kernel == nullptr) return {Status::bad_argument, 0, "no kernel was selected"};
   const Kernel& k = *s.kernel;

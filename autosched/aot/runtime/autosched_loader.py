@@ -1,4 +1,4 @@
-"""Launches the kernels of ``autosched export --cubin`` from Python: this one file, the folder, and NVIDIA's driver.
+"""Launch the kernels of ``autosched export --cubin`` from Python with only this file, the folder, and NVIDIA's driver.
 
     import autosched_loader
 
@@ -7,7 +7,7 @@
     softmax(x, out)                      # cupy, torch, numba, cuda.core: inputs, then outputs, already allocated
     softmax(x, out, stream=stream)
 
-It needs Python 3.10 and nothing else: arrays and streams are those of the library that the program uses.
+It only needs Python 3.10. Arrays and streams may belong to any library.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _CHOICES = {
     "l2_promotion": ("NONE", "L2_64B", "L2_128B", "L2_256B"),
     "fill": ("NONE", "NAN_REQUEST_ZERO_FMA"),
 }
-_MOST_CHARACTERS = 20_000  # of an expression
+_MOST_CHARACTERS = 20_000  # maximum characters of an expression
 _BOUND = 1 << 62
-_MOST_BYTES = 1 << 28  # of a file of the folder
+_MOST_BYTES = 1 << 28  # maximum bytes of a file in the folder
 _BYTES = {"f64": 8, "i64": 8, "u64": 8, "f32": 4, "i32": 4, "u32": 4, "f16": 2, "bf16": 2, "i16": 2, "u16": 2}
 _PACKED = {
     "f64": "<d", "f32": "<f", "f16": "<e", "i64": "<q", "u64": "<Q", "i32": "<i", "u32": "<I", "i16": "<h", "u16": "<H",
@@ -53,7 +53,7 @@ _PACKED = {
 
 
 class KernelError(RuntimeError):
-    """An error, in one line.
+    """An error of the driver or a kernel. The message is one line.
 
     ``status`` is one of no_driver, no_device, load_failed, launch_failed. ``driver`` is the CUresult, 0 if the driver
     was not called.
@@ -65,7 +65,7 @@ class KernelError(RuntimeError):
 
 
 class NoKernel(LookupError):
-    """Nothing in the folder computes this problem on this GPU."""
+    """No kernel in the folder computes this problem on this GPU."""
 
 
 # ---- Expressions of manifests ---------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ class NoValue(ArithmeticError, ValueError):
 
 
 def evaluate(text: str, sizes: Mapping[str, int]) -> Any:
-    """Return the value of an expression over sizes: Python's arithmetic and comparisons, and nothing else.
+    """Return the value of an expression of sizes, which may only use Python's arithmetic and comparisons.
 
     Raises ValueError for invalid text, and NoValue (a ValueError and ArithmeticError) if the expression is undefined.
     """
@@ -98,13 +98,13 @@ def _short(error: BaseException) -> str:
 
 def _number(value: Any) -> Any:
     """Return ``value``. Raises NoValue if it is too large or not a number."""
-    if not isinstance(value, (int, float)) or not -_BOUND < value < _BOUND:  # NaN is neither
+    if not isinstance(value, (int, float)) or not -_BOUND < value < _BOUND:  # also true for NaN
         raise NoValue("a value is not a number below 2^62")
     return value
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    # An integer power is not computed if it would have thousands of digits.
+    # Do not compute integer powers with thousands of digits.
     if isinstance(base, int) and isinstance(exponent, int) and abs(base) > 1 and exponent > 62:
         raise NoValue("a power reaches 2^62")
     return base**exponent
@@ -175,7 +175,7 @@ def load(folder: str | Path) -> Kernels:
         raise ValueError(f"{path} has a damaged manifest: {_short(error)}") from None
     if not isinstance(document, dict) or document.get("format") != 1:
         found = document.get("format") if isinstance(document, dict) else None
-        raise ValueError(f"{path} has a manifest of format {found!r}, and this loader reads 1")
+        raise ValueError(f"{path} has a manifest of format {found!r}, but this loader supports only format 1")
     entries = document.get("kernels")
     if not isinstance(entries, list) or not all(isinstance(e, dict) and "operator" in e for e in entries):
         raise ValueError(f"{path} has a damaged manifest: it lists no kernels")
@@ -183,7 +183,7 @@ def load(folder: str | Path) -> Kernels:
 
 
 def _content(folder: Path, name: Any) -> bytes:
-    """Return the contents of a regular file of the folder. Raises OSError, and ValueError for any other name."""
+    """Return the contents of a regular file in the folder. Raises OSError, and ValueError for any other name."""
     if not isinstance(name, str) or not name or Path(name).is_absolute() or ".." in Path(name).parts:
         raise ValueError(f"invalid file name {name!r}: name a file in {folder}")
     path = folder / name
@@ -205,8 +205,8 @@ class Kernels:
     def select(self, problem: str, *, device: int | None = None, growth: float = 1.0) -> ShippedKernel:
         """Return the kernel for ``problem`` on a GPU, by default the current one.
 
-        Kernels of exactly this problem come first, then the nearest one whose rules allow these sizes. With ``growth``
-        above 1, a kernel may also compute up to that many times the rows, in arrays with room for them
+        A kernel of exactly this problem is preferred, then the nearest one whose rules allow these sizes. If ``growth``
+        is above 1, a kernel may also compute up to that many times the rows, in arrays of that size
         (``ShippedKernel.sizes``). Omitted fields have their defaults.
 
         Raises NoKernel, ValueError for an invalid problem, KernelError without a GPU.
@@ -215,7 +215,7 @@ class Kernels:
         return self.select_for(problem, sm, name, growth=growth)
 
     def select_for(self, problem: str, sm: int, name: str = "", *, growth: float = 1.0) -> ShippedKernel:
-        """Select as ``select`` does, for a GPU that need not be present.
+        """Select a kernel like ``select``, for a GPU that need not be present.
 
         Args:
             problem: Operator and sizes as in the manifest, such as "matmul m=4096 n=4096 k=4096".
@@ -235,7 +235,7 @@ class Kernels:
         asked = dict(word.split("=", 1) for word in words)  # raises ValueError
         same = [e for e in self.entries if e["operator"] == op]
         if not same:
-            raise ValueError(f"no kernel here computes {op}")
+            raise ValueError(f"no kernel in this export computes {op}")
         found: list[tuple[tuple[float, float], int, ShippedKernel]] = []
         why = ""
         for number, entry in enumerate(same):
@@ -251,7 +251,7 @@ class Kernels:
             rank = kinds[made.match] + made.doublings + elsewhere + (50.0 if made.by_ptx else 0.0)
             found.append(((rank, entry["seconds"]), number, made))
         if not found:
-            raise NoKernel(f'nothing here computes "{problem}" on sm_{sm}: {why}')
+            raise NoKernel(f'no kernel in this export computes "{problem}" on sm_{sm}: {why}')
         return min(found, key=lambda f: f[:2])[2]
 
 
@@ -376,7 +376,7 @@ def describe(device: int) -> tuple[int, str]:
 
 
 class ShippedKernel:
-    """One kernel, launched for a problem. Thread-safe.
+    """A selected kernel for a problem. Thread-safe.
 
     Args:
         folder: Folder of the manifest's cubins and PTX.
@@ -384,9 +384,9 @@ class ShippedKernel:
         sizes: Sizes of the problem, by name.
         match: "exact", "nearest" or "padded".
         doublings: Distance from the problem that it was tuned for.
-        by_ptx: If True, the driver compiles the kernel from PTX, since there is no cubin for this GPU.
+        by_ptx: If True, the driver compiles the kernel from PTX, because the cubin is for another GPU.
 
-    ``problem``, ``verification`` and ``provenance`` are the manifest's.
+    ``problem``, ``verification`` and ``provenance`` come from the manifest.
     """
 
     def __init__(
@@ -402,8 +402,10 @@ class ShippedKernel:
         self.problem, self.verification, self.provenance = entry["problem"], entry["verification"], entry["provenance"]
         self._folder = folder
         self._lock = threading.Lock()
-        self._functions: dict[int, list[ctypes.c_void_p]] = {}  # by context, which owns a module
-        self._constants: dict[int, dict[str, tuple[int, int]]] = {}  # address and bytes of variables, by context
+        self._functions: dict[int, list[ctypes.c_void_p]] = {}  # loaded modules, by context
+        self._constants: dict[
+            int, dict[str, tuple[int, int]]
+        ] = {}  # addresses and bytes of __constant__ variables, by context
         self._own: dict[tuple[int, int], dict[str, int]] = {}  # workspaces by context and stream
         launch = entry["launch"]
         self.block, self.cluster = (tuple(self._number(t) for t in launch[name]) for name in ("block", "cluster"))
@@ -411,7 +413,7 @@ class ShippedKernel:
         self.shared_bytes = self._number(launch["dynamic_shared_bytes"])
         if any(len(size) != 3 for size in (self.grid, self.block, self.cluster)):
             raise ValueError(f"{self.problem}: a grid, a block and a cluster have three sizes each")
-        self._steps = [entry, *entry.get("then", ())]  # the first launch, and the following ones
+        self._steps = [entry, *entry.get("then", ())]  # functions of the first and further launches
         operands = [o for o in entry["operands"] if o["role"] != "workspace"]
         self.arrays = [o["name"] for outputs in (False, True) for o in operands if (o["role"] == "output") == outputs]
         self.shapes = {o["name"]: tuple(int(evaluate(t, self.sizes)) for t in o["shape"]) for o in entry["operands"]}
@@ -419,10 +421,10 @@ class ShippedKernel:
         self.scalars = {a["name"]: (a["dtype"], *map(float, a["limits"])) for a in passed}
 
     def __call__(self, *arrays: Any, stream: Any = None, **scalars: float) -> None:
-        """Queue the kernel on ``stream``, on arrays in the order of ``arrays``.
+        """Queue the kernel on ``stream``, with arrays in the order of ``arrays``.
 
         The stream may be of any library, or a handle; the default is the default stream. The call does not wait for the
-        kernel. ``scalars`` are numbers that the kernel takes by value, in place of those of the manifest. Raises
+        kernel. ``scalars`` are numbers passed by value, which replace those of the manifest. Raises
         ValueError for unsuitable arrays and scalars, and KernelError if the driver rejects the launch.
         """
         for name, value in scalars.items():
@@ -457,7 +459,7 @@ class ShippedKernel:
 
     def _check_scalar(self, name: str, value: Any) -> None:
         if name not in self.scalars:
-            raise ValueError(f"{self.problem} takes no scalar {name}: it has {', '.join(self.scalars) or 'none'}")
+            raise ValueError(f"{self.problem} has no scalar {name}: use {', '.join(self.scalars) or 'none'}")
         dtype, low, high = self.scalars[name]
         whole = isinstance(value, int) and not isinstance(value, bool)
         if not (whole or (isinstance(value, float) and dtype == "f32")) or not low <= value <= high:
@@ -465,7 +467,7 @@ class ShippedKernel:
 
     def _number(self, text: str) -> int:
         number = int(evaluate(text, self.sizes))
-        if not 0 <= number < 1 << 32:  # the driver's range; ctypes would truncate
+        if not 0 <= number < 1 << 32:  # check the driver's range, because ctypes would truncate
             raise ValueError(f"invalid launch size {number} from {text[:60]!r}: it must be from 0 to 2^32 - 1")
         return number
 
@@ -515,7 +517,7 @@ class ShippedKernel:
             _check(_driver(), "launch_failed", code, f"the copy to the constant {o['name']}")
 
     def _workspaces(self, context: int, stream: int) -> dict[str, int]:
-        """Return the kernel's workspaces: launches on two streams must not share them."""
+        """Return the kernel's workspaces, which launches on different streams must not share."""
         known = self._own.get((context, stream))
         if known is not None:
             return known
@@ -525,7 +527,7 @@ class ShippedKernel:
                 continue
             size, at = math.prod(self.shapes[o["name"]]) * _BYTES.get(o["dtype"], 1), ctypes.c_uint64()
             code = _driver().cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(size))
-            _check(_driver(), "out_of_memory", code, f"the kernel's own array {o['name']} of {size} bytes")
+            _check(_driver(), "out_of_memory", code, f"the workspace {o['name']} of {size} bytes")
             if o["zeroed"]:
                 code = _driver().cuMemsetD8Async(at, ctypes.c_ubyte(0), ctypes.c_size_t(size), ctypes.c_void_p(stream))
                 _check(_driver(), "launch_failed", code, f"zeros in {o['name']}")
@@ -577,7 +579,7 @@ def _packed(dtype: str, value: Any) -> Any:
 
 class _Map(ctypes.Array[ctypes.c_ubyte]):
     _type_, _length_ = ctypes.c_ubyte, 128 + 64
-    start = 0  # offset of the map, which is aligned to 64 bytes
+    start = 0  # offset of the map, so that it is aligned to 64 bytes
 
 
 def _tensor_map(recipe: Mapping[str, Any], address: int) -> _Map:

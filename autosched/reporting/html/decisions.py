@@ -10,14 +10,15 @@ from measurements.trials.trial import Trial
 from search_spaces.spaces.parameters import Value
 from search_spaces.templates.compiler_controls import NAMES, shown_values
 
-_MOST_VALUES = 12  # alternatives shown per decision; the slowest are left out
+_MOST_VALUES = 12  # maximum number of alternatives per decision, the fastest first
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """One alternative value of a decision. ``ratio`` is its best time over the winner's, out of ``trials``.
+    """One alternative value of a decision.
 
-    ``alone`` is the time of the winner with only this value changed, over the winner's; None if this was not tried.
+    ``ratio`` is the best time with this value, of ``trials`` trials, divided by the winner's. ``alone`` is the same
+    ratio for the winner with only this value changed; None if this was not tried.
     """
 
     value: str
@@ -29,9 +30,10 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Decision:
-    """One decision. ``worth`` is the best time without the chosen value over the winner's; None if only one was tried.
+    """One decision of the best schedule.
 
-    Searches spend most trials near fast schedules, so ``worth`` is an upper bound: other values may do better.
+    ``worth`` is the best time with other values divided by the winner's; None if only one value was tried. It is an
+    upper bound, because other values had fewer trials.
     """
 
     name: str

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from autosched.reporting.html.entry import ReportEntry
 
-_SAME = 0.01  # relative difference of times below which they count as the same
+_SAME = 0.01  # times with a smaller relative difference count as the same
 
 
 @dataclass(frozen=True)
 class Change:
     """Difference between two databases for one problem and device.
 
-    ``ratio`` is the time here over the time there; None if one of them has no time, or only one is measured.
-    ``decisions`` lists the differing decisions as ``name: there -> here``.
+    ``ratio`` is the time in this database divided by that in the other; None if a time is missing, or only one is
+    measured. ``decisions`` lists differing decisions as ``name: other -> this``.
     """
 
     entry: ReportEntry
@@ -26,9 +26,10 @@ class Change:
 
 
 def changes(here: Sequence[ReportEntry], there: Sequence[ReportEntry]) -> tuple[Change, ...]:
-    """Compare the winners of two databases, slower ones first. Problems of only one database are marked as such.
+    """Compare the winners of two databases, slower ones first. Problems that are only in one database are marked.
 
-    The two databases were not timed in turns on one machine, so measured times may also differ because of the machines.
+    The two databases were not timed alternately on one machine, so differences of measured times may be due to the
+    machines.
     """
     others = {(e.name, e.device): e for e in there}
     found = [_change(e, others.pop((e.name, e.device), None)) for e in here]

@@ -24,15 +24,19 @@ from measurements.trials.vendor_library import is_library
 from search_spaces.catalogue import is_operator, template
 from search_spaces.operators.problem import Problem
 
-_RANKING = (Provenance.MEASURED, Provenance.REPLAYED, Provenance.ESTIMATED)  # ranks of ``Store.best``
+_RANKING = (
+    Provenance.MEASURED,
+    Provenance.REPLAYED,
+    Provenance.ESTIMATED,
+)  # order of provenances, as in ``Store.best``
 _FEW_TRIALS, _LOW_SHARE = 64, 0.5
 _MOST_FAILURES = 12
-_SHOWN = 200  # maximum characters of a reason, or of a problem that is unknown here
+_SHOWN = 200  # maximum characters of a reason, or of an unknown problem
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Number of trials that ended in ``status`` for the same ``reason``, and their share of all trials, 0..1."""
+    """Number of trials that failed with ``status`` and ``reason``, and their share of all trials (0 to 1)."""
 
     status: str
     reason: str
@@ -45,11 +49,11 @@ class ReportEntry:
     """One problem on one device.
 
     Attributes:
-        trials: All trials with the winner's provenance, in their order.
+        trials: All trials with the winner's provenance, in order.
         share: Share of the roofline; None if unknown.
         problem: The problem; None if its operator is unknown here.
-        costed: Costs of the problem, from a trial if ``problem`` is None.
-        replaced: True if a later revision of the user's file has been tried.
+        costed: Costs of the problem; from a trial if ``problem`` is None.
+        replaced: True if a later revision of the user's kernel file has trials.
         advice: Suggested next step; "" if there is none.
     """
 
@@ -117,7 +121,7 @@ def entries(
 
 
 def _revised(summary: ProblemSummary) -> tuple[str, str]:
-    """Return the part of a problem's key that all revisions of a user's file share."""
+    """Return the part of a problem's key that is the same for all revisions of a user's kernel file."""
     fields = {name: value for name, value in fields_of(summary.problem_key).items() if name != "computes"}
     return canonical_json(fields), summary.device
 
@@ -201,7 +205,7 @@ def _advice(entry: ReportEntry, unusable: str, stale: Sequence[str]) -> str:
     if entry.replaced:
         return ""
     if best is None:
-        return "nothing has worked: see the failures"
+        return "no trial worked: see the failures"
     if unusable:
         return f"tune again: this version cannot use the schedule ({unusable})"
     if stale:

@@ -24,8 +24,8 @@ from search_spaces.catalogue import template
 
 _PAGE = "report.html.jinja"
 _MOST_ROWS = 2000  # maximum rows of the first screen's table
-_SECTION_BYTES = 12_000  # size of a section without its pictures, an upper estimate
-_BYTES = 4_000_000  # maximum size of all sections with their pictures
+_SECTION_BYTES = 12_000  # upper estimate of the bytes of a section without pictures
+_BYTES = 4_000_000  # maximum bytes of all sections with pictures
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Draw the pictures of the report as SVG: the progress of a search, and the panels of ``autosched.reporting.panels``.
 
-Points and cells of one colour form one path, which keeps a chart of 10,000 trials at some 20 KiB. Colours that differ
-between light and dark mode are CSS classes of the page.
+Points and cells of one colour form one path, so that a chart of 10,000 trials has only about 20 KiB. Colours that
+differ between light and dark mode are CSS classes of the page.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from measurements.trials.trial import Trial
 
 _WIDTH, _HEIGHT = 720, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 108, 12, 10, 34
-_MOST_TEXTS = 160  # maximum cells of a panel with labels
-_SIDE = 320.0  # length of a panel's longer side
+_MOST_TEXTS = 160  # maximum number of cells of a panel with labels
+_SIDE = 320.0  # length of a panel's longer side in pixels
 MOST_CELLS = 16384
 
 
@@ -89,7 +89,7 @@ def panel(shown: Panel) -> Markup:
     if len(shown.cells) > MOST_CELLS:
         raise ValueError(f"{len(shown.cells):,} cells are too many to be legible")
     rows, columns = shown.shape
-    # true to the tile's shape, but no side under a quarter of the other
+    # proportional to the tile, but no side is shorter than a quarter of the other
     ratio = min(4.0, max(0.25, columns / rows))
     width, height = (_SIDE, _SIDE / ratio) if ratio >= 1 else (_SIDE * ratio, _SIDE)
     right, down = width / columns, height / rows

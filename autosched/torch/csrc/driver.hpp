@@ -1,4 +1,5 @@
-// The few functions of CUDA's driver and of torch that a launch needs, found at run time: no headers, no linking.
+// Functions of the CUDA driver and of torch that a launch needs. They are found at run time, without headers and
+// linking.
 #pragma once
 
 #include <dlfcn.h>
@@ -10,7 +11,7 @@
 
 namespace autosched::host {
 
-// As in cuda.h (CUDA Driver API, Data types used by CUDA driver).
+// Types as in cuda.h (CUDA Driver API, Data types used by CUDA driver).
 struct LaunchAttribute {
   static constexpr int cooperative = 2, cluster_dimension = 4, programmatic_stream_serialization = 6;
   int id;
@@ -40,9 +41,9 @@ struct Driver {
   int (*device)(int*, int ordinal);
   int (*retain_primary_context)(void**, int device);
   int (*replace_address)(TensorMap*, void*);  // null before CUDA 12
-  std::int32_t (*current_stream)(std::int32_t device, void** stream);  // of torch
+  std::int32_t (*current_stream)(std::int32_t device, void** stream);  // torch's function
 
-  // Loads both libraries. Returns what is missing, or "".
+  // Loads both libraries. Returns the name of what is missing, or "".
   std::string open(const char* driver_name, const char* torch_name) {
     void* driver_library = dlopen(driver_name, RTLD_NOW);
     if (driver_library == nullptr) return std::string(driver_name) + " cannot be loaded";

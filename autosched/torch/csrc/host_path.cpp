@@ -1,8 +1,7 @@
-// Operators of torch that launch from a table, without Python. Calls that are not in it go to an operator in Python,
-// which computes the result as ever and may describe its launch by autosched_fill.
-//
+// Operators of torch that launch from a table, without Python. Calls that are not in the table run an operator in
+// Python, which computes the result and may add its launch with autosched_fill.
 // Only torch's stable C interface is used (torch/csrc/stable/c/shim.h of 2.10), so this builds without CUDA's headers
-// and loads where there is no driver.
+// and loads without a driver.
 #define TORCH_TARGET_VERSION (((0ULL + 2) << 56) | ((0ULL + 10) << 48))
 #include <pthread.h>
 #include <torch/csrc/stable/c/shim.h>
@@ -18,8 +17,8 @@
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-// pybind11 asks this class, by its name, to set the exception that a call raises. For other callers it is a
-// std::runtime_error.
+// pybind11 recognises this class by its name, and calls it to set the Python exception of a call. For other callers it
+// is a std::runtime_error.
 namespace pybind11 {
 class __attribute__((visibility("default"))) builtin_exception : public std::runtime_error {
  public:
@@ -33,11 +32,11 @@ namespace {
 
 constexpr std::size_t most_words = 192, most_arrays = 16, most_operators = 64, most_arguments = 31, most_parameters = 32,
                       most_maps = 8;
-constexpr std::uintptr_t alignment = 16;  // bytes: the widest access of any kernel
+constexpr std::uintptr_t alignment = 16;  // in bytes: the widest access of any kernel
 
 struct Operator {
-  std::string miss;       // qualified name of the operator in Python, which takes `bool fill` before the arguments
-  std::string arguments;  // one of T tensor, O optional tensor, s string, w a word of its own, for each
+  std::string miss;       // qualified name of the Python operator, which has the additional first argument `bool fill`
+  std::string arguments;  // kind of each argument: T tensor, O optional tensor, s string, w word
   Word identity;
 };
 
@@ -58,7 +57,7 @@ thread_local std::string error_text;
 class PythonError final : public pybind11::builtin_exception {
  public:
   PythonError() : builtin_exception(error_text), type_(error_type), value_(error_value) {}
-  void set_error() const override {  // with the GIL
+  void set_error() const override {  // called with the GIL
     set_python_error(type_, value_);
     if (owned_) release_python_object(value_);
     owned_ = false;
@@ -69,14 +68,14 @@ class PythonError final : public pybind11::builtin_exception {
   mutable bool owned_ = true;
 };
 
-// The signature and addresses of a call's arguments.
+// Signature and addresses of a call's arguments.
 struct Call {
   std::array<Word, most_words> words;
   std::size_t word_count = 0, array_count = 0;
   std::array<void*, most_arrays> arrays;
   std::uintptr_t address_bits = 0;
   std::int32_t device = 0;
-  bool known = true;  // it fits into these arrays, and all of it could be read
+  bool known = true;  // the arguments fit into these arrays and could be read
 
   void add(Word word) {
     if (word_count == most_words) {
@@ -97,7 +96,7 @@ struct Call {
     if (!known) return;
     arrays[array_count++] = const_cast<void*>(data);
     address_bits |= reinterpret_cast<std::uintptr_t>(data);
-    // Not 0, which is an optional tensor that is absent.
+    // Not 0, which stands for an omitted optional tensor.
     add(Word{1} << 63 | Word(device_type & 0xff) << 48 | Word(device & 0xffff) << 32 | Word(rank & 0xffff) << 16 |
         Word(dtype & 0xffff));
     for (std::int64_t i = 0; i < rank; ++i) add(static_cast<Word>(sizes[i]));
@@ -141,7 +140,7 @@ void read(const Operator& its, const StableIValue* stack, Call& call) {
   }
 }
 
-// An operator owns its arguments.
+// Operators own their arguments, and must delete them.
 void release(const Operator& its, const StableIValue* stack) {
   for (std::size_t i = 0; i < its.arguments.size(); ++i) {
     switch (its.arguments[i]) {
@@ -158,7 +157,7 @@ void release(const Operator& its, const StableIValue* stack) {
   }
 }
 
-// Makes a context current for a launch. A thread that has none, such as a new one, gets it as well.
+// Makes a context current for a launch, also in a thread without one.
 class CurrentContext {
  public:
   explicit CurrentContext(void* context) {
@@ -176,7 +175,7 @@ class CurrentContext {
   bool pushed_ = false;
 };
 
-// The tensors that a launch writes; deleted unless they are handed over.
+// Output tensors of a launch. They are deleted unless ownership is transferred.
 class Results {
  public:
   ~Results() {
@@ -232,7 +231,7 @@ bool launch(const Step& step, const Call& call, void* stream) {
 
 enum class Outcome { launched, missing, python };
 
-// Launches the call if the table has it. A launch that fails is python's, which gives the reason.
+// Launches the call if the table contains it. If the launch fails, the call runs in Python, which reports the error.
 Outcome launch_known(Call& call, Results& results) {
   const Readers::Guard guard(table.readers);
   const Entry* entry = table.find(call.words.data(), call.word_count);
@@ -258,7 +257,7 @@ Outcome launch_known(Call& call, Results& results) {
   return Outcome::launched;
 }
 
-// The primary context of a device of the runtime, which torch and cupy use; null if there is none.
+// Returns the primary context of a device, which torch and cupy use; null if it does not exist.
 void* context_of(std::int32_t ordinal) {
   static std::mutex mutex;
   static std::vector<std::pair<std::int32_t, void*>> known;
@@ -285,7 +284,7 @@ bool describe(AtenTensorHandle tensor, Output& o) {
   return true;
 }
 
-// Adds what Python described, with the key of the call and outputs like its results.
+// Adds the launch that Python described, with the key of the call and the properties of its results.
 void add_filled(std::unique_ptr<Entry> entry, const Call& call, std::size_t key_words, const StableIValue* results,
                 std::size_t count, Word generation) {
   std::vector<Word> key(call.words.begin(), call.words.begin() + key_words);
@@ -354,7 +353,7 @@ void run(const Operator& its, StableIValue* stack, std::uint64_t inputs, std::ui
   if (entry != nullptr) add_filled(std::move(entry), call, key_words, stack, outputs, generation);
 }
 
-// torch passes nothing by which a function could tell for which operator it is called: one function for each.
+// Each operator needs its own function, because torch does not pass the operator's identity.
 template <std::size_t index>
 void operator_function(StableIValue* stack, std::uint64_t inputs, std::uint64_t outputs) {
   run(operators[index], stack, inputs, outputs);
@@ -370,8 +369,8 @@ constexpr auto operator_functions = functions_of(std::make_index_sequence<most_o
 
 using namespace autosched::host;
 
-// Opens the driver and torch's CUDA library. `set_error` is PyErr_SetObject, `release` Py_DecRef. Writes what is missing
-// as a text of at most `size` bytes, or "".
+// Loads the driver and torch's CUDA library. `set_error` is PyErr_SetObject, `release` is Py_DecRef. Writes the name of
+// what is missing, at most `size` bytes, or "".
 EXPORT void autosched_open(const char* driver_name, const char* torch_name, void (*set_error)(void*, void*), void (*release)(void*),
                            char* message, std::size_t size) {
   set_python_error = set_error;
@@ -381,25 +380,25 @@ EXPORT void autosched_open(const char* driver_name, const char* torch_name, void
 
 EXPORT int autosched_replaces_addresses() { return driver.replace_address != nullptr; }
 
-// Implements an operator for a dispatch key. Returns 0, or 1 if there are too many or torch refuses.
+// Implements an operator for a dispatch key. Returns 1 if there are too many operators or torch rejects it, else 0.
 EXPORT int autosched_register(const char* space, const char* dispatch_key, const char* name, const char* miss,
                               const char* arguments) {
   const std::lock_guard lock(registration);
   const std::size_t index = operator_count.load();
   if (index == most_operators || std::strlen(arguments) > most_arguments) return 1;
   operators[index] = {miss, arguments, index};
-  TorchLibraryHandle library;  // never deleted: its operators would be gone
+  TorchLibraryHandle library;  // never deleted, because that would remove its operators
   if (aoti_torch_library_init_impl(space, dispatch_key, __FILE__, __LINE__, &library) != 0) return 1;
   if (torch_library_impl(library, name, operator_functions[index], TORCH_ABI_VERSION) != 0) return 1;
   operator_count.store(index + 1);
   return 0;
 }
 
-// Describes the launch of the call that this thread computes, as words: kind of the entry, number of steps; for each
-// step function, grid, block, shared memory, launches, cluster (three zeros for none), cooperative, dependent, number
-// of parameters; for each parameter kind, array, encoded address, bytes, and these bytes, filled up to a word.
-// The call must choose again once there is a file at the path `awaited`, which may be null.
-// Returns 0, or 1 where that is not a description.
+// Describes the launch of this thread's current call, as words: kind of the entry, number of steps; for each step:
+// function, grid, block, shared memory, launches, cluster (three zeros for none), cooperative, dependent, number of
+// parameters; for each parameter: kind, array, encoded address, number of bytes, and these bytes, padded to a word.
+// Once a file exists at the path `awaited` (may be null), the call must select its kernel again. Returns 1 for an
+// invalid description, else 0.
 EXPORT int autosched_fill(const Word* words, std::size_t count, const char* awaited) {
   const Word* const end = words + count;
   bool valid = true;
@@ -450,17 +449,17 @@ EXPORT int autosched_fill(const Word* words, std::size_t count, const char* awai
   return 0;
 }
 
-// Makes the call that this thread computes raise a Python exception, of which it takes over one reference.
+// Makes this thread's current call raise a Python exception, and takes ownership of one reference to it.
 EXPORT void autosched_fail(void* type, void* value, const char* text) {
   error_type = type;
   error_value = value;
   error_text = text;
 }
 
-// Forgets all launches. When it returns, no thread launches any of them.
+// Removes all launches. When it returns, no thread uses them.
 EXPORT void autosched_clear() { table.clear(); }
 
-// Calls so far that were launched here, and those that went to Python.
+// Number of calls so far that were launched here, and of those that ran in Python.
 EXPORT void autosched_counts(Word* launched, Word* in_python) {
   *launched = table.readers.counted();
   *in_python = in_python_count.load();

@@ -1,4 +1,4 @@
-// From the signature of a call to its launch. Any number of threads look up without a lock; additions are rare.
+// Table from the signature of a call to its launch. Look-ups need no lock; additions are rare.
 #pragma once
 
 #include <sched.h>
@@ -19,13 +19,13 @@ namespace autosched::host {
 
 using Word = std::uint64_t;
 
-// One parameter of a kernel: the address of an array of the call, a tensor map over one, or bytes that never change.
+// A parameter of a kernel: the address of an array of the call, a tensor map of an array, or constant bytes.
 struct Parameter {
   enum class Kind : Word { address, tensor_map, value };
   Kind kind;
-  std::size_t array;             // position among the call's tensors, outputs last
-  std::vector<std::byte> bytes;  // of a tensor map or value
-  void* encoded_address;         // in the bytes of the map
+  std::size_t array;             // index among the call's tensors, outputs last
+  std::vector<std::byte> bytes;  // content of a tensor map or value
+  void* encoded_address;         // the address in the bytes of the map
 };
 
 struct Step {
@@ -42,11 +42,11 @@ struct Output {
 };
 
 struct Entry {
-  // by_stream: the launch depends on stream and thread as well, which have an entry each. python: never launched here.
+  // by_stream: the launch also depends on stream and thread, each with its own entry. python: always runs in Python.
   enum class Kind { launch, by_stream, python };
   Kind kind = Kind::launch;
   std::vector<Word> key;
-  std::string awaited;  // a path; once there is a file, the call must choose its kernel again; empty for none
+  std::string awaited;  // path of a file; once it exists, the call must select its kernel again; empty for none
   void* context = nullptr;
   std::vector<Step> steps;
   std::vector<Output> outputs;
@@ -61,7 +61,7 @@ inline Word hash_of(const Word* words, std::size_t count) {
   return hash;
 }
 
-// Threads that may hold an entry. Each counts in one of many cells, so that they share no cache line.
+// Counts threads that may use an entry. Threads use different cells, so that they do not share cache lines.
 class Readers {
   struct alignas(64) Cell {
     std::atomic<int> inside{0};
@@ -87,8 +87,8 @@ class Readers {
     return sum;
   }
 
-  // Returns when every guard that was made before the call has gone. A guard made later cannot see what is
-  // unpublished by now, so a cell that is empty once is done.
+  // Returns when every guard created before the call is destroyed. A later guard cannot see entries that are already
+  // unpublished, so it suffices that each cell is empty once.
   void wait() const {
     for (const Cell& cell : cells_) {
       while (cell.inside.load() != 0) sched_yield();
@@ -111,7 +111,7 @@ class LaunchTable {
 
   Readers readers;
 
-  // Call within a Readers::Guard, which keeps the entry alive.
+  // Must be called within a Readers::Guard, which keeps the entry alive.
   const Entry* find(const Word* words, std::size_t count) const {
     const Slots& slots = *slots_.load();
     for (std::size_t i = hash_of(words, count);; ++i) {
@@ -121,10 +121,10 @@ class LaunchTable {
     }
   }
 
-  // Read it before choosing what to add.
+  // Must be read before an entry to add is created.
   Word generation() const { return generation_.load(); }
 
-  // Publishes an entry in place of one with the same key, unless the table was cleared since `generation`.
+  // Publishes an entry, replacing one with the same key, unless the table was cleared after `generation`.
   void add(std::unique_ptr<const Entry> entry, Word generation) {
     const std::lock_guard lock(writer_);
     if (generation != generation_.load()) return;
@@ -139,7 +139,7 @@ class LaunchTable {
     }
   }
 
-  // Returns when no thread launches any of the entries any more: their modules may be unloaded.
+  // Returns when no thread uses any entry any more, so that modules may be unloaded.
   void clear() {
     const std::lock_guard lock(writer_);
     ++generation_;
@@ -151,7 +151,7 @@ class LaunchTable {
   }
 
  private:
-  static constexpr std::size_t first_size = 256;  // a power of two
+  static constexpr std::size_t first_size = 256;  // must be a power of two
   struct Slots {
     explicit Slots(std::size_t size) : mask(size - 1), at(new std::atomic<const Entry*>[size]()) {}
     std::size_t mask;

@@ -242,7 +242,7 @@ def test_errors_are_typed_and_modules_belong_to_their_gpu(export: Export, tmp_pa
     assert lines[3].endswith("its sizes are too far away")
     assert lines[4].endswith("it is for sm_90a")
     assert lines[6].endswith("b does not start at a multiple of 16 bytes")
-    assert lines[9].endswith("the kernel's own array partials: CUDA_ERROR_OF_THE_FAKE (2)")
+    assert lines[9].endswith("the workspace partials: CUDA_ERROR_OF_THE_FAKE (2)")
     # Once in each context; in the first one after two failures.
     assert lines[-1] == "loads 0 1 launches 5"
 

@@ -112,7 +112,7 @@ class TestRefusals:
         for size in (0, 3, -2):
             with pytest.raises(ValueError, match=f"element_bytes must be 1, 2, 4, 8 or 16, not {size}"):
                 draw_bank_map(layout, path, size)
-        with pytest.raises(ValueError, match="give its shape"):
+        with pytest.raises(ValueError, match="needs the shape"):
             draw_distribution(WgMap((2, 2), (32, 128)), path)
         with pytest.raises(ValueError, match="the layout has rank 3"):
             draw_distribution(EXAMPLE.append((1,), (2,), (1,), (1,), (1,), (0,), (0,)), path)

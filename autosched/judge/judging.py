@@ -1,4 +1,4 @@
-"""Runs a submission on CPU tensors, its launches in the emulator, and compares it with the task's reference."""
+"""Run a submission on CPU tensors with emulated launches, and compare its outputs with the task's reference."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from measurements.trials.tolerance import checked_tolerance
 from search_spaces.hardware.devices import Device
 
 _SEEDS = (1, 2)
-# Norm of the error over that of the reference, by the type of the output; of f32 so that TF32 passes.
+# Allowed norm of the error relative to that of the reference, by output type. f32 allows TF32.
 _TOLERANCES = {torch.float64: 1e-10, torch.float32: 2e-3, torch.float16: 5e-3, torch.bfloat16: 2e-2}
 _EIGHT_BITS = 0.1
 
 
 class _Unverified(Exception):
-    """The submission needs something that this machine lacks, so it cannot be judged."""
+    """This machine cannot run the submission, so it cannot be judged."""
 
 
 @dataclass
@@ -56,21 +56,21 @@ class _Seen:
 def judge(
     submission: Path, task: Task, device: Device, *, plan: LaunchPlan = QUICK, tolerance: float = 0.0
 ) -> SubmissionResult:
-    """Judge a submission by emulating what it launches on every case of a task.
+    """Judge a submission by emulating its launches for every case of a task.
 
     Args:
-        submission: The file, which is imported and run: give it a process of its own (``run_judge``).
+        submission: The file, which is imported and run. Call this in a separate process (``run_judge``).
         task: Cases, each with inputs and a reference.
         device: The GPU that kernels are compiled for.
         plan: The runs of each launch.
         tolerance: A relative error; 0 for what the type of the output allows.
 
     Returns:
-        One status with its reasons; what the submission raises is one of them.
+        One status with its reasons. An exception of the submission gives a status too.
 
     Raises:
-        ToleranceError: The tolerance is not a finite number from 0 up.
-        TaskError: The submission is none.
+        ToleranceError: The tolerance is negative or not finite.
+        TaskError: The file is not a submission for the task.
         HostFailure: This machine cannot run the emulator.
     """
     judging = _Judging(submission, task, device, plan, checked_tolerance(tolerance, "tolerance"))
@@ -81,7 +81,7 @@ def judge(
 
 @dataclass
 class _Judging:
-    """The named runs of a submission: each case with each seed, and once more with the same buffers refilled."""
+    """The runs of a submission: each case with each seed, and a second call with the same buffers refilled."""
 
     submission: Path
     task: Task
@@ -92,7 +92,7 @@ class _Judging:
     _module: ModuleType | None = None
 
     def planned(self) -> Iterator[PlannedRun]:
-        """Yield the runs; the launches of one are emulated in a session that is open while it is made."""
+        """Yield the runs. While a run is made, a session emulates its launches."""
         for case in self.task.cases:
             runs: list[_CaseRun] = []
             call: Callable[[Any], Any] | None = None
@@ -117,7 +117,7 @@ class _Judging:
         return run.first()
 
     def _guarded(self, run: _CaseRun, make: Callable[[], Verdict | None]) -> Run | None:
-        """Return a run; what the submission raises is a verdict."""
+        """Make a run, and convert exceptions of the submission to a verdict."""
         try:
             verdict = make()
         except (LaunchFailed, _Unverified) as error:
@@ -125,11 +125,11 @@ class _Judging:
         except (TaskError, KeyboardInterrupt):
             raise
         except MemoryError:
-            verdict = Verdict.not_launched(OUT_OF_MEMORY, "it needs more memory than it may have")
-        except BaseException as error:  # a submission may raise what it likes
+            verdict = Verdict.not_launched(OUT_OF_MEMORY, "it exceeds its memory limit")
+        except BaseException as error:  # a submission may raise any exception
             last = traceback.extract_tb(error.__traceback__)[-1]
             said = one_line(str(error))[:300]
-            if "can't allocate memory" in said:  # torch's own error
+            if "can't allocate memory" in said:  # torch's out-of-memory error
                 verdict = Verdict.not_launched(OUT_OF_MEMORY, said)
             else:
                 where = f"{Path(last.filename).name}:{last.lineno}"
@@ -141,7 +141,7 @@ class _Judging:
 class _Wanted:
     """The reference's results for a case.
 
-    They are its output, in float64 if possible, the torch operators that it calls, and the inputs that it returns.
+    These are its output, in float64 if possible, the torch operators that it calls, and the inputs that it returns.
     """
 
     output: Any
@@ -150,7 +150,7 @@ class _Wanted:
 
 
 def _returned(inputs: Any, output: Any) -> set[int]:
-    """Return the positions of the inputs that are the output, or a part of it."""
+    """Return the positions of inputs that are the output, or part of it."""
     results = {t.data_ptr() for t in tree_leaves(output) if isinstance(t, torch.Tensor) and t.numel()}
     leaves = enumerate(tree_leaves(inputs))
     return {k for k, leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.data_ptr() in results}
@@ -164,7 +164,7 @@ def _reference(case: Case, seed: int) -> _Wanted:
     try:
         with torch.no_grad():
             expected = case.reference(as_float64(case.inputs(seed)))
-    except Exception:  # a reference that insists on its types
+    except Exception:  # the reference does not support float64
         expected = plain
     return _Wanted(as_float64(expected), set(operators.names), returned)
 
@@ -177,13 +177,13 @@ class _CaseRun:
         case: Inputs, reference and the task's own check.
         seed: Seed of the inputs.
         session: Emulates the launches.
-        seen: Takes what is found.
+        seen: Collects the results.
         tolerance: A relative error; 0 for what the type of the output allows.
-        call: The function that is judged; None until the submission is loaded.
+        call: The submitted function; None until the submission is loaded.
         wanted: Outputs of the reference.
         output: Outputs of the submission.
-        returned: True if it has returned something.
-        is_right: True if the output is what the task wants.
+        returned: True if the submission has returned.
+        is_right: True if the output is correct.
     """
 
     case: Case
@@ -210,7 +210,7 @@ class _CaseRun:
         tensors = [leaf for leaf in tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
         buffers = {
             t.data_ptr() for t in tensors if session.storages.defined(t.untyped_storage()) is not None
-        }  # for outputs
+        }  # arrays for outputs have no values before the call
         before = _copied(inputs)
         launches = len(session.launches)
         with TorchOperators() as operators, torch.no_grad():
@@ -226,7 +226,7 @@ class _CaseRun:
         names = tuple(operators.names)
         seen.cases.append(CaseResult(self.name, len(launched), error, limit, accepts, tuple(lines), names))
         _cheats(seen, session, bool(launched), output, expected, set(names), self.wanted.operators, accepts)
-        # An argument may be the output if the reference returns it or it holds no values; others must not change.
+        # Only arguments that the reference returns, or that have no values, may be the output. Others must not change.
         returned = _returned(inputs, output)
         for k, (a, b) in enumerate(zip(tree_leaves(inputs), tree_leaves(before), strict=True)):
             if not isinstance(a, torch.Tensor) or a.data_ptr() in buffers or k in self.wanted.returned:
@@ -234,8 +234,8 @@ class _CaseRun:
             if k in returned:
                 seen.cheats.setdefault(Cheat.INPUT_RETURNED, f"it returns input {k} itself as the output")
             elif not _same(a, b):
-                seen.cheats.setdefault(Cheat.INPUTS_CHANGED, f"input {k} holds other values after the call")
-        if compared.reason:  # also of one whose launches have faults, which decide the status
+                seen.cheats.setdefault(Cheat.INPUTS_CHANGED, f"the call changes the values of input {k}")
+        if compared.reason:  # compare also if launches have faults, although these determine the status
             seen.add(SubmissionStatus.WRONG, compared.reason)
         self.is_right, self._inputs = not compared.reason, inputs
         self.output = _copied(output) if self.is_right and not seen.cheats else output
@@ -243,10 +243,10 @@ class _CaseRun:
         return verdict
 
     def refilled(self) -> Verdict | None:
-        """Call once more with other values in the same buffers: what was kept by address, or by identity, is wrong.
+        """Call again with other values in the same buffers, to detect results cached by address or identity.
 
         Returns:
-            The verdict; None if inputs of another seed do not fit the buffers.
+            The verdict; None if inputs of another seed have other shapes.
         """
         assert self.call is not None
         case, seen, launches = self.case, self.seen, len(self.session.launches)
@@ -265,20 +265,20 @@ class _CaseRun:
             both = zip(tree_leaves(again), tree_leaves(self.output), strict=False)
             what = "called again with the same buffers refilled, it returns"
             if all(_same(a, b) for a, b in both if isinstance(a, torch.Tensor)):
-                seen.cheats.setdefault(Cheat.KEPT_OUTPUT, f"{what} what it did before")
+                seen.cheats.setdefault(Cheat.KEPT_OUTPUT, f"{what} its previous output")
             else:
-                seen.add(SubmissionStatus.WRONG, f"{case.name}: {what} other values than the reference")
+                seen.add(SubmissionStatus.WRONG, f"{case.name}: {what} values that differ from the reference")
         return verdict_of_program([launch.verdict for launch in self.session.launches[launches:]], compared)
 
 
 def _compared(name: str, error: float | None, limit: float, accepts: bool | None) -> Comparison:
-    """Return the output of a case, compared by the task: with its reference, then by its own check."""
+    """Compare the output of a case with the task's reference, then with the task's own check."""
     if error is None:
-        return Comparison(None, "its output has not the shapes of the reference")
+        return Comparison(None, "its output has other shapes than the reference")
     worst = error / limit if limit else float(error > 0)
     if not error <= limit:
-        return Comparison(worst, f"{name}: relative error {error:.3g} against float64, and {limit:g} is allowed")
-    return Comparison(worst, f"{name}: the task's own check refuses it" if accepts is False else "")
+        return Comparison(worst, f"{name}: relative error {error:.3g} against float64 exceeds {limit:g}")
+    return Comparison(worst, f"{name}: the task's own check rejects it" if accepts is False else "")
 
 
 def _cheats(
@@ -292,25 +292,25 @@ def _cheats(
     accepts: bool | None,
 ) -> None:
     if not launched:
-        seen.cheats.setdefault(Cheat.NO_LAUNCH, "it launches no kernel of its own")
+        seen.cheats.setdefault(Cheat.NO_LAUNCH, "it launches no Triton kernel")
     if reference_operators and reference_operators <= operators:
         what = ", ".join(sorted(reference_operators))
-        seen.cheats.setdefault(Cheat.TORCH, f"torch computes all that the reference does: {what}")
+        seen.cheats.setdefault(Cheat.TORCH, f"torch operators compute everything, as in the reference: {what}")
     tensors = [t for t in tree_leaves(output) if isinstance(t, torch.Tensor) and t.numel()]
     for tensor in tensors:
         flags = session.storages.defined(tensor.untyped_storage())
         if flags is not None and not flags.any():
-            seen.cheats.setdefault(Cheat.OUTPUT_NOT_WRITTEN, "it returns memory that nobody wrote")
+            seen.cheats.setdefault(Cheat.OUTPUT_NOT_WRITTEN, "it returns memory that was never written")
         elif flags is not None and not flags.all():
-            seen.add(SubmissionStatus.WRONG, "a part of its output was never written")
+            seen.add(SubmissionStatus.WRONG, "part of its output was never written")
     wanted = [t for t in tree_leaves(expected) if isinstance(t, torch.Tensor)]
     zeros = bool(tensors) and all(not t.any() for t in tensors) and any(bool(t.any()) for t in wanted)
     if zeros and accepts:
-        seen.cheats.setdefault(Cheat.ZEROS, "its output is all zeros, which the task's absolute tolerance lets pass")
+        seen.cheats.setdefault(Cheat.ZEROS, "its output is all zeros, which pass only the task's absolute tolerance")
 
 
 def _constant(outputs: list[tuple[Any, Any]], seen: _Seen) -> None:
-    """Check that inputs of another seed lead to another output, where they do in the reference."""
+    """Check that inputs of another seed change the output if they change that of the reference."""
     if len(outputs) < 2 or Cheat.OUTPUT_NOT_WRITTEN in seen.cheats:
         return
     (first, a), (second, b) = outputs[:2]
@@ -323,7 +323,7 @@ def _constant(outputs: list[tuple[Any, Any]], seen: _Seen) -> None:
 
 
 def _result(seen: _Seen, runs: Sequence[Run]) -> SubmissionResult:
-    """Return the result of all runs: what did not end, what was found of the launches and outputs, and cheats."""
+    """Return the result of all runs: runs that did not end, findings of launches and outputs, and cheats."""
     for run in runs:
         if (status := SubmissionStatus.of_verdict(run.status)) is not None:
             seen.add(status, run.reason)
@@ -337,7 +337,7 @@ def _result(seen: _Seen, runs: Sequence[Run]) -> SubmissionResult:
         SubmissionStatus.UNVERIFIED,
     )
     reasons = [reason for status in order for reason in seen.reasons.get(status, [])]
-    # A cheat explains a fault of the numbers; a crash explains more than both.
+    # A cheat explains wrong numbers, and a crash explains both: report it first.
     broken = next((s for s in order[:2] if s in seen.reasons), None)
     status = broken or (
         SubmissionStatus.CHEATING
@@ -354,12 +354,12 @@ def _accepts(case: Case, inputs: Any, output: Any, expected: Any) -> bool | None
     try:
         with torch.no_grad():
             return case.accepts(inputs, output, expected)
-    except Exception:  # shapes or types that its check does not take
+    except Exception:  # the task's check does not support these shapes or types
         return False
 
 
 def _relative_error(output: Any, expected: Any, tolerance: float) -> tuple[float | None, float]:
-    """Return the largest over all output tensors, with the limit of that one's type."""
+    """Return the largest relative error over all output tensors, with the limit of that tensor's type."""
     tensors = [t for t in tree_leaves(output) if isinstance(t, torch.Tensor)]
     wanted = [t for t in tree_leaves(expected) if isinstance(t, torch.Tensor)]
     if (
@@ -389,11 +389,11 @@ def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 @contextlib.contextmanager
 def _no_extensions() -> Iterator[None]:
-    """CUDA C++ is compiled by other means than Triton: it is not judged, and must not be built."""
+    """Within the context, raise an error if the submission builds a CUDA C++ extension, which is not judged."""
     import torch.utils.cpp_extension as extension
 
     def refused(*_: Any, **__: Any) -> Any:
-        raise _Unverified("it builds a C++ or CUDA extension, and only Triton kernels are judged")
+        raise _Unverified("it builds a C++ or CUDA extension, but only Triton kernels are judged")
 
     names = ("load", "load_inline")
     before = {name: getattr(extension, name) for name in names}

@@ -13,34 +13,34 @@ from measurements.emulator.findings import FindingKind
 
 
 class SubmissionStatus(StrEnum):
-    """Result of judging a submission."""
+    """Status of a judged submission."""
 
     RIGHT = "right"
-    WRONG = "wrong"  # wrong numbers
+    WRONG = "wrong"  # wrong results
     RACING = "racing"
     OUT_OF_BOUNDS = "out_of_bounds"
-    FAULTY = "faulty"  # another finding: uninitialised memory, a barrier, a mask
+    FAULTY = "faulty"  # another finding, such as uninitialised memory, a barrier or a mask
     CHEATING = "cheating"  # see Cheat
     FAILED = "failed"  # it raises an exception or terminates its process
     TIMED_OUT = "timed_out"
     OUT_OF_MEMORY = "out_of_memory"
-    UNVERIFIED = "unverified"  # it may be right: the emulator lacks something, or time
+    UNVERIFIED = "unverified"  # undecided: unsupported by the emulator, or out of time
 
     @classmethod
     def of_fault(cls, kind: FindingKind) -> SubmissionStatus:
-        """Return the status of a submission whose launches have a fault of a kind."""
+        """Return the status of a submission whose launches have a fault of this kind."""
         return cls.RACING if kind in _RACES else cls.OUT_OF_BOUNDS if kind in _BOUNDS else cls.FAULTY
 
     @classmethod
     def of_verdict(cls, status: str) -> SubmissionStatus | None:
-        """Return the verdict on a submission whose run did not end; None if it ended."""
+        """Return the status of a submission whose run did not end; None if it ended."""
         if status in ("ok", "findings", "wrong_result"):
             return None
         return {FAILED_PROGRAM: cls.FAILED, OUT_OF_MEMORY: cls.OUT_OF_MEMORY}.get(status, cls.UNVERIFIED)
 
     @property
     def verdict(self) -> str:
-        """The status of the verdict (``autosched.verify.verdict``) that this is a more exact word for."""
+        """Corresponding, less specific status of a verdict (``autosched.verify.verdict``)."""
         return _VERDICTS[self]
 
 
@@ -70,9 +70,9 @@ class Cheat(StrEnum):
     ZEROS = "zeros"  # zeros, which pass the task's absolute tolerance
     INPUTS_CHANGED = "inputs_changed"
     INPUT_RETURNED = "input_returned"  # the output is an input, but the reference returns another tensor
-    KEPT_OUTPUT = "kept_output"  # the output of an earlier call, although the same buffers hold other values
-    CONSTANT_OUTPUT = "constant_output"  # other inputs, same output
-    TORCH = "work_left_to_torch"  # torch computes everything
+    KEPT_OUTPUT = "kept_output"  # the output of an earlier call, although the buffers have other values now
+    CONSTANT_OUTPUT = "constant_output"  # the output does not depend on the inputs
+    TORCH = "work_left_to_torch"  # torch operators compute everything
 
 
 @dataclass(frozen=True)
@@ -97,12 +97,12 @@ class SubmissionResult:
     """The result of a submission.
 
     Attributes:
-        status: The verdict's status.
-        reasons: Sentences.
-        cheats: Ways in which it cheats.
+        status: The status.
+        reasons: Reasons, one sentence each.
+        cheats: Detected cheats.
         cases: Each case with each seed.
-        runs: The status of the verdict on each run that was made, by its name.
-        network: "none" if the process had no network, else why it had one.
+        runs: Status of each run, by its name.
+        network: "none" if the process had no network access, else the reason why it had.
     """
 
     status: SubmissionStatus
@@ -114,7 +114,7 @@ class SubmissionResult:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on the submission, whose status is one that every kind of code has."""
+        """The verdict on the submission, with a general status."""
         return Verdict.not_launched(self.status.verdict, "; ".join(self.reasons))
 
     def to_json(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Judges a submission in a process of its own, with limits of time and memory.
+"""Judge a submission in a separate process, with limits of time and memory.
 
-That is no sandbox. The submission's code runs as the caller's user: it can read and write that user's files, and a
-submission that wants to can lie about itself. Run what strangers write in a container or a virtual machine.
+This is not a sandbox. The submission runs as the caller's user: it can read and write that user's files, and it can
+manipulate the result. Run third-party submissions in a container or a virtual machine.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from measurements.workers.transport import WorkerDied, WorkerFailed
 from measurements.workers.worker import Worker
 from search_spaces.hardware.devices import Device
 
-TIME_LIMIT = 120.0  # seconds of the CPU
-MEMORY_LIMIT = 16 * 2**30  # bytes of address space, of which torch alone takes several GiB
+TIME_LIMIT = 120.0  # CPU seconds
+MEMORY_LIMIT = 16 * 2**30  # bytes of address space; torch alone takes several GiB
 _MEMORY_WORDS = ("memory", "bad_alloc", "SIGKILL")
 
 
 class Refused(ValueError):
-    """The task or the submission is not of its form. The message is one line."""
+    """The task or the submission is invalid. The message is one line."""
 
 
 def run_judge(
@@ -39,25 +39,25 @@ def run_judge(
     time_limit: float = TIME_LIMIT,
     memory_limit: int = MEMORY_LIMIT,
 ) -> SubmissionResult:
-    """Judge a submission in a process of its own, with limits.
+    """Judge a submission in a separate process, with limits.
 
     Args:
         submission: The file.
-        task: A KernelBench file, or a ``task.yml`` of KernelBot's.
+        task: A KernelBench file, or KernelBot's ``task.yml``.
         device: The GPU that kernels are compiled for.
-        sizes: Replace numbers of the task, by name; None for its own.
-        uneven: Add a case of an uneven size (``read_task``).
-        plan: As of ``judge``.
-        tolerance: As of ``judge``.
-        time_limit: Seconds of the CPU of the whole judgement.
-        memory_limit: Bytes of the process.
+        sizes: Numbers that replace those of the task, by name; None for the task's own.
+        uneven: If True, add a case with an uneven size (``read_task``).
+        plan: As in ``judge``.
+        tolerance: As in ``judge``.
+        time_limit: CPU seconds for all runs together.
+        memory_limit: Bytes of the process's address space.
 
     Returns:
-        The verdict; a process that is killed is one.
+        The result, also if the process is killed.
 
     Raises:
-        ToleranceError: The tolerance is not a finite number from 0 up.
-        Refused: The task or the submission cannot be used; one line.
+        ToleranceError: The tolerance is negative or not finite.
+        Refused: The task or the submission cannot be used.
         WorkerError: The process cannot be started.
     """
     checked_tolerance(tolerance, "tolerance")
@@ -76,7 +76,7 @@ def run_judge(
             answer = request_within(worker, request, seconds=time_limit)
         except WorkerLimitExceeded as exceeded:
             waited = exceeded.what == "wall clock"
-            spent = f"{WALL_CLOCK_TIMES * time_limit:g} s" if waited else f"{time_limit:g} s of the CPU"
+            spent = f"{WALL_CLOCK_TIMES * time_limit:g} s" if waited else f"{time_limit:g} CPU seconds"
             return SubmissionResult(SubmissionStatus.TIMED_OUT, (f"it took more than {spent}",))
         except WorkerFailed as error:
             status = SubmissionStatus.OUT_OF_MEMORY if "MemoryError" in str(error) else SubmissionStatus.FAILED

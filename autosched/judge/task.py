@@ -1,4 +1,4 @@
-"""Tasks in two public forms: a KernelBench file (``Model``, ``get_inputs``), and a KernelBot ``task.yml``."""
+"""Tasks in two public formats: a KernelBench file (``Model``, ``get_inputs``), and KernelBot's ``task.yml``."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from measurements.files.bounded import read_bounded
 from measurements.files.python_file import NotLoaded, load_module, run_as_module
 from measurements.files.text import one_line
 
-_MOST_BYTES = 1 << 24  # of a file of a task
-_KERNELBENCH_TOLERANCE = 1e-2  # absolute and relative, of its own check
+_MOST_BYTES = 1 << 24  # maximum bytes of a file of a task
+_KERNELBENCH_TOLERANCE = 1e-2  # absolute and relative tolerance of KernelBench's own check
 
 
 class TaskError(ValueError):
-    """A task or a submission that is not of its form. The message is one line."""
+    """The task or the submission is invalid. The message is one line."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One set of inputs by ``seed``, and what they must become.
+    """A function that creates inputs for a ``seed``, and their expected output.
 
-    ``inputs`` makes the same ones again for the same seed. ``reference`` takes inputs, in float64 where it can.
-    ``accepts`` is the task's own check of (inputs, output), None where it has none. ``prepare`` is called before all
-    others, and before the submission is made. ``uneven``: its size is not the task's own, which it differs from by one.
+    ``inputs`` returns the same inputs for the same seed. ``reference`` is called with inputs, in float64 if it supports
+    them. ``accepts`` is the task's own check of (inputs, output), or None. ``prepare`` is called before all others, and
+    before the submission is created. ``uneven`` is True if the size differs from the task's own by one.
     """
 
     name: str
@@ -44,27 +44,27 @@ class Case:
 
 @dataclass(frozen=True)
 class Task:
-    """``call`` makes of a loaded submission the function that is judged."""
+    """A task: its cases, and ``call``, which returns the function to judge from a loaded submission."""
 
     cases: tuple[Case, ...]
     call: Callable[[ModuleType], Callable[[Any], Any]]
 
 
 def read_task(path: Path, sizes: Mapping[str, int], folder: Path, *, uneven: bool = True) -> Task:
-    """Read a task in one of two public forms. Call it where the task sees a GPU.
+    """Read a task in one of two public formats. torch must report a GPU, on which tasks may create tensors.
 
     Args:
         path: A KernelBench file, or a ``task.yml``.
-        sizes: Replace whole numbers of a KernelBench file, or entries of every test of a ``task.yml``.
-        folder: Is empty, for files that must lie together.
-        uneven: Add a case of an uneven size, where the task's own sizes are even, the reference takes it, and no
+        sizes: Values that replace whole numbers of a KernelBench file, or entries of every test of a ``task.yml``.
+        folder: An empty folder, to which files that must be in the same place are copied.
+        uneven: If True, add a case with an uneven size if the task's sizes are even, the reference supports it, and no
             ``sizes`` are given.
 
     Returns:
         The task, its own cases first.
 
     Raises:
-        TaskError: The file is none; and what the task's own code raises.
+        TaskError: The file is not a task, or the task's own code fails.
     """
     uneven = uneven and not sizes
     if path.suffix in (".yml", ".yaml"):
@@ -72,11 +72,11 @@ def read_task(path: Path, sizes: Mapping[str, int], folder: Path, *, uneven: boo
     return _kernelbench(path, sizes, uneven)
 
 
-_SMALL = 8  # numbers below it are rather counts of heads or layers than sizes
+_SMALL = 8  # smaller numbers are probably counts of heads or layers, not sizes
 
 
 def _uneven_sizes(sizes: Mapping[str, Any]) -> Iterator[dict[str, int]]:
-    """Yield sizes that differ from even ones by one: all of them, then each alone."""
+    """Yield variants in which even sizes are increased by one: all of them, then each one alone."""
     even = {name: n - 1 for name, n in sizes.items() if type(n) is int and n >= _SMALL and n % 2 == 0}
     if even:
         yield even
@@ -85,7 +85,7 @@ def _uneven_sizes(sizes: Mapping[str, Any]) -> Iterator[dict[str, int]]:
 
 
 def _takes(case: Case, own: Case) -> bool:
-    """Return True if the reference takes a case whose inputs have other shapes than the task's own."""
+    """Return True if the reference supports a case, whose inputs have other shapes than the task's own."""
 
     def shapes() -> list[Any]:
         return [t.shape for t in tree_leaves(values) if isinstance(t, torch.Tensor)]
@@ -107,19 +107,19 @@ def _takes(case: Case, own: Case) -> bool:
 
 
 def _with_uneven(own: tuple[Case, ...], candidates: Iterable[Case]) -> tuple[Case, ...]:
-    """Add the first candidate that the reference takes."""
+    """Add the first candidate that the reference supports."""
     return (*own, *itertools.islice((case for case in candidates if _takes(case, own[0])), 1))
 
 
 def load(path: Path, name: str) -> ModuleType:
-    """Return the module of a file, under a name of its own. Raises TaskError where there is none."""
+    """Import a file as a module with a unique name. Raises TaskError if it does not exist."""
     if not path.is_file():
         raise TaskError(f"{path}: no such file")
     return run_as_module(path, name)
 
 
 def _load_task(path: Path, name: str) -> ModuleType:
-    """As ``load``; a task that fails, or exits, is a TaskError."""
+    """Import a task like ``load``. Raises TaskError also if the task fails or exits."""
     if not path.is_file():
         raise TaskError(f"{path}: no such file")
     try:
@@ -129,7 +129,7 @@ def _load_task(path: Path, name: str) -> ModuleType:
 
 
 def as_float64(value: Any) -> Any:
-    """Floating-point tensors in float64, everything else as it is."""
+    """Convert floating-point tensors to float64; other values are unchanged."""
 
     def wide(leaf: Any) -> Any:
         return leaf.double() if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf
@@ -146,7 +146,9 @@ def _kernelbench(path: Path, sizes: Mapping[str, int], uneven: bool) -> Task:
     module = _load_task(path, "autosched_task")
     missing = [n for n in ("Model", "get_inputs", "get_init_inputs") if not hasattr(module, n)]
     if missing:
-        raise TaskError(f"{path}: a KernelBench task has Model, get_inputs and get_init_inputs; it lacks {missing[0]}")
+        raise TaskError(
+            f"{path}: a KernelBench task needs Model, get_inputs and get_init_inputs: {missing[0]} is missing"
+        )
     for name, value in sizes.items():
         if not isinstance(getattr(module, name, None), int):
             known = ", ".join(n for n, v in vars(module).items() if type(v) is int) or "no sizes"
@@ -154,7 +156,7 @@ def _kernelbench(path: Path, sizes: Mapping[str, int], uneven: bool) -> Task:
         setattr(module, name, value)
 
     def made(kind: Any) -> Any:
-        torch.manual_seed(0)  # so that both have the same weights
+        torch.manual_seed(0)  # both must have the same weights
         model = kind(*_on_gpu(list(module.get_init_inputs())))
         return model.cuda() if isinstance(model, torch.nn.Module) else model
 
@@ -203,9 +205,9 @@ def _kernelbot(path: Path, sizes: Mapping[str, int], folder: Path, uneven: bool)
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise TaskError(f"{path} cannot be read: {one_line(str(error))}") from None
     if not isinstance(document, dict) or not isinstance(document.get("tests"), list):
-        raise TaskError(f"{path}: a KernelBot task has a list of tests")
+        raise TaskError(f"{path}: a KernelBot task needs a list of tests")
     if document.get("lang", "py") != "py":
-        raise TaskError(f"{path}: its language is {document['lang']}, and only py is judged")
+        raise TaskError(f"{path}: its language is {document['lang']}, but only py is supported")
     for file in document.get("files", ()):
         source = str(file.get("source", ""))
         if source != "@SUBMISSION@":
@@ -213,7 +215,7 @@ def _kernelbot(path: Path, sizes: Mapping[str, int], folder: Path, uneven: bool)
     sys.path.insert(0, str(folder))
     module = _load_task(folder / "reference.py", "reference")
     if not hasattr(module, "generate_input") or not hasattr(module, "ref_kernel"):
-        raise TaskError(f"{path}: its reference.py has no generate_input and ref_kernel")
+        raise TaskError(f"{path}: its reference.py needs generate_input and ref_kernel")
     own: Callable[[Any, Any], Any] | None = getattr(module, "check_implementation", None)
 
     def accepts(values: Any, output: Any, _expected: Any) -> bool:

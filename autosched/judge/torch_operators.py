@@ -1,4 +1,4 @@
-"""Which operators of torch compute something, beside those that make, view, copy or convert tensors."""
+"""Detection of torch operators that compute, rather than only create, view, copy or convert tensors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HANDLING = frozenset(_TEXT.split())
 
 
 class TorchOperators(TorchDispatchMode):  # type: ignore[misc]
-    """Collects the names of operators that compute, while it is active."""
+    """Mode that collects the names of called operators that compute something."""
 
     def __init__(self) -> None:
         super().__init__()

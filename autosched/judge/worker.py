@@ -1,4 +1,4 @@
-"""The process in which a submission runs: without a network where the system lets it, with limits of its parent."""
+"""Process in which a submission runs, without network access if the system allows that."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
 
 
 def leave_network() -> str:
-    """Leave the network for a name space of its own, which needs no root on most Linux systems; "none", or why not."""
+    """Move to a network namespace without a network, which needs no root on most Linux systems.
+
+    Returns "none", or the reason why the process still has network access.
+    """
     if sys.platform != "linux":
-        return f"{sys.platform} has no network name spaces"
+        return f"{sys.platform} has no network namespaces"
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_NEW_USER | _NEW_NETWORK) == 0:
         return "none"
-    return f"the system lets no process leave it: {os.strerror(ctypes.get_errno())}"
+    return f"the system does not allow network namespaces: {os.strerror(ctypes.get_errno())}"
 
 
 if __name__ == "__main__":
-    network = leave_network()  # first of all: a process with threads cannot
+    network = leave_network()  # first, because a process with threads cannot change its user namespace
     import warnings
     from pathlib import Path
 
@@ -38,11 +41,11 @@ if __name__ == "__main__":
     from search_spaces.hardware.devices import device
 
     def handle(request: Message) -> Message:
-        """Return the verdict on a request, which has the parameters of ``run_judge`` by name, or a ``refusal``."""
+        """Return the result of a request (the parameters of ``run_judge`` by name), or a ``refusal``."""
         row = device(request["device"])
         with temporary_folder("judge") as folder:
             try:
-                with emulated(row, check=False):  # tasks may ask for the GPU when they are loaded
+                with emulated(row, check=False):  # tasks may query the GPU when they are loaded
                     task = read_task(Path(request["task"]), request["sizes"], folder, uneven=request["uneven"])
                 done = judge(
                     Path(request["submission"]),

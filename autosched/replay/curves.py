@@ -22,8 +22,8 @@ _WORST_SHOWN = 0.5
 def draw_curves(panels: Sequence[tuple[str, Sequence[Searches]]], path: str | Path) -> Path:
     """Draw one panel for each (title, samplers' searches), side by side, at most three in a row.
 
-    Writes .svg or .png by the suffix of ``path`` and returns it. Raises ValueError for another suffix, ImportError
-    without matplotlib, OSError where it cannot be written.
+    Writes .svg or .png by the suffix of ``path``, and returns the path. Raises ValueError for another suffix,
+    ImportError without matplotlib, and OSError if the file cannot be written.
     """
     target = Path(path)
     if target.suffix not in (".svg", ".png"):
@@ -40,7 +40,7 @@ def draw_curves(panels: Sequence[tuple[str, Sequence[Searches]]], path: str | Pa
     for axis in axes[len(panels) :]:
         axis.set_axis_off()
     names = dict.fromkeys(searches.sampler for _, lines in panels for searches in lines)
-    colours, dashes = color_sequences["tab10"], ("-", "--", ":")  # a sampler looks the same in all panels
+    colours, dashes = color_sequences["tab10"], ("-", "--", ":")  # a sampler has the same colour in all panels
     looks = dict(zip(names, itertools.cycle(itertools.product(dashes, colours)), strict=False))
     for axis, (title, lines) in zip(axes, panels, strict=False):
         for searches in lines:
@@ -50,7 +50,7 @@ def draw_curves(panels: Sequence[tuple[str, Sequence[Searches]]], path: str | Pa
             dash, colour = looks[searches.sampler]
             axis.step(kept + 1, middle, dash, where="post", color=colour, label=searches.sampler, linewidth=1.5)
             axis.fill_between(kept + 1, low, high, step="post", color=colour, alpha=0.1, linewidth=0)
-        axis.set_title(title, parse_math=False)  # names may hold a $
+        axis.set_title(title, parse_math=False)  # escape $ in names
         axis.axhline(NEAR, color="0.6", linewidth=0.8, linestyle=":")
         axis.set(xlabel="evaluations", ylabel="optimum / best so far", ylim=(_WORST_SHOWN, 1.01))
     shown = {label: line for axis in axes for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
@@ -60,9 +60,9 @@ def draw_curves(panels: Sequence[tuple[str, Sequence[Searches]]], path: str | Pa
 
 
 def _corners(curves: FloatArray) -> NDArray[np.intp]:
-    """Return the points where any of the stepwise curves moves, their first points and their last.
+    """Return the positions at which a stepwise curve changes, and the first and the last position.
 
-    The others draw nothing.
+    Other points need not be drawn.
     """
     moves = np.any(np.diff(curves, axis=1) != 0, axis=0)
     last = curves.shape[1] - 1

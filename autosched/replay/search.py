@@ -1,4 +1,4 @@
-"""Searches in a table of recorded measurements: how many evaluations a sampler needs to find what is there.
+"""Searches of samplers in a table of recorded measurements, to count the evaluations that they need.
 
 One evaluation is the first visit of one recorded configuration, whether or not it ran. The quality of a search after n
 evaluations is the best time in the table over the best time found so far: 0 before anything ran, and 1 at the optimum.
@@ -22,23 +22,23 @@ from search_spaces.spaces.parameters import Parameter
 from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.search_space import SearchSpace
 
-NEAR = 0.95  # of the optimum: the quality that counts as found
+NEAR = 0.95  # quality, as a fraction of the optimum, at which the optimum counts as found
 
 
 @dataclass(frozen=True)
 class Search:
-    """One search: its ``quality`` after each evaluation, and the seconds that its sampler took for a proposal."""
+    """One search: the ``quality`` after each evaluation, and the mean seconds of a proposal."""
 
     seed: int
     quality: tuple[float, ...]
     seconds_per_proposal: float
 
     def evaluations_to(self, quality: float) -> int | None:
-        """Return the number of evaluations until ``quality``; None where the search never got there."""
+        """Return the number of evaluations to reach ``quality``; None if the search never reached it."""
         return next((n for n, reached in enumerate(self.quality, 1) if reached >= quality), None)
 
     def after(self, evaluations: int) -> float:
-        """Return the quality after so many evaluations, or after all of a search that ended before."""
+        """Return the quality after this number of evaluations, or at the end of a shorter search."""
         return self.quality[: max(evaluations, 1)][-1] if self.quality else 0.0
 
 
@@ -51,14 +51,14 @@ class Searches:
     searches: tuple[Search, ...]
 
     def median_evaluations_to(self, quality: float) -> float | None:
-        """Return the median over the searches; None where half of them or more never got there."""
+        """Return the median over the searches; None if at least half of them never reached it."""
         reached = [s.evaluations_to(quality) for s in self.searches]
         found = statistics.median_high([self.budget + 1 if n is None else n for n in reached])
         exact = statistics.median([self.budget + 1 if n is None else n for n in reached])
         return None if found > self.budget else float(exact)
 
     def quartiles(self, evaluations: int) -> tuple[float, float, float]:
-        """Lower quartile, median and upper quartile of the quality after so many evaluations."""
+        """Return the lower quartile, median and upper quartile of the quality after this number of evaluations."""
         low, middle, high = np.quantile([s.after(evaluations) for s in self.searches], (0.25, 0.5, 0.75))
         return float(low), float(middle), float(high)
 
@@ -71,23 +71,22 @@ Make = Callable[[SearchSpace, int], Sampler]
 
 
 def search(table: Table, space: SearchSpace, sampler: Sampler, budget: int, seed: int, batch: int = 1) -> Search:
-    """Let ``sampler`` search ``space``, the one of ``table``, for at most ``budget`` evaluations.
+    """Let ``sampler`` search the space of ``table`` for at most ``budget`` evaluations.
 
     Args:
-        table: The recorded times; every schedule that the sampler asks for must be in it.
-        space: Space of the sampler. The search itself only asks the sampler.
-        sampler: A new one: what it was told before would count as known.
-        budget: Number of evaluations, including repeated ones. The search ends sooner when the sampler has nothing left
-            to ask.
+        table: The recorded times, which must include every proposed schedule.
+        space: Space of the sampler.
+        sampler: A new sampler, to which no result was reported yet.
+        budget: Number of evaluations, including repeated ones. The search ends earlier if the sampler has no further
+            proposal.
         seed: Seed of the sampler; only stored in the result.
         batch: Number of schedules that are proposed before the first result is reported, as on that many GPUs.
 
     Returns:
-        The best time of the table over the best found, after each evaluation (0 while nothing has run, 1 at the
-        optimum), and the seconds that the sampler itself took for each.
+        The quality after each evaluation, and the seconds that the sampler took per proposal.
 
     Raises:
-        KeyError: The sampler asked for a schedule that the table lacks.
+        KeyError: The sampler proposed a schedule that is not in the table.
     """
     best = 0.0
     quality: list[float] = []
@@ -118,10 +117,10 @@ def searches(
     Args:
         table: The recorded times.
         name: Name of the sampler in the result.
-        make: Gives a new sampler of a space for a seed.
+        make: Returns a new sampler for a space and a seed.
         budget: Evaluations of each search.
         repeats: Number of searches.
-        first_seed: The seed of the first; the next one has the next.
+        first_seed: Seed of the first search; each further one has the next seed.
         batch: Number of schedules in flight.
 
     Returns:
@@ -137,8 +136,8 @@ def searches(
 def restricted(table: Table, restrictions: Sequence[str]) -> Table:
     """Return the configurations of ``table`` for which every expression holds.
 
-    An expression is such as ``"block_size_x * tile_x <= 1024"``, in the language of kernel files. Raises TableError for
-    an invalid expression, an unknown name, and for restrictions that leave nothing.
+    Expressions such as ``"block_size_x * tile_x <= 1024"`` are in the language of kernel files. Raises TableError for
+    an invalid expression or an unknown name, and if no configuration remains.
     """
     kept = list(table.measurements)
     for text in restrictions:
@@ -151,7 +150,7 @@ def restricted(table: Table, restrictions: Sequence[str]) -> Table:
                 refused = {s for s, good in zip(own, allowed.tolist(), strict=True) if not good}
                 kept = [s for s in kept if s not in refused]
     if not kept:
-        raise TableError(f"no recorded configuration satisfies {' and '.join(restrictions)}: leave a restriction out")
+        raise TableError(f"no recorded configuration satisfies {' and '.join(restrictions)}: remove a restriction")
     return table.only(kept, f"{len(kept)} of {len(table.measurements)} configurations satisfy the restrictions")
 
 
@@ -168,6 +167,6 @@ def _rule(text: str, parameters: Sequence[Parameter]) -> Rule:
     except ExpressionError as error:
         raise TableError(f"the restriction {text!r} cannot be used: {error}") from None
     if not expression.names:
-        raise TableError(f"the restriction {text!r} names no parameter: use {', '.join(types)}")
+        raise TableError(f"the restriction {text!r} uses no parameter: use {', '.join(types)}")
     columns = {name: name for name in expression.names}
     return Rule(text, lambda **c: expression.holds(c, {}), lambda **v: f"{text} does not hold", names=columns)

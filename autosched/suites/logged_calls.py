@@ -1,4 +1,4 @@
-"""Call logs, our own and those of other projects, as members of a suite."""
+"""Call logs of autosched and of other projects as members of a suite."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from search_spaces.operators.problem import Problem
 class ProblemCounts:
     """Problems of a log with the number of times that each is computed.
 
-    It also has the numbers of calls left out, by reason, and the measured seconds of one call, if the log has them;
-    several are averaged.
+    It also has the number of skipped calls by reason, and the measured seconds of one call (averaged) if the log has
+    them.
     """
 
     counts: Counter[Problem] = field(default_factory=Counter)
@@ -29,7 +29,7 @@ class ProblemCounts:
     _timed: Counter[Problem] = field(default_factory=Counter)
 
     def add(self, problem: Problem, count: int = 1, seconds: float | None = None) -> None:
-        """Count calls of ``problem``, each of which took ``seconds``."""
+        """Count calls of ``problem`` that took ``seconds`` each."""
         self.counts[problem] += count
         if seconds is not None:
             before = self._timed[problem]
@@ -39,29 +39,29 @@ class ProblemCounts:
 
 
 class CallReader(Protocol):
-    """Reads what another project writes about the calls of a program."""
+    """Reads call logs written by another project."""
 
     def reads(self, path: Path, first_line: str) -> bool:
-        """Return True if a file is in this format, by its name and its first line; "" is that of a folder."""
+        """Return True if a file is in this format, judged by its name and first line ("" for a folder)."""
 
     def problems(self, path: Path, rows: Sequence[int]) -> ProblemCounts:
         """Count the problems of a file or folder.
 
         Args:
             path: A file that ``reads`` accepts.
-            rows: Sizes of dimensions that the file leaves open.
+            rows: Sizes of axes that the file does not fix.
 
         Returns:
-            The counts, with the reasons for calls that were left out.
+            The counts, with the reasons for skipped calls.
 
         Raises:
-            CallLogError: The file cannot be read, or leaves sizes open and there are no ``rows``.
+            CallLogError: The file cannot be read, or sizes are open and no ``rows`` are given.
         """
 
 
 @dataclass(frozen=True)
 class LoggedCalls:
-    """The problems of a log, each with its count as weight; and how many lines were left out, by reason."""
+    """The problems of a log, each with its count as weight, and the number of skipped lines by reason."""
 
     members: tuple[SuiteMember, ...]
     skipped: Counter[str]
@@ -70,12 +70,12 @@ class LoggedCalls:
 def read_calls(path: str | Path, rows: Sequence[int] = ()) -> LoggedCalls:
     """Return the problems of a log of calls.
 
-    A log is a CSV file recorded by autosched, TunableOp's CSV of untuned or tuned GEMMs, or FlashInfer's trace dump, a
-    JSON file or a folder of them, for which ``rows`` are the sizes of open axes.
+    A log is a CSV file recorded by autosched, TunableOp's CSV file, or FlashInfer's trace dump (a JSON file or a folder
+    of them), for which ``rows`` are the sizes of open axes.
 
     Raises:
-        CallLogError: It is another file, or has no problem that kernels compute.
-        OSError: It cannot be read.
+        CallLogError: The file is not a call log, or has no supported problem.
+        OSError: The file cannot be read.
     """
     file = Path(path)
     first = "" if file.is_dir() else text_of(file).partition("\n")[0].strip()
@@ -87,12 +87,12 @@ def read_calls(path: str | Path, rows: Sequence[int] = ()) -> LoggedCalls:
         found = reader.problems(file, rows)
     else:
         raise CallLogError(
-            f"{path} is not a log of calls: give a CSV that starts with {','.join(HEADER)}, "
+            f"{path} is not a call log: give a CSV that starts with {','.join(HEADER)}, "
             f"or a file that {' or '.join(CALL_READERS)} wrote"
         )
     if not found.counts:
         why = f": {found.skipped.most_common(1)[0][0]}" if found.skipped else ""
-        raise CallLogError(f"{path} holds no problem that can be tuned{why}")
+        raise CallLogError(f"{path} has no problem that can be tuned{why}")
     members = tuple(
         SuiteMember(problem, float(count), found.seconds.get(problem)) for problem, count in found.counts.most_common()
     )

@@ -1,4 +1,4 @@
-"""Expected savings of tuning each problem, before its first trial. They decide where a suite's budget goes first."""
+"""Expected savings of tuning each problem. They determine the order of a suite's first trials."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from autosched.worth.headroom import CannotEstimate, Estimator
 def with_headroom(
     members: Sequence[SuiteMember], estimator: Estimator, told: Callable[[int], None] = lambda done: None
 ) -> tuple[SuiteMember, ...]:
-    """Return ``members`` with today's seconds and the headroom of each, those with the largest saving first.
+    """Return ``members`` with current seconds and headroom, those with the largest saving first.
 
-    A problem that cannot be estimated keeps its place at the front, as everything is possible there. ``told`` hears how
-    many are done.
+    Problems that cannot be estimated come first. ``told`` is called with the number of completed estimates.
     """
     estimated = list(_estimates(members, estimator, told))
     return tuple(sorted(estimated, key=lambda m: -m.saving))

@@ -1,4 +1,4 @@
-"""Many problems under one budget: the next trials go where they are expected to save most of the whole suite's time."""
+"""Tuning of many problems under one budget. The next trials go to the problem with the largest expected saving."""
 
 from __future__ import annotations
 
@@ -21,24 +21,23 @@ from search_spaces.catalogue import problem_from_json
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem, whole_number
 
-CHUNK = 16  # trials of one problem at a time, where the budget gives every problem two of these
+CHUNK = 16  # number of trials in a chunk, if the budget suffices for two chunks per problem
 LEAST_SAVED = 0.02  # minimum fraction of a problem's time that its first chunk is expected to save
 _LASTING = 0.5  # fraction of a chunk's saving that the next chunk is expected to save
-_LARGEST = 1 << 20  # bytes of a file
+_LARGEST = 1 << 20  # maximum bytes of a suite file
 
 _MOST_WEIGHT = 1e100
 
 
 class SuiteError(ValueError):
-    """A file that is not a suite. One line says why."""
+    """The file is not a suite. The message is one line with the reason."""
 
 
 @dataclass(frozen=True)
 class SuiteMember:
-    """A problem, how often it is computed, and measured seconds of one call today, None where nobody timed it.
+    """A problem, its weight (how often it is computed), and measured current seconds of one call, or None.
 
-    ``headroom`` is the part of that time which tuning is expected to save (``autosched.worth``), None where nobody
-    estimated it.
+    ``headroom`` is the fraction of that time that tuning is expected to save (``autosched.worth``); None if unknown.
     """
 
     problem: Problem
@@ -58,8 +57,8 @@ class SuiteMember:
 class Standing:
     """Progress of a member of a suite.
 
-    ``bests`` are its best seconds before the first chunk and after each, infinite as long as no schedule works.
-    ``seconds`` are those of its trials.
+    ``bests`` are its best seconds before the first chunk and after each; infinite while no schedule works. ``seconds``
+    is the duration of its trials.
     """
 
     member: SuiteMember
@@ -71,7 +70,7 @@ class Standing:
     worth: str = ""
 
     def add(self, result: TuneResult) -> None:
-        """Another chunk has come to an end."""
+        """Record the result of another chunk."""
         if not self.bests:
             new = {trial.id for trial in result.trials}
             earlier = result.best is not None and result.best.id not in new
@@ -87,9 +86,9 @@ class Standing:
     def expected_gain(self) -> float:
         """Weighted seconds that the next chunk of this member is expected to save.
 
-        That is half of what the last chunk saved, and at least LEAST_SAVED over the number of its chunks: searches slow
-        down, and none is given up. Before the first chunk it is the member's own ``saving``. A problem without a
-        working schedule comes last.
+        It is half of the last chunk's saving, and at least LEAST_SAVED divided by the number of chunks, so that no
+        search is abandoned. Before the first chunk it is the member's ``saving``. Problems without a working schedule
+        come last.
         """
         if self.exhausted:
             return -math.inf
@@ -102,14 +101,14 @@ class Standing:
         return self.member.weight * now * max(saved, LEAST_SAVED / (len(self.bests) - 1))
 
     def gain_per_second(self, chunk_seconds: float) -> float:
-        """Return ``expected_gain`` over the mean seconds of its chunks, over ``chunk_seconds`` before its first."""
+        """Return ``expected_gain`` per second of a chunk, whose mean duration is ``chunk_seconds`` until one ran."""
         chunks = len(self.bests) - 1
         return self.expected_gain / max(chunk_seconds if chunks < 1 else self.seconds / chunks, 1e-6)
 
 
 @dataclass(frozen=True)
 class SuiteResult:
-    """The result of each member, in the order of the suite, and why the run ended early, if it did."""
+    """The result of each member, in the order of the suite, and the reason if the run ended early."""
 
     standings: tuple[Standing, ...]
     trials: int
@@ -120,7 +119,7 @@ class SuiteResult:
 
     @property
     def ok(self) -> bool:
-        """True if every problem has a schedule that works, or too little to gain for its turn to come."""
+        """True if every problem has a working schedule, or was not tried because too little gain is expected."""
         return all(s.best is not None or (not s.trials and s.member.headroom is not None) for s in self.standings)
 
 
@@ -131,7 +130,7 @@ def read_suite(path: str | Path) -> tuple[SuiteMember, ...]:
 
     Raises:
         SuiteError: The file is invalid.
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
     """
     try:
         content = read_bounded(path, _LARGEST)
@@ -143,12 +142,12 @@ def read_suite(path: str | Path) -> tuple[SuiteMember, ...]:
         raise SuiteError(f"{path} is not TOML: {' '.join(str(error).split())}") from error
     tables = document.get("problem")
     if set(document) != {"problem"} or not isinstance(tables, list) or not tables:
-        raise SuiteError(f"{path} must hold a table [[problem]] for each problem, and nothing else")
+        raise SuiteError(f"{path} must contain only a table [[problem]] for each problem")
     members = [_member(f"problem {number} of {path}", table) for number, table in enumerate(tables, 1)]
     keys = [member.problem.key() for member in members]
     for number, key in enumerate(keys, 1):
         if key in keys[: number - 1]:
-            raise SuiteError(f"problem {number} of {path} is there twice: give it once, with the sum of the weights")
+            raise SuiteError(f"duplicate problem {number} in {path}: give it once, with the sum of the weights")
     return tuple(members)
 
 
@@ -178,28 +177,28 @@ def tune_suite(
     progress: Observer | None = None,
     **options: Any,
 ) -> SuiteResult:
-    """Share ``trials``, and ``seconds`` where they are given, among ``members``, into one database.
+    """Tune ``members`` with a common budget of ``trials`` and optionally ``seconds``, into one database.
 
-    Each next chunk of trials goes to the problem with the largest expected gain, with ``seconds`` the largest one per
-    second: first to those without an estimate of their headroom, and before its first chunk a problem's gain is what
-    its headroom promises. A search starts from what the others found (``warm_start``). Problems whose
-    turn has not come when the time is up, or at Ctrl-C, have no trial, and the best that the database holds.
+    Each chunk of trials goes to the problem with the largest expected gain; with ``seconds``, to that with the largest
+    gain per second. Problems without an estimated headroom come first. Before the first chunk, the gain is computed
+    from the headroom. Searches start from the results of the others (``warm_start``). Problems that were not reached at
+    the end of the time, or at Ctrl-C, have no new trial; their best is that of the database.
 
     Args:
         members: The problems with their weights; at least one.
         trials: Total number of trials, at least one for each problem.
         database: A path or an SQLAlchemy URL.
-        seconds: After so many no trial is proposed; None for no limit.
-        tell: Called after every chunk, with how all problems stand and the result of that chunk.
-        progress: Is told of every trial, as by ``tune``.
-        options: Further ones of ``autosched.tune``, the same for all members.
+        seconds: Time in seconds after which no trial is proposed; None for no limit.
+        tell: Called after every chunk, with the progress of all problems and the result of the chunk.
+        progress: Observer of every trial, as for ``tune``.
+        options: Further options of ``autosched.tune``, the same for all members.
 
     Returns:
-        How each member stands, in the order of the suite, and why the run ended early, if it did.
+        Progress of each member, in the order of the suite, and the reason if the run ended early.
 
     Raises:
-        SuiteError: No members, or fewer trials than members.
-        ValueError: As of ``tune``.
+        SuiteError: There are no members, or fewer trials than members.
+        ValueError: As in ``tune``.
     """
     trials = whole_number("trials", trials, 1)
     if not members:
@@ -236,7 +235,7 @@ def tune_suite(
             left -= len(result.trials)
             interrupted, stopped = result.interrupted, result.stopped
             tell(standing, result)
-    except KeyboardInterrupt:  # between two chunks
+    except KeyboardInterrupt:  # Ctrl-C came between two chunks
         interrupted = True
     _look_up(standings, database, options.get("device"))
     return SuiteResult(standings, trials - left, time.monotonic() - began, out_of_time, interrupted, stopped)
@@ -249,7 +248,7 @@ def _chunk_seconds(standings: Sequence[Standing]) -> float:
 
 
 def _look_up(standings: Sequence[Standing], database: str | Path, device: str | Device | None) -> None:
-    """Look up what the database holds of the problems whose turn has not come."""
+    """Look up the best trials of the problems that were not reached."""
     unreached = [standing for standing in standings if not standing.bests]
     tuned_for = next((s.best.device for s in standings if s.best is not None), device)
     if not unreached:
@@ -261,7 +260,7 @@ def _look_up(standings: Sequence[Standing], database: str | Path, device: str | 
                 names = store.devices(problem) if tuned_for is None else (device_name(store, tuned_for),)
                 standing.best = next((best for name in names if (best := store.best(problem, name))), None)
                 standing.bests = [_seconds(standing.best)]
-    except StoreError:  # there is no database yet, as nothing was stored
+    except StoreError:  # nothing was stored, so the database does not exist
         return
 
 

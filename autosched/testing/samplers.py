@@ -1,4 +1,4 @@
-"""The contract of a sampler, as one class of tests that every sampler passes.
+"""The contract of samplers, as a class of tests that every sampler must pass.
 
 from autosched.testing import SAMPLER_SPACES, SamplerContract
 
@@ -25,11 +25,11 @@ from search_spaces.spaces.search_space import SearchSpace
 from search_spaces.spaces.space import Space
 from search_spaces.spaces.union_space import UnionSpace
 
-Make = Callable[[SearchSpace, int], Sampler]  # a new sampler of a space, from a seed
+Make = Callable[[SearchSpace, int], Sampler]  # returns a new sampler for a space and a seed
 
 
 def toy(size: int = 8) -> Space:
-    """``size`` x ``size`` x 3 combinations, of which those with x <= y and a letter are legal."""
+    """Return a space of ``size`` x ``size`` x 3 combinations with two rules."""
     numbers = tuple(2**i for i in range(size))
     return Space(
         "toy",
@@ -60,9 +60,9 @@ def everything(space: SearchSpace) -> frozenset[str]:
 
 
 def seconds(schedule: Schedule) -> float:
-    """Return a time that is smallest, 1 us, at x = 8, y = 32, letter b.
+    """Return the time of a schedule, with the minimum of 1 us at x = 8, y = 32, letter b.
 
-    A schedule of ``flat`` takes as long as one of ``toy`` with y = 32, and longer with less depth.
+    A schedule of ``flat`` takes as long as one of ``toy`` with y = 32, and longer if its depth is smaller.
     """
     if schedule.template == "flat":
         same = Schedule("toy", (("x", schedule["x"]), ("y", 32), ("letter", schedule["letter"])))
@@ -82,7 +82,7 @@ def failed() -> Measurement:
 
 
 def outcome(schedule: Schedule) -> Measurement:
-    """Make up an outcome: some fail, whatever their time would have been."""
+    """Return an artificial result. Some schedules fail."""
     return failed() if (schedule["x"], schedule["letter"]) in ((4, "a"), (16, "c")) else ok(seconds(schedule))
 
 
@@ -109,7 +109,7 @@ def proposed(make: Make, space: SearchSpace) -> list[Schedule]:
 
 
 class SamplerContract:
-    """Subclass it, parametrized over ``make`` and ``space``."""
+    """Contract of a sampler. Tests inherit from it, and are parametrized over ``make`` and ``space``."""
 
     def test_proposals_are_legal_and_never_repeated(self, make: Make, space: SearchSpace) -> None:
         """Check that 40 proposals are legal and different."""

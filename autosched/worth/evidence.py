@@ -1,4 +1,4 @@
-"""Searches that ran on a GPU, as evidence of how far a choice without a search is from the best."""
+"""Recorded searches on GPUs, which show how much slower a choice without a search is than the best schedule."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import Device, UnknownDevice, device
 from search_spaces.operators.problem import Problem
 
-LEAST_SCHEDULES = 3  # minimum size of a recorded search that counts as evidence
-_OTHER_FIELD = 2.0  # doublings that a different type, order or epilogue counts for
-_OTHER_OPERATOR = 12.0  # doublings
+LEAST_SCHEDULES = 3  # minimum number of schedules of a recorded search
+_OTHER_FIELD = 2.0  # distance of a different type, order or epilogue, in doublings of a size
+_OTHER_OPERATOR = 12.0  # distance of another operator, in doublings of a size
 
 
 @dataclass(frozen=True)
@@ -52,17 +52,17 @@ class Evidence:
 
     @property
     def first_choice(self) -> float:
-        """Measured seconds of the schedule that the time model puts first."""
+        """Measured seconds of the schedule that the time model ranks first."""
         return self.seconds[int(np.argmin(self.predicted))]
 
     @property
     def regret(self) -> float:
-        """Measured time of the model's first choice relative to the best schedule's, at least 1."""
+        """Ratio of the measured times of the model's first choice and of the best schedule, at least 1."""
         return self.first_choice / self.best
 
     @property
     def correction(self) -> float:
-        """Measured seconds of the best over the least that the model predicts."""
+        """Ratio of the best measured time to the smallest predicted time."""
         return self.best / min(self.predicted)
 
     def best_of(self, trials: int) -> float:
@@ -79,7 +79,7 @@ class Evidence:
 
 @cache
 def recorded_searches(device_name: str) -> tuple[Evidence, ...]:
-    """Return the searches that come with autosched: those of this device, else of every device."""
+    """Return the recorded searches that are part of autosched: those of this device, or else of all devices."""
     devices = recording.installed()
     names = [device_name] if device_name in devices else sorted(devices)
     found = []
@@ -93,7 +93,7 @@ def recorded_searches(device_name: str) -> tuple[Evidence, ...]:
 
 
 def of_recording(recorded: Recording, chip: Device) -> Evidence | None:
-    """Return the evidence of a recording; None if too few of its schedules work or can be predicted today."""
+    """Return the evidence of a recording; None if too few of its schedules work or can be predicted now."""
     times: dict[Any, list[float]] = {}
     for trial in recorded.trials:
         if trial.ok and trial.seconds is not None and not is_library(trial.schedule):
@@ -115,7 +115,7 @@ def of_recording(recorded: Recording, chip: Device) -> Evidence | None:
 
 
 def weights(problem: Problem, fields: Sequence[Mapping[str, Any]]) -> FloatArray:
-    """Return the weights of recorded problems as evidence for ``problem``, with the sum 1.
+    """Return the weights of recorded problems for estimating ``problem``; their sum is 1.
 
     A weight decreases with each doubling of a size and with each other field that differs.
     """
@@ -145,15 +145,15 @@ def drawn(
     number: int,
     generator: np.random.Generator,
 ) -> FloatArray:
-    """Draw ``value`` of recorded searches, the nearer ones more often. Shape (number,)."""
+    """Draw ``value`` of random recorded searches, nearer problems more often. Shape (number,)."""
     picked = generator.choice(len(evidence), size=number, p=weights(problem, [e.fields for e in evidence]))
     return np.array([value(e) for e in evidence], dtype=np.float64)[picked]
 
 
 def spread_out(draws: FloatArray, generator: np.random.Generator) -> FloatArray:
-    """Return positive ``draws`` smoothed: each is multiplied by a log-normal factor with the draws' own deviation.
+    """Smooth positive ``draws``: multiply each by a log-normal factor with the deviation of the draws.
 
-    A new problem lies between recorded ones and beyond them, not on them (a kernel density estimate).
+    This is a kernel density estimate, because a new problem is not exactly like a recorded one.
     """
     deviation = float(np.std(np.log(draws)))
     return np.asarray(draws * np.exp(generator.normal(0.0, deviation, len(draws))), dtype=np.float64)

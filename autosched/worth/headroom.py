@@ -1,7 +1,7 @@
-"""Estimate the share of a problem's present time that tuning would save (its headroom).
+"""Estimate the fraction of a problem's current time that tuning would save (its headroom).
 
-Headroom is 1 - best / today. ``today`` depends on the kernel that runs now. ``best`` is derived from the time model's
-predictions and from the results of earlier searches on a GPU:
+Headroom is 1 - best / today. ``today`` depends on the kernel that currently runs. ``best`` is derived from predictions
+of the time model and from recorded searches on a GPU:
 
 ============  ==============================  ============================================================
 what runs     today                           best
@@ -12,8 +12,8 @@ not tuned     the model's time, corrected     today over the regret of the model
 library       best over a measured ratio      a measured trial, else the model's time, corrected
 ============  ==============================  ============================================================
 
-The correction is measured over predicted time of the best schedule. Corrections, regrets and ratios are drawn from
-recorded runs, those of similar problems more often, so that every estimate has an interval.
+The correction is the ratio of measured to predicted time of the best schedule. Corrections, regrets and ratios are
+drawn from recorded runs, more often from those of similar problems, so every estimate has an interval.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 
 DRAWS = 2000
-INTERVAL = (10.0, 90.0)  # percentiles
+INTERVAL = (10.0, 90.0)  # percentiles of the draws
 _SEED = 0
 
 
 class Today(StrEnum):
-    """Kind of kernel that runs today."""
+    """Kind of kernel that currently runs."""
 
     TIMED = "timed"
     TUNED = "tuned"
@@ -61,10 +61,10 @@ class Headroom:
 
     Attributes:
         problem: The problem.
-        today: The kernel that runs today.
-        seconds: Seconds of one launch now, the median of the estimate.
+        today: The kernel that currently runs.
+        seconds: Current seconds of one launch, the median of the estimate.
         measured: True if ``seconds`` were measured.
-        draws: Headroom, 1 - best / today, as drawn; shape (DRAWS,), each in [0, 1).
+        draws: Random draws of the headroom, 1 - best / today; shape (DRAWS,), each in [0, 1).
     """
 
     problem: Problem
@@ -90,11 +90,11 @@ class Estimator:
 
     Args:
         chip: The GPU.
-        store: The database of what was tuned; None: only the recordings that come with autosched.
-        library: True if the vendor's library runs today, and not what autosched's calls answer.
-        searches: Recorded searches; default: those that come with autosched.
-        comparisons: Measured ratios to libraries; default: those that come with autosched.
-        shipped: Recordings that calls fall back to; default: those that come with autosched.
+        store: Database of tuned problems; None to use only autosched's recordings.
+        library: True if the vendor's library currently runs, False for the kernels that autosched's calls select.
+        searches: Recorded searches. Default: those that are part of autosched.
+        comparisons: Measured ratios to libraries. Default: those that are part of autosched.
+        shipped: Recordings that calls fall back to. Default: those that are part of autosched.
     """
 
     def __init__(
@@ -119,10 +119,10 @@ class Estimator:
 
         Args:
             problem: The problem.
-            seconds: Measured seconds of one launch today; None where nobody timed it.
+            seconds: Measured current seconds of one launch; None if unknown.
 
         Raises:
-            CannotEstimate: No time model knows the problem, and nothing was measured.
+            CannotEstimate: No time model supports the problem, and it was not measured.
         """
         generator = np.random.default_rng(_SEED)
         tuned = self._tuned(problem)
@@ -143,9 +143,9 @@ class Estimator:
         return self._headroom(problem, Today.NOT_TUNED, best * regret, best)
 
     def _tuned(self, problem: Problem) -> tuple[float, int] | None:
-        """Return measured seconds of the best trial, and how many schedules were measured; None where none were.
+        """Return the measured seconds of the best trial, and the number of measured schedules; None if there are none.
 
-        The library's own trial counts: it is what runs, and what a longer search would have to beat.
+        The library's own trial counts if it is the best: it is what runs, and what a longer search must beat.
         """
         try:
             answer = look_up(self._store, problem, self._chip, shipped=self._shipped)
@@ -175,13 +175,13 @@ class Estimator:
         except ValueError as error:
             raise CannotEstimate(str(error)) from error
         if choice is None:
-            raise CannotEstimate(f"no time model knows {problem.operator}: give its measured seconds in the log")
+            raise CannotEstimate(f"no time model supports {problem.operator}: give its measured seconds in the log")
         if not self._searches:
             raise CannotEstimate("no recorded search shows the accuracy of the time model")
         return choice.seconds
 
     def _headroom(self, problem: Problem, today: Today, now: FloatArray, best: FloatArray) -> Headroom:
-        roof = roofline(problem, self._chip).share(1.0)  # seconds that the roofline allows at least
+        roof = roofline(problem, self._chip).share(1.0)  # lower bound by the roofline, in seconds
         headroom = np.clip(1.0 - np.maximum(best, np.minimum(roof, now)) / now, 0.0, None)
         measured = today in (Today.TIMED, Today.TUNED)
         return Headroom(problem, today, float(np.median(now)), measured, np.asarray(headroom, dtype=np.float64))

@@ -1,7 +1,7 @@
-"""Times of our kernels over those of the vendor's library for the same problem, measured in one run on a GPU.
+"""Ratios of the times of autosched's kernels to those of the vendor's library, each measured in one run on a GPU.
 
-``libraries.csv`` has one line for each: device, library, our time over the library's (less than 1: ours is faster), and
-the problem as its key. They are the tables of ``benchmarks/results/gpu_h100.md``, without what has changed since.
+Each line of ``libraries.csv`` has device, library, the ratio (less than 1: autosched is faster), and the problem's key.
+The data are from ``benchmarks/results/gpu_h100.md``, without kernels that have changed since.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TABLE = Path(__file__).with_name("libraries.csv")
 
 @dataclass(frozen=True)
 class LibraryTime:
-    """``ratio`` is our time over the library's."""
+    """A measured comparison: ``ratio`` is autosched's time divided by the library's."""
 
     device: str
     library: str
@@ -40,16 +40,16 @@ class LibraryTime:
 
 @cache
 def library_times(device_name: str) -> tuple[LibraryTime, ...]:
-    """Return the comparisons on a device; those of every device where there is none."""
+    """Return the comparisons on a device, or those of all devices if it has none."""
     with _TABLE.open(newline="") as file:
         rows = [LibraryTime(r["device"], r["library"], float(r["ratio"]), r["problem"]) for r in csv.DictReader(file)]
     return tuple([row for row in rows if row.device == device_name] or rows)
 
 
 def ratios(problem: Problem, times: Sequence[LibraryTime], number: int, generator: np.random.Generator) -> FloatArray:
-    """Draw ratios of our time to the library's, shape (number,).
+    """Draw ratios of autosched's time to the library's, shape (number,).
 
-    Ratios of nearer problems are drawn more often; if ``problem`` itself was measured, only its own.
+    Ratios of nearer problems are drawn more often. If ``problem`` itself was measured, only its ratio is used.
     """
     exact = [t.ratio for t in times if t.problem_key == problem.key()]
     if exact:

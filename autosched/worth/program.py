@@ -1,4 +1,4 @@
-"""The problems of a program added up: what each takes of its time, and what tuning would save of the whole."""
+"""Expected saving of a whole program: the share of each problem, and what tuning would save in total."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ import numpy as np
 from autosched.worth.headroom import INTERVAL, Headroom
 from search_spaces.arrays import FloatArray
 
-LEAST_GAIN = 0.01  # fraction of a program's time; a smaller gain is not worth a search
-_MOST_OF_GAIN = 0.9  # fraction of the whole gain that the problems named first achieve together
+LEAST_GAIN = 0.01  # minimum fraction of a program's time that tuning must save to be worthwhile
+_MOST_OF_GAIN = 0.9  # fraction of the total gain that the problems listed by ``first`` achieve together
 
 
 @dataclass(frozen=True)
 class ProgramPart:
-    """A problem's headroom, and how often the program computes it."""
+    """Headroom of a problem, and the number of its launches in the program."""
 
     headroom: Headroom
     count: float
 
     @property
     def seconds(self) -> float:
-        """Seconds of all its launches today."""
+        """Current seconds of all its launches."""
         return self.count * self.headroom.seconds
 
     @property
     def saved(self) -> float:
-        """Seconds that tuning is expected to save of them."""
+        """Expected saving of these seconds by tuning."""
         return self.seconds * self.headroom.expected
 
 
@@ -51,33 +51,33 @@ class ProgramWorth:
         return sum(part.seconds for part in self.parts) + self.other_seconds
 
     def share(self, part: ProgramPart) -> float:
-        """Return a problem's part of the program's time."""
+        """Return a problem's fraction of the program's time."""
         return part.seconds / self.seconds
 
     def gain(self, part: ProgramPart) -> float:
-        """Return the part of the program's time that tuning one problem is expected to save."""
+        """Return the fraction of the program's time that tuning one problem is expected to save."""
         return part.saved / self.seconds
 
     @cached_property
     def _draws(self) -> FloatArray:
-        """The part of the program's time that is saved, as drawn: the errors of problems are independent."""
+        """Random draws of the saved fraction of the program's time. Errors of different problems are independent."""
         generator = np.random.default_rng(0)
         total = sum(part.seconds * generator.permutation(part.headroom.draws) for part in self.parts)
         return np.asarray(total / self.seconds, dtype=np.float64)
 
     @property
     def expected(self) -> float:
-        """The median part of the program's time that tuning saves."""
+        """Median fraction of the program's time that tuning saves."""
         return float(np.median(self._draws))
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Percentiles INTERVAL of it."""
+        """The percentiles ``INTERVAL`` of the fraction."""
         low, high = np.percentile(self._draws, INTERVAL)
         return float(low), float(high)
 
     def worth_it(self, least: float = LEAST_GAIN) -> bool:
-        """Return True if tuning is expected to save ``least`` of the program's time."""
+        """Return True if tuning is expected to save at least the fraction ``least`` of the program's time."""
         return self.expected >= least
 
     @property
@@ -93,11 +93,11 @@ class ProgramWorth:
 
 
 def program_worth(parts: Sequence[ProgramPart], program_seconds: float | None = None) -> ProgramWorth:
-    """Add the problems of a program up.
+    """Combine the problems of a program.
 
     Args:
         parts: At least one problem with its count.
-        program_seconds: Seconds that the program took in all while it made these calls; None: only the calls count.
+        program_seconds: Total seconds of the program while it made these calls; None to count only the calls.
 
     Raises:
         ValueError: The calls alone take longer than ``program_seconds``.

@@ -129,7 +129,7 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("plot", "installed", "told"),
         [
-            ("c.pdf", True, "--plot draws .svg or .png, not c.pdf"),
+            ("c.pdf", True, "--plot needs a file name ending in .svg or .png, not c.pdf"),
             ("c.svg", False, "--plot needs matplotlib: pip install"),
         ],
     )
@@ -154,8 +154,8 @@ class TestCommand:
         store_of_two_templates(tmp_path / "two.db")
         (tmp_path / "out.mma.json").write_bytes((tmp_path / "cache.json").read_bytes())
         for arguments, told in (
-            (("cache.json", "--to-t4", "loop"), "loop cannot be written: name a file in a folder that exists"),
-            (("cache.json", "--to-t4", "dangling"), "dangling cannot be written: name a file in a folder that exists"),
+            (("cache.json", "--to-t4", "loop"), "loop cannot be written: name a file in an existing folder"),
+            (("cache.json", "--to-t4", "dangling"), "dangling cannot be written: name a file in an existing folder"),
             (("cache.json", "--to-t4", "x.json", "--plot", "x.svg"), "--to-t4 searches nothing that --plot could draw"),
             (
                 ("two.db", "--from", "out.mma.json", "--to-t4", "out.json"),
@@ -191,7 +191,7 @@ class TestCommand:
         assert run("a.db", "--to-t4", "t4.json") == (
             2,
             "",
-            "autosched: t4.mma.json is a database, and would be replaced: name another file to write\n",
+            "autosched: t4.mma.json is a database, and would be replaced: name another output file\n",
         )
         (tmp_path / "t4.mma.json").unlink()
         status, out, _ = run("a.db", "--to-t4", "t4.json", "--json")
@@ -234,7 +234,7 @@ class TestCommand:
         (tmp_path / "other.json").write_text(json.dumps({**cache, **keys, "cache": far}))
         status, out, err = run("cache.json", "--from", "other.json", "--budget", "20", "--repeats", "1")
         assert (status, err) == (0, "")
-        assert "bayes starts from another on B GPU, by 1 of 3 parameters" in out
+        assert "bayes starts from another on B GPU, using 1 of 3 parameters" in out
 
     @pytest.mark.parametrize(
         "arguments",

@@ -52,7 +52,7 @@ def test_another_file_stays_as_it_is(tmp_path: Path) -> None:
     path.write_text("mine\n")
     one = CallLog(path)
     one.add(SOFTMAX)
-    with pytest.raises(CallLogError, match="not a log of calls that autosched wrote"):
+    with pytest.raises(CallLogError, match="not a call log written by autosched"):
         one.write()
     assert path.read_text() == "mine\n"
 
@@ -111,11 +111,11 @@ def test_tunableop_is_row_major_transposed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "is not a log of calls"),
-        ("count,problem\n", "holds no problem"),
+        ("", "is not a call log"),
+        ("count,problem\n", "has no problem"),
         ("count,problem\nmany,{}\n", "line 2 of"),
         ("count,problem\n0,{}\n", "line 2 of"),
-        ('count,problem\n1,"{""operator"":""frobnicate""}"\n', "holds no problem that can be tuned: "),
+        ('count,problem\n1,"{""operator"":""frobnicate""}"\n', "has no problem that can be tuned: "),
         ("GemmTunableOp_double_NN,nn_8_4_2_ld_8_2_8\n", "GEMMs of double"),
     ],
 )
@@ -229,7 +229,7 @@ TRACES = {
 def test_flashinfer_traces_take_their_open_sizes_from_workloads_or_rows(tmp_path: Path) -> None:
     for name, text in TRACES.items():
         (tmp_path / name).write_text(text)
-    with pytest.raises(CallLogError, match=r"gemm_bf16_N256_K7168 does not say its M: give --rows"):
+    with pytest.raises(CallLogError, match=r"gemm_bf16_N256_K7168 does not contain its M: give --rows"):
         read_calls(tmp_path)
     workload = {"definition": "rmsnorm_h512", "workload": {"uuid": "1", "axes": {"batch_size": 48}, "inputs": {}}}
     (tmp_path / "workloads").mkdir()
@@ -241,8 +241,8 @@ def test_flashinfer_traces_take_their_open_sizes_from_workloads_or_rows(tmp_path
         *(SuiteMember(Softmax(rows, 320, "f32"), 1.0) for rows in (1, 64)),
     }
     assert dict(read.skipped) == {
-        "layernorm of bf16 with a weight of f32 is not computed": 2,
-        "run is not computed: only mm_bf16, rmsnorm, layernorm, softmax": 1,
+        "layernorm of bf16 with a weight of f32 is not supported": 2,
+        "run is not supported: only mm_bf16, rmsnorm, layernorm, softmax": 1,
     }
     alone = read_calls(tmp_path / "softmax_v320.json", (4,))
     assert alone.members == (SuiteMember(Softmax(4, 320, "f32"), 1.0),)
@@ -255,11 +255,11 @@ def test_json_that_is_no_trace_is_one_line(tmp_path: Path, capsys: pytest.Captur
     arguments = ["tune", "--from", str(path), "--rows", "4", "--db", str(tmp_path / "a.db"), "--device", "h200"]
     assert run(arguments) == 2
     said = capsys.readouterr().err
-    assert said.count("\n") == 1 and ("is not JSON" in said or "holds no problem" in said)
+    assert said.count("\n") == 1 and ("is not JSON" in said or "has no problem" in said)
 
 
 def test_rows_are_sizes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "t.json").write_text(TRACES["softmax_v320.json"])
     for text in ("", "0", "1,", "-4", "4x"):
         assert run(["tune", "--from", str(tmp_path / "t.json"), "--db", "a.db", "--rows", text]) == 2
-        assert "--rows are sizes" in capsys.readouterr().err
+        assert "--rows must be sizes" in capsys.readouterr().err

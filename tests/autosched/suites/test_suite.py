@@ -47,10 +47,10 @@ def test_a_file_names_problems_and_weights(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "must hold a table"),
-        ("problem = 3", "must hold a table"),
+        ("", "must contain only a table"),
+        ("problem = 3", "must contain only a table"),
         ("[[problem", "is not TOML"),
-        (SUITE + "[other]", "nothing else"),
+        (SUITE + "[other]", "only a table"),
         ("[[problem]]\nrows = 3", "problem 1 of .* needs an operator"),
         ('[[problem]]\noperator = "fft"', "problem 1 of .* cannot be used: unknown operator"),
         ('[[problem]]\noperator = "matmul"\nm = 8', "problem 1 of .* it needs n, k"),
@@ -60,7 +60,7 @@ def test_a_file_names_problems_and_weights(tmp_path: Path) -> None:
         ('[[problem]]\noperator = "copy"\nrows = 3\ncolumns = 4\nweight = 0', "weight 0: use a positive number"),
         ('[[problem]]\noperator = "copy"\nrows = 3\ncolumns = 4\nweight = inf', "weight inf"),
         ('[[problem]]\noperator = "copy"\nrows = 3\ncolumns = 4\nweight = 1' + "0" * 400, "use a positive number"),
-        (SUITE + SUITE, "problem 3 of .* is there twice"),
+        (SUITE + SUITE, "duplicate problem 3 in"),
     ],
 )
 def test_what_is_no_suite_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
